@@ -1,0 +1,4 @@
+//! The planner of Forebay: from SQL text or builder calls to one logical pipeline.
+
+pub mod clauses;
+pub mod source;

@@ -1,0 +1,3 @@
+//! The runtime of Forebay: sources, row keys, windows, segments, batches, the local engine.
+
+pub mod source;

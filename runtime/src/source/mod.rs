@@ -1,0 +1,109 @@
+//! Sources: snapshot manifests, splits, and rows by reference.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use forebay_planner::source::SourceSpec;
+use futures::stream::BoxStream;
+
+/// The files of a source at the moment it was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Files in ascending order of their relative path.
+    pub files: Vec<SourceFile>,
+}
+
+/// A file of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Path relative to the source's location, with `/` between parts.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// The store's entity tag, where it has one that does not change with the time of copying.
+    pub etag: Option<String>,
+    /// The units of reading, in stored order; together they hold every row of the file.
+    pub splits: Vec<Split>,
+}
+
+/// A unit of reading: an image file, a Parquet row group, an IPC record batch, a run of CSV rows.
+/// Where splits begin follows from the file and versioned constants alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Number of the split's first row in the file.
+    pub first_row: u64,
+    /// Stored rows.
+    pub rows: u64,
+    /// Bytes that reading the split takes, at most.
+    pub bytes: u64,
+}
+
+/// What to read of a split.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    /// Indices into the source's schema, ascending.
+    pub projection: Vec<usize>,
+    /// A predicate over the source's whole schema. Rows for which it is certainly not true may be
+    /// left out (pruning); the others must come. `None`: every row comes.
+    pub prune: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// Rows of a split, with their numbers in the file.
+#[derive(Debug, Clone)]
+pub struct StoredRows {
+    /// The projected columns.
+    pub batch: RecordBatch,
+    /// Row number in the file of each row of `batch`, ascending.
+    pub numbers: Vec<u64>,
+}
+
+/// A value that could not be read, where the rest of the source is sound (a file of a folder).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueError {
+    /// Index of the row in the fetched batch.
+    pub row: usize,
+    /// Index of the column in the fetched batch.
+    pub column: usize,
+    /// What went wrong.
+    pub cause: String,
+}
+
+/// How rows are best got at in another order than the stored one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Each row by reference ([`Source::fetch`]).
+    Direct,
+    /// Split by split; a window's rows must be held, or spilled, to be reordered.
+    Staged,
+}
+
+/// An opened source.
+#[async_trait]
+pub trait Source: fmt::Debug + Send + Sync {
+    /// What the user said of it.
+    fn spec(&self) -> &SourceSpec;
+    /// Its columns.
+    fn schema(&self) -> &SchemaRef;
+    /// Its files, splits and stored row counts.
+    fn manifest(&self) -> &Manifest;
+    /// How its rows are best got at.
+    fn access(&self) -> Access;
+
+    /// Reads a split in stored order, in batches of bounded bytes. Structural damage is an error
+    /// that names the file.
+    fn read_split(&self, file: usize, split: usize, scan: &Scan)
+    -> BoxStream<'static, Result<StoredRows>>;
+
+    /// Fetches rows by (file index, row number), in the order asked for. Only where
+    /// [`access`](Self::access) is [`Access::Direct`].
+    async fn fetch(
+        &self,
+        rows: &[(u32, u64)],
+        projection: &[usize],
+    ) -> Result<(RecordBatch, Vec<ValueError>)>;
+}

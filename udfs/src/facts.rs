@@ -1,0 +1,53 @@
+//! What the optimiser may assume of a function.
+
+/// Whether a function's value depends on draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purity {
+    /// A function of its arguments.
+    Pure,
+    /// A function of its arguments and of the draws of its stream for the row.
+    Random,
+}
+
+/// How a function's output relates to the pixels of its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algebra {
+    /// Not a function over images, or one that reads more than pixels.
+    Opaque,
+    /// Encoded bytes to pixels.
+    Decode,
+    /// Each output pixel depends on the input pixel at the same place alone.
+    Pointwise,
+    /// Moves or mixes pixels by place, whatever their values.
+    Spatial,
+    /// Each output pixel may depend on every input pixel.
+    Global,
+    /// Same values in another memory layout or element type.
+    Layout,
+}
+
+/// Declared cost on one core of the machine named in `benches/README.md`; a profile replaces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Nanoseconds a row, whatever its size.
+    pub ns_per_row: u64,
+    /// Picoseconds a byte read.
+    pub ps_per_byte_in: u64,
+    /// Picoseconds a byte written.
+    pub ps_per_byte_out: u64,
+}
+
+/// What the optimiser may assume of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FunctionFacts {
+    /// Version of the function's meaning: part of the semantic hash, raised when its output changes.
+    pub version: u32,
+    /// Whether it draws.
+    pub purity: Purity,
+    /// How pixels relate.
+    pub algebra: Algebra,
+    /// Whether a row can fail.
+    pub fallible: bool,
+    /// Declared cost.
+    pub cost: Cost,
+}
