@@ -1,1 +1,4 @@
 //! Forebay.
+
+pub mod generate;
+pub mod preview;

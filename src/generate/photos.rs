@@ -1,0 +1,287 @@
+//! A folder of photos, a class per directory.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_udfs::draw::Draws;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngEncoder;
+use image::{DynamicImage, ImageError};
+
+use super::GenerateError;
+use super::painter::{KINDS, class_name, paint};
+
+/// Most classes a folder can have.
+pub const MAX_CLASSES: u32 = KINDS;
+/// Most pixels a side of a photo can have.
+pub const MAX_SIDE: u32 = 16_384;
+
+/// JPEG quality of the photos: ImageNet's photos are mostly of 85 to 95.
+const JPEG_QUALITY: u8 = 90;
+
+/// A folder of photos to be made.
+#[derive(Debug, Clone)]
+pub struct Photos {
+    /// Number of photos.
+    pub count: u64,
+    /// Number of classes, 1 to [`MAX_CLASSES`].
+    pub classes: u32,
+    /// Mean width and height in pixels, 1 to [`MAX_SIDE`].
+    pub size: (u32, u32),
+    /// Whether sizes vary by a quarter and a fifth of the photos stand upright, as in real folders.
+    pub vary_size: bool,
+    /// Whether one photo in ten is a PNG and one in twenty is gray.
+    pub mixed: bool,
+    /// Seed of everything that varies.
+    pub seed: u64,
+}
+
+impl Default for Photos {
+    fn default() -> Self {
+        Self {
+            count: 300,
+            classes: 10,
+            size: (500, 375),
+            vary_size: true,
+            mixed: false,
+            seed: 0,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhotosReport {
+    /// Photos.
+    pub files: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+impl Photos {
+    /// Writes the photos as `<class>/<class>-<number>.jpg` below `folder`, which is made where it is
+    /// missing; files of the same names are replaced. `progress` is told the number of photos
+    /// written so far, from several threads.
+    pub fn write(
+        &self,
+        folder: &Path,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<PhotosReport, GenerateError> {
+        self.check()?;
+        for class in 0..u64::from(self.classes).min(self.count) {
+            let path = folder.join(class_name(class as u32));
+            fs::create_dir_all(&path).map_err(|source| GenerateError::Io { path, source })?;
+        }
+        let (next, done, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.count {
+                    return Ok(());
+                }
+                match self.write_one(folder, index) {
+                    Ok(size) => {
+                        bytes.fetch_add(size, Ordering::Relaxed);
+                        progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                    }
+                    Err(error) => {
+                        // The other threads stop at their next photo.
+                        next.store(self.count, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            workers.into_iter().fold(own, |result, worker| {
+                result.and(
+                    worker
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                )
+            })
+        })?;
+        Ok(PhotosReport {
+            files: self.count,
+            bytes: bytes.into_inner(),
+        })
+    }
+
+    fn check(&self) -> Result<(), GenerateError> {
+        if !(1..=MAX_CLASSES).contains(&self.classes) {
+            return Err(GenerateError::Option(format!(
+                "{} classes asked for: expected 1 to {MAX_CLASSES}",
+                self.classes
+            )));
+        }
+        let (width, height) = self.size;
+        if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
+            return Err(GenerateError::Option(format!(
+                "photos of {width}x{height} asked for: expected sides of 1 to {MAX_SIDE} pixels"
+            )));
+        }
+        Ok(())
+    }
+
+    fn write_one(&self, folder: &Path, index: u64) -> Result<u64, GenerateError> {
+        let class = (index % u64::from(self.classes)) as u32;
+        let mut draws = Draws::new(self.seed, u64::from(class), index, 0);
+        let (width, height) = self.size_of(&mut draws);
+        let png = self.mixed && draws.chance(0.1);
+        let gray = self.mixed && draws.chance(0.05);
+        let photo = DynamicImage::from(paint(class, width, height, &mut draws));
+        let photo = if gray {
+            DynamicImage::from(photo.into_luma8())
+        } else {
+            photo
+        };
+
+        let name = class_name(class);
+        let extension = if png { "png" } else { "jpg" };
+        let path = folder
+            .join(&name)
+            .join(format!("{name}-{index:06}.{extension}"));
+        encode(&photo, png, &path)
+    }
+
+    fn size_of(&self, draws: &mut Draws) -> (u32, u32) {
+        let (width, height) = self.size;
+        if !self.vary_size {
+            return self.size;
+        }
+        let mut vary = |side: u32| {
+            let side = f64::from(side) * draws.uniform_in(0.8, 1.25);
+            (side as u32).clamp(1, MAX_SIDE)
+        };
+        let (width, height) = (vary(width), vary(height));
+        if draws.chance(0.2) {
+            (height, width)
+        } else {
+            (width, height)
+        }
+    }
+}
+
+fn encode(photo: &DynamicImage, png: bool, path: &Path) -> Result<u64, GenerateError> {
+    let io = |source| GenerateError::Io {
+        path: PathBuf::from(path),
+        source,
+    };
+    let mut writer = BufWriter::new(File::create(path).map_err(io)?);
+    let result = if png {
+        photo.write_with_encoder(PngEncoder::new(&mut writer))
+    } else {
+        photo.write_with_encoder(JpegEncoder::new_with_quality(&mut writer, JPEG_QUALITY))
+    };
+    result.map_err(|source| match source {
+        ImageError::IoError(source) => io(source),
+        source => GenerateError::Image {
+            path: PathBuf::from(path),
+            source,
+        },
+    })?;
+    writer.flush().map_err(io)?;
+    Ok(writer.get_ref().metadata().map_err(io)?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Photos {
+        Photos {
+            count: 12,
+            classes: 3,
+            size: (40, 30),
+            mixed: true,
+            ..Photos::default()
+        }
+    }
+
+    fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .flat_map(|class| fs::read_dir(class.unwrap().path()).unwrap())
+            .map(|file| {
+                let path = file.unwrap().path();
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                (name, fs::read(path).unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn photos_follow_the_seed_and_decode() {
+        let (a, b, c) = (
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir().unwrap(),
+        );
+        let report = small().write(a.path(), &|_| ()).unwrap();
+        small().write(b.path(), &|_| ()).unwrap();
+        Photos { seed: 1, ..small() }
+            .write(c.path(), &|_| ())
+            .unwrap();
+        let made = files(a.path());
+        assert_eq!(made.len(), 12);
+        assert_eq!(
+            report.bytes,
+            made.iter()
+                .map(|(_, bytes)| bytes.len() as u64)
+                .sum::<u64>()
+        );
+        assert_eq!(made, files(b.path()));
+        assert_ne!(made, files(c.path()));
+        for (name, bytes) in &made {
+            let image = image::load_from_memory(bytes).unwrap();
+            assert!(
+                (20..=60).contains(&image.width()),
+                "{name}: {}",
+                image.width()
+            );
+        }
+    }
+
+    #[test]
+    fn impossible_options_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let refuse = |photos: Photos| {
+            photos
+                .write(folder.path(), &|_| ())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(
+            refuse(Photos {
+                classes: 0,
+                ..small()
+            })
+            .contains("expected 1 to 80")
+        );
+        assert!(
+            refuse(Photos {
+                size: (0, 3),
+                ..small()
+            })
+            .contains("sides of 1 to")
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let error = small().write(&file, &|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write "), "{error}");
+    }
+}

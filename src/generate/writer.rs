@@ -1,0 +1,281 @@
+//! Writes rows to a file in one of the formats that sources read, a batch at a time.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::csv;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::writer::FileWriter;
+use arrow::json::LineDelimitedWriter;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+
+use super::GenerateError;
+
+/// Bytes after which a Parquet row group ends: a reader holds a row group or two.
+const ROW_GROUP_BYTES: usize = 16 << 20;
+/// Rows after which a Parquet row group ends.
+const ROW_GROUP_ROWS: usize = 16_384;
+
+/// A file format for rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableFormat {
+    /// Apache Parquet.
+    Parquet,
+    /// Comma-separated values with a header.
+    Csv,
+    /// JSON, an object a line.
+    Json,
+    /// Arrow's IPC file format.
+    Arrow,
+}
+
+impl TableFormat {
+    /// The format that a file's name ends with: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson`,
+    /// `.arrow`, `.ipc` or `.feather`.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
+            "parquet" => Some(Self::Parquet),
+            "csv" => Some(Self::Csv),
+            "json" | "jsonl" | "ndjson" => Some(Self::Json),
+            "arrow" | "ipc" | "feather" => Some(Self::Arrow),
+            _ => None,
+        }
+    }
+}
+
+/// A file being written. Memory stays bounded by a row group and a batch. A file that is not
+/// [finished](Self::finish) is removed: no reader meets half a file.
+pub struct TableWriter {
+    path: PathBuf,
+    inner: Option<Inner>,
+}
+
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableWriter")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Inner {
+    Parquet(Box<ArrowWriter<File>>),
+    Csv(csv::Writer<BufWriter<File>>),
+    Json(LineDelimitedWriter<BufWriter<File>>),
+    Arrow(FileWriter<BufWriter<File>>),
+}
+
+impl TableWriter {
+    /// Starts a file, replacing one of the same name. Folders above it must exist.
+    pub fn create(
+        path: &Path,
+        format: TableFormat,
+        schema: &SchemaRef,
+    ) -> Result<Self, GenerateError> {
+        let file = File::create(path).map_err(|source| GenerateError::Io {
+            path: PathBuf::from(path),
+            source,
+        })?;
+        let mut writer = Self {
+            path: PathBuf::from(path),
+            inner: None,
+        };
+        let inner = open(file, format, schema).map_err(|error| writer.error(error))?;
+        writer.inner = Some(inner);
+        Ok(writer)
+    }
+
+    /// Writes the rows of a batch.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), GenerateError> {
+        let result = match &mut self.inner {
+            Some(inner) => inner.write(batch),
+            None => Err(ArrowError::InvalidArgumentError(
+                "the file is closed".to_owned(),
+            )),
+        };
+        result.map_err(|error| self.error(error))
+    }
+
+    /// Ends the file and answers its bytes.
+    pub fn finish(mut self) -> Result<u64, GenerateError> {
+        if let Some(inner) = self.inner.take()
+            && let Err(error) = inner.finish()
+        {
+            let error = self.error(error);
+            // Nothing more can be said where a broken file cannot be removed either.
+            fs::remove_file(&self.path).ok();
+            return Err(error);
+        }
+        let size = fs::metadata(&self.path);
+        Ok(size
+            .map_err(|source| GenerateError::Io {
+                path: self.path.clone(),
+                source,
+            })?
+            .len())
+    }
+
+    fn error(&self, source: ArrowError) -> GenerateError {
+        let path = self.path.clone();
+        match source {
+            ArrowError::IoError(_, source) => GenerateError::Io { path, source },
+            source => GenerateError::Rows { path, source },
+        }
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if self.inner.take().is_some() {
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+impl Inner {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        match self {
+            Self::Parquet(writer) => write_parquet(writer, batch).map_err(ArrowError::from),
+            Self::Csv(writer) => writer.write(batch),
+            Self::Json(writer) => writer.write(batch),
+            Self::Arrow(writer) => writer.write(batch),
+        }
+    }
+
+    fn finish(self) -> Result<(), ArrowError> {
+        match self {
+            Self::Parquet(writer) => {
+                writer.close()?;
+            }
+            Self::Csv(writer) => flush(writer.into_inner())?,
+            Self::Json(mut writer) => {
+                writer.finish()?;
+                flush(writer.into_inner())?;
+            }
+            Self::Arrow(mut writer) => {
+                writer.finish()?;
+                flush(writer.into_inner()?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(file: File, format: TableFormat, schema: &SchemaRef) -> Result<Inner, ArrowError> {
+    Ok(match format {
+        TableFormat::Parquet => {
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::SNAPPY)
+                .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+                .build();
+            let schema = SchemaRef::clone(schema);
+            Inner::Parquet(Box::new(ArrowWriter::try_new(
+                file,
+                schema,
+                Some(properties),
+            )?))
+        }
+        TableFormat::Csv => Inner::Csv(
+            csv::WriterBuilder::new()
+                .with_header(true)
+                .build(BufWriter::new(file)),
+        ),
+        TableFormat::Json => Inner::Json(LineDelimitedWriter::new(BufWriter::new(file))),
+        TableFormat::Arrow => {
+            Inner::Arrow(FileWriter::try_new(BufWriter::new(file), schema.as_ref())?)
+        }
+    })
+}
+
+/// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] however large the batch.
+fn write_parquet(writer: &mut ArrowWriter<File>, batch: &RecordBatch) -> Result<(), ParquetError> {
+    let rows = batch.num_rows().max(1);
+    let per_row = batch.get_array_memory_size() / rows + 1;
+    let step = (ROW_GROUP_BYTES / 4 / per_row).clamp(1, ROW_GROUP_ROWS);
+    let mut start = 0;
+    while start < batch.num_rows() {
+        let length = step.min(batch.num_rows() - start);
+        writer.write(&batch.slice(start, length))?;
+        start += length;
+        if writer.in_progress_size() >= ROW_GROUP_BYTES {
+            writer.flush()?;
+        }
+    }
+    Ok(())
+}
+
+fn flush(buffer: BufWriter<File>) -> Result<(), ArrowError> {
+    buffer
+        .into_inner()
+        .map_err(|error| ArrowError::from(error.into_error()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{BinaryArray, Int64Array};
+    use forebay_udfs::draw::Draws;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+    use super::*;
+
+    fn batch(rows: usize, bytes: usize) -> RecordBatch {
+        let ids = Int64Array::from_iter_values(0..rows as i64);
+        // Bytes that no encoding shortens.
+        let mut draws = Draws::new(1, 2, 3, 0);
+        let noise: Vec<u8> = (0..bytes / 8 + rows)
+            .flat_map(|_| draws.next_u64().to_le_bytes())
+            .collect();
+        let blobs = BinaryArray::from_iter_values((0..rows).map(|i| &noise[i * 8..i * 8 + bytes]));
+        RecordBatch::try_from_iter([("id", Arc::new(ids) as _), ("blob", Arc::new(blobs) as _)])
+            .unwrap()
+    }
+
+    #[test]
+    fn row_groups_are_bounded_by_bytes_and_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.parquet");
+        for (batch, at_most) in [(batch(90, 1 << 20), 20), (batch(20_000, 8), ROW_GROUP_ROWS)] {
+            let format = TableFormat::of_path(&path).unwrap();
+            let mut writer = TableWriter::create(&path, format, &batch.schema()).unwrap();
+            writer.write(&batch).unwrap();
+            assert_eq!(writer.finish().unwrap(), fs::metadata(&path).unwrap().len());
+            let reader =
+                ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+            let groups = reader.metadata().row_groups();
+            assert!(groups.len() > 1);
+            assert!(
+                groups.iter().all(|g| g.num_rows() as usize <= at_most),
+                "{}",
+                groups.len()
+            );
+            let rows: i64 = groups.iter().map(|g| g.num_rows()).sum();
+            assert_eq!(rows as usize, batch.num_rows());
+        }
+    }
+
+    #[test]
+    fn an_unfinished_file_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x.parquet", "x.csv", "x.json", "x.arrow"] {
+            let path = folder.path().join(name);
+            let format = TableFormat::of_path(&path).unwrap();
+            let rows = batch(3, 3);
+            let mut writer = TableWriter::create(&path, format, &rows.schema()).unwrap();
+            writer.write(&rows).unwrap();
+            drop(writer);
+            assert!(!path.exists(), "{name}");
+        }
+        assert_eq!(TableFormat::of_path(Path::new("x.txt")), None);
+    }
+}
