@@ -1,0 +1,341 @@
+//! What the command line accepts; help comes from here.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use forebay::generate::{MAX_CLASSES, MAX_PAYLOAD};
+use forebay::{Optimize, RunConfig};
+
+use super::units::{parse_bytes, parse_size};
+
+/// A query compiler for ML input pipelines: SQL to shuffled, augmented, batched tensors.
+#[derive(Debug, Parser)]
+#[command(
+    name = "forebay",
+    version,
+    after_help = "Data goes to standard output, messages to standard error. \
+                  Exit codes: 0 success, 1 the run failed, 2 the command line or the SQL is at \
+                  fault, 130 Ctrl-C.\n\
+                  New here? Start with `forebay demo`."
+)]
+pub(crate) struct Args {
+    /// Say nothing on standard error but errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a pipeline and say how fast it was; write or digest its batches
+    Run(RunArgs),
+    /// Show how a pipeline is computed, with its hashes and step counts
+    Explain(ExplainArgs),
+    /// Draw a contact sheet (PNG) of a batch, with labels
+    Preview(PreviewArgs),
+    /// Show the columns of pipelines, sources and files
+    Schema(SchemaArgs),
+    /// List the functions, or describe one
+    Functions(FunctionsArgs),
+    /// Make realistic photos or tables to try things on
+    #[command(subcommand)]
+    Generate(GenerateArgs),
+    /// Make photos, run an ImageNet-style pipeline on them, and show what happened
+    Demo(DemoArgs),
+    /// Run statements: a shell with history and completion, or a file or pipe
+    Sql(SqlArgs),
+}
+
+/// Where the SQL comes from.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Statements {
+    /// File with SQL statements; `-` reads standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
+    pub(crate) file: Option<PathBuf>,
+    /// SQL statements; a bare query is a pipeline too
+    #[arg(short = 'e', long = "execute", value_name = "SQL")]
+    pub(crate) sql: Option<String>,
+    /// The pipeline to take, where the statements make several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pipeline: Option<String>,
+}
+
+/// How a pipeline runs. None of this but seed and epochs changes the stream.
+#[derive(Debug, Default, Clone, ClapArgs)]
+pub(crate) struct Engine {
+    /// Number of epochs, instead of the pipeline's REPEAT
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) epochs: Option<u64>,
+    /// Number of the first epoch
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_epoch: u64,
+    /// Seed, instead of the pipeline's SEED
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// This consumer's rank among --world consumers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) rank: u64,
+    /// Number of consumers that share the stream
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) world: u64,
+    /// Threads that compute; all cores where not given
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<std::num::NonZeroUsize>,
+    /// Memory for windows, prefetch and outputs, such as 300MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
+    /// Whether the written plan is rewritten
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub(crate) optimize: Option<OptimizeLevel>,
+}
+
+impl Engine {
+    /// The library's words for this.
+    pub(crate) fn config(&self, limit_batches: Option<u64>) -> RunConfig {
+        RunConfig {
+            epochs: self.epochs,
+            first_epoch: self.first_epoch,
+            seed: self.seed,
+            rank: self.rank,
+            world: self.world,
+            threads: self.threads.map(std::num::NonZeroUsize::get),
+            memory_limit: self.memory_limit,
+            optimize: self.optimize.map(|level| match level {
+                OptimizeLevel::None => Optimize::None,
+                OptimizeLevel::Default => Optimize::Default,
+            }),
+            limit_batches,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OptimizeLevel {
+    /// The plan runs as written
+    None,
+    /// All rewrites of the allowed tiers
+    Default,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DigestKind {
+    /// Values, order and batch boundaries
+    Batches,
+    /// Values of the rows, whatever their order and batches
+    Rows,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) statements: Statements,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns), or `none`
+    #[arg(long, value_name = "FILE", default_value = "none")]
+    pub(crate) out: PathBuf,
+    /// Stop after this many batches
+    #[arg(long, value_name = "N")]
+    pub(crate) limit_batches: Option<u64>,
+    /// Compute the digest of the stream
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        num_args = 0..=1,
+        default_missing_value = "batches"
+    )]
+    pub(crate) digest: Option<DigestKind>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) statements: Statements,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// Run the pipeline, and add rows, bytes and times per operator
+    #[arg(long)]
+    pub(crate) analyze: bool,
+    /// With --analyze: stop after this many batches
+    #[arg(long, value_name = "N", requires = "analyze")]
+    pub(crate) limit_batches: Option<u64>,
+    /// How it is printed
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ExplainFormat,
+    /// The same as --format json
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PreviewArgs {
+    #[command(flatten)]
+    pub(crate) statements: Statements,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// The PNG file to write
+    #[arg(short, long, value_name = "FILE", default_value = "preview.png")]
+    pub(crate) out: PathBuf,
+    /// Which batch, counted from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) batch: u64,
+    /// Rows shown at most
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub(crate) rows: usize,
+    /// Rows beside each other
+    #[arg(long, value_name = "N")]
+    pub(crate) columns: Option<u32>,
+    /// Pixels a side that each image is fitted into
+    #[arg(long, value_name = "PIXELS", default_value_t = 160)]
+    pub(crate) tile: u32,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SchemaArgs {
+    /// Source or pipeline; all pipelines of the statements where not given
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) statements: Statements,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FunctionsArgs {
+    /// A function, or a word to look for
+    pub(crate) name: Option<String>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GenerateArgs {
+    /// A folder of JPEG photos, a class per directory
+    Photos(PhotosArgs),
+    /// A table with ids, times, categories, numbers, text and nulls
+    Table(TableArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PhotosArgs {
+    /// The folder; made where it is missing
+    pub(crate) folder: PathBuf,
+    /// Number of photos
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub(crate) count: u64,
+    /// Number of classes
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLASSES))
+    )]
+    pub(crate) classes: u32,
+    /// Mean width and height in pixels
+    #[arg(long, value_name = "WxH", default_value = "500x375", value_parser = parse_size)]
+    pub(crate) size: (u32, u32),
+    /// Give every photo exactly that size
+    #[arg(long)]
+    pub(crate) same_size: bool,
+    /// Make one photo in ten a PNG and one in twenty gray
+    #[arg(long)]
+    pub(crate) mixed: bool,
+    /// Seed of everything that varies
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TableArgs {
+    /// The file; its name ends with .parquet, .csv, .json or .arrow
+    pub(crate) file: PathBuf,
+    /// Number of rows
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) rows: u64,
+    /// Random bytes a row in a column `payload`, such as 100kB
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_payload)]
+    pub(crate) payload: u64,
+    /// Seed of everything that varies
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_payload(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes > MAX_PAYLOAD => Err(format!("expected at most {MAX_PAYLOAD} bytes a row")),
+        bytes => Ok(bytes),
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoArgs {
+    /// The folder that everything is put into
+    #[arg(default_value = "forebay-demo")]
+    pub(crate) folder: PathBuf,
+    /// Number of photos
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u64).range(8..))]
+    pub(crate) count: u64,
+    /// Mean width and height of the photos in pixels
+    #[arg(long, value_name = "WxH", default_value = "500x375", value_parser = parse_size)]
+    pub(crate) size: (u32, u32),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SqlArgs {
+    /// File with SQL statements; `-` reads standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
+    pub(crate) file: Option<PathBuf>,
+    /// SQL statements
+    #[arg(short = 'e', long = "execute", value_name = "SQL")]
+    pub(crate) sql: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_digest_has_a_kind_by_default() {
+        let digest = |words: &[&str]| {
+            let words = ["forebay", "run", "-e", "SELECT 1"].iter().chain(words);
+            match Args::try_parse_from(words).unwrap().command {
+                Command::Run(args) => args.digest,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(digest(&[]), None);
+        assert_eq!(digest(&["--digest"]), Some(DigestKind::Batches));
+        assert_eq!(digest(&["--digest=rows"]), Some(DigestKind::Rows));
+        assert_eq!(digest(&["--digest", "rows"]), Some(DigestKind::Rows));
+        assert_eq!(digest(&["--digest", "--json"]), Some(DigestKind::Batches));
+    }
+}

@@ -1,0 +1,59 @@
+//! Why a command failed.
+
+use std::io;
+use std::path::Path;
+
+use forebay::generate::GenerateError;
+use forebay::preview::PreviewError;
+
+/// Why a command ended without its result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The command line is at fault.
+    #[error("{0}")]
+    Usage(String),
+    /// The library could not do what was asked for.
+    #[error(transparent)]
+    Forebay(#[from] forebay::Error),
+    /// Data could not be made.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// A contact sheet could not be drawn.
+    #[error(transparent)]
+    Preview(#[from] PreviewError),
+    /// Anything else, already in words.
+    #[error("{0}")]
+    Run(String),
+    /// Whoever read the output has gone.
+    #[error("the reader of the output has gone")]
+    BrokenPipe,
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Failure {
+    /// Whether the user's input is at fault, rather than the run.
+    pub(crate) fn is_user(&self) -> bool {
+        match self {
+            Self::Usage(_) | Self::Generate(GenerateError::Option(_)) => true,
+            Self::Preview(error) => matches!(error, PreviewError::Size(_)),
+            Self::Forebay(error) => error.is_user(),
+            _ => false,
+        }
+    }
+
+    /// A failure to do something (`"read"`, `"write"`) with a file.
+    pub(crate) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
+        Self::Run(format!("cannot {action} {}: {error}", path.display()))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::Run(error.to_string()),
+        }
+    }
+}

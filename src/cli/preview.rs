@@ -1,0 +1,65 @@
+//! `forebay preview`.
+
+use std::path::Path;
+
+use forebay::preview::{SheetOptions, contact_sheet};
+use forebay::{RunConfig, Session};
+use image::ImageFormat;
+use serde_json::json;
+
+use super::args::PreviewArgs;
+use super::failure::Failure;
+use super::{output, units};
+
+/// Draws a contact sheet.
+pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
+    let session = Session::new()?;
+    let pipeline = args.statements.load(&session).await?;
+    let config = args.engine.config(Some(args.batch.saturating_add(1)));
+    let sheet = SheetOptions {
+        tile: args.tile,
+        columns: args.columns,
+        max_rows: args.rows,
+    };
+    let rows = write_sheet(&session, &pipeline, config, args.batch, &sheet, &args.out).await?;
+    let shown = rows.min(args.rows);
+    if args.json {
+        return output::json(&json!({
+            "pipeline": pipeline,
+            "file": args.out.display().to_string(),
+            "rows": shown,
+        }));
+    }
+    let images = units::counted(shown as u64, "row", "rows");
+    output::data(&format!("{}: {images} of {pipeline}", args.out.display()))
+}
+
+/// Writes the contact sheet of one batch of a pipeline, and answers the batch's rows.
+pub(crate) async fn write_sheet(
+    session: &Session,
+    pipeline: &str,
+    config: RunConfig,
+    batch: u64,
+    options: &SheetOptions,
+    path: &Path,
+) -> Result<usize, Failure> {
+    let mut run = session.run(pipeline, config).await?;
+    let mut at = 0;
+    while let Some(next) = run.next().await {
+        let next = next?;
+        if at == batch {
+            let sheet = contact_sheet(&next.batch, options)?;
+            sheet
+                .save_with_format(path, ImageFormat::Png)
+                .map_err(|error| {
+                    Failure::Run(format!("cannot write {}: {error}", path.display()))
+                })?;
+            return Ok(next.batch.num_rows());
+        }
+        at += 1;
+    }
+    Err(Failure::Run(format!(
+        "{pipeline} has {}: there is no batch {batch}, counted from 0",
+        units::counted(at, "batch", "batches")
+    )))
+}

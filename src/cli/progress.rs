@@ -1,0 +1,156 @@
+//! How far a run is: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use forebay::RunStats;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::output;
+use super::units;
+
+/// Time between plain lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Shows a run's progress on standard error.
+pub(crate) struct Progress {
+    started: Instant,
+    steps: Option<u64>,
+    shown: Shown,
+}
+
+enum Shown {
+    Nothing,
+    Bar(ProgressBar),
+    Lines { next: Instant },
+}
+
+impl Progress {
+    /// Progress towards this number of batches, where it is known.
+    pub(crate) fn new(quiet: bool, steps: Option<u64>) -> Self {
+        let started = Instant::now();
+        let shown = if quiet {
+            Shown::Nothing
+        } else if io::stderr().is_terminal() {
+            Shown::Bar(bar(
+                steps,
+                "{pos}/{len} batches  {msg}  ETA {eta}",
+                "{pos} batches  {msg}",
+            ))
+        } else {
+            Shown::Lines {
+                next: started + LINE_INTERVAL,
+            }
+        };
+        Self {
+            started,
+            steps,
+            shown,
+        }
+    }
+
+    /// Tells how far the run is.
+    pub(crate) fn update(&mut self, stats: &RunStats) {
+        match &mut self.shown {
+            Shown::Nothing => {}
+            Shown::Bar(bar) => {
+                bar.set_position(stats.batches);
+                bar.set_message(rates(stats, self.started.elapsed()));
+            }
+            Shown::Lines { next } => {
+                let now = Instant::now();
+                if now < *next {
+                    return;
+                }
+                *next = now + LINE_INTERVAL;
+                let elapsed = self.started.elapsed();
+                let of = self
+                    .steps
+                    .map(|n| format!("/{}", units::count(n)))
+                    .unwrap_or_default();
+                let eta = eta(stats.batches, self.steps, elapsed);
+                output::message(&format!(
+                    "{}{of} batches  {}{eta}",
+                    units::count(stats.batches),
+                    rates(stats, elapsed)
+                ));
+            }
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Shown::Bar(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A bar on standard error for things counted one by one (files, rows); hidden where there is no
+/// terminal.
+pub(crate) fn counter(quiet: bool, total: u64, things: &str) -> ProgressBar {
+    let text = format!("{{pos}}/{{len}} {things}  ETA {{eta}}");
+    let bar = bar(Some(total), &text, "{pos}");
+    if quiet {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
+}
+
+fn bar(steps: Option<u64>, with_total: &str, without: &str) -> ProgressBar {
+    let (bar, template) = match steps {
+        Some(steps) => (ProgressBar::new(steps), format!("{{bar:30}} {with_total}")),
+        None => (ProgressBar::no_length(), format!("{{spinner}} {without}")),
+    };
+    match ProgressStyle::with_template(&template) {
+        Ok(style) => bar.with_style(style),
+        // The templates are fixed; the default style is good enough if one should be wrong.
+        Err(_) => bar,
+    }
+}
+
+/// Rows, rates and skipped rows in one line.
+pub(crate) fn rates(stats: &RunStats, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let mut text = format!(
+        "{}  {} rows/s  {:.1} MB/s",
+        units::counted(stats.rows, "row", "rows"),
+        units::count((stats.rows as f64 / seconds) as u64),
+        stats.bytes as f64 / 1e6 / seconds
+    );
+    for (count, name) in [
+        (stats.skipped, "skipped"),
+        (stats.replaced, "replaced"),
+        (stats.nulled, "nulled"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("  {} {name}", units::count(count)));
+        }
+    }
+    text
+}
+
+fn eta(done: u64, steps: Option<u64>, elapsed: Duration) -> String {
+    match steps {
+        Some(steps) if done > 0 && steps > done => {
+            let left = elapsed.as_secs_f64() / done as f64 * (steps - done) as f64;
+            format!("  ETA {}s", left.ceil() as u64)
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_name_what_was_lost() {
+        let mut stats = RunStats::default();
+        (stats.rows, stats.bytes, stats.skipped) = (3000, 5_000_000, 2);
+        let text = rates(&stats, Duration::from_secs(2));
+        assert_eq!(text, "3,000 rows  1,500 rows/s  2.5 MB/s  2 skipped");
+        assert_eq!(eta(10, Some(40), Duration::from_secs(2)), "  ETA 6s");
+        assert_eq!(eta(0, Some(40), Duration::from_secs(2)), "");
+    }
+}

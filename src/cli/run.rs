@@ -1,0 +1,196 @@
+//! `forebay run`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use forebay::digest::{Digest, RowsDigest};
+use forebay::generate::{TableFormat, TableWriter};
+use forebay::{Run, RunStats, Session};
+use serde_json::json;
+
+use super::args::{DigestKind, RunArgs};
+use super::failure::Failure;
+use super::progress::{Progress, rates};
+use super::{output, units};
+
+/// Runs a pipeline.
+pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
+    let format = out_format(&args.out)?;
+    let session = Session::new()?;
+    let pipeline = args.statements.load(&session).await?;
+    let mut run = session
+        .run(&pipeline, args.engine.config(args.limit_batches))
+        .await?;
+    let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
+    let drained = drain(&mut run, quiet || args.json, |batch| sink.take(batch)).await;
+    // What was seen up to a failure is worth knowing too.
+    let stats = run.stats();
+    let times = match drained {
+        Ok(times) => times,
+        Err(failure) => {
+            if !quiet {
+                list_failures(&stats);
+            }
+            return Err(failure);
+        }
+    };
+    let digest = sink.finish()?;
+    let seconds = times.total.as_secs_f64();
+    if args.json {
+        let failures: Vec<String> = stats.failures.iter().map(ToString::to_string).collect();
+        return output::json(&json!({
+            "pipeline": pipeline,
+            "rows": stats.rows,
+            "batches": stats.batches,
+            "bytes": stats.bytes,
+            "seconds": seconds,
+            "rows_per_second": stats.rows as f64 / seconds.max(1e-9),
+            "first_batch_seconds": times.first.map(|first| (first - started).as_secs_f64()),
+            "skipped": stats.skipped,
+            "replaced": stats.replaced,
+            "nulled": stats.nulled,
+            "failures": failures,
+            "digest": digest,
+            "peak_memory_bytes": peak_memory(),
+        }));
+    }
+    if !quiet {
+        list_failures(&stats);
+        output::message(&format!(
+            "{pipeline}: {} in {seconds:.2} s  {}",
+            units::counted(stats.batches, "batch", "batches"),
+            rates(&stats, times.total)
+        ));
+        if format.is_some() {
+            output::message(&format!("written to {}", args.out.display()));
+        }
+    }
+    digest.map_or(Ok(()), |digest| output::data(&digest))
+}
+
+/// When a run delivered.
+pub(crate) struct Times {
+    /// The arrival of the first batch.
+    pub(crate) first: Option<Instant>,
+    /// From the start of the run to its end.
+    pub(crate) total: Duration,
+}
+
+/// Hands every batch of a run to `take`, showing progress.
+pub(crate) async fn drain(
+    run: &mut Run,
+    quiet: bool,
+    mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>,
+) -> Result<Times, Failure> {
+    let started = Instant::now();
+    let mut first = None;
+    let mut progress = Progress::new(quiet, run.steps());
+    while let Some(batch) = run.next().await {
+        let batch = batch.inspect_err(|_| progress.finish())?;
+        first.get_or_insert_with(Instant::now);
+        take(&batch.batch)?;
+        progress.update(&run.stats());
+    }
+    progress.finish();
+    Ok(Times {
+        first,
+        total: started.elapsed(),
+    })
+}
+
+/// The format of `--out`; `None` where nothing is to be written.
+fn out_format(out: &Path) -> Result<Option<TableFormat>, Failure> {
+    if out == Path::new("none") {
+        return Ok(None);
+    }
+    let format = TableFormat::of_path(out).ok_or_else(|| {
+        Failure::Usage(format!(
+            "--out {}: expected a name that ends with .parquet or .arrow, or `none`",
+            out.display()
+        ))
+    })?;
+    Ok(Some(format))
+}
+
+/// What becomes of the batches.
+struct Sink {
+    writer: Option<TableWriter>,
+    batches: Option<Digest>,
+    rows: Option<RowsDigest>,
+    path: PathBuf,
+}
+
+impl Sink {
+    fn new(
+        path: &Path,
+        format: Option<TableFormat>,
+        schema: &SchemaRef,
+        digest: Option<DigestKind>,
+    ) -> Result<Self, Failure> {
+        let writer = format
+            .map(|format| TableWriter::create(path, format, schema))
+            .transpose()?;
+        Ok(Self {
+            writer,
+            batches: (digest == Some(DigestKind::Batches)).then(Digest::new),
+            rows: (digest == Some(DigestKind::Rows)).then(RowsDigest::new),
+            path: path.to_path_buf(),
+        })
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+        let failed = |error: datafusion::error::DataFusionError| {
+            Failure::Run(format!("cannot digest the batch: {error}"))
+        };
+        if let Some(digest) = &mut self.batches {
+            digest.update(batch).map_err(failed)?;
+        }
+        if let Some(digest) = &mut self.rows {
+            digest.update(batch).map_err(failed)?;
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.write(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file and answers the digest.
+    fn finish(self) -> Result<Option<String>, Failure> {
+        if let Some(writer) = self.writer {
+            writer.finish().map_err(|error| {
+                // A full disk is told at the end of the file as well as in its middle.
+                Failure::Run(format!("{error} ({} was removed)", self.path.display()))
+            })?;
+        }
+        Ok(self
+            .batches
+            .map(|d| d.finish())
+            .or_else(|| self.rows.map(|d| d.finish())))
+    }
+}
+
+fn list_failures(stats: &RunStats) {
+    let lost = stats.skipped + stats.replaced + stats.nulled;
+    for failure in &stats.failures {
+        output::message(&format!("failed: {failure}"));
+    }
+    let listed = stats.failures.len() as u64;
+    if lost > listed && listed > 0 {
+        output::message(&format!(
+            "failed: {} more",
+            units::counted(lost - listed, "row", "rows")
+        ));
+    }
+}
+
+/// The most memory that this process has held, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}

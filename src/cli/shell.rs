@@ -1,0 +1,352 @@
+//! `forebay sql`: statements from a terminal, a file or a pipe.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use arrow::array::AsArray;
+use forebay::{Outcome, Session};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::HistoryHinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{CompletionType, Config, Context, Editor, Helper, Hinter};
+
+use super::args::SqlArgs;
+use super::failure::Failure;
+use super::statements::{in_string, split};
+use super::{functions, output, script, table};
+
+/// Rows of a result that the shell shows; scripts print all.
+const SHELL_ROWS: usize = 40;
+/// Statements that the history keeps.
+const HISTORY: usize = 2000;
+
+const HELP: &str = "\
+Statements end with `;` and may span lines. Tab completes keywords, names, functions and, in quotes,
+paths. Ctrl-C stops a statement or clears the line; Ctrl-D, `exit` or `quit` leaves.
+
+  CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos/train';
+  CREATE PIPELINE train AS SELECT label, decode_image(image) AS image FROM photos BATCH 8;
+  SHOW TABLES;  SHOW PIPELINES;  DESCRIBE train;  SELECT path, class FROM photos LIMIT 5;
+  EXPLAIN PIPELINE train;  EXPLAIN ANALYZE PIPELINE train;  DROP PIPELINE train;";
+
+const KEYWORDS: [&str; 62] = [
+    "ANALYZE",
+    "AND",
+    "ARROW",
+    "AS",
+    "AVRO",
+    "BATCH",
+    "BETWEEN",
+    "BY",
+    "CASE",
+    "CAST",
+    "CONTINUOUS",
+    "CREATE",
+    "CSV",
+    "DESC",
+    "DESCRIBE",
+    "DROP",
+    "ELSE",
+    "END",
+    "EPOCHS",
+    "EXPLAIN",
+    "EXTERNAL",
+    "FALSE",
+    "FROM",
+    "GLOBAL",
+    "GLOBALLY",
+    "GROUP",
+    "IMAGEFOLDER",
+    "IN",
+    "IS",
+    "JOIN",
+    "JSON",
+    "LEFT",
+    "LIKE",
+    "LIMIT",
+    "LOCATION",
+    "NOT",
+    "NULL",
+    "ON",
+    "OPTIONS",
+    "OR",
+    "ORDER",
+    "PAD",
+    "PARQUET",
+    "PER RANK",
+    "PIPELINE",
+    "PIPELINES",
+    "REMAINDER",
+    "REPEAT",
+    "REPLACE",
+    "ROWS",
+    "SEED",
+    "SELECT",
+    "SHOW",
+    "SHUFFLE",
+    "SKIP",
+    "STORED",
+    "TABLE",
+    "TABLES",
+    "TAKE",
+    "THEN",
+    "WHERE",
+    "WITHIN",
+];
+
+/// Whether statements are to be typed by a person.
+pub(crate) fn is_interactive(args: &SqlArgs) -> bool {
+    args.sql.is_none() && args.file.is_none() && io::stdin().is_terminal()
+}
+
+/// Runs the statements of a file, an argument or a pipe, up to the first that fails.
+pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
+    let text = match args.sql {
+        Some(sql) => sql,
+        None => script::read(args.file.as_deref().unwrap_or(Path::new("-")))?,
+    };
+    let session = Session::new()?;
+    for statement in split(&text).0 {
+        show(session.execute(&statement.in_place()).await?, usize::MAX)?;
+    }
+    Ok(())
+}
+
+/// Reads statements from the terminal and runs them until the user leaves.
+pub(crate) async fn run_shell() -> Result<(), Failure> {
+    let session = Session::new()?;
+    let problem = |error: ReadlineError| Failure::Run(format!("no terminal to read: {error}"));
+    let mut editor = editor().map_err(problem)?;
+    let history = history_file();
+    if let Some(path) = &history {
+        // No history yet is no problem.
+        editor.load_history(path).ok();
+    }
+    output::message("Forebay: SQL statements end with `;`. `help` says more, `exit` leaves.");
+    loop {
+        let text = match editor.readline("forebay> ") {
+            Ok(text) => text,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(problem(error)),
+        };
+        let word = text.trim().trim_end_matches(';').trim();
+        match word.to_ascii_lowercase().as_str() {
+            "" => continue,
+            "exit" | "quit" | "\\q" => break,
+            "help" | "\\?" | "\\h" => {
+                output::message(HELP);
+                continue;
+            }
+            _ => {}
+        }
+        editor.add_history_entry(text.trim()).ok();
+        if let Some(path) = &history {
+            // A history that cannot be kept is a pity, not an error.
+            editor.append_history(path).ok();
+        }
+        if let Err(failure) = run_line(&session, &text).await {
+            match failure {
+                Failure::BrokenPipe => break,
+                Failure::Interrupted => output::message("interrupted"),
+                failure => output::message(&format!("error: {failure}")),
+            }
+        }
+        if let Some(helper) = editor.helper() {
+            *helper.names.borrow_mut() = names(&session).await;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the statements of one input; Ctrl-C abandons them.
+async fn run_line(session: &Session, text: &str) -> Result<(), Failure> {
+    for statement in split(text).0 {
+        let outcomes = tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
+            outcomes = Box::pin(async { session.execute(&statement.in_place()).await }) => outcomes?,
+        };
+        show(outcomes, SHELL_ROWS)?;
+    }
+    Ok(())
+}
+
+fn show(outcomes: Vec<Outcome>, max_rows: usize) -> Result<(), Failure> {
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Done(text) => output::message(&text),
+            Outcome::Text(text) => output::data(&text)?,
+            Outcome::Table(batches) => {
+                let text = table::format(&batches, max_rows);
+                output::data(&text.map_err(|error| Failure::Run(error.to_string()))?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names of tables and pipelines, for completion: what cannot be listed is not offered.
+async fn names(session: &Session) -> Vec<String> {
+    let mut names = Vec::new();
+    for statement in ["SHOW TABLES", "SHOW PIPELINES"] {
+        for outcome in session.execute(statement).await.unwrap_or_default() {
+            let Outcome::Table(batches) = outcome else {
+                continue;
+            };
+            for column in batches.iter().filter_map(|batch| batch.columns().first()) {
+                if let Some(texts) = column.as_string_opt::<i32>() {
+                    names.extend(texts.iter().flatten().map(ToOwned::to_owned));
+                }
+            }
+        }
+    }
+    names
+}
+
+/// Where the history is kept: `FOREBAY_HISTORY`, else `.forebay_history` in the home folder.
+fn history_file() -> Option<PathBuf> {
+    match std::env::var_os("FOREBAY_HISTORY") {
+        Some(path) => (!path.is_empty()).then(|| PathBuf::from(path)),
+        None => Some(PathBuf::from(std::env::var_os("HOME")?).join(".forebay_history")),
+    }
+}
+
+fn editor() -> rustyline::Result<Editor<ShellHelper, FileHistory>> {
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        .history_ignore_space(true)
+        .max_history_size(HISTORY)?
+        .build();
+    let mut editor = Editor::with_config(config)?;
+    editor.set_helper(Some(ShellHelper {
+        files: FilenameCompleter::new(),
+        hinter: HistoryHinter::new(),
+        functions: functions::names(),
+        names: RefCell::new(Vec::new()),
+    }));
+    Ok(editor)
+}
+
+#[derive(Helper, Hinter)]
+struct ShellHelper {
+    files: FilenameCompleter,
+    #[rustyline(Hinter)]
+    hinter: HistoryHinter,
+    functions: Vec<String>,
+    /// Tables and pipelines.
+    names: RefCell<Vec<String>>,
+}
+
+impl Completer for ShellHelper {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        if in_string(&line[..at]) {
+            return self.files.complete(line, at, context);
+        }
+        let start = word_start(&line[..at]);
+        let found = candidates(&line[start..at], &self.functions, &self.names.borrow());
+        let pairs = found.into_iter().map(|text| Pair {
+            display: text.clone(),
+            replacement: text,
+        });
+        Ok((start, pairs.collect()))
+    }
+}
+
+/// Where the word before the cursor begins.
+fn word_start(text: &str) -> usize {
+    text.char_indices()
+        .rev()
+        .take_while(|(_, c)| c.is_alphanumeric() || *c == '_')
+        .last()
+        .map_or(text.len(), |(at, _)| at)
+}
+
+/// What a word may become: names first, then functions with their parenthesis, then keywords in the
+/// case that the word is typed in.
+fn candidates(word: &str, functions: &[String], names: &[String]) -> Vec<String> {
+    if word.is_empty() {
+        return names.to_vec();
+    }
+    let lower = word.to_ascii_lowercase();
+    let starts = |text: &&String| text.to_ascii_lowercase().starts_with(&lower);
+    let mut found: Vec<String> = names.iter().filter(starts).cloned().collect();
+    found.extend(
+        functions
+            .iter()
+            .filter(starts)
+            .map(|name| format!("{name}(")),
+    );
+    let is_lower = !word.contains(|c: char| c.is_ascii_uppercase());
+    found.extend(
+        KEYWORDS
+            .iter()
+            .map(|keyword| {
+                if is_lower {
+                    keyword.to_ascii_lowercase()
+                } else {
+                    (*keyword).to_owned()
+                }
+            })
+            .filter(|keyword| keyword.to_ascii_lowercase().starts_with(&lower)),
+    );
+    found
+}
+
+impl Validator for ShellHelper {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let text = context.input();
+        let word = text.trim().to_ascii_lowercase();
+        let command = matches!(word.as_str(), "exit" | "quit" | "help") || word.starts_with('\\');
+        Ok(if command || split(text).1 {
+            ValidationResult::Valid(None)
+        } else {
+            ValidationResult::Incomplete
+        })
+    }
+}
+
+impl Highlighter for ShellHelper {
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        // Faint: a hint is not typed text.
+        Cow::Owned(format!("\x1b[2m{hint}\x1b[m"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_completed_with_names_functions_and_keywords() {
+        let functions = ["resize".to_owned(), "random_hflip".to_owned()];
+        let names = ["requests".to_owned()];
+        let complete = |word| candidates(word, &functions, &names);
+        assert_eq!(
+            complete("re"),
+            ["requests", "resize(", "remainder", "repeat", "replace"]
+        );
+        assert_eq!(complete("REP"), ["REPEAT", "REPLACE"]);
+        assert_eq!(complete(""), ["requests"]);
+        assert_eq!(complete("zzz"), [""; 0]);
+        assert_eq!(word_start("SELECT resize(im"), 14);
+        assert_eq!(word_start("SELECT "), 7);
+    }
+
+    #[test]
+    fn keywords_are_in_order() {
+        assert!(KEYWORDS.is_sorted());
+    }
+}

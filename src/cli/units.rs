@@ -1,0 +1,121 @@
+//! Sizes and numbers as people write them.
+
+/// Reads a number of bytes: `1000`, `100kB`, `300MiB`, `1.5 GiB`, `2G` (powers of 1024 without the
+/// `B`, as other tools have it).
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let problem = || format!("expected a size such as 100kB, 300MiB or 2GiB, found {text:?}");
+    let text_trimmed = text.trim();
+    let split = text_trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text_trimmed.len());
+    let (number, unit) = text_trimmed.split_at(split);
+    let unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        _ => return Err(problem()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(problem);
+    }
+    let number: f64 = number.parse().map_err(|_| problem())?;
+    let bytes = number * unit as f64;
+    if bytes < 9e18 {
+        Ok(bytes as u64)
+    } else {
+        Err(problem())
+    }
+}
+
+/// Reads a size in pixels: `500x375`.
+pub(crate) fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let problem = || format!("expected width and height such as 500x375, found {text:?}");
+    let (width, height) = text.split_once(['x', 'X']).ok_or_else(problem)?;
+    Ok((
+        width.parse().map_err(|_| problem())?,
+        height.parse().map_err(|_| problem())?,
+    ))
+}
+
+/// A number of bytes in three figures: `12.3 kB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0 && value < 99.95);
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// A whole number with commas: `1,281,167`.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count and its noun, in the plural where there is not one.
+pub(crate) fn counted(value: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, expected) in [
+            ("0", 0),
+            ("1000", 1000),
+            ("100kB", 100_000),
+            ("300MiB", 300 << 20),
+            ("300mib", 300 << 20),
+            ("1.5 GiB", 3 << 29),
+            ("2G", 2 << 30),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(expected), "{text}");
+        }
+        for text in [
+            "",
+            "MiB",
+            "3 parsecs",
+            "-1",
+            "1.2.3",
+            "99999999999TiB",
+            "1e3",
+        ] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_size("500x375"), Ok((500, 375)));
+        assert!(parse_size("500").is_err() && parse_size("x3").is_err());
+    }
+
+    #[test]
+    fn numbers_are_written() {
+        assert_eq!(
+            [999, 1000, 12_345, 999_600, 5 << 30].map(bytes),
+            ["999 B", "1.0 kB", "12.3 kB", "1.0 MB", "5.4 GB"]
+        );
+        assert_eq!(
+            [0, 999, 1000, 1_281_167].map(count),
+            ["0", "999", "1,000", "1,281,167"]
+        );
+        assert_eq!(counted(1, "row", "rows"), "1 row");
+    }
+}
