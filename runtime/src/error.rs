@@ -1,0 +1,65 @@
+//! What can go wrong while a pipeline runs.
+
+use datafusion::common::DataFusionError;
+
+use crate::tail::Failure;
+
+/// Why a run stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A row failed, and the pipeline's policy is to stop (or no row could stand in for it).
+    #[error("{0}")]
+    Row(Box<Failure>),
+    /// The memory limit leaves no room to work in.
+    #[error(
+        "the memory limit of {limit} bytes is too small for this pipeline: it needs at least \
+         {minimum} bytes (two batches and the windows' bookkeeping); raise it or make batches smaller"
+    )]
+    Memory {
+        /// What was allowed.
+        limit: u64,
+        /// What is needed.
+        minimum: u64,
+    },
+    /// A setting of the run makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// A source, an operator or the engine failed.
+    #[error("{}", crate::error::message(.0))]
+    Engine(#[from] DataFusionError),
+}
+
+/// Result of the runtime.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Whether the user's input or settings are at fault, rather than a broken invariant of ours.
+    pub fn is_user(&self) -> bool {
+        match self {
+            Self::Engine(error) => !matches!(error.find_root(), DataFusionError::Internal(_)),
+            _ => true,
+        }
+    }
+}
+
+/// A DataFusion error's message without the prefixes that name its variant.
+pub fn message(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Internal(cause) => {
+            format!("internal error, please report it: {}", cause.trim())
+        }
+        DataFusionError::Plan(cause)
+        | DataFusionError::Execution(cause)
+        | DataFusionError::NotImplemented(cause)
+        | DataFusionError::Configuration(cause) => cause.trim().to_owned(),
+        DataFusionError::External(source) => source.to_string(),
+        DataFusionError::Context(context, inner) => format!("{context}: {}", message(inner)),
+        DataFusionError::Shared(inner) => message(inner),
+        DataFusionError::Diagnostic(_, inner) => message(inner),
+        DataFusionError::Collection(errors) => {
+            errors.iter().map(message).collect::<Vec<_>>().join("; ")
+        }
+        other => other.strip_backtrace(),
+    }
+}
