@@ -1,4 +1,9 @@
 //! The planner of Forebay: from SQL text or builder calls to one logical pipeline.
 
+pub mod builder;
+pub mod catalog;
 pub mod clauses;
+pub mod error;
+pub mod pipeline;
 pub mod source;
+pub mod sql;
