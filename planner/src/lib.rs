@@ -1,6 +1,11 @@
 //! The planner of Forebay: from SQL text or builder calls to one logical pipeline.
 
+pub mod builder;
+pub mod catalog;
 pub mod clauses;
 pub mod compile;
 pub mod rows;
+pub mod error;
+pub mod pipeline;
 pub mod source;
+pub mod sql;
