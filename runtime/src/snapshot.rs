@@ -95,6 +95,11 @@ impl Snapshot {
         self.rows
     }
 
+    /// Number of stored rows of a scan, given as an index into the snapshot's scans.
+    pub fn scan_rows(&self, scan: u32) -> u64 {
+        self.splits.iter().filter(|s| s.scan == scan).map(|s| s.rows).sum()
+    }
+
     /// Bytes that reading everything takes.
     pub fn bytes(&self) -> u64 {
         self.splits.iter().map(|s| s.bytes).sum()
