@@ -282,9 +282,14 @@ impl Catalog {
         tables: &BTreeMap<String, Arc<dyn TableProvider>>,
     ) -> Result<Pipeline> {
         let state = self.context.state();
+        let planner = QueryPlanner::new(&state, query, &self.functions);
+        let known = self
+            .sources
+            .keys()
+            .chain(self.pipelines.keys())
+            .chain(tables.keys());
+        planner.check(known)?;
         let mut scope = self.scope(query, tables)?;
-        let mut planner = QueryPlanner::new(&state, query, &self.functions);
-        planner.check(scope.keys())?;
         for call in table_calls(&query.query)? {
             let name = canonical_name(&call.spec);
             if !scope.contains_key(&name) {
@@ -295,34 +300,47 @@ impl Catalog {
         planner.plan(&scope)
     }
 
-    /// The tables that a query may name.
+    /// A source, or a pipeline as a view over its query.
+    pub(crate) fn table(
+        &self,
+        name: &str,
+        position: Option<Position>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        if let Some(source) = self.sources.get(name) {
+            return Ok(Arc::clone(&source.table));
+        }
+        let Some(pipeline) = self.pipelines.get(name) else {
+            let known = self
+                .sources
+                .keys()
+                .chain(self.pipelines.keys())
+                .map(String::as_str);
+            return Err(PlanError::at(position, format!("unknown table \"{name}\""))
+                .with_suggestion(name, known));
+        };
+        if pipeline.reorders() {
+            let what = format!("reading pipeline \"{name}\", which shuffles, skips or takes,");
+            return Err(PlanError::unsupported(position, &what)
+                .with_hint("repeat its query without these clauses"));
+        }
+        Ok(Arc::new(ViewTable::new(
+            pipeline.plan.clone(),
+            pipeline.text.clone(),
+        )))
+    }
+
+    /// The tables that a query names.
     fn scope(
         &self,
         query: &PipelineQuery,
         tables: &BTreeMap<String, Arc<dyn TableProvider>>,
     ) -> Result<BTreeMap<String, Arc<dyn TableProvider>>> {
-        for (name, position) in relations(&query.query) {
-            if !tables.contains_key(&name)
-                && self
-                    .pipelines
-                    .get(&name)
-                    .is_some_and(|pipeline| pipeline.reorders())
-            {
-                let what = format!("reading pipeline \"{name}\", which shuffles, skips or takes,");
-                return Err(PlanError::unsupported(position, &what)
-                    .with_hint("repeat its query without these clauses"));
-            }
-        }
         let mut scope = tables.clone();
-        for (name, source) in &self.sources {
-            scope
-                .entry(name.clone())
-                .or_insert_with(|| Arc::clone(&source.table));
-        }
-        for (name, pipeline) in &self.pipelines {
-            scope.entry(name.clone()).or_insert_with(|| {
-                Arc::new(ViewTable::new(pipeline.plan.clone(), pipeline.text.clone()))
-            });
+        for (name, position) in relations(&query.query) {
+            if !scope.contains_key(&name) {
+                let table = self.table(&name, position)?;
+                scope.insert(name, table);
+            }
         }
         Ok(scope)
     }
@@ -374,7 +392,7 @@ impl Catalog {
             Existing::Refuse if same => {
                 let message = format!("{kind} \"{name}\" exists already");
                 Err(PlanError::at(position, message)
-                    .with_hint("CREATE OR REPLACE stands for the old one"))
+                    .with_hint("CREATE OR REPLACE puts the new one in its place"))
             }
             Existing::Keep => Ok(same),
             Existing::Refuse | Existing::Replace => Ok(false),

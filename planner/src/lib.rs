@@ -9,3 +9,5 @@ pub mod error;
 pub mod pipeline;
 pub mod source;
 pub mod sql;
+#[cfg(test)]
+mod testing;

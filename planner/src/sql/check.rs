@@ -43,6 +43,14 @@ const REFUSED_FUNCTIONS: [(&str, &str); 5] = [
     ),
 ];
 
+/// What stands in for a function whose result depends on more than the row.
+pub(crate) fn refused_function(name: &str) -> Option<&'static str> {
+    REFUSED_FUNCTIONS
+        .iter()
+        .find(|(refused, _)| *refused == name)
+        .map(|(_, hint)| *hint)
+}
+
 /// Function names that DataFusion's planner treats itself.
 const SYNTAX_FUNCTIONS: [&str; 4] = ["make_map", "map", "struct", "unnest"];
 
@@ -246,12 +254,9 @@ impl Visitor for Checker<'_> {
             [part] => part.as_ident().map_or_else(|| part.to_string(), normalize),
             _ => function.name.to_string(),
         };
-        if let Some((_, hint)) = REFUSED_FUNCTIONS
-            .iter()
-            .find(|(refused, _)| *refused == name)
-        {
+        if let Some(hint) = refused_function(&name) {
             let message = format!("{name}() is not supported: its result would differ every time");
-            return ControlFlow::Break(PlanError::at(position, message).with_hint(*hint));
+            return ControlFlow::Break(PlanError::at(position, message).with_hint(hint));
         }
         if name.starts_with("__") {
             let error = PlanError::at(position, format!("\"{name}\" is an internal function"));

@@ -6,7 +6,7 @@ use sqlparser::ast::Ident;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use super::dialect::ForebayDialect;
+use super::dialect::{ForebayDialect, clause_word};
 use crate::error::{PlanError, Position, Result};
 
 /// Longest text that is parsed, in bytes; pipelines are written by hand.
@@ -211,30 +211,50 @@ impl<'a> Cursor<'a> {
             .unwrap_or_default()
     }
 
+    /// The tokens of this statement that are not taken yet, without white space.
+    fn rest(&self) -> impl Iterator<Item = &TokenWithSpan> {
+        let start = self.location();
+        (self.parser.get_current_index()..)
+            .map(|index| self.parser.token_at(index))
+            .skip_while(move |token| token.span.start < start && token.token != Token::EOF)
+            .filter(|token| !matches!(token.token, Token::Whitespace(_)))
+            .take_while(|token| !matches!(token.token, Token::EOF | Token::SemiColon))
+    }
+
     /// How many tokens of this statement come before `MIX (name WEIGHT`, if it has that.
     pub(super) fn find_mix(&self) -> Option<usize> {
-        let is = |token: &Token, expected: &str| matches!(token, Token::Word(word) if word.value.eq_ignore_ascii_case(expected));
-        // The last three tokens seen, oldest first.
-        let mut window = [&Token::EOF, &Token::EOF, &Token::EOF];
-        let mut count = 0_usize;
-        // The current index is that of the last taken token, or of the first where none is.
-        let first = self.parser.get_current_index();
-        let start = self.location();
-        for index in first.. {
-            let TokenWithSpan { token, span } = self.parser.token_at(index);
-            match token {
-                Token::EOF | Token::SemiColon if count > 0 => return None,
-                Token::EOF => return None,
-                Token::Whitespace(_) => continue,
-                _ if span.start < start => continue,
-                _ => {}
-            }
-            let named = matches!(window[2], Token::Word(_));
-            if is(token, "WEIGHT") && named && *window[1] == Token::LParen && is(window[0], "MIX") {
+        let mut last = [&Token::EOF; 3];
+        for (count, TokenWithSpan { token, .. }) in self.rest().enumerate() {
+            if let [mix, Token::LParen, Token::Word(_)] = last
+                && is_word(mix, "MIX")
+                && is_word(token, "WEIGHT")
+            {
                 return count.checked_sub(3);
             }
-            window = [window[1], window[2], token];
-            count += 1;
+            last = [last[1], last[2], token];
+        }
+        None
+    }
+
+    /// A training clause within parentheses, if this statement has one: where sqlparser meets it,
+    /// it reports another place.
+    pub(super) fn find_inner_clause(&self) -> Option<(&'static str, Position)> {
+        let mut depth = 0_usize;
+        let mut clause: Option<(&'static str, Position)> = None;
+        for TokenWithSpan { token, span } in self.rest() {
+            if let Some((word, _)) = clause
+                && clause_follows(word, token)
+            {
+                return clause;
+            }
+            match token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            clause = Position::of_span(*span)
+                .filter(|_| depth > 0)
+                .and_then(|position| Some((clause_word(token)?, position)));
         }
         None
     }
@@ -301,6 +321,21 @@ pub(crate) fn normalize(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_ascii_lowercase(),
+    }
+}
+
+fn is_word(token: &Token, expected: &str) -> bool {
+    matches!(token, Token::Word(word)
+        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
+}
+
+/// Whether a token after a clause word shows that a clause is meant.
+fn clause_follows(clause: &str, token: &Token) -> bool {
+    match clause {
+        "SHUFFLE" => is_word(token, "WITHIN") || is_word(token, "GLOBALLY"),
+        "SEED" | "SKIP" | "TAKE" | "BATCH" | "REPEAT" => matches!(token, Token::Number(..)),
+        "BUCKET" => is_word(token, "BY"),
+        _ => false,
     }
 }
 

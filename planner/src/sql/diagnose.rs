@@ -6,7 +6,10 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, Visit, Visitor, With};
 
 use super::cursor::normalize;
-use crate::error::{PlanError, Position, message_of};
+use crate::error::{Mistake, PlanError, Position, closest, message_of};
+
+/// Columns that a message lists, at most.
+const MAX_LISTED: usize = 12;
 
 /// Expressions beyond this number are not tried one by one.
 const MAX_TRIALS: usize = 512;
@@ -35,12 +38,18 @@ impl Diagnosis<'_> {
             column: span.start.column,
         });
         if let Some(schema_error) = schema_error(error) {
-            return self.explain_schema(schema_error, position);
+            let position = position
+                .or_else(|| field_of(schema_error).and_then(column_position))
+                .or_else(|| field_of(schema_error).and_then(|field| self.find_name(&field.name)));
+            return explain_schema(schema_error, Some(position.unwrap_or(self.start)));
         }
         if is_internal(error) {
             return PlanError::internal(message_of(error));
         }
         let message = message_of(error);
+        if let Some(mistake) = self.not_a_condition(&message) {
+            return mistake;
+        }
         let (place, message) = match position {
             Some(position) => (position, message),
             None => self.locate(&message, plan).unwrap_or((self.start, message)),
@@ -48,31 +57,29 @@ impl Diagnosis<'_> {
         PlanError::at(place, tidy(&message))
     }
 
-    fn explain_schema(&self, error: &SchemaError, position: Option<Position>) -> PlanError {
-        match error {
-            SchemaError::FieldNotFound {
-                field,
-                valid_fields,
-            } => {
-                let position = position
-                    .or_else(|| column_position(field))
-                    .or_else(|| self.find_name(&field.name));
-                unknown_column(field, valid_fields, position.unwrap_or(self.start))
+    /// A `WHERE` or `HAVING` over something else than a truth value.
+    fn not_a_condition(&self, message: &str) -> Option<PlanError> {
+        struct Find(Vec<Position>);
+        impl Visitor for Find {
+            type Break = ();
+            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+                let conditions = select.selection.iter().chain(&select.having);
+                self.0
+                    .extend(conditions.filter_map(|expr| Position::of_span(expr.span())));
+                ControlFlow::Continue(())
             }
-            SchemaError::AmbiguousReference { field } => {
-                let position = position
-                    .or_else(|| column_position(field))
-                    .or_else(|| self.find_name(&field.name))
-                    .unwrap_or(self.start);
-                PlanError::at(position, format!("column \"{}\" is ambiguous", field.name))
-                    .with_hint("write the table before it, as in table.column")
+        }
+        let rest = message.strip_prefix("Cannot create filter with non-boolean predicate ")?;
+        let (_, found) = rest.rsplit_once("returning ")?;
+        let mut conditions = Find(Vec::new());
+        let _ = self.query.visit(&mut conditions);
+        // With several conditions the place would be a guess; the message names the predicate.
+        match conditions.0.as_slice() {
+            [position] => {
+                let message = format!("WHERE expects a condition, found a value of type {found}");
+                Some(PlanError::at(*position, message))
             }
-            SchemaError::DuplicateQualifiedField { name, .. }
-            | SchemaError::DuplicateUnqualifiedField { name } => PlanError::at(
-                position.unwrap_or(self.start),
-                format!("two columns are named \"{name}\""),
-            )
-            .with_hint("give one another name with AS"),
+            _ => None,
         }
     }
 
@@ -126,44 +133,83 @@ impl Diagnosis<'_> {
     }
 }
 
-/// A mistake about a column that no input has.
-pub(crate) fn unknown(name: &str, candidates: &[String], position: Option<Position>) -> PlanError {
-    PlanError::at(position, format!("unknown column \"{name}\""))
-        .with_suggestion(name, candidates.iter().map(String::as_str))
+/// The error as a mistake without a place, where there is no text.
+pub(crate) fn explain_unplaced(error: &DataFusionError) -> PlanError {
+    let error = first(error);
+    if let Some(mistake) = own(error) {
+        return PlanError::Mistake(Box::new(mistake.clone()));
+    }
+    match schema_error(error) {
+        Some(error) => explain_schema(error, None),
+        None if is_internal(error) => PlanError::internal(message_of(error)),
+        None => PlanError::mistake(tidy(&message_of(error))),
+    }
 }
 
-fn unknown_column(field: &Column, valid: &[Column], position: Position) -> PlanError {
+/// A mistake of ours that passed through DataFusion.
+fn own(error: &DataFusionError) -> Option<&Mistake> {
+    match error {
+        DataFusionError::External(error) => match error.downcast_ref() {
+            Some(PlanError::Mistake(mistake)) => Some(mistake),
+            _ => None,
+        },
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => own(inner),
+        _ => None,
+    }
+}
+
+fn field_of(error: &SchemaError) -> Option<&Column> {
+    match error {
+        SchemaError::FieldNotFound { field, .. } | SchemaError::AmbiguousReference { field } => {
+            Some(field)
+        }
+        _ => None,
+    }
+}
+
+fn explain_schema(error: &SchemaError, position: Option<Position>) -> PlanError {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => unknown_column(field, valid_fields, position),
+        SchemaError::AmbiguousReference { field } => {
+            PlanError::at(position, format!("column \"{}\" is ambiguous", field.name))
+                .with_hint("write the table before it, as in table.column")
+        }
+        SchemaError::DuplicateQualifiedField { name, .. }
+        | SchemaError::DuplicateUnqualifiedField { name } => {
+            PlanError::at(position, format!("two columns are named \"{name}\""))
+                .with_hint("give one another name with AS")
+        }
+    }
+}
+
+fn unknown_column(field: &Column, valid: &[Column], position: Option<Position>) -> PlanError {
     let same_table = |column: &&Column| {
         field.relation.is_none() || column.relation.as_ref() == field.relation.as_ref()
     };
-    let mut names: Vec<String> = valid
+    let mut names: Vec<&str> = valid
         .iter()
         .filter(same_table)
-        .map(|column| column.name.clone())
+        .map(|column| column.name.as_str())
         .collect();
     names.dedup();
     if let Some(relation) = &field.relation
         && names.is_empty()
     {
-        let tables: Vec<_> = valid
-            .iter()
-            .filter_map(|column| column.relation.as_ref())
-            .collect();
-        let tables: Vec<_> = tables.iter().map(|table| table.table()).collect();
-        return PlanError::at(
-            position,
-            format!("unknown table \"{relation}\" in \"{}\"", field.flat_name()),
-        )
-        .with_suggestion(relation.table(), tables);
+        let tables = valid.iter().filter_map(|column| column.relation.as_ref());
+        let message = format!("unknown table \"{relation}\" in \"{}\"", field.flat_name());
+        return PlanError::at(position, message)
+            .with_suggestion(relation.table(), tables.map(|table| table.table()));
     }
-    let error = unknown(&field.name, &names, Some(position));
-    match &error {
-        PlanError::Mistake(mistake)
-            if mistake.hint.is_none() && !names.is_empty() && names.len() <= 12 =>
-        {
+    let error = PlanError::at(position, format!("unknown column \"{}\"", field.name));
+    match closest(&field.name, names.iter().copied()) {
+        Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
+        None if (1..=MAX_LISTED).contains(&names.len()) => {
             error.with_hint(format!("there are {}", names.join(", ")))
         }
-        _ => error,
+        None => error,
     }
 }
 

@@ -8,6 +8,8 @@ mod cursor;
 mod diagnose;
 mod dialect;
 mod fold;
+#[cfg(test)]
+mod mistakes;
 mod options;
 mod plan;
 mod provider;
@@ -22,7 +24,7 @@ pub use statement::{
 
 pub(crate) use array::{numeric_arrays, numeric_list};
 pub(crate) use bind::bind_clock;
-pub(crate) use check::relations;
-pub(crate) use diagnose::unknown;
-pub(crate) use plan::{QueryPlanner, check_batch, duplicate, two_columns};
+pub(crate) use check::{refused_function, relations};
+pub(crate) use diagnose::explain_unplaced;
+pub(crate) use plan::{QueryPlanner, check_batch, check_casts, duplicate, two_columns};
 pub(crate) use table_function::{canonical_name, table_calls};

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arrow::compute::can_cast_types;
 use datafusion::catalog::TableProvider;
-use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, plan_err};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
-use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Spanned};
+use datafusion::logical_expr::{Expr as LogicalExpr, ExprSchemable, LogicalPlan};
+use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned};
 
 use super::bind::bind_clock;
 use super::check::{Names, check_query};
@@ -17,7 +19,7 @@ use super::fold::fold_arguments;
 use super::provider::QueryContext;
 use super::statement::PipelineQuery;
 use super::table_function::replace_table_calls;
-use crate::error::{PlanError, Position, Result};
+use crate::error::{PlanError, Position, Result, message_of};
 use crate::pipeline::Pipeline;
 
 /// Plans one query.
@@ -51,7 +53,7 @@ impl<'a> QueryPlanner<'a> {
 
     /// Plans over `tables`, by the names that the query (its table functions replaced) gives them.
     pub(crate) fn plan(
-        &mut self,
+        &self,
         tables: &BTreeMap<String, Arc<dyn TableProvider>>,
     ) -> Result<Pipeline> {
         let mut query = (*self.source.query).clone();
@@ -67,9 +69,12 @@ impl<'a> QueryPlanner<'a> {
         };
         let plan_typed = |query: &Query| {
             let plan = bind_clock(context.plan(query)?)?;
-            context.analyze(plan)
+            check_casts(context.analyze(plan)?)
         };
         let plan = plan_typed(&query).map_err(|error| {
+            if let Some(mistake) = repeated_item(&query, &error) {
+                return mistake;
+            }
             Diagnosis {
                 query: &query,
                 start: self.source.start,
@@ -132,23 +137,74 @@ pub(crate) fn check_batch(schema: &DFSchema, position: Option<Position>) -> Resu
     }
 }
 
-/// Where the select item that gives a duplicated name stands.
-fn item_position(query: &Query, name: &str, nth: usize) -> Option<Position> {
+/// Refuses casts between types that have none. DataFusion would only find out when it runs them.
+pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    plan.apply_with_subqueries(|node| {
+        let mut schema = DFSchema::empty();
+        for input in node.inputs() {
+            schema.merge(input.schema());
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let LogicalExpr::Cast(cast) = expr
+                    // Columns of an outer query have no type here.
+                    && let Ok(from) = cast.expr.get_type(&schema)
+                    && !can_cast_types(&from, cast.field.data_type())
+                {
+                    return plan_err!("{from} cannot be cast to {}", cast.field.data_type());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(plan)
+}
+
+/// The mistake of a select list with the same item twice, which DataFusion reports without a place.
+fn repeated_item(query: &Query, error: &DataFusionError) -> Option<PlanError> {
+    if !message_of(error).starts_with("Projections require unique expression names") {
+        return None;
+    }
+    let items = &select_of(query)?.projection;
+    for (at, item) in items.iter().enumerate() {
+        let name = output(item);
+        let twice = items[..at]
+            .iter()
+            .any(|other| other == item || (name.is_some() && output(other) == name));
+        if twice {
+            let name = name.unwrap_or_else(|| item.to_string());
+            return Some(two_columns(&name, Position::of_span(item.span())));
+        }
+    }
+    None
+}
+
+/// The first `SELECT` of a query, which names its columns.
+fn select_of(query: &Query) -> Option<&Select> {
     let mut body = query.body.as_ref();
-    let select = loop {
+    loop {
         match body {
-            SetExpr::Select(select) => break select,
+            SetExpr::Select(select) => return Some(select),
             SetExpr::SetOperation { left, .. } => body = left,
             SetExpr::Query(query) => body = &query.body,
             _ => return None,
         }
-    };
-    let output = |item: &SelectItem| match item {
+    }
+}
+
+/// The name that a select item gives its column, where the text shows it.
+fn output(item: &SelectItem) -> Option<String> {
+    match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(normalize(alias)),
         SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(normalize(ident)),
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(normalize),
         _ => None,
-    };
+    }
+}
+
+/// Where the select item that gives a duplicated name stands.
+fn item_position(query: &Query, name: &str, nth: usize) -> Option<Position> {
+    let select = select_of(query)?;
     let named = select
         .projection
         .iter()

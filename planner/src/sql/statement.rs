@@ -257,7 +257,14 @@ fn pipeline_query(cursor: &mut Cursor<'_>) -> Result<PipelineQuery> {
         return Err(cursor.expected("a pipeline", "SELECT"));
     }
     check_mix(cursor)?;
-    let query = cursor.sql(Parser::parse_query).map_err(clause_inside)?;
+    let inner = cursor.find_inner_clause();
+    let query = cursor
+        .sql(Parser::parse_query)
+        .map_err(|error| match inner {
+            Some((word, position)) => PlanError::at(position, format!("{word} in a subquery"))
+                .with_hint("training clauses stand at the end of the pipeline"),
+            None => error,
+        })?;
     let (clauses, positions) = parse_clauses(cursor)?;
     let text = cursor.slice_from(location).to_owned();
     Ok(PipelineQuery {
@@ -267,24 +274,6 @@ fn pipeline_query(cursor: &mut Cursor<'_>) -> Result<PipelineQuery> {
         text,
         start,
     })
-}
-
-/// Tells of training clauses inside a subquery, where sqlparser only sees an unexpected word.
-fn clause_inside(error: PlanError) -> PlanError {
-    let PlanError::Mistake(mistake) = &error else {
-        return error;
-    };
-    let found = mistake.message.rsplit_once("found ").map(|(_, word)| word);
-    let clause = found.is_some_and(|word| {
-        super::dialect::CLAUSE_WORDS
-            .iter()
-            .any(|clause| word.eq_ignore_ascii_case(clause))
-    });
-    if clause && mistake.message.contains("expected )") {
-        error.with_hint("training clauses stand at the end of the pipeline, not in a subquery")
-    } else {
-        error
-    }
 }
 
 /// Parses `MIX (a WEIGHT 0.7, b WEIGHT 0.3)` wherever the statement has it.
