@@ -29,11 +29,18 @@ impl Compiled {
             Optimize::None => written.clone(),
             Optimize::Default => optimize::optimize(written.clone())?,
         };
-        Ok(Self { written, chosen, clauses, semantic_hash })
+        Ok(Self {
+            written,
+            chosen,
+            clauses,
+            semantic_hash,
+        })
     }
 
     /// Names how the stream is computed: BLAKE3 of the chosen plan, as hexadecimal text.
     pub fn plan_hash(&self) -> String {
-        blake3::hash(self.chosen.to_string().as_bytes()).to_hex().to_string()
+        blake3::hash(self.chosen.to_string().as_bytes())
+            .to_hex()
+            .to_string()
     }
 }

@@ -33,7 +33,13 @@ impl Deal {
             Some(batch) => (batch.rows.get(), batch.scope, batch.remainder),
             None => (DEFAULT_BATCH_ROWS, BatchScope::PerRank, Remainder::Keep),
         };
-        Self { rows, scope, remainder, rank, world }
+        Self {
+            rows,
+            scope,
+            remainder,
+            rank,
+            world,
+        }
     }
 
     /// Number of global batches that `total` rows make.

@@ -24,11 +24,15 @@ impl Digest {
     /// Adds a batch.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.batches == 0 {
-            self.hasher.update(schema_text(batch.schema_ref()).as_bytes());
+            self.hasher
+                .update(schema_text(batch.schema_ref()).as_bytes());
         }
         self.batches += 1;
         self.hasher.update(&(batch.num_rows() as u64).to_le_bytes());
-        batch.columns().iter().try_for_each(|column| hash_array(column, &mut self.hasher))
+        batch
+            .columns()
+            .iter()
+            .try_for_each(|column| hash_array(column, &mut self.hasher))
     }
 
     /// The digest so far, as 64 hexadecimal digits.
@@ -56,7 +60,8 @@ impl RowsDigest {
 
     /// Adds the rows of a batch.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.schema.get_or_insert_with(|| schema_text(batch.schema_ref()));
+        self.schema
+            .get_or_insert_with(|| schema_text(batch.schema_ref()));
         for row in 0..batch.num_rows() {
             let mut hasher = blake3::Hasher::new();
             for column in batch.columns() {
@@ -81,7 +86,9 @@ impl RowsDigest {
     pub fn finish(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.schema.as_deref().unwrap_or_default().as_bytes());
-        self.sum.iter().for_each(|limb| drop(hasher.update(&limb.to_le_bytes())));
+        self.sum
+            .iter()
+            .for_each(|limb| drop(hasher.update(&limb.to_le_bytes())));
         hasher.update(&self.rows.to_le_bytes());
         hasher.finalize().to_hex().to_string()
     }
@@ -92,7 +99,11 @@ fn schema_text(schema: &Schema) -> String {
     let mut text = String::new();
     for field in schema.fields() {
         let metadata: std::collections::BTreeMap<_, _> = field.metadata().iter().collect();
-        text.push_str(&format!("{:?} {} {metadata:?}\n", field.name(), logical(field.data_type())));
+        text.push_str(&format!(
+            "{:?} {} {metadata:?}\n",
+            field.name(),
+            logical(field.data_type())
+        ));
     }
     text
 }
@@ -108,7 +119,9 @@ fn logical(data_type: &DataType) -> String {
         }
         DataType::FixedSizeList(item, n) => format!("List({}; {n})", logical(item.data_type())),
         DataType::Struct(fields) => {
-            let fields = fields.iter().map(|f| format!("{}: {}", f.name(), logical(f.data_type())));
+            let fields = fields
+                .iter()
+                .map(|f| format!("{}: {}", f.name(), logical(f.data_type())));
             format!("Struct({})", fields.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
@@ -138,8 +151,9 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
         DataType::Null => {}
         DataType::Boolean => {
             let values = array.as_boolean();
-            let bits: Vec<u8> =
-                (0..array.len()).map(|i| u8::from(is_valid(i) && values.value(i))).collect();
+            let bits: Vec<u8> = (0..array.len())
+                .map(|i| u8::from(is_valid(i) && values.value(i)))
+                .collect();
             hasher.update(&bits);
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
@@ -152,11 +166,15 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
             let values = cast(array, &DataType::BinaryView)?;
             let values = values.as_binary_view();
-            (0..array.len()).filter(|&i| is_valid(i)).for_each(|i| bytes(hasher, values.value(i)));
+            (0..array.len())
+                .filter(|&i| is_valid(i))
+                .for_each(|i| bytes(hasher, values.value(i)));
         }
         DataType::FixedSizeBinary(_) => {
             let values = array.as_fixed_size_binary();
-            (0..array.len()).filter(|&i| is_valid(i)).for_each(|i| bytes(hasher, values.value(i)));
+            (0..array.len())
+                .filter(|&i| is_valid(i))
+                .for_each(|i| bytes(hasher, values.value(i)));
         }
         DataType::FixedSizeList(..) => {
             let lists = array.as_fixed_size_list();
@@ -166,23 +184,32 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
                 hash_array(&lists.values().slice(start, size * lists.len()), hasher)?;
             } else {
                 let valid = (0..array.len()).filter(|&i| is_valid(i));
-                valid.map(|i| hash_array(&lists.value(i), hasher)).collect::<Result<()>>()?;
+                valid
+                    .map(|i| hash_array(&lists.value(i), hasher))
+                    .collect::<Result<()>>()?;
             }
         }
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
             let valid = (0..array.len()).filter(|&i| is_valid(i));
-            valid.map(|i| hash_array(&lists.value(i), hasher)).collect::<Result<()>>()?;
+            valid
+                .map(|i| hash_array(&lists.value(i), hasher))
+                .collect::<Result<()>>()?;
         }
         DataType::LargeList(_) => {
             let lists = array.as_list::<i64>();
             let valid = (0..array.len()).filter(|&i| is_valid(i));
-            valid.map(|i| hash_array(&lists.value(i), hasher)).collect::<Result<()>>()?;
+            valid
+                .map(|i| hash_array(&lists.value(i), hasher))
+                .collect::<Result<()>>()?;
         }
         DataType::Struct(_) => {
             let parts = array.as_struct();
             if nulls.is_none() {
-                parts.columns().iter().try_for_each(|column| hash_array(column, hasher))?;
+                parts
+                    .columns()
+                    .iter()
+                    .try_for_each(|column| hash_array(column, hasher))?;
             } else {
                 for row in (0..array.len()).filter(|&i| is_valid(i)) {
                     for column in parts.columns() {
@@ -220,13 +247,15 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Float32Array, FixedSizeListArray, Int32Array, StringArray};
+    use arrow::array::{FixedSizeListArray, Float32Array, Int32Array, StringArray};
     use arrow::datatypes::{Field, Float32Type};
 
     use super::*;
 
     fn batch(labels: &[i32], pixels: &[f32]) -> RecordBatch {
-        let lists = pixels.chunks(2).map(|p| Some(p.iter().copied().map(Some).collect::<Vec<_>>()));
+        let lists = pixels
+            .chunks(2)
+            .map(|p| Some(p.iter().copied().map(Some).collect::<Vec<_>>()));
         let pixels = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(lists, 2);
         let labels: ArrayRef = Arc::new(Int32Array::from(labels.to_vec()));
         RecordBatch::try_from_iter([("label", labels), ("pixels", Arc::new(pixels))]).unwrap()
@@ -248,7 +277,10 @@ mod tests {
     fn one_changed_pixel_label_swap_or_boundary_changes_the_digest() {
         let base = batch(&[1, 2, 3], &[0., 1., 2., 3., 4., 5.]);
         let same = digest(std::slice::from_ref(&base));
-        assert_eq!(same, digest(&[batch(&[1, 2, 3], &[0., 1., 2., 3., 4., 5.])]));
+        assert_eq!(
+            same,
+            digest(&[batch(&[1, 2, 3], &[0., 1., 2., 3., 4., 5.])])
+        );
         let pixel = batch(&[1, 2, 3], &[0., 1., 2., 3.0000002, 4., 5.]);
         let label = batch(&[1, 2, 4], &[0., 1., 2., 3., 4., 5.]);
         let swap = batch(&[2, 1, 3], &[2., 3., 0., 1., 4., 5.]);
@@ -274,17 +306,34 @@ mod tests {
         assert_eq!(plain, one(view));
         let dictionary = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
         assert_eq!(plain, one(cast(&strings, &dictionary).unwrap()));
-        assert_ne!(plain, one(Arc::new(StringArray::from(vec!["x", "", "yy", ""]))));
-        assert_ne!(plain, one(Arc::new(StringArray::from(vec![Some("x"), None, Some("y"), Some("y")]))));
+        assert_ne!(
+            plain,
+            one(Arc::new(StringArray::from(vec!["x", "", "yy", ""])))
+        );
+        assert_ne!(
+            plain,
+            one(Arc::new(StringArray::from(vec![
+                Some("x"),
+                None,
+                Some("y"),
+                Some("y")
+            ])))
+        );
         let sliced = one(Arc::new(strings.slice(1, 2)));
-        assert_eq!(sliced, one(Arc::new(StringArray::from(vec![None, Some("yy")]))));
+        assert_eq!(
+            sliced,
+            one(Arc::new(StringArray::from(vec![None, Some("yy")])))
+        );
     }
 
     #[test]
     fn a_slice_hashes_as_its_values() {
         let values: ArrayRef = Arc::new(Float32Array::from(vec![1., 2., 3.]));
         let one = |a: ArrayRef| digest(&[RecordBatch::try_from_iter([("x", a)]).unwrap()]);
-        assert_eq!(one(values.slice(1, 1)), one(Arc::new(Float32Array::from(vec![2.]))));
+        assert_eq!(
+            one(values.slice(1, 1)),
+            one(Arc::new(Float32Array::from(vec![2.])))
+        );
         assert_eq!(one(Arc::new(Int32Array::from(vec![None::<i32>]))).len(), 64);
         let field = Field::new("x", DataType::Float32, true);
         assert!(schema_text(&Schema::new(vec![field])).contains("Float32"));

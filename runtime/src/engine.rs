@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, internal_datafusion_err};
-use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::TaskContext;
-use forebay_planner::clauses::{Clauses, Window as Shuffle};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use forebay_planner::clauses::{Clauses, Optimize, Window as Shuffle};
 use forebay_planner::compile::Compiled;
 use forebay_udfs::draw::pass_key;
 use futures::stream::{self, BoxStream};
@@ -58,6 +58,8 @@ pub struct RunConfig {
     pub memory_limit: Option<u64>,
     /// Batches after which the run ends.
     pub limit_batches: Option<u64>,
+    /// Whether the plan is rewritten, instead of what the pipeline says.
+    pub optimize: Option<Optimize>,
     /// Segments run one by one, so that CPU time can be told apart by operator.
     pub analyze: bool,
 }
@@ -95,7 +97,9 @@ struct Counts {
 
 impl Counts {
     async fn of(job: &Arc<Job>, pass: u64, env: &Env) -> Result<Option<Self>> {
-        let Some(membership) = &job.membership else { return Ok(None) };
+        let Some(membership) = &job.membership else {
+            return Ok(None);
+        };
         let mut before = vec![0; job.snapshot.rows() as usize + 1];
         let mut rows = segment::stored_order(job, &membership.reader, pass, env);
         while let Some(batch) = rows.try_next().await? {
@@ -114,8 +118,13 @@ impl Counts {
     }
 
     fn within(&self, window: &WindowSplits, job: &Job) -> u64 {
-        let splits = window.splits.iter().map(|&s| &job.snapshot.splits[s as usize]);
-        splits.map(|s| self.before[(s.start + s.rows) as usize] - self.before[s.start as usize]).sum()
+        let splits = window
+            .splits
+            .iter()
+            .map(|&s| &job.snapshot.splits[s as usize]);
+        splits
+            .map(|s| self.before[(s.start + s.rows) as usize] - self.before[s.start as usize])
+            .sum()
     }
 
     fn of_row(&self, stored: u64) -> u64 {
@@ -154,7 +163,9 @@ impl Opened {
             limit_batches: config.limit_batches,
         };
         match &opened.job.membership {
-            None => opened.epoch_rows = Some(opened.after_skip_and_take(opened.job.snapshot.rows())),
+            None => {
+                opened.epoch_rows = Some(opened.after_skip_and_take(opened.job.snapshot.rows()))
+            }
             Some(membership) if world > 1 => {
                 if membership.is_random && (clauses.repeat.continuous || epochs != Some(1)) {
                     return Err(Error::Config(
@@ -166,7 +177,9 @@ impl Opened {
                 }
                 let pass = pass_key(seed, config.first_epoch);
                 let counts = Counts::of(&opened.job, pass, &opened.env).await?;
-                opened.epoch_rows = counts.as_ref().map(|c| opened.after_skip_and_take(c.total()));
+                opened.epoch_rows = counts
+                    .as_ref()
+                    .map(|c| opened.after_skip_and_take(c.total()));
                 opened.counts = counts.map(Arc::new);
             }
             // One rank takes the rows as they come.
@@ -176,7 +189,8 @@ impl Opened {
     }
 
     fn after_skip_and_take(&self, rows: u64) -> u64 {
-        rows.saturating_sub(self.clauses.skip).min(self.clauses.take.unwrap_or(u64::MAX))
+        rows.saturating_sub(self.clauses.skip)
+            .min(self.clauses.take.unwrap_or(u64::MAX))
     }
 
     /// Rows of a span of batches: an epoch, or all of them under `CONTINUOUS`. `None` where unknown;
@@ -186,7 +200,10 @@ impl Opened {
         if !self.clauses.repeat.continuous {
             return Some(rows);
         }
-        Some(self.epochs.map_or(u64::MAX, |epochs| rows.saturating_mul(epochs)))
+        Some(
+            self.epochs
+                .map_or(u64::MAX, |epochs| rows.saturating_mul(epochs)),
+        )
     }
 
     /// Steps that every rank takes in an epoch (in the whole run under `CONTINUOUS`), where known.
@@ -196,9 +213,15 @@ impl Opened {
 
     /// Steps of the whole run, where known and finite.
     pub fn steps(&self) -> Option<u64> {
-        let spans = if self.clauses.repeat.continuous { Some(1) } else { self.epochs };
+        let spans = if self.clauses.repeat.continuous {
+            Some(1)
+        } else {
+            self.epochs
+        };
         let planned = match (spans, self.steps_per_span()) {
-            (Some(spans), Some(steps)) if self.epochs.is_some() => Some(spans.saturating_mul(steps)),
+            (Some(spans), Some(steps)) if self.epochs.is_some() => {
+                Some(spans.saturating_mul(steps))
+            }
             _ => None,
         };
         match (planned, self.limit_batches) {
@@ -209,7 +232,11 @@ impl Opened {
 
     /// The windows of an epoch.
     pub fn windows(&self, epoch: u64) -> Vec<WindowSplits> {
-        order::windows(&self.job.snapshot, self.clauses.shuffle, pass_key(self.seed, epoch))
+        order::windows(
+            &self.job.snapshot,
+            self.clauses.shuffle,
+            pass_key(self.seed, epoch),
+        )
     }
 
     /// Rows of a segment, and segments that run side by side.
@@ -237,7 +264,10 @@ impl Opened {
 
     fn counted(&self) -> Feed {
         let Clauses { skip, take, .. } = self.clauses;
-        Feed::Counted { skip, take: take.unwrap_or(u64::MAX) }
+        Feed::Counted {
+            skip,
+            take: take.unwrap_or(u64::MAX),
+        }
     }
 
     /// Starts the run. It goes on in the background until it ends or the `Run` is dropped.
@@ -252,7 +282,12 @@ impl Opened {
             satisfied: Arc::default(),
         };
         let task = tokio::spawn(driver.run());
-        Run { opened, batches, stats, task }
+        Run {
+            opened,
+            batches,
+            stats,
+            task,
+        }
     }
 }
 
@@ -344,7 +379,12 @@ struct Unit {
 /// A window's segments, or the mark that an epoch begins.
 enum Work {
     Begin(u64),
-    Segment { epoch: u64, window: Arc<Window>, places: Vec<Place>, ordinals: Option<Vec<u64>> },
+    Segment {
+        epoch: u64,
+        window: Arc<Window>,
+        places: Vec<Place>,
+        ordinals: Option<Vec<u64>>,
+    },
 }
 
 enum Done {
@@ -403,7 +443,8 @@ impl Driver {
                             tail.restart_counting(skip, take);
                         }
                     }
-                    if !first && opened.epochs.is_none() && tail.stats().rows == 0 && out.is_empty() {
+                    if !first && opened.epochs.is_none() && tail.stats().rows == 0 && out.is_empty()
+                    {
                         return Err(Error::Config(
                             "an epoch has no rows, so REPEAT without end would never yield one"
                                 .to_owned(),
@@ -441,10 +482,7 @@ impl Driver {
 type EngineResult<T> = std::result::Result<T, DataFusionError>;
 
 /// The run's work, in order. Windows are read one ahead.
-fn work(
-    opened: Arc<Opened>,
-    satisfied: Arc<AtomicU64>,
-) -> BoxStream<'static, EngineResult<Work>> {
+fn work(opened: Arc<Opened>, satisfied: Arc<AtomicU64>) -> BoxStream<'static, EngineResult<Work>> {
     units(Arc::clone(&opened))
         .map(move |unit| prepare(Arc::clone(&opened), unit, Arc::clone(&satisfied)))
         .buffered(2)
@@ -457,12 +495,17 @@ fn work(
 fn units(opened: Arc<Opened>) -> impl futures::Stream<Item = Unit> {
     let last = opened.epochs.map(|n| opened.first_epoch.saturating_add(n));
     let epochs = stream::unfold(opened.first_epoch, move |epoch| async move {
-        last.is_none_or(|last| epoch < last).then(|| (epoch, epoch + 1))
+        last.is_none_or(|last| epoch < last)
+            .then(|| (epoch, epoch + 1))
     });
     epochs.flat_map(move |epoch| {
         let mut windows = opened.windows(epoch);
         if windows.is_empty() {
-            windows.push(WindowSplits { splits: Vec::new(), rows: 0, first_position: 0 });
+            windows.push(WindowSplits {
+                splits: Vec::new(),
+                rows: 0,
+                first_position: 0,
+            });
         }
         let mut ordinal = 0;
         let opened = Arc::clone(&opened);
@@ -471,7 +514,12 @@ fn units(opened: Arc<Opened>) -> impl futures::Stream<Item = Unit> {
                 Some(counts) => counts.within(&window, &opened.job),
                 None => window.rows,
             };
-            let unit = Unit { epoch, begins: index == 0, window, ordinal };
+            let unit = Unit {
+                epoch,
+                begins: index == 0,
+                window,
+                ordinal,
+            };
             ordinal += rows;
             unit
         });
@@ -485,7 +533,12 @@ async fn prepare(
     unit: Unit,
     satisfied: Arc<AtomicU64>,
 ) -> EngineResult<Vec<Work>> {
-    let Unit { epoch, begins, window, ordinal } = unit;
+    let Unit {
+        epoch,
+        begins,
+        window,
+        ordinal,
+    } = unit;
     let mut works = Vec::new();
     if begins {
         works.push(Work::Begin(epoch));
@@ -518,7 +571,12 @@ async fn prepare(
     };
     let mut start = 0;
     while start < places.len() {
-        let end = if start == 0 { rows - lead } else { start + rows }.min(places.len());
+        let end = if start == 0 {
+            rows - lead
+        } else {
+            start + rows
+        }
+        .min(places.len());
         works.push(Work::Segment {
             epoch,
             window: Arc::clone(&staged),
@@ -547,7 +605,10 @@ fn choose(
     let mut ordinals = Vec::new();
     let mut at = ordinal;
     for (position, stored) in positions.zip(order) {
-        let rows = opened.counts.as_ref().map_or(1, |counts| counts.of_row(stored));
+        let rows = opened
+            .counts
+            .as_ref()
+            .map_or(1, |counts| counts.of_row(stored));
         if (at..at + rows).any(|ordinal| is_mine(opened, epoch, epoch_rows, ordinal)) {
             places.push((position, stored));
             ordinals.push(at);
@@ -559,7 +620,10 @@ fn choose(
 
 /// Whether this rank takes the row with this ordinal of an epoch, counted before SKIP.
 fn is_mine(opened: &Opened, epoch: u64, epoch_rows: u64, ordinal: u64) -> bool {
-    let Some(kept) = ordinal.checked_sub(opened.clauses.skip).filter(|&o| o < epoch_rows) else {
+    let Some(kept) = ordinal
+        .checked_sub(opened.clauses.skip)
+        .filter(|&o| o < epoch_rows)
+    else {
         return false;
     };
     let before = match opened.clauses.repeat.continuous {
@@ -567,13 +631,24 @@ fn is_mine(opened: &Opened, epoch: u64, epoch_rows: u64, ordinal: u64) -> bool {
         false => 0,
     };
     let total = opened.span_rows().unwrap_or(epoch_rows);
-    opened.deal.step_of(before.saturating_add(kept), total).is_some()
+    opened
+        .deal
+        .step_of(before.saturating_add(kept), total)
+        .is_some()
 }
 
 async fn compute(opened: Arc<Opened>, work: Work) -> EngineResult<Done> {
-    let Work::Segment { epoch, window, places, ordinals } = work else {
+    let Work::Segment {
+        epoch,
+        window,
+        places,
+        ordinals,
+    } = work
+    else {
         let Work::Begin(epoch) = work else {
-            return Err(internal_datafusion_err!("work that is neither a segment nor a mark"));
+            return Err(internal_datafusion_err!(
+                "work that is neither a segment nor a mark"
+            ));
         };
         return Ok(Done::Begin(epoch));
     };
@@ -600,12 +675,22 @@ async fn compute(opened: Arc<Opened>, work: Work) -> EngineResult<Done> {
                 _ => 0,
             };
             ordinal = Some((position, nth));
-            let first = positions.binary_search(&position).map_or(u64::MAX, |i| ordinals[i]);
-            Some(is_mine(&opened, epoch, epoch_rows, first.saturating_add(nth)))
+            let first = positions
+                .binary_search(&position)
+                .map_or(u64::MAX, |i| ordinals[i]);
+            Some(is_mine(
+                &opened,
+                epoch,
+                epoch_rows,
+                first.saturating_add(nth),
+            ))
         })
         .collect();
-    let kept: UInt64Array =
-        (0..rows.len()).filter(|&i| mine.value(i)).map(|i| i as u64).collect::<Vec<_>>().into();
+    let kept: UInt64Array = (0..rows.len())
+        .filter(|&i| mine.value(i))
+        .map(|i| i as u64)
+        .collect::<Vec<_>>()
+        .into();
     Ok(Done::Rows(rows.take(&kept)?))
 }
 

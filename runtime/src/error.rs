@@ -26,7 +26,7 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// A source, an operator or the engine failed.
-    #[error("{}", crate::error::message(.0))]
+    #[error("{}", forebay_planner::error::message_of(.0))]
     Engine(#[from] DataFusionError),
 }
 
@@ -40,26 +40,5 @@ impl Error {
             Self::Engine(error) => !matches!(error.find_root(), DataFusionError::Internal(_)),
             _ => true,
         }
-    }
-}
-
-/// A DataFusion error's message without the prefixes that name its variant.
-pub fn message(error: &DataFusionError) -> String {
-    match error {
-        DataFusionError::Internal(cause) => {
-            format!("internal error, please report it: {}", cause.trim())
-        }
-        DataFusionError::Plan(cause)
-        | DataFusionError::Execution(cause)
-        | DataFusionError::NotImplemented(cause)
-        | DataFusionError::Configuration(cause) => cause.trim().to_owned(),
-        DataFusionError::External(source) => source.to_string(),
-        DataFusionError::Context(context, inner) => format!("{context}: {}", message(inner)),
-        DataFusionError::Shared(inner) => message(inner),
-        DataFusionError::Diagnostic(_, inner) => message(inner),
-        DataFusionError::Collection(errors) => {
-            errors.iter().map(message).collect::<Vec<_>>().join("; ")
-        }
-        other => other.strip_backtrace(),
     }
 }

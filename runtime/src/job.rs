@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow::array::Array;
 use arrow::compute::concat;
+use datafusion::common::DFSchema;
 use datafusion::common::{Result, exec_err, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::TaskContext;
@@ -13,8 +16,9 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::TableSource;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::common::DFSchema;
-use forebay_planner::rows::membership::{is_one_to_one, is_random, membership, multiplies, visit_stream};
+use forebay_planner::rows::membership::{
+    is_one_to_one, is_random, membership, multiplies, visit_stream,
+};
 use forebay_planner::rows::{RowOp, RowPlan};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
@@ -58,6 +62,8 @@ pub struct Reader {
     pub fragment: Fragment,
     /// One per scan of the snapshot.
     pub reads: Vec<ScanRead>,
+    reading: AtomicU64,
+    read_bytes: AtomicU64,
 }
 
 /// The part of a plan that decides which rows reach the output.
@@ -108,9 +114,18 @@ impl Job {
         let tables = lookup_tables(plan, env).await?;
         let mut scans = Vec::new();
         for node in stream_scans(plan) {
-            let RowOp::Scan { occurrence, source, .. } = &node.op else { continue };
+            let RowOp::Scan {
+                occurrence, source, ..
+            } = &node.op
+            else {
+                continue;
+            };
             let range = ranges.get(occurrence).cloned().unwrap_or(0..u64::MAX);
-            scans.push(ScanSource { occurrence: *occurrence, source: open_source(source)?, range });
+            scans.push(ScanSource {
+                occurrence: *occurrence,
+                source: open_source(source)?,
+                range,
+            });
         }
         let snapshot = Arc::new(Snapshot::new(scans));
         let decides = if is_one_to_one(plan) {
@@ -118,7 +133,10 @@ impl Job {
         } else {
             let plan = membership(plan.clone())?;
             let reader = Arc::new(Reader::try_new(&plan, tables.clone())?);
-            Some(Membership { reader, is_random: is_random(&plan) })
+            Some(Membership {
+                reader,
+                is_random: is_random(&plan),
+            })
         };
         Ok(Self {
             snapshot,
@@ -133,7 +151,15 @@ impl Reader {
     fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
         let mut reads = Vec::new();
         for node in stream_scans(plan) {
-            let RowOp::Scan { source, projection, prune, .. } = &node.op else { continue };
+            let RowOp::Scan {
+                source,
+                projection,
+                prune,
+                ..
+            } = &node.op
+            else {
+                continue;
+            };
             let prune = match conjunction(prune.iter().cloned()) {
                 None => None,
                 Some(predicate) => {
@@ -144,9 +170,31 @@ impl Reader {
                     Some(create(&predicate, &schema, &props, &ctx)?)
                 }
             };
-            reads.push(ScanRead { projection: projection.clone(), prune });
+            reads.push(ScanRead {
+                projection: projection.clone(),
+                prune,
+            });
         }
-        Ok(Self { fragment: Fragment::try_new(plan, tables)?, reads })
+        let fragment = Fragment::try_new(plan, tables)?;
+        Ok(Self {
+            fragment,
+            reads,
+            reading: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Notes that rows were read.
+    pub fn note_reading(&self, time: Duration, bytes: u64) {
+        self.reading
+            .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Time spent waiting for rows to be read, added up over segments, and their bytes.
+    pub fn reading(&self) -> (Duration, u64) {
+        let time = Duration::from_nanos(self.reading.load(Ordering::Relaxed));
+        (time, self.read_bytes.load(Ordering::Relaxed))
     }
 }
 
@@ -187,13 +235,17 @@ async fn lookup_tables(plan: &RowPlan, env: &Env) -> Result<Vec<Arc<LookupTable>
 }
 
 async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
-    let RowOp::Lookup { on, .. } = &lookup.op else { return internal_err!("not a lookup") };
+    let RowOp::Lookup { on, .. } = &lookup.op else {
+        return internal_err!("not a lookup");
+    };
     let plan = &lookup.inputs[1];
     if is_random(plan) {
         return not_impl_err!("a random function on the right side of a JOIN is not supported yet");
     }
     let job = Arc::new(Job::open(plan, env).await?);
-    let batches: Vec<_> = segment::stored_order(&job, &job.reader, 0, env).try_collect().await?;
+    let batches: Vec<_> = segment::stored_order(&job, &job.reader, 0, env)
+        .try_collect()
+        .await?;
     let key_types = key_types(lookup)?;
     let mut keys = vec![Vec::new(); on.len()];
     let mut columns = vec![Vec::new(); plan.schema.fields().len()];
@@ -222,10 +274,21 @@ async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
     }
     let join = |pieces: &Vec<arrow::array::ArrayRef>, empty: &arrow::datatypes::DataType| {
         let pieces: Vec<&dyn Array> = pieces.iter().map(|a| a.as_ref()).collect();
-        if pieces.is_empty() { Ok(arrow::array::new_empty_array(empty)) } else { concat(&pieces) }
+        if pieces.is_empty() {
+            Ok(arrow::array::new_empty_array(empty))
+        } else {
+            concat(&pieces)
+        }
     };
-    let columns = columns.iter().zip(plan.schema.fields()).map(|(c, f)| join(c, f.data_type()));
+    let columns = columns
+        .iter()
+        .zip(plan.schema.fields())
+        .map(|(c, f)| join(c, f.data_type()));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let keys = keys.iter().zip(&key_types).map(|(k, t)| join(k, t)).collect::<Result<Vec<_>, _>>()?;
+    let keys = keys
+        .iter()
+        .zip(&key_types)
+        .map(|(k, t)| join(k, t))
+        .collect::<Result<Vec<_>, _>>()?;
     LookupTable::try_new(columns, &keys)
 }

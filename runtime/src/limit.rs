@@ -23,12 +23,18 @@ pub fn resolve<'a>(
 ) -> BoxFuture<'a, Result<RowPlan>> {
     async move {
         // The right side of a lookup is a job of its own.
-        let streams = if matches!(plan.op, RowOp::Lookup { .. }) { 1 } else { plan.inputs.len() };
+        let streams = if matches!(plan.op, RowOp::Lookup { .. }) {
+            1
+        } else {
+            plan.inputs.len()
+        };
         for index in 0..streams {
             let input = plan.inputs[index].clone();
             plan.inputs[index] = resolve(input, ranges, env).await?;
         }
-        let RowOp::Limit { skip, fetch } = plan.op else { return Ok(plan) };
+        let RowOp::Limit { skip, fetch } = plan.op else {
+            return Ok(plan);
+        };
         let input = plan.inputs.swap_remove(0);
         let kept = kept_rows(&input, ranges, skip, fetch, env).await?;
         narrow(&input, ranges, kept, env).await?;
@@ -58,7 +64,9 @@ async fn kept_rows(
         );
     }
     let job = Arc::new(Job::over(input, ranges, env).await?);
-    let Some(membership) = &job.membership else { return Ok(skip..until) };
+    let Some(membership) = &job.membership else {
+        return Ok(skip..until);
+    };
     if membership.is_random {
         return not_impl_err!("LIMIT over a random filter is not supported yet; use TAKE");
     }
@@ -96,7 +104,9 @@ async fn narrow(
     });
     for (scan, occurrence) in occurrences.into_iter().enumerate() {
         let rows = snapshot.scan_rows(scan as u32);
-        let Some(range) = ranges.get_mut(&occurrence) else { continue };
+        let Some(range) = ranges.get_mut(&occurrence) else {
+            continue;
+        };
         let from = kept.start.clamp(at, at + rows) - at;
         let to = kept.end.clamp(at, at + rows) - at;
         *range = range.start + from..range.start + to.max(from);

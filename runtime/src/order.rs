@@ -47,13 +47,21 @@ pub fn windows(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<W
         Some(Window::Global) => u64::MAX,
     };
     let mut windows = Vec::new();
-    let mut open = WindowSplits { splits: Vec::new(), rows: 0, first_position: 0 };
+    let mut open = WindowSplits {
+        splits: Vec::new(),
+        rows: 0,
+        first_position: 0,
+    };
     for index in order {
         open.splits.push(index);
         open.rows += snapshot.splits[index as usize].rows;
         if open.rows >= at_least {
             let first_position = open.first_position + open.rows;
-            let next = WindowSplits { splits: Vec::new(), rows: 0, first_position };
+            let next = WindowSplits {
+                splits: Vec::new(),
+                rows: 0,
+                first_position,
+            };
             windows.push(std::mem::replace(&mut open, next));
         }
     }
@@ -70,7 +78,10 @@ pub fn order(
     shuffle: Option<Window>,
     pass: u64,
 ) -> Vec<u64> {
-    let splits = window.splits.iter().map(|&index| &snapshot.splits[index as usize]);
+    let splits = window
+        .splits
+        .iter()
+        .map(|&index| &snapshot.splits[index as usize]);
     if shuffle.is_none() {
         return splits.flat_map(|s| s.start..s.start + s.rows).collect();
     }

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -40,7 +41,10 @@ enum Part {
     /// Rows come from the source one by one.
     Direct,
     /// Rows were read split by split.
-    Staged { stage: RowStage, splits: HashMap<u32, StagedSplit> },
+    Staged {
+        stage: RowStage,
+        splits: HashMap<u32, StagedSplit>,
+    },
 }
 
 #[derive(Debug)]
@@ -57,7 +61,9 @@ pub fn segment_rows(snapshot: &Snapshot, reader: &Reader, env: &Env) -> u64 {
     let stored = snapshot.bytes() / snapshot.rows().max(1);
     let row_bytes = fixed_row_bytes(schema).unwrap_or_else(|| {
         let tensor = |f: &Arc<arrow::datatypes::Field>| {
-            f.metadata().get("ARROW:extension:name").is_some_and(|n| n.ends_with("shape_tensor"))
+            f.metadata()
+                .get("ARROW:extension:name")
+                .is_some_and(|n| n.ends_with("shape_tensor"))
         };
         let decoded = schema.fields().iter().any(tensor);
         stored * if decoded { DECODED_PER_ENCODED } else { 1 }
@@ -78,7 +84,10 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
         let schema = Arc::new(source.schema().project(&read.projection)?);
         let mut stage = RowStage::new(schema, &env.memory)?;
         let mut splits = HashMap::new();
-        let request = Scan { projection: read.projection.clone(), prune: read.prune.clone() };
+        let request = Scan {
+            projection: read.projection.clone(),
+            prune: read.prune.clone(),
+        };
         let of_scan = |index: &u32| snapshot.splits[*index as usize].scan == scan as u32;
         let wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
         // Splits are read side by side, and staged in their order.
@@ -93,8 +102,13 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
         while let Some((index, split, mut rows)) = reads.next().await {
             let base = stage.rows() as u64;
             let mut numbers = Vec::new();
-            while let Some(stored) = rows.recv().await {
+            loop {
+                let start = Instant::now();
+                let Some(stored) = rows.recv().await else {
+                    break;
+                };
                 let stored = stored?;
+                reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
                 numbers.extend_from_slice(&stored.numbers);
                 stage.push(stored.batch)?;
             }
@@ -106,6 +120,13 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
         parts.push(Part::Staged { stage, splits });
     }
     Ok(Window { parts })
+}
+
+fn bytes_of(batch: &RecordBatch) -> u64 {
+    let columns = batch.columns().iter();
+    columns
+        .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
+        .sum()
 }
 
 /// Reads a stream in a task of its own, a few batches ahead. The task ends when its reader is dropped.
@@ -146,9 +167,16 @@ pub async fn run(
         if matches!(window.parts[scan], Part::Direct) && !read.projection.is_empty() {
             let of_scan = &job.snapshot.scans[scan];
             let ids = job.snapshot.row_ids(places, pass);
-            let files = ids.file.values().iter().map(|&f| job.snapshot.file_in_source(f));
+            let files = ids
+                .file
+                .values()
+                .iter()
+                .map(|&f| job.snapshot.file_in_source(f));
             let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
-            fetched.insert(scan, of_scan.source.fetch(&rows, &read.projection).await?);
+            let start = Instant::now();
+            let (batch, failed) = of_scan.source.fetch(&rows, &read.projection).await?;
+            reader.note_reading(start.elapsed(), bytes_of(&batch));
+            fetched.insert(scan, (batch, failed));
         }
     }
     let (answer, result) = oneshot::channel();
@@ -164,7 +192,9 @@ pub async fn run(
         // The receiver is gone where the run was dropped; then nobody wants the rows.
         let _ = answer.send(computed);
     });
-    result.await.map_err(|_| internal_datafusion_err!("the compute pool dropped a segment"))?
+    result
+        .await
+        .map_err(|_| internal_datafusion_err!("the compute pool dropped a segment"))?
 }
 
 type Fetched = (RecordBatch, Vec<crate::source::ValueError>);
@@ -210,7 +240,11 @@ fn leaf(
     pass: u64,
 ) -> Result<RowBatch> {
     let rows = snapshot.row_ids(places, pass).to_array()?;
-    Ok(RowBatch { columns, rows, errors: Default::default() })
+    Ok(RowBatch {
+        columns,
+        rows,
+        errors: Default::default(),
+    })
 }
 
 /// Takes the rows at `places` out of a stage; rows that pruning left out are no rows of the output.
@@ -226,15 +260,18 @@ fn gather(
     for &(position, stored) in places {
         let index = snapshot.split_of(stored);
         let Some(staged) = splits.get(&(index as u32)) else {
-            return Err(internal_datafusion_err!("row {stored} is in a split that was not staged"));
+            return Err(internal_datafusion_err!(
+                "row {stored} is in a split that was not staged"
+            ));
         };
         let split = &snapshot.splits[index];
         let offset = stored - split.start;
         let place = match &staged.numbers {
             None => Some(offset),
-            Some(numbers) => {
-                numbers.binary_search(&(split.first_row + offset)).ok().map(|i| i as u64)
-            }
+            Some(numbers) => numbers
+                .binary_search(&(split.first_row + offset))
+                .ok()
+                .map(|i| i as u64),
         };
         if let Some(place) = place {
             indices.push(staged.base + place);
@@ -277,7 +314,14 @@ pub fn stored_order(
         .try_flatten();
     staged
         .map_ok(move |(window, places)| {
-            run(Arc::clone(&job), Arc::clone(&reader), window, places, pass, env.clone())
+            run(
+                Arc::clone(&job),
+                Arc::clone(&reader),
+                window,
+                places,
+                pass,
+                env.clone(),
+            )
         })
         .try_buffered(in_flight)
         .boxed()

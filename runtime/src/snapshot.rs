@@ -62,7 +62,15 @@ impl Snapshot {
     /// The rows of these scans, which stand by ascending occurrence.
     pub fn new(scans: Vec<ScanSource>) -> Self {
         let (mut files, mut splits, mut rows) = (Vec::new(), Vec::new(), 0);
-        for (scan, ScanSource { occurrence, source, range }) in scans.iter().enumerate() {
+        for (
+            scan,
+            ScanSource {
+                occurrence,
+                source,
+                range,
+            },
+        ) in scans.iter().enumerate()
+        {
             let mut at = 0;
             for (index, file) in source.manifest().files.iter().enumerate() {
                 let hash = combine(u64::from(*occurrence), hash_bytes(file.path.as_bytes()));
@@ -84,10 +92,19 @@ impl Snapshot {
                     });
                     rows += to - from;
                 }
-                files.push(File { scan: scan as u32, index: index as u32, hash });
+                files.push(File {
+                    scan: scan as u32,
+                    index: index as u32,
+                    hash,
+                });
             }
         }
-        Self { scans, files, splits, rows }
+        Self {
+            scans,
+            files,
+            splits,
+            rows,
+        }
     }
 
     /// Number of stored rows.
@@ -97,7 +114,11 @@ impl Snapshot {
 
     /// Number of stored rows of a scan, given as an index into the snapshot's scans.
     pub fn scan_rows(&self, scan: u32) -> u64 {
-        self.splits.iter().filter(|s| s.scan == scan).map(|s| s.rows).sum()
+        self.splits
+            .iter()
+            .filter(|s| s.scan == scan)
+            .map(|s| s.rows)
+            .sum()
     }
 
     /// Bytes that reading everything takes.
@@ -107,7 +128,9 @@ impl Snapshot {
 
     /// The split that holds a stored row, as an index.
     pub fn split_of(&self, stored: u64) -> usize {
-        self.splits.partition_point(|s| s.start <= stored).saturating_sub(1)
+        self.splits
+            .partition_point(|s| s.start <= stored)
+            .saturating_sub(1)
     }
 
     /// The hash of a row's key.

@@ -38,10 +38,24 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { location, file, row, column, operator, cause } = self;
-        match location.strip_suffix(file.as_str()).is_some_and(|p| p.is_empty() || p.ends_with('/')) {
+        let Self {
+            location,
+            file,
+            row,
+            column,
+            operator,
+            cause,
+        } = self;
+        match location
+            .strip_suffix(file.as_str())
+            .is_some_and(|p| p.is_empty() || p.ends_with('/'))
+        {
             true => write!(f, "{location}, row {row}: {operator}")?,
-            false => write!(f, "{}/{file}, row {row}: {operator}", location.trim_end_matches('/'))?,
+            false => write!(
+                f,
+                "{}/{file}, row {row}: {operator}",
+                location.trim_end_matches('/')
+            )?,
         }
         match column {
             Some(column) => write!(f, " for column \"{column}\"")?,
@@ -262,7 +276,13 @@ impl Tail {
             .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
             .sum::<u64>();
         let snapshot = Arc::clone(&self.snapshot);
-        out.push(Batch { epoch: self.epoch, step: self.step, batch, rows, snapshot });
+        out.push(Batch {
+            epoch: self.epoch,
+            step: self.step,
+            batch,
+            rows,
+            snapshot,
+        });
         self.step += 1;
         Ok(())
     }
@@ -274,7 +294,11 @@ impl Tail {
         let join = |column: &dyn Fn(&RowBatch) -> ArrayRef, empty: ArrayRef| -> Result<ArrayRef> {
             let arrays: Vec<ArrayRef> = pieces.iter().map(column).collect();
             let arrays: Vec<&dyn Array> = arrays.iter().map(|a| a.as_ref()).collect();
-            if arrays.is_empty() { Ok(empty) } else { Ok(concat(&arrays).map_err(engine)?) }
+            if arrays.is_empty() {
+                Ok(empty)
+            } else {
+                Ok(concat(&arrays).map_err(engine)?)
+            }
         };
         let mut columns = Vec::with_capacity(self.schema.fields().len());
         for (i, field) in self.schema.fields().iter().enumerate() {
@@ -285,10 +309,19 @@ impl Tail {
         let rows = join(&|b| Arc::clone(&b.rows), no_rows)?;
         let (mut errors, mut offset) = (RowErrors::new(), 0);
         for piece in pieces {
-            errors.extend(piece.errors.iter().map(|(row, e)| (row + offset, e.clone())));
+            errors.extend(
+                piece
+                    .errors
+                    .iter()
+                    .map(|(row, e)| (row + offset, e.clone())),
+            );
             offset += piece.len();
         }
-        Ok(RowBatch { columns, rows, errors })
+        Ok(RowBatch {
+            columns,
+            rows,
+            errors,
+        })
     }
 
     /// Fills a short batch by repeating its rows, or those of the batch before it where it has none.
@@ -359,7 +392,10 @@ impl Tail {
                 for (index, column) in nulled.columns.iter_mut().enumerate() {
                     let failed = |row: usize| {
                         let here = |e: &SlotError| e.column == Some(index);
-                        members.errors.get(&row).is_some_and(|errors| errors.iter().any(here))
+                        members
+                            .errors
+                            .get(&row)
+                            .is_some_and(|errors| errors.iter().any(here))
                     };
                     let mask: BooleanArray = (0..members.len()).map(|r| Some(failed(r))).collect();
                     if mask.true_count() > 0 {
@@ -382,8 +418,7 @@ impl Tail {
     fn record(&self, columns: Vec<ArrayRef>, rows: &ArrayRef) -> Result<(RecordBatch, Rows)> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let schema = Arc::clone(&self.schema);
-        let batch =
-            RecordBatch::try_new_with_options(schema, columns, &options).map_err(engine)?;
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options).map_err(engine)?;
         Ok((batch, Rows::try_from_array(rows)?))
     }
 
@@ -409,6 +444,12 @@ fn engine(error: arrow::error::ArrowError) -> Error {
 }
 
 fn nullable(schema: &Schema) -> SchemaRef {
-    let fields = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true));
-    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|f| f.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new_with_metadata(
+        fields.collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ))
 }

@@ -40,12 +40,22 @@ const VERSION: u32 = 1;
 /// Seed, number of epochs, thread counts and locations are left out: they do not change what the
 /// stream means.
 pub fn semantic_hash(plan: &RowPlan, clauses: &Clauses) -> Result<SemanticHash> {
-    Ok(SemanticHash(*blake3::hash(text(plan, clauses)?.as_bytes()).as_bytes()))
+    Ok(SemanticHash(
+        *blake3::hash(text(plan, clauses)?.as_bytes()).as_bytes(),
+    ))
 }
 
 /// The text that the semantic hash is taken of.
 pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
-    let Clauses { shuffle, seed: _, skip, take, batch, repeat, options } = clauses;
+    let Clauses {
+        shuffle,
+        seed: _,
+        skip,
+        take,
+        batch,
+        repeat,
+        options,
+    } = clauses;
     let rows = Canonical::of(plan)?.render(&plan.schema);
     let continuous = repeat.continuous;
     Ok(format!(
@@ -64,7 +74,11 @@ struct Canonical {
 
 impl Canonical {
     fn of(plan: &RowPlan) -> Result<Self> {
-        let inputs = plan.inputs.iter().map(Self::of).collect::<Result<Vec<_>>>()?;
+        let inputs = plan
+            .inputs
+            .iter()
+            .map(Self::of)
+            .collect::<Result<Vec<_>>>()?;
         match &plan.op {
             RowOp::Filter { conjuncts } => {
                 let mut this = only(inputs);
@@ -77,16 +91,26 @@ impl Canonical {
             RowOp::Project { exprs } => {
                 let mut this = only(inputs);
                 let over = &plan.inputs[0].schema;
-                this.outputs =
-                    exprs.iter().map(|e| this.inline(&e.expr, over)).collect::<Result<_>>()?;
+                this.outputs = exprs
+                    .iter()
+                    .map(|e| this.inline(&e.expr, over))
+                    .collect::<Result<_>>()?;
                 Ok(this)
             }
             RowOp::Scan { occurrence, .. } => {
                 let outputs = plan.schema.fields().iter().map(|field| {
-                    slot(format!("{occurrence}.{}:{}", field.name(), field.data_type()))
+                    slot(format!(
+                        "{occurrence}.{}:{}",
+                        field.name(),
+                        field.data_type()
+                    ))
                 });
                 let outputs = outputs.collect();
-                Ok(Self { base: format!("scan {occurrence}\n"), filters: Vec::new(), outputs })
+                Ok(Self {
+                    base: format!("scan {occurrence}\n"),
+                    filters: Vec::new(),
+                    outputs,
+                })
             }
             RowOp::Lookup { on, keep_unmatched } => {
                 let mut base = format!("lookup keep_unmatched={keep_unmatched}\n");
@@ -98,10 +122,16 @@ impl Canonical {
                 Ok(Self::above(base, plan, &inputs))
             }
             RowOp::Union => Ok(Self::above("union\n".to_owned(), plan, &inputs)),
-            RowOp::Limit { skip, fetch } => {
-                Ok(Self::above(format!("limit {skip} {fetch:?}\n"), plan, &inputs))
-            }
-            RowOp::Unnest { columns, lists, preserve_nulls } => {
+            RowOp::Limit { skip, fetch } => Ok(Self::above(
+                format!("limit {skip} {fetch:?}\n"),
+                plan,
+                &inputs,
+            )),
+            RowOp::Unnest {
+                columns,
+                lists,
+                preserve_nulls,
+            } => {
                 let base = format!("unnest {columns:?} {lists:?} {preserve_nulls}\n");
                 Ok(Self::above(base, plan, &inputs))
             }
@@ -115,16 +145,22 @@ impl Canonical {
                 let _ = writeln!(base, "  {line}");
             }
         }
-        let outputs = (0..plan.schema.fields().len()).map(|i| slot(format!("#{i}"))).collect();
-        Self { base, filters: Vec::new(), outputs }
+        let outputs = (0..plan.schema.fields().len())
+            .map(|i| slot(format!("#{i}")))
+            .collect();
+        Self {
+            base,
+            filters: Vec::new(),
+            outputs,
+        }
     }
 
     /// Replaces the slots of `over` by what they hold.
     fn inline(&self, expr: &Expr, over: &Schema) -> Result<Expr> {
         let inlined = expr.clone().transform_up(|e| match e {
-            Expr::Column(c) if c.name != ROW_COLUMN => {
-                Ok(Transformed::yes(self.outputs[over.index_of(&c.name)?].clone()))
-            }
+            Expr::Column(c) if c.name != ROW_COLUMN => Ok(Transformed::yes(
+                self.outputs[over.index_of(&c.name)?].clone(),
+            )),
             Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
             Expr::Literal(value, metadata) => {
                 let wide = widen(&value)?;
@@ -169,7 +205,11 @@ fn type_text(field: &FieldRef) -> String {
 /// An integer literal of any width as Int64, a float as Float64: `224` in SQL and in Rust are one.
 fn widen(value: &ScalarValue) -> Result<ScalarValue> {
     let wide = match value.data_type() {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16
+        DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::UInt8
+        | DataType::UInt16
         | DataType::UInt32 => DataType::Int64,
         DataType::Float16 | DataType::Float32 => DataType::Float64,
         DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,

@@ -9,9 +9,7 @@ use datafusion::common::{
     Column, DFSchema, JoinType, NullEquality, Result, not_impl_err, plan_err,
 };
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{
-    Expr, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest,
-};
+use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest};
 
 use super::bind::Streams;
 use super::{NamedExpr, RowOp, RowPlan, slot};
@@ -37,14 +35,24 @@ fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
             );
         }
     }
-    let same = plan.schema.fields().iter().zip(schema.fields()).all(|(a, b)| a.name() == b.name());
+    let same = plan
+        .schema
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .all(|(a, b)| a.name() == b.name());
     if same {
         return Ok(plan);
     }
-    let exprs = plan.schema.fields().iter().zip(schema.fields()).map(|(from, to)| NamedExpr {
-        name: to.name().clone(),
-        expr: slot(from.name()),
-    });
+    let exprs = plan
+        .schema
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .map(|(from, to)| NamedExpr {
+            name: to.name().clone(),
+            expr: slot(from.name()),
+        });
     let exprs = exprs.collect();
     RowPlan::project(plan, exprs)
 }
@@ -59,11 +67,17 @@ impl Lowering {
     fn plan(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
         match plan {
             LogicalPlan::TableScan(scan) => {
+                // A pipeline that another one reads is a view: each instantiation draws anew.
+                if let Some(view) = scan.source.get_logical_plan() {
+                    return self.plan(&view);
+                }
                 let occurrence = self.occurrences;
                 self.occurrences += 1;
                 let table = scan.source.schema();
-                let projection =
-                    scan.projection.clone().unwrap_or_else(|| (0..table.fields().len()).collect());
+                let projection = scan
+                    .projection
+                    .clone()
+                    .unwrap_or_else(|| (0..table.fields().len()).collect());
                 let op = RowOp::Scan {
                     occurrence,
                     name: scan.table_name.table().to_owned(),
@@ -72,7 +86,11 @@ impl Lowering {
                     prune: Vec::new(),
                 };
                 let schema = Arc::new(table.project(&projection)?);
-                Ok(RowPlan { op, inputs: Vec::new(), schema })
+                Ok(RowPlan {
+                    op,
+                    inputs: Vec::new(),
+                    schema,
+                })
             }
             LogicalPlan::SubqueryAlias(alias) => self.plan(&alias.input),
             LogicalPlan::Projection(projection) => {
@@ -91,15 +109,24 @@ impl Lowering {
                 Ok(RowPlan::filter(input, split_conjunction_owned(predicate)))
             }
             LogicalPlan::Union(union) => {
-                let inputs =
-                    union.inputs.iter().map(|i| self.plan(i)).collect::<Result<Vec<_>>>()?;
+                let inputs = union
+                    .inputs
+                    .iter()
+                    .map(|i| self.plan(i))
+                    .collect::<Result<Vec<_>>>()?;
                 let names = unique_names(&union.schema);
                 let fields = names.into_iter().enumerate().map(|(i, name)| {
                     // An extension type survives only where every input agrees on it.
                     let first = inputs[0].schema.field(i);
-                    let agree = inputs.iter().all(|p| p.schema.field(i).metadata() == first.metadata());
+                    let agree = inputs
+                        .iter()
+                        .all(|p| p.schema.field(i).metadata() == first.metadata());
                     let field = Field::new(name, union.schema.field(i).data_type().clone(), true);
-                    if agree { field.with_metadata(first.metadata().clone()) } else { field }
+                    if agree {
+                        field.with_metadata(first.metadata().clone())
+                    } else {
+                        field
+                    }
                 });
                 let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
                 for input in &inputs {
@@ -107,12 +134,18 @@ impl Lowering {
                         if have.data_type() != want.data_type() {
                             return plan_err!(
                                 "UNION ALL: column \"{}\" is {} in one query and {} in another",
-                                want.name(), want.data_type(), have.data_type()
+                                want.name(),
+                                want.data_type(),
+                                have.data_type()
                             );
                         }
                     }
                 }
-                Ok(RowPlan { op: RowOp::Union, inputs, schema })
+                Ok(RowPlan {
+                    op: RowOp::Union,
+                    inputs,
+                    schema,
+                })
             }
             LogicalPlan::Limit(limit) => {
                 let SkipType::Literal(skip) = limit.get_skip_type()? else {
@@ -123,13 +156,22 @@ impl Lowering {
                 };
                 let input = self.plan(&limit.input)?;
                 let schema = Arc::clone(&input.schema);
-                let op = RowOp::Limit { skip: skip as u64, fetch: fetch.map(|n| n as u64) };
-                Ok(RowPlan { op, inputs: vec![input], schema })
+                let op = RowOp::Limit {
+                    skip: skip as u64,
+                    fetch: fetch.map(|n| n as u64),
+                };
+                Ok(RowPlan {
+                    op,
+                    inputs: vec![input],
+                    schema,
+                })
             }
             LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::Join(join) => self.lookup(join),
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
-                not_impl_err!("a pipeline reads from a source: SELECT without one is not supported yet")
+                not_impl_err!(
+                    "a pipeline reads from a source: SELECT without one is not supported yet"
+                )
             }
             other => not_impl_err!(
                 "{} is not supported yet in a pipeline: its rows have no keys of their own. Run it \
@@ -143,30 +185,45 @@ impl Lowering {
         if !unnest.struct_type_columns.is_empty() {
             return not_impl_err!("unnest of a struct is not supported yet; select its fields");
         }
-        if unnest.list_type_columns.iter().any(|(_, list)| list.depth != 1) {
+        if unnest
+            .list_type_columns
+            .iter()
+            .any(|(_, list)| list.depth != 1)
+        {
             return not_impl_err!("unnest of more than one level at once is not supported yet");
         }
         let input = self.plan(&unnest.input)?;
         let names = unique_names(&unnest.schema);
-        let fields = names.iter().zip(unnest.schema.fields()).map(|(name, field)| {
-            field.as_ref().clone().with_name(name).with_nullable(true)
-        });
+        let fields = names
+            .iter()
+            .zip(unnest.schema.fields())
+            .map(|(name, field)| field.as_ref().clone().with_name(name).with_nullable(true));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let op = RowOp::Unnest {
             columns: unnest.dependency_indices.clone(),
-            lists: unnest.list_type_columns.iter().map(|(index, _)| *index).collect(),
+            lists: unnest
+                .list_type_columns
+                .iter()
+                .map(|(index, _)| *index)
+                .collect(),
             preserve_nulls: unnest.options.preserve_nulls(),
         };
-        Ok(RowPlan { op, inputs: vec![input], schema })
+        Ok(RowPlan {
+            op,
+            inputs: vec![input],
+            schema,
+        })
     }
 
     fn lookup(&mut self, join: &Join) -> Result<RowPlan> {
         let keep_unmatched = match join.join_type {
             JoinType::Inner => false,
             JoinType::Left => true,
-            other => return not_impl_err!(
-                "{other} JOIN is not supported yet in a pipeline; many-to-one JOIN and LEFT JOIN are"
-            ),
+            other => {
+                return not_impl_err!(
+                    "{other} JOIN is not supported yet in a pipeline; many-to-one JOIN and LEFT JOIN are"
+                );
+            }
         };
         if join.null_equality == NullEquality::NullEqualsNull {
             return not_impl_err!("a join in which nulls match is not supported yet");
@@ -174,11 +231,18 @@ impl Lowering {
         let left = self.plan(&join.left)?;
         let right = self.plan(&join.right)?;
         let mut pairs = join.on.clone();
-        for conjunct in join.filter.iter().cloned().flat_map(split_conjunction_owned) {
+        for conjunct in join
+            .filter
+            .iter()
+            .cloned()
+            .flat_map(split_conjunction_owned)
+        {
             pairs.push(equal_pair(conjunct, join)?);
         }
         if pairs.is_empty() {
-            return not_impl_err!("a join without an equality (JOIN .. ON a = b) is not supported yet");
+            return not_impl_err!(
+                "a join without an equality (JOIN .. ON a = b) is not supported yet"
+            );
         }
         let mut on = Vec::with_capacity(pairs.len());
         for (l, r) in pairs {
@@ -190,25 +254,37 @@ impl Lowering {
         let fields = named.map(|(name, f)| f.as_ref().clone().with_name(name).with_nullable(true));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let op = RowOp::Lookup { on, keep_unmatched };
-        Ok(RowPlan { op, inputs: vec![left, right], schema })
+        Ok(RowPlan {
+            op,
+            inputs: vec![left, right],
+            schema,
+        })
     }
 
     /// Rewrites `expr` over `logical`'s columns to one over `input`'s slots, streams bound.
     fn expr(&mut self, expr: &Expr, logical: &DFSchema, input: &RowPlan) -> Result<Expr> {
-        let resolved = expr.clone().unalias_nested().data.transform_up(|e| match e {
-            Expr::Column(column) => {
-                let index = logical.index_of_column(&column)?;
-                let name = input.schema.field(index).name();
-                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(name))))
-            }
-            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => {
-                not_impl_err!("a subquery inside an expression is not supported yet in a pipeline")
-            }
-            Expr::OuterReferenceColumn(..) => {
-                not_impl_err!("a correlated subquery is not supported yet in a pipeline")
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
+        let resolved = expr
+            .clone()
+            .unalias_nested()
+            .data
+            .transform_up(|e| match e {
+                Expr::Column(column) => {
+                    let index = logical.index_of_column(&column)?;
+                    let name = input.schema.field(index).name();
+                    Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+                        name,
+                    ))))
+                }
+                Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => {
+                    not_impl_err!(
+                        "a subquery inside an expression is not supported yet in a pipeline"
+                    )
+                }
+                Expr::OuterReferenceColumn(..) => {
+                    not_impl_err!("a correlated subquery is not supported yet in a pipeline")
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
         self.streams.bind(resolved.data)
     }
 }
@@ -216,9 +292,13 @@ impl Lowering {
 /// Splits `l = r` into the side over the left input and the side over the right one.
 fn equal_pair(conjunct: Expr, join: &Join) -> Result<(Expr, Expr)> {
     let not_equal = |e: &Expr| -> Result<(Expr, Expr)> {
-        not_impl_err!("the join condition {e} is not supported yet; only equalities of both sides are")
+        not_impl_err!(
+            "the join condition {e} is not supported yet; only equalities of both sides are"
+        )
     };
-    let Expr::BinaryExpr(binary) = &conjunct else { return not_equal(&conjunct) };
+    let Expr::BinaryExpr(binary) = &conjunct else {
+        return not_equal(&conjunct);
+    };
     if binary.op != Operator::Eq {
         return not_equal(&conjunct);
     }

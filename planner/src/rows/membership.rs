@@ -24,7 +24,9 @@ pub fn is_one_to_one(plan: &RowPlan) -> bool {
 /// Whether a stored row may give several rows.
 pub fn multiplies(plan: &RowPlan) -> bool {
     let mut multiplies = false;
-    visit_stream(plan, &mut |node| multiplies |= matches!(node.op, RowOp::Unnest { .. }));
+    visit_stream(plan, &mut |node| {
+        multiplies |= matches!(node.op, RowOp::Unnest { .. })
+    });
     multiplies
 }
 

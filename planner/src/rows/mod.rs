@@ -117,7 +117,11 @@ impl RowPlan {
             fields.push(Arc::new(field.as_ref().clone().with_name(name)));
         }
         let schema = Arc::new(Schema::new(fields));
-        Ok(Self { op: RowOp::Project { exprs }, inputs: vec![input], schema })
+        Ok(Self {
+            op: RowOp::Project { exprs },
+            inputs: vec![input],
+            schema,
+        })
     }
 
     /// Puts a filter above `input`; merges it with a filter that is there already.
@@ -130,7 +134,11 @@ impl RowPlan {
             return input;
         }
         let schema = Arc::clone(&input.schema);
-        Self { op: RowOp::Filter { conjuncts }, inputs: vec![input], schema }
+        Self {
+            op: RowOp::Filter { conjuncts },
+            inputs: vec![input],
+            schema,
+        }
     }
 
     /// The scans of the plan, by ascending occurrence.
@@ -155,7 +163,10 @@ impl RowPlan {
     /// Rebuilds the plan with `f` applied to each node, inputs first.
     pub fn rewrite(mut self, f: &mut impl FnMut(Self) -> Result<Self>) -> Result<Self> {
         let inputs = std::mem::take(&mut self.inputs);
-        self.inputs = inputs.into_iter().map(|i| i.rewrite(f)).collect::<Result<_>>()?;
+        self.inputs = inputs
+            .into_iter()
+            .map(|i| i.rewrite(f))
+            .collect::<Result<_>>()?;
         f(self)
     }
 
@@ -171,7 +182,9 @@ impl RowPlan {
 
     fn fmt_tree(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         writeln!(f, "{:indent$}{}", "", self.op, indent = depth * 2)?;
-        self.inputs.iter().try_for_each(|input| input.fmt_tree(f, depth + 1))
+        self.inputs
+            .iter()
+            .try_for_each(|input| input.fmt_tree(f, depth + 1))
     }
 }
 
@@ -182,8 +195,11 @@ pub fn slot(name: impl Into<String>) -> Expr {
 
 /// The slots that an expression reads, without the hidden row column.
 pub fn reads(expr: &Expr) -> BTreeSet<String> {
-    let mut names: BTreeSet<String> =
-        expr.column_refs().into_iter().map(|c| c.name.clone()).collect();
+    let mut names: BTreeSet<String> = expr
+        .column_refs()
+        .into_iter()
+        .map(|c| c.name.clone())
+        .collect();
     names.remove(ROW_COLUMN);
     names
 }
@@ -207,23 +223,45 @@ impl fmt::Debug for RowPlan {
 }
 
 fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
-    items.into_iter().map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
+    items
+        .into_iter()
+        .map(|i| i.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl fmt::Display for RowOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scan { occurrence, name, source, projection, prune } => {
+            Self::Scan {
+                occurrence,
+                name,
+                source,
+                projection,
+                prune,
+            } => {
                 let schema = source.schema();
                 let columns = list(projection.iter().map(|&i| schema.field(i).name()));
                 write!(f, "Scan #{occurrence} {name} [{columns}]")?;
                 if !prune.is_empty() {
-                    write!(f, " prune: {}", prune.iter().map(human).collect::<Vec<_>>().join(" AND "))?;
+                    write!(
+                        f,
+                        " prune: {}",
+                        prune.iter().map(human).collect::<Vec<_>>().join(" AND ")
+                    )?;
                 }
                 Ok(())
             }
             Self::Filter { conjuncts } => {
-                write!(f, "Filter {}", conjuncts.iter().map(human).collect::<Vec<_>>().join(" AND "))
+                write!(
+                    f,
+                    "Filter {}",
+                    conjuncts
+                        .iter()
+                        .map(human)
+                        .collect::<Vec<_>>()
+                        .join(" AND ")
+                )
             }
             Self::Project { exprs } => {
                 let shown = exprs.iter().map(|e| match &e.expr {
@@ -242,8 +280,15 @@ impl fmt::Display for RowOp {
             }
             Self::Unnest { lists, .. } => write!(f, "Unnest columns {}", list(lists)),
             Self::Lookup { on, keep_unmatched } => {
-                let pairs = list(on.iter().map(|(l, r)| format!("{} = {}", human(l), human(r))));
-                write!(f, "Lookup{} {pairs}", if *keep_unmatched { " left" } else { "" })
+                let pairs = list(
+                    on.iter()
+                        .map(|(l, r)| format!("{} = {}", human(l), human(r))),
+                );
+                write!(
+                    f,
+                    "Lookup{} {pairs}",
+                    if *keep_unmatched { " left" } else { "" }
+                )
             }
         }
     }

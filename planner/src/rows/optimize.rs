@@ -25,13 +25,20 @@ pub fn optimize(plan: RowPlan) -> Result<RowPlan> {
     let plan = plan.rewrite(&mut merge_projections)?;
     let plan = push_filters(plan, Vec::new())?;
     let plan = plan.rewrite(&mut merge_projections)?;
-    let plan = exactly(prune_columns(plan, &outputs.iter().cloned().collect())?, &outputs)?;
+    let plan = exactly(
+        prune_columns(plan, &outputs.iter().cloned().collect())?,
+        &outputs,
+    )?;
     let plan = plan.rewrite(&mut merge_projections)?;
     plan.rewrite(&mut |node| fuse_images(prune_rows(node)))
 }
 
 fn names(plan: &RowPlan) -> Vec<String> {
-    plan.schema.fields().iter().map(|f| f.name().clone()).collect()
+    plan.schema
+        .fields()
+        .iter()
+        .map(|f| f.name().clone())
+        .collect()
 }
 
 /// Replaces slots by what `values` says of them.
@@ -66,18 +73,30 @@ fn is_trivial(expr: &Expr) -> bool {
 
 /// Project over project becomes one, unless that would compute a column twice.
 fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
-    let RowOp::Project { exprs } = &node.op else { return Ok(node) };
-    let RowOp::Project { exprs: below } = &node.inputs[0].op else { return Ok(node) };
+    let RowOp::Project { exprs } = &node.op else {
+        return Ok(node);
+    };
+    let RowOp::Project { exprs: below } = &node.inputs[0].op else {
+        return Ok(node);
+    };
     let counts = count_reads(exprs.iter().map(|e| &e.expr))?;
     let repeated =
         |e: &NamedExpr| !is_trivial(&e.expr) && counts.get(&e.name).copied().unwrap_or(0) > 1;
     if below.iter().any(repeated) {
         return Ok(node);
     }
-    let values = below.iter().map(|e| (e.name.clone(), e.expr.clone())).collect();
+    let values = below
+        .iter()
+        .map(|e| (e.name.clone(), e.expr.clone()))
+        .collect();
     let merged = exprs
         .iter()
-        .map(|e| Ok(NamedExpr { name: e.name.clone(), expr: substitute(&e.expr, &values)? }))
+        .map(|e| {
+            Ok(NamedExpr {
+                name: e.name.clone(),
+                expr: substitute(&e.expr, &values)?,
+            })
+        })
         .collect::<Result<_>>()?;
     let input = node.inputs.swap_remove(0).inputs.swap_remove(0);
     RowPlan::project(input, merged)
@@ -98,7 +117,10 @@ fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
                 .collect();
             let known = |e: &Expr| reads(e).iter().all(|name| values.contains_key(name));
             let (down, stay): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(known);
-            let down = down.iter().map(|e| substitute(e, &values)).collect::<Result<_>>()?;
+            let down = down
+                .iter()
+                .map(|e| substitute(e, &values))
+                .collect::<Result<_>>()?;
             plan.inputs[0] = push_filters(plan.inputs.swap_remove(0), down)?;
             Ok(RowPlan::filter(plan, stay))
         }
@@ -126,7 +148,10 @@ fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
                 .collect();
             let movable = |e: &Expr| !draws(e) && reads(e).iter().all(|n| values.contains_key(n));
             let (down, stay): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(movable);
-            let down = down.iter().map(|e| substitute(e, &values)).collect::<Result<_>>()?;
+            let down = down
+                .iter()
+                .map(|e| substitute(e, &values))
+                .collect::<Result<_>>()?;
             plan.inputs[0] = push_filters(plan.inputs.swap_remove(0), down)?;
             Ok(RowPlan::filter(plan, stay))
         }
@@ -135,7 +160,10 @@ fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
             let values = rename(&names(&plan)[..probe.len()], &probe);
             let known = |e: &Expr| reads(e).iter().all(|name| values.contains_key(name));
             let (down, stay): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(known);
-            let down = down.iter().map(|e| substitute(e, &values)).collect::<Result<_>>()?;
+            let down = down
+                .iter()
+                .map(|e| substitute(e, &values))
+                .collect::<Result<_>>()?;
             let build = push_filters(plan.inputs.swap_remove(1), Vec::new())?;
             let probe = push_filters(plan.inputs.swap_remove(0), down)?;
             plan.inputs = vec![probe, build];
@@ -162,7 +190,13 @@ fn exactly(plan: RowPlan, wanted: &[String]) -> Result<RowPlan> {
     if names(&plan) == wanted {
         return Ok(plan);
     }
-    let exprs = wanted.iter().map(|n| NamedExpr { name: n.clone(), expr: slot(n) }).collect();
+    let exprs = wanted
+        .iter()
+        .map(|n| NamedExpr {
+            name: n.clone(),
+            expr: slot(n),
+        })
+        .collect();
     RowPlan::project(plan, exprs)
 }
 
@@ -171,8 +205,17 @@ fn exactly(plan: RowPlan, wanted: &[String]) -> Result<RowPlan> {
 pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Result<RowPlan> {
     let kept = |field: &Field| needed.contains(field.name());
     match &plan.op {
-        RowOp::Scan { occurrence, name, source, projection, prune } => {
-            let pairs = projection.iter().zip(plan.schema.fields()).filter(|(_, f)| kept(f));
+        RowOp::Scan {
+            occurrence,
+            name,
+            source,
+            projection,
+            prune,
+        } => {
+            let pairs = projection
+                .iter()
+                .zip(plan.schema.fields())
+                .filter(|(_, f)| kept(f));
             let projection: Vec<usize> = pairs.map(|(&index, _)| index).collect();
             let op = RowOp::Scan {
                 occurrence: *occurrence,
@@ -181,19 +224,39 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
                 projection,
                 prune: prune.clone(),
             };
-            let fields = plan.schema.fields().iter().filter(|f| kept(f)).map(Arc::clone);
+            let fields = plan
+                .schema
+                .fields()
+                .iter()
+                .filter(|f| kept(f))
+                .map(Arc::clone);
             let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-            Ok(RowPlan { op, inputs: Vec::new(), schema })
+            Ok(RowPlan {
+                op,
+                inputs: Vec::new(),
+                schema,
+            })
         }
         RowOp::Project { exprs } => {
-            let exprs: Vec<_> = exprs.iter().filter(|e| needed.contains(&e.name)).cloned().collect();
+            let exprs: Vec<_> = exprs
+                .iter()
+                .filter(|e| needed.contains(&e.name))
+                .cloned()
+                .collect();
             let below = exprs.iter().flat_map(|e| reads(&e.expr)).collect();
             RowPlan::project(prune_columns(plan.inputs.swap_remove(0), &below)?, exprs)
         }
         RowOp::Filter { conjuncts } => {
-            let below = needed.iter().cloned().chain(conjuncts.iter().flat_map(reads)).collect();
+            let below = needed
+                .iter()
+                .cloned()
+                .chain(conjuncts.iter().flat_map(reads))
+                .collect();
             let conjuncts = conjuncts.clone();
-            Ok(RowPlan::filter(prune_columns(plan.inputs.swap_remove(0), &below)?, conjuncts))
+            Ok(RowPlan::filter(
+                prune_columns(plan.inputs.swap_remove(0), &below)?,
+                conjuncts,
+            ))
         }
         RowOp::Limit { .. } => {
             plan.inputs[0] = prune_columns(plan.inputs.swap_remove(0), needed)?;
@@ -206,27 +269,45 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
                 .into_iter()
                 .map(|input| {
                     let wanted: Vec<_> = keep.iter().map(|&i| names(&input)[i].clone()).collect();
-                    exactly(prune_columns(input, &wanted.iter().cloned().collect())?, &wanted)
+                    exactly(
+                        prune_columns(input, &wanted.iter().cloned().collect())?,
+                        &wanted,
+                    )
                 })
                 .collect::<Result<_>>()?;
             plan.schema = Arc::new(plan.schema.project(&keep)?);
             Ok(plan)
         }
-        RowOp::Unnest { columns, lists, preserve_nulls } => {
+        RowOp::Unnest {
+            columns,
+            lists,
+            preserve_nulls,
+        } => {
             let below = names(&plan.inputs[0]);
             let keep: Vec<usize> = indices(&plan.schema, kept);
-            let from: BTreeSet<usize> =
-                keep.iter().map(|&i| columns[i]).chain(lists.iter().copied()).collect();
+            let from: BTreeSet<usize> = keep
+                .iter()
+                .map(|&i| columns[i])
+                .chain(lists.iter().copied())
+                .collect();
             let wanted: Vec<_> = from.iter().map(|&i| below[i].clone()).collect();
-            let place: BTreeMap<usize, usize> = from.iter().enumerate().map(|(to, &f)| (f, to)).collect();
+            let place: BTreeMap<usize, usize> =
+                from.iter().enumerate().map(|(to, &f)| (f, to)).collect();
             let op = RowOp::Unnest {
                 columns: keep.iter().map(|&i| place[&columns[i]]).collect(),
                 lists: lists.iter().map(|i| place[i]).collect(),
                 preserve_nulls: *preserve_nulls,
             };
             let schema = Arc::new(plan.schema.project(&keep)?);
-            let input = prune_columns(plan.inputs.swap_remove(0), &wanted.iter().cloned().collect())?;
-            Ok(RowPlan { op, inputs: vec![exactly(input, &wanted)?], schema })
+            let input = prune_columns(
+                plan.inputs.swap_remove(0),
+                &wanted.iter().cloned().collect(),
+            )?;
+            Ok(RowPlan {
+                op,
+                inputs: vec![exactly(input, &wanted)?],
+                schema,
+            })
         }
         RowOp::Lookup { on, keep_unmatched } => {
             let split = plan.inputs[0].schema.fields().len();
@@ -235,7 +316,10 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
                 on_reads[0].extend(reads(l));
                 on_reads[1].extend(reads(r));
             }
-            let op = RowOp::Lookup { on: on.clone(), keep_unmatched: *keep_unmatched };
+            let op = RowOp::Lookup {
+                on: on.clone(),
+                keep_unmatched: *keep_unmatched,
+            };
             let mut keep = Vec::new();
             let mut inputs = Vec::new();
             for (side, input) in std::mem::take(&mut plan.inputs).into_iter().enumerate() {
@@ -250,21 +334,34 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
                 let pruned = prune_columns(input, &wanted.iter().cloned().collect())?;
                 inputs.push(exactly(pruned, &wanted)?);
             }
-            Ok(RowPlan { op, inputs, schema: Arc::new(plan.schema.project(&keep)?) })
+            Ok(RowPlan {
+                op,
+                inputs,
+                schema: Arc::new(plan.schema.project(&keep)?),
+            })
         }
     }
 }
 
 fn indices(schema: &Schema, keep: impl Fn(&Field) -> bool) -> Vec<usize> {
     let fields = schema.fields().iter().enumerate();
-    fields.filter(|(_, field)| keep(field)).map(|(index, _)| index).collect()
+    fields
+        .filter(|(_, field)| keep(field))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 /// Tells a scan which conjuncts the filter above it has, so that a reader may skip rows by its
 /// statistics.
 fn prune_rows(mut node: RowPlan) -> RowPlan {
-    let RowOp::Filter { conjuncts } = &node.op else { return node };
-    let known: Vec<Expr> = conjuncts.iter().filter(|e| !draws(e) && !calls_ours(e)).cloned().collect();
+    let RowOp::Filter { conjuncts } = &node.op else {
+        return node;
+    };
+    let known: Vec<Expr> = conjuncts
+        .iter()
+        .filter(|e| !draws(e) && !calls_ours(e))
+        .cloned()
+        .collect();
     if let RowOp::Scan { prune, .. } = &mut node.inputs[0].op {
         *prune = known;
     }

@@ -24,7 +24,10 @@ pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Ar
     if let Some(call) = row_call(expr) {
         return invoke_rows(call, batch);
     }
-    match expr.evaluate(batch).and_then(|value| value.into_array(batch.num_rows())) {
+    match expr
+        .evaluate(batch)
+        .and_then(|value| value.into_array(batch.num_rows()))
+    {
         Ok(array) => Ok((array, Failures::new())),
         Err(error) => bisect(expr, batch, error),
     }
@@ -32,7 +35,8 @@ pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Ar
 
 /// `expr` as a call of a function that reports its failed rows itself.
 fn row_call(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarFunctionExpr> {
-    expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| row_function(call.fun()).is_some())
+    expr.downcast_ref::<ScalarFunctionExpr>()
+        .filter(|call| row_function(call.fun()).is_some())
 }
 
 fn invoke_rows(call: &ScalarFunctionExpr, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
@@ -66,7 +70,12 @@ fn invoke_rows(call: &ScalarFunctionExpr, batch: &RecordBatch) -> Result<(ArrayR
         return_field: call.return_field(batch.schema_ref())?,
         config_options: Arc::new(ConfigOptions::default()),
     })?;
-    for RowFailure { row, operator, cause } in failed {
+    for RowFailure {
+        row,
+        operator,
+        cause,
+    } in failed
+    {
         // What failed first, further in, is the cause of what failed over it.
         failures.entry(row).or_insert((operator, cause));
     }
@@ -83,7 +92,9 @@ fn bisect(
     let (operator, cause) = row_cause(expr, error)?;
     if rows <= 1 {
         let data_type = expr.data_type(batch.schema_ref())?;
-        let failures = (0..rows).map(|row| (row, (operator.clone(), cause.clone()))).collect();
+        let failures = (0..rows)
+            .map(|row| (row, (operator.clone(), cause.clone())))
+            .collect();
         return Ok((new_null_array(&data_type, rows), failures));
     }
     let half = rows / 2;
@@ -120,5 +131,10 @@ pub fn output_field(
     name: &str,
     input: &Schema,
 ) -> Result<arrow::datatypes::Field> {
-    Ok(expr.return_field(input)?.as_ref().clone().with_name(name).with_nullable(true))
+    Ok(expr
+        .return_field(input)?
+        .as_ref()
+        .clone()
+        .with_name(name)
+        .with_nullable(true))
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -67,7 +67,12 @@ impl RowExec {
     /// Puts `operator` above `input`.
     pub fn new(operator: Arc<dyn RowOperator>, input: Arc<dyn ExecutionPlan>) -> Self {
         let properties = properties(hidden_schema(operator.schema()));
-        Self { operator, input, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self {
+            operator,
+            input,
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 }
 
@@ -94,7 +99,13 @@ impl NodeMetrics {
         self.baseline.elapsed_compute().add_elapsed(wall);
         self.cpu.add_duration(cpu_time().saturating_sub(cpu));
         self.baseline.record_output(batch.len());
-        self.bytes.add(batch.columns.iter().map(|c| c.get_buffer_memory_size()).sum());
+        self.bytes.add(
+            batch
+                .columns
+                .iter()
+                .map(|c| c.get_buffer_memory_size())
+                .sum(),
+        );
         Ok(batch)
     }
 }
@@ -149,7 +160,11 @@ impl ExecutionPlan for RowExec {
         self.replace_children(children, ReplaceChildrenOptions::new(keep))
     }
 
-    fn execute(&self, partition: usize, ctx: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        ctx: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, ctx)?;
         let operator = Arc::clone(&self.operator);
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
@@ -170,5 +185,7 @@ impl ExecutionPlan for RowExec {
 /// The visible columns of a node of a fragment.
 pub(super) fn visible(schema: &Schema) -> SchemaRef {
     let fields = schema.fields();
-    Arc::new(Schema::new(fields[..fields.len().saturating_sub(2)].to_vec()))
+    Arc::new(Schema::new(
+        fields[..fields.len().saturating_sub(2)].to_vec(),
+    ))
 }

@@ -38,7 +38,10 @@ impl Filter {
             let reads = collect_columns(&expr).iter().map(|c| c.index()).collect();
             Conjunct { expr, reads, text }
         });
-        Self { schema, conjuncts: conjuncts.collect() }
+        Self {
+            schema,
+            conjuncts: conjuncts.collect(),
+        }
     }
 }
 
@@ -48,7 +51,11 @@ impl RowOperator for Filter {
     }
 
     fn describe(&self) -> String {
-        self.conjuncts.iter().map(|c| c.text.as_str()).collect::<Vec<_>>().join(" AND ")
+        self.conjuncts
+            .iter()
+            .map(|c| c.text.as_str())
+            .collect::<Vec<_>>()
+            .join(" AND ")
     }
 
     fn schema(&self) -> &SchemaRef {
@@ -57,18 +64,30 @@ impl RowOperator for Filter {
 
     fn apply(&self, mut batch: RowBatch) -> Result<RowBatch> {
         for conjunct in &self.conjuncts {
-            let (truth, failures) = evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;
+            let (truth, failures) =
+                evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;
             let truth = truth.as_boolean();
             let mut kept = Vec::with_capacity(batch.len());
             let mut doubts = Vec::new();
             for row in 0..batch.len() {
                 // An operator that failed below is named, not the predicate that reads its slot.
                 let of_slot = batch.errors.get(&row).and_then(|errors| {
-                    let read = |e: &&SlotError| e.column.is_some_and(|c| conjunct.reads.contains(&c));
-                    errors.iter().find(read).map(|e| (e.operator.clone(), e.cause.clone()))
+                    let read =
+                        |e: &&SlotError| e.column.is_some_and(|c| conjunct.reads.contains(&c));
+                    errors
+                        .iter()
+                        .find(read)
+                        .map(|e| (e.operator.clone(), e.cause.clone()))
                 });
                 if let Some((operator, cause)) = of_slot.or_else(|| failures.get(&row).cloned()) {
-                    doubts.push((kept.len(), SlotError { column: None, operator, cause }));
+                    doubts.push((
+                        kept.len(),
+                        SlotError {
+                            column: None,
+                            operator,
+                            cause,
+                        },
+                    ));
                 } else if truth.is_null(row) || !truth.value(row) {
                     continue;
                 }

@@ -28,7 +28,10 @@ impl LookupTable {
     /// # Errors
     /// A key that occurs twice: the join would not be many-to-one.
     pub fn try_new(columns: Vec<ArrayRef>, keys: &[ArrayRef]) -> Result<Self> {
-        let fields = keys.iter().map(|k| SortField::new(k.data_type().clone())).collect();
+        let fields = keys
+            .iter()
+            .map(|k| SortField::new(k.data_type().clone()))
+            .collect();
         let converter = RowConverter::new(fields)?;
         let rows = converter.convert_columns(keys)?;
         let mut index = HashMap::with_capacity(rows.num_rows());
@@ -36,9 +39,14 @@ impl LookupTable {
             if keys.iter().any(|key| key.is_null(number)) {
                 continue;
             }
-            if index.insert(Box::from(row.as_ref()), number as u64).is_some() {
+            if index
+                .insert(Box::from(row.as_ref()), number as u64)
+                .is_some()
+            {
                 let shown = RecordBatch::try_from_iter(
-                    keys.iter().enumerate().map(|(i, k)| (format!("key{i}"), k.slice(number, 1))),
+                    keys.iter()
+                        .enumerate()
+                        .map(|(i, k)| (format!("key{i}"), k.slice(number, 1))),
                 )?;
                 let key = datafusion::common::ScalarValue::try_from_array(shown.column(0), 0)?;
                 return exec_err!(
@@ -47,7 +55,11 @@ impl LookupTable {
                 );
             }
         }
-        Ok(Self { columns, keys: index, converter })
+        Ok(Self {
+            columns,
+            keys: index,
+            converter,
+        })
     }
 
     /// Rows of the table.
@@ -59,7 +71,11 @@ impl LookupTable {
         let rows = self.converter.convert_columns(keys)?;
         let found = rows.iter().enumerate().map(|(number, row)| {
             let null = keys.iter().any(|key| key.is_null(number));
-            if null { None } else { self.keys.get(row.as_ref()).copied() }
+            if null {
+                None
+            } else {
+                self.keys.get(row.as_ref()).copied()
+            }
         });
         Ok(found.collect())
     }
@@ -120,7 +136,9 @@ impl RowOperator for Lookup {
             // Inner: whether the row is part of the output is in doubt. Left: its new columns are.
             let columns = match self.keep_unmatched {
                 false => vec![None],
-                true => (self.input.fields().len()..self.schema.fields().len()).map(Some).collect(),
+                true => (self.input.fields().len()..self.schema.fields().len())
+                    .map(Some)
+                    .collect(),
             };
             let errors = columns.into_iter().map(|column| SlotError {
                 column,
@@ -131,7 +149,10 @@ impl RowOperator for Lookup {
         }
         if !self.keep_unmatched {
             let in_doubt = |row: &usize| {
-                batch.errors.get(row).is_some_and(|errors| errors.iter().any(|e| e.column.is_none()))
+                batch
+                    .errors
+                    .get(row)
+                    .is_some_and(|errors| errors.iter().any(|e| e.column.is_none()))
             };
             let kept: Vec<u64> = (0..batch.len())
                 .filter(|row| found[*row].is_some() || in_doubt(row))

@@ -29,8 +29,8 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::ExecutionProps;
-use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
+use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable,
@@ -75,7 +75,11 @@ impl Fragment {
         let physical = physical(plan, &mut tables.into_iter())?;
         let mut totals = Vec::new();
         describe(&physical, 0, &mut totals);
-        Ok(Self { plan: physical, schema: Arc::clone(&plan.schema), totals: Mutex::new(totals) })
+        Ok(Self {
+            plan: physical,
+            schema: Arc::clone(&plan.schema),
+            totals: Mutex::new(totals),
+        })
     }
 
     /// The visible output columns.
@@ -89,7 +93,11 @@ impl Fragment {
     }
 
     /// Runs the fragment over one segment's rows, by scan. Call it on a thread of a rayon pool.
-    pub fn run(&self, mut leaves: HashMap<u32, RowBatch>, ctx: &Arc<TaskContext>) -> Result<RowBatch> {
+    pub fn run(
+        &self,
+        mut leaves: HashMap<u32, RowBatch>,
+        ctx: &Arc<TaskContext>,
+    ) -> Result<RowBatch> {
         let bound = bind(&self.plan, &mut leaves)?;
         let mut stream = bound.execute(0, Arc::clone(ctx))?;
         let mut batches = Vec::new();
@@ -118,8 +126,16 @@ impl Fragment {
 }
 
 fn describe(plan: &Arc<dyn ExecutionPlan>, depth: usize, totals: &mut Vec<NodeTotals>) {
-    let text = displayable(plan.as_ref()).one_line().to_string().trim_end().to_owned();
-    totals.push(NodeTotals { text, depth, ..Default::default() });
+    let text = displayable(plan.as_ref())
+        .one_line()
+        .to_string()
+        .trim_end()
+        .to_owned();
+    totals.push(NodeTotals {
+        text,
+        depth,
+        ..Default::default()
+    });
     for child in plan.children() {
         describe(child, depth + 1, totals);
     }
@@ -152,7 +168,11 @@ fn bind(
             None => Ok(Arc::clone(plan)),
         };
     }
-    let children = plan.children().into_iter().map(|c| bind(c, leaves)).collect::<Result<_>>()?;
+    let children = plan
+        .children()
+        .into_iter()
+        .map(|c| bind(c, leaves))
+        .collect::<Result<_>>()?;
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
     Arc::clone(plan).replace_children(children, options)
 }
@@ -160,8 +180,7 @@ fn bind(
 /// The expression over the output of `input`, with its text for people.
 pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalExpr>, String)> {
     let props = ExecutionProps::new();
-    let physical =
-        create_physical_expr(expr, &input.expr_schema()?, &props, &Default::default())?;
+    let physical = create_physical_expr(expr, &input.expr_schema()?, &props, &Default::default())?;
     Ok((physical, human(expr)))
 }
 
@@ -179,24 +198,36 @@ fn physical(
         RowOp::Filter { conjuncts } => {
             let input = &plan.inputs[0];
             let child = physical(input, tables)?;
-            let conjuncts =
-                conjuncts.iter().map(|e| physical_expr(e, input)).collect::<Result<_>>()?;
+            let conjuncts = conjuncts
+                .iter()
+                .map(|e| physical_expr(e, input))
+                .collect::<Result<_>>()?;
             let filter = filter::Filter::new(schema, conjuncts);
             Ok(Arc::new(RowExec::new(Arc::new(filter), child)))
         }
         RowOp::Project { exprs } => {
             let input = &plan.inputs[0];
             let child = physical(input, tables)?;
-            let exprs =
-                exprs.iter().map(|e| physical_expr(&e.expr, input)).collect::<Result<_>>()?;
+            let exprs = exprs
+                .iter()
+                .map(|e| physical_expr(&e.expr, input))
+                .collect::<Result<_>>()?;
             let project = project::Project::new(Arc::clone(&input.schema), schema, exprs);
             Ok(Arc::new(RowExec::new(Arc::new(project), child)))
         }
         RowOp::Union => {
-            let inputs = plan.inputs.iter().map(|i| physical(i, tables)).collect::<Result<_>>()?;
+            let inputs = plan
+                .inputs
+                .iter()
+                .map(|i| physical(i, tables))
+                .collect::<Result<_>>()?;
             Ok(Arc::new(union::UnionExec::new(&schema, inputs)))
         }
-        RowOp::Unnest { columns, lists, preserve_nulls } => {
+        RowOp::Unnest {
+            columns,
+            lists,
+            preserve_nulls,
+        } => {
             let child = physical(&plan.inputs[0], tables)?;
             let mut nested = false;
             plan.inputs[0].visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
@@ -219,7 +250,9 @@ fn physical(
             for (left, _) in on {
                 keys.push(physical_expr(left, input)?.0);
             }
-            let text = on.iter().map(|(l, r)| format!("{} = {}", human(l), human(r)));
+            let text = on
+                .iter()
+                .map(|(l, r)| format!("{} = {}", human(l), human(r)));
             let lookup = lookup::Lookup {
                 input: Arc::clone(&input.schema),
                 schema,
@@ -237,8 +270,13 @@ fn physical(
 
 /// The types in which a lookup's two sides are compared.
 pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
-    let RowOp::Lookup { on, .. } = &lookup.op else { return internal_err!("not a lookup") };
-    let (left, right) = (lookup.inputs[0].expr_schema()?, lookup.inputs[1].expr_schema()?);
+    let RowOp::Lookup { on, .. } = &lookup.op else {
+        return internal_err!("not a lookup");
+    };
+    let (left, right) = (
+        lookup.inputs[0].expr_schema()?,
+        lookup.inputs[1].expr_schema()?,
+    );
     on.iter()
         .map(|(l, r)| {
             let (l, r) = (l.get_type(&left)?, r.get_type(&right)?);

@@ -39,7 +39,11 @@ impl Project {
             let reads = collect_columns(&expr).iter().map(|c| c.index()).collect();
             Output { expr, reads, text }
         });
-        Self { input, schema, exprs: exprs.collect() }
+        Self {
+            input,
+            schema,
+            exprs: exprs.collect(),
+        }
     }
 }
 
@@ -49,13 +53,18 @@ impl RowOperator for Project {
     }
 
     fn describe(&self) -> String {
-        let named = self.schema.fields().iter().zip(&self.exprs).map(|(field, output)| {
-            if *field.name() == output.text {
-                output.text.clone()
-            } else {
-                format!("{} = {}", field.name(), output.text)
-            }
-        });
+        let named = self
+            .schema
+            .fields()
+            .iter()
+            .zip(&self.exprs)
+            .map(|(field, output)| {
+                if *field.name() == output.text {
+                    output.text.clone()
+                } else {
+                    format!("{} = {}", field.name(), output.text)
+                }
+            });
         named.collect::<Vec<_>>().join(", ")
     }
 
@@ -69,7 +78,11 @@ impl RowOperator for Project {
         let mut errors = RowErrors::new();
         // A row in doubt (failed predicate) stays in doubt.
         for (&row, of_row) in &batch.errors {
-            let doubts = of_row.iter().filter(|e| e.column.is_none()).cloned().collect::<Vec<_>>();
+            let doubts = of_row
+                .iter()
+                .filter(|e| e.column.is_none())
+                .cloned()
+                .collect::<Vec<_>>();
             if !doubts.is_empty() {
                 errors.insert(row, doubts);
             }
@@ -87,11 +100,19 @@ impl RowOperator for Project {
                 }
             }
             for (row, (operator, cause)) in failures {
-                let error = SlotError { column: Some(column), operator, cause };
+                let error = SlotError {
+                    column: Some(column),
+                    operator,
+                    cause,
+                };
                 errors.entry(row).or_default().push(error);
             }
             columns.push(array);
         }
-        Ok(RowBatch { columns, rows: batch.rows, errors })
+        Ok(RowBatch {
+            columns,
+            rows: batch.rows,
+            errors,
+        })
     }
 }

@@ -95,7 +95,11 @@ impl RowBatch {
         let (Some(errors), Some(rows)) = (columns.pop(), columns.pop()) else {
             return internal_err!("a fragment's batch has no hidden columns");
         };
-        Ok(Self { columns, rows, errors: decode_errors(&errors)? })
+        Ok(Self {
+            columns,
+            rows,
+            errors: decode_errors(&errors)?,
+        })
     }
 
     /// As a batch with hidden columns. `schema` is [`hidden_schema`]'s.
@@ -104,7 +108,11 @@ impl RowBatch {
         columns.push(Arc::clone(&self.rows));
         columns.push(encode_errors(&self.errors, self.len()));
         let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            columns,
+            &options,
+        )?)
     }
 
     /// The visible columns and the row column, for the evaluation of expressions.
@@ -114,13 +122,20 @@ impl RowBatch {
         let mut columns = self.columns.clone();
         columns.push(Arc::clone(&self.rows));
         let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            Arc::new(Schema::new(fields)),
+            columns,
+            &options,
+        )?)
     }
 
     /// The rows at `indices`, in that order. A row taken twice keeps its errors twice.
     pub fn take(&self, indices: &UInt64Array) -> Result<Self> {
-        let columns =
-            self.columns.iter().map(|c| take(c, indices, None)).collect::<Result<_, _>>()?;
+        let columns = self
+            .columns
+            .iter()
+            .map(|c| take(c, indices, None))
+            .collect::<Result<_, _>>()?;
         let mut errors = RowErrors::new();
         if !self.errors.is_empty() {
             for (to, from) in indices.values().iter().enumerate() {
@@ -129,7 +144,11 @@ impl RowBatch {
                 }
             }
         }
-        Ok(Self { columns, rows: take(&self.rows, indices, None)?, errors })
+        Ok(Self {
+            columns,
+            rows: take(&self.rows, indices, None)?,
+            errors,
+        })
     }
 
     /// `count` rows from `start`, without a copy of the columns.
@@ -138,7 +157,9 @@ impl RowBatch {
         Self {
             columns: self.columns.iter().map(|c| c.slice(start, count)).collect(),
             rows: self.rows.slice(start, count),
-            errors: errors.map(|(row, of_row)| (row - start, of_row.clone())).collect(),
+            errors: errors
+                .map(|(row, of_row)| (row - start, of_row.clone()))
+                .collect(),
         }
     }
 }
@@ -148,7 +169,9 @@ fn encode_errors(errors: &RowErrors, rows: usize) -> ArrayRef {
         return new_null_array(ERRORS_FIELD.data_type(), rows);
     }
     let flat = || errors.values().flatten();
-    let column = flat().map(|e| e.column.map_or(-1, |c| c as i32)).collect::<Int32Array>();
+    let column = flat()
+        .map(|e| e.column.map_or(-1, |c| c as i32))
+        .collect::<Int32Array>();
     let operator = StringArray::from_iter_values(flat().map(|e| &e.operator));
     let cause = StringArray::from_iter_values(flat().map(|e| &e.cause));
     let items = StructArray::new(
@@ -157,9 +180,16 @@ fn encode_errors(errors: &RowErrors, rows: usize) -> ArrayRef {
         None,
     );
     let lengths = (0..rows).map(|row| errors.get(&row).map_or(0, Vec::len));
-    let valid = (0..rows).map(|row| errors.contains_key(&row)).collect::<NullBuffer>();
+    let valid = (0..rows)
+        .map(|row| errors.contains_key(&row))
+        .collect::<NullBuffer>();
     let item = Arc::new(Field::new_struct("item", ERROR_FIELDS.clone(), false));
-    Arc::new(ListArray::new(item, OffsetBuffer::from_lengths(lengths), Arc::new(items), Some(valid)))
+    Arc::new(ListArray::new(
+        item,
+        OffsetBuffer::from_lengths(lengths),
+        Arc::new(items),
+        Some(valid),
+    ))
 }
 
 fn decode_errors(array: &ArrayRef) -> Result<RowErrors> {
@@ -174,7 +204,10 @@ fn decode_errors(array: &ArrayRef) -> Result<RowErrors> {
         let items = lists.value(row);
         let items = items.as_struct();
         let column = items.column(0).as_primitive::<Int32Type>();
-        let (operator, cause) = (items.column(1).as_string::<i32>(), items.column(2).as_string::<i32>());
+        let (operator, cause) = (
+            items.column(1).as_string::<i32>(),
+            items.column(2).as_string::<i32>(),
+        );
         let of_row = (0..items.len()).map(|i| SlotError {
             column: usize::try_from(column.value(i)).ok(),
             operator: operator.value(i).to_owned(),
@@ -209,7 +242,11 @@ pub(crate) mod tests {
     #[test]
     fn errors_survive_the_trip_through_a_record_batch() {
         let schema = Schema::new(vec![Field::new("x", DataType::Int32, false)]);
-        let error = |column| SlotError { column, operator: "f".into(), cause: "no".into() };
+        let error = |column| SlotError {
+            column,
+            operator: "f".into(),
+            cause: "no".into(),
+        };
         let batch = RowBatch {
             columns: vec![Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]))],
             rows: ids(3),
@@ -220,6 +257,9 @@ pub(crate) mod tests {
         assert_eq!(back.errors, batch.errors);
         let twice = back.take(&UInt64Array::from(vec![1, 0, 1])).unwrap();
         assert_eq!(twice.errors.keys().copied().collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(back.slice(1, 2).errors.keys().copied().collect::<Vec<_>>(), [0]);
+        assert_eq!(
+            back.slice(1, 2).errors.keys().copied().collect::<Vec<_>>(),
+            [0]
+        );
     }
 }

@@ -96,7 +96,10 @@ impl ExecutionPlan for SegmentScanExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+        )
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -106,7 +109,10 @@ impl ExecutionPlan for SegmentScanExec {
             Some(rows) => vec![metrics.measure(|| Ok(rows.clone()))?.to_batch(&schema)],
             None => Vec::new(),
         };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches))))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            futures::stream::iter(batches),
+        )))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

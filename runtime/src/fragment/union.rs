@@ -33,7 +33,11 @@ impl UnionExec {
     /// A union with visible columns `schema`.
     pub fn new(schema: &Schema, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         let properties = properties(hidden_schema(schema));
-        Self { inputs, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self {
+            inputs,
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 }
 
@@ -45,7 +49,13 @@ fn merge(batches: &[RowBatch]) -> Result<RowBatch> {
     let mut order = Vec::new();
     for (input, batch) in batches.iter().enumerate() {
         let ids = batch.row_ids()?;
-        order.extend(ids.position.values().iter().enumerate().map(|(row, &at)| (at, input, row)));
+        order.extend(
+            ids.position
+                .values()
+                .iter()
+                .enumerate()
+                .map(|(row, &at)| (at, input, row)),
+        );
     }
     // Stable within an input: the children of a row keep their order.
     order.sort_by_key(|&(at, input, _)| (at, input));
@@ -56,14 +66,20 @@ fn merge(batches: &[RowBatch]) -> Result<RowBatch> {
         Ok(interleave(&arrays, &picks)?)
     };
     let width = batches.first().map_or(0, |b| b.columns.len());
-    let columns = (0..width).map(|i| pick(&|b| Arc::clone(&b.columns[i]))).collect::<Result<_>>()?;
+    let columns = (0..width)
+        .map(|i| pick(&|b| Arc::clone(&b.columns[i])))
+        .collect::<Result<_>>()?;
     let mut errors = RowErrors::new();
     for (to, (input, row)) in picks.iter().enumerate() {
         if let Some(of_row) = batches[*input].errors.get(row) {
             errors.insert(to, of_row.clone());
         }
     }
-    Ok(RowBatch { columns, rows: pick(&|b| Arc::clone(&b.rows))?, errors })
+    Ok(RowBatch {
+        columns,
+        rows: pick(&|b| Arc::clone(&b.rows))?,
+        errors,
+    })
 }
 
 impl DisplayAs for UnionExec {
@@ -98,17 +114,28 @@ impl ExecutionPlan for UnionExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let properties = Arc::clone(&self.properties);
-        Ok(Arc::new(Self { inputs, properties, metrics: ExecutionPlanMetricsSet::new() }))
+        Ok(Arc::new(Self {
+            inputs,
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
     }
 
     fn with_new_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+        )
     }
 
-    fn execute(&self, partition: usize, ctx: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        ctx: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let inputs = self
             .inputs
             .iter()

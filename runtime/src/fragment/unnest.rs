@@ -36,7 +36,10 @@ impl RowOperator for Unnest {
     fn describe(&self) -> String {
         let expanded = self.columns.iter().zip(self.schema.fields());
         let expanded = expanded.filter(|(from, _)| self.lists.contains(from));
-        expanded.map(|(_, field)| field.name().as_str()).collect::<Vec<_>>().join(", ")
+        expanded
+            .map(|(_, field)| field.name().as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn schema(&self) -> &SchemaRef {
@@ -51,11 +54,18 @@ impl RowOperator for Unnest {
             .collect::<Result<Vec<_>>>()?;
         let in_error = |row: usize| {
             let list = |e: &SlotError| e.column.is_some_and(|c| self.lists.contains(&c));
-            batch.errors.get(&row).is_some_and(|errors| errors.iter().any(list))
+            batch
+                .errors
+                .get(&row)
+                .is_some_and(|errors| errors.iter().any(list))
         };
         let (mut parents, mut children, mut errors) = (Vec::new(), Vec::new(), RowErrors::new());
         for row in 0..batch.len() {
-            let longest = lists.iter().map(|(_, list)| length(list, row)).max().unwrap_or(0);
+            let longest = lists
+                .iter()
+                .map(|(_, list)| length(list, row))
+                .max()
+                .unwrap_or(0);
             // A list that could not be computed stands for one row, which carries its error.
             let kept = self.preserve_nulls || in_error(row);
             for child in 0..longest.max(usize::from(kept)) {
@@ -67,27 +77,43 @@ impl RowOperator for Unnest {
             }
         }
         let parents = UInt64Array::from(parents);
-        let columns = self.columns.iter().map(|from| {
-            match lists.iter().find(|(column, _)| column == from) {
-                None => Ok(take(&batch.columns[*from], &parents, None)?),
-                Some((_, list)) => {
-                    let element = parents.values().iter().zip(&children).map(|(&row, &child)| {
-                        let (row, child) = (row as usize, child as usize);
-                        let start = list.value_offsets()[row] as usize;
-                        (child < length(list, row)).then_some((start + child) as u64)
-                    });
-                    Ok(take(list.values(), &element.collect::<UInt64Array>(), None)?)
-                }
-            }
-        });
+        let columns =
+            self.columns.iter().map(
+                |from| match lists.iter().find(|(column, _)| column == from) {
+                    None => Ok(take(&batch.columns[*from], &parents, None)?),
+                    Some((_, list)) => {
+                        let element =
+                            parents
+                                .values()
+                                .iter()
+                                .zip(&children)
+                                .map(|(&row, &child)| {
+                                    let (row, child) = (row as usize, child as usize);
+                                    let start = list.value_offsets()[row] as usize;
+                                    (child < length(list, row)).then_some((start + child) as u64)
+                                });
+                        Ok(take(
+                            list.values(),
+                            &element.collect::<UInt64Array>(),
+                            None,
+                        )?)
+                    }
+                },
+            );
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
         let mut ids = Rows::try_from_array(&take(&batch.rows, &parents, None)?)?;
         if self.nested {
             let keys = ids.hash.values().iter().zip(ids.child.values());
-            ids.hash = keys.map(|(&hash, &child)| combine(hash, u64::from(child))).collect();
+            ids.hash = keys
+                .map(|(&hash, &child)| combine(hash, u64::from(child)))
+                .collect();
         }
         ids.child = UInt32Array::from(children);
-        Ok(RowBatch { columns, rows: ids.to_array()?, errors })
+        Ok(RowBatch {
+            columns,
+            rows: ids.to_array()?,
+            errors,
+        })
     }
 }
 
@@ -99,15 +125,26 @@ impl Unnest {
                 errors.push(error.clone());
                 continue;
             };
-            let outputs = self.columns.iter().enumerate().filter(|(_, from)| **from == column);
-            errors.extend(outputs.map(|(to, _)| SlotError { column: Some(to), ..error.clone() }));
+            let outputs = self
+                .columns
+                .iter()
+                .enumerate()
+                .filter(|(_, from)| **from == column);
+            errors.extend(outputs.map(|(to, _)| SlotError {
+                column: Some(to),
+                ..error.clone()
+            }));
         }
         errors
     }
 }
 
 fn length(list: &ListArray, row: usize) -> usize {
-    if list.is_null(row) { 0 } else { list.value_length(row) as usize }
+    if list.is_null(row) {
+        0
+    } else {
+        list.value_length(row) as usize
+    }
 }
 
 fn as_list(array: &ArrayRef) -> Result<ListArray> {
