@@ -1,6 +1,13 @@
 //! The planner of Forebay: from SQL text or builder calls to one logical pipeline.
 
+pub mod builder;
+pub mod catalog;
 pub mod clauses;
 pub mod compile;
+pub mod error;
+pub mod pipeline;
 pub mod rows;
 pub mod source;
+pub mod sql;
+#[cfg(test)]
+mod testing;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use forebay::RunConfig;
+use forebay::clauses::Optimize;
 use forebay::generate::{MAX_CLASSES, MAX_PAYLOAD};
-use forebay::{Optimize, RunConfig};
 
 use super::units::{parse_bytes, parse_size};
 
@@ -106,6 +107,7 @@ impl Engine {
                 OptimizeLevel::Default => Optimize::Default,
             }),
             limit_batches,
+            ..RunConfig::default()
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
     output::data(&text)?;
 
     output::data("3. Its stream")?;
-    let session = Session::new()?;
+    let session = Session::new();
     session.load(&text).await?;
     let mut stream = session.run(PIPELINE, RunConfig::default()).await?;
     let times = run::drain(&mut stream, quiet, |_| Ok(())).await?;

@@ -8,7 +8,7 @@ use super::output;
 
 /// Explains a pipeline.
 pub(crate) async fn execute(args: ExplainArgs) -> Result<(), Failure> {
-    let session = Session::new()?;
+    let session = Session::new();
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(args.limit_batches);
     let explanation = session.explain(&pipeline, config, args.analyze).await?;

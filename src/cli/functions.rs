@@ -1,11 +1,32 @@
 //! `forebay functions`.
 
-use forebay_udfs::{FunctionInfo, catalogue};
 use serde_json::{Value, json};
 
 use super::args::FunctionsArgs;
 use super::failure::Failure;
 use super::output;
+
+/// A function of the catalogue.
+struct FunctionInfo {
+    name: String,
+    category: String,
+    signature: String,
+    summary: String,
+}
+
+fn catalogue() -> Vec<FunctionInfo> {
+    let functions = forebay_udfs::functions();
+    let documented = functions.iter().filter_map(|function| {
+        let documentation = function.documentation()?;
+        Some(FunctionInfo {
+            name: function.name().to_owned(),
+            category: documentation.doc_section.label.to_owned(),
+            signature: documentation.syntax_example.clone(),
+            summary: documentation.description.clone(),
+        })
+    });
+    documented.collect()
+}
 
 /// Lists functions, or describes those that a word finds.
 pub(crate) fn execute(args: &FunctionsArgs) -> Result<(), Failure> {
@@ -25,10 +46,7 @@ pub(crate) fn execute(args: &FunctionsArgs) -> Result<(), Failure> {
 
 /// Names of all functions.
 pub(crate) fn names() -> Vec<String> {
-    catalogue()
-        .iter()
-        .map(|info| info.name.to_string())
-        .collect()
+    catalogue().iter().map(|info| info.name.clone()).collect()
 }
 
 /// The function of that name, else those whose name or summary holds the word.
@@ -54,8 +72,8 @@ fn list(found: &[&FunctionInfo]) -> String {
     let mut text = String::new();
     let mut categories: Vec<&str> = Vec::new();
     for info in found {
-        if !categories.contains(&info.category.as_ref()) {
-            categories.push(info.category.as_ref());
+        if !categories.contains(&info.category.as_str()) {
+            categories.push(&info.category);
         }
     }
     for (i, category) in categories.iter().enumerate() {

@@ -13,7 +13,7 @@ use super::{output, units};
 
 /// Draws a contact sheet.
 pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
-    let session = Session::new()?;
+    let session = Session::new();
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(Some(args.batch.saturating_add(1)));
     let sheet = SheetOptions {

@@ -18,7 +18,7 @@ use super::{output, units};
 /// Runs a pipeline.
 pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
     let format = out_format(&args.out)?;
-    let session = Session::new()?;
+    let session = Session::new();
     let pipeline = args.statements.load(&session).await?;
     let mut run = session
         .run(&pipeline, args.engine.config(args.limit_batches))

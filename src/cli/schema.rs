@@ -10,7 +10,7 @@ use super::{output, table};
 
 /// Shows the columns of a source or pipeline.
 pub(crate) async fn execute(args: SchemaArgs) -> Result<(), Failure> {
-    let session = Session::new()?;
+    let session = Session::new();
     let made = session.load(&args.statements.text()?).await?;
     let names = match args.name.or(args.statements.pipeline) {
         Some(name) => vec![name],

@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use arrow::array::AsArray;
 use forebay::{Outcome, Session};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
@@ -110,7 +109,7 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
         Some(sql) => sql,
         None => script::read(args.file.as_deref().unwrap_or(Path::new("-")))?,
     };
-    let session = Session::new()?;
+    let session = Session::new();
     for statement in split(&text).0 {
         show(session.execute(&statement.in_place()).await?, usize::MAX)?;
     }
@@ -119,7 +118,7 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
 
 /// Reads statements from the terminal and runs them until the user leaves.
 pub(crate) async fn run_shell() -> Result<(), Failure> {
-    let session = Session::new()?;
+    let session = Session::new();
     let problem = |error: ReadlineError| Failure::Run(format!("no terminal to read: {error}"));
     let mut editor = editor().map_err(problem)?;
     let history = history_file();
@@ -158,7 +157,7 @@ pub(crate) async fn run_shell() -> Result<(), Failure> {
             }
         }
         if let Some(helper) = editor.helper() {
-            *helper.names.borrow_mut() = names(&session).await;
+            *helper.names.borrow_mut() = session.names().await;
         }
     }
     Ok(())
@@ -182,31 +181,13 @@ fn show(outcomes: Vec<Outcome>, max_rows: usize) -> Result<(), Failure> {
         match outcome {
             Outcome::Done(text) => output::message(&text),
             Outcome::Text(text) => output::data(&text)?,
-            Outcome::Table(batches) => {
-                let text = table::format(&batches, max_rows);
+            Outcome::Table(schema, batches) => {
+                let text = table::format(&schema, &batches, max_rows);
                 output::data(&text.map_err(|error| Failure::Run(error.to_string()))?)?;
             }
         }
     }
     Ok(())
-}
-
-/// Names of tables and pipelines, for completion: what cannot be listed is not offered.
-async fn names(session: &Session) -> Vec<String> {
-    let mut names = Vec::new();
-    for statement in ["SHOW TABLES", "SHOW PIPELINES"] {
-        for outcome in session.execute(statement).await.unwrap_or_default() {
-            let Outcome::Table(batches) = outcome else {
-                continue;
-            };
-            for column in batches.iter().filter_map(|batch| batch.columns().first()) {
-                if let Some(texts) = column.as_string_opt::<i32>() {
-                    names.extend(texts.iter().flatten().map(ToOwned::to_owned));
-                }
-            }
-        }
-    }
-    names
 }
 
 /// Where the history is kept: `FOREBAY_HISTORY`, else `.forebay_history` in the home folder.

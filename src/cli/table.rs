@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches_with_options;
@@ -19,9 +19,16 @@ const MAX_LIST_VALUES: usize = 12;
 const MAX_BINARY: usize = 16;
 
 /// The batches as one table. `max_rows` rows are shown, then how many there are.
-pub(crate) fn format(batches: &[RecordBatch], max_rows: usize) -> Result<String, ArrowError> {
+pub(crate) fn format(
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+    max_rows: usize,
+) -> Result<String, ArrowError> {
     let total: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let mut shown = Vec::new();
+    // The heading stands even where there are no rows.
+    let mut shown = vec![abbreviate(&RecordBatch::new_empty(SchemaRef::clone(
+        schema,
+    )))?];
     let mut left = max_rows;
     for batch in batches {
         let batch = batch.slice(0, batch.num_rows().min(left));
@@ -229,7 +236,7 @@ mod tests {
             ],
         )
         .unwrap();
-        let text = format(std::slice::from_ref(&batch), 10).unwrap();
+        let text = format(&batch.schema(), std::slice::from_ref(&batch), 10).unwrap();
         for part in [
             "<12.3 kB>",
             "0102",
@@ -240,7 +247,7 @@ mod tests {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(text.contains(&format!("{}..", "\u{e4}".repeat(60))) && text.ends_with("(2 rows)"));
-        let first = format(&[batch], 1).unwrap();
+        let first = format(&batch.schema(), &[batch.clone()], 1).unwrap();
         assert!(first.ends_with("(2 rows, the first 1 shown)") && !first.contains("short"));
         assert_eq!(type_name(&tensor), "tensor 2x4x3 Float32 (H,W,C)");
     }

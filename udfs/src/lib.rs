@@ -48,3 +48,7 @@ impl std::error::Error for RowFailure {}
 pub fn row_function(_: &datafusion::logical_expr::ScalarUDF) -> Option<&dyn RowFunction> {
     None
 }
+#[doc(hidden)]
+pub fn functions() -> Vec<std::sync::Arc<datafusion::logical_expr::ScalarUDF>> {
+    vec![]
+}

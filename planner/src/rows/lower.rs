@@ -67,6 +67,10 @@ impl Lowering {
     fn plan(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
         match plan {
             LogicalPlan::TableScan(scan) => {
+                // A pipeline that another one reads is a view: each instantiation draws anew.
+                if let Some(view) = scan.source.get_logical_plan() {
+                    return self.plan(&view);
+                }
                 let occurrence = self.occurrences;
                 self.occurrences += 1;
                 let table = scan.source.schema();

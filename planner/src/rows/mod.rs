@@ -8,11 +8,13 @@
 //! | [`lower`] | analysed `LogicalPlan` to `RowPlan`, refusing what has no row keys |
 //! | [`bind`] | gives each random function its stream |
 //! | [`canonical`] | the text that the semantic hash is taken of |
+//! | [`membership`] | which stored rows reach the output |
 //! | [`optimize`] | exact rewrites: filters down, projections merged, columns pruned, images fused |
 
 pub mod bind;
 pub mod canonical;
 pub mod lower;
+pub mod membership;
 pub mod optimize;
 
 use std::collections::BTreeSet;
@@ -205,6 +207,12 @@ pub fn reads(expr: &Expr) -> BTreeSet<String> {
 impl fmt::Display for RowPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_tree(f, 0)
+    }
+}
+
+impl fmt::Debug for RowOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

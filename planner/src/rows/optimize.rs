@@ -202,7 +202,7 @@ fn exactly(plan: RowPlan, wanted: &[String]) -> Result<RowPlan> {
 
 /// Drops the columns that neither `needed` nor an operator below asks for. The output has at least
 /// the needed columns.
-fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Result<RowPlan> {
+pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Result<RowPlan> {
     let kept = |field: &Field| needed.contains(field.name());
     match &plan.op {
         RowOp::Scan {

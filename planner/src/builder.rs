@@ -1,0 +1,195 @@
+//! The Rust front end: a pipeline by method calls.
+//!
+//! ```no_run
+//! # use forebay_planner::builder::{Window, call, col, images, lit};
+//! # use forebay_planner::{catalog::Catalog, error::PlanError, pipeline::Pipeline};
+//! # async fn example(catalog: &Catalog) -> Result<(), PlanError> {
+//! let pipeline = Pipeline::from(images("photos/train")?)
+//!     .filter(col("label").gt(lit(2)))
+//!     .with_column("pixels", call("decode_image", [col("image")]))
+//!     .with_column("pixels", call("resize", [col("pixels"), lit(224), lit(224)]))
+//!     .select([col("label"), col("pixels")])
+//!     .shuffle(Window::rows(10_000), 42)
+//!     .batch(256)
+//!     .drop_remainder()
+//!     .repeat(90)
+//!     .build(catalog)
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Calls make the plan and the clauses of the SQL that means the same.
+
+mod expr;
+mod relation;
+mod source;
+mod stages;
+
+pub use datafusion::prelude::{cast, col, ident, lit};
+pub use expr::{call, list, stream};
+pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
+pub use stages::Window;
+
+use datafusion::logical_expr::Expr;
+
+use self::relation::{Relation, Step};
+use self::stages::Stages;
+use crate::catalog::Catalog;
+use crate::clauses::{OnError, Optimize, Relax};
+use crate::error::Result;
+use crate::pipeline::Pipeline;
+use crate::sql::check_batch;
+
+/// A pipeline being built. Mistakes in the order of calls surface in [`build`](Self::build).
+#[derive(Debug, Clone)]
+#[must_use = "nothing is planned before build"]
+pub struct PipelineBuilder {
+    input: Input,
+    steps: Vec<Step>,
+    stages: Stages,
+}
+
+impl Pipeline {
+    /// Begins a pipeline over a source, a registered table, or a registered pipeline.
+    #[expect(
+        clippy::should_implement_trait,
+        clippy::new_ret_no_self,
+        reason = "reads as a sentence, as SQL's FROM does"
+    )]
+    pub fn from(input: impl Into<Input>) -> PipelineBuilder {
+        PipelineBuilder {
+            input: input.into(),
+            steps: Vec::new(),
+            stages: Stages::default(),
+        }
+    }
+}
+
+impl PipelineBuilder {
+    /// Keeps the rows for which `predicate` is true: `WHERE`.
+    pub fn filter(mut self, predicate: Expr) -> Self {
+        self.stages.relational("filter");
+        self.steps.push(Step::Filter(predicate));
+        self
+    }
+
+    /// Replaces a column in its place, or appends a new one.
+    pub fn with_column(mut self, name: impl Into<String>, value: Expr) -> Self {
+        self.stages.row_wise("with_column");
+        self.steps.push(Step::WithColumn(name.into(), value));
+        self
+    }
+
+    /// Keeps these columns, in this order: `SELECT`.
+    pub fn select(mut self, columns: impl IntoIterator<Item = Expr>) -> Self {
+        self.stages.row_wise("select");
+        self.steps.push(Step::Select(columns.into_iter().collect()));
+        self
+    }
+
+    /// Orders the rows of each epoch at random: `SHUFFLE .. SEED seed`.
+    pub fn shuffle(mut self, window: Window, seed: u64) -> Self {
+        self.stages.shuffle(window, seed);
+        self
+    }
+
+    /// Seeds the random functions of a pipeline that does not shuffle: `SEED seed`.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.stages.seed(seed);
+        self
+    }
+
+    /// Drops the first rows of each epoch: `SKIP rows`.
+    pub fn skip(mut self, rows: u64) -> Self {
+        self.stages.skip(rows);
+        self
+    }
+
+    /// Keeps the first rows of each epoch: `TAKE rows`.
+    pub fn take(mut self, rows: u64) -> Self {
+        self.stages.take(rows);
+        self
+    }
+
+    /// Gathers rows: `BATCH rows`.
+    pub fn batch(mut self, rows: u64) -> Self {
+        self.stages.batch(rows);
+        self
+    }
+
+    /// Drops the rows that do not fill a batch: `DROP REMAINDER`.
+    pub fn drop_remainder(mut self) -> Self {
+        self.stages.drop_remainder();
+        self
+    }
+
+    /// Fills the last batch by repeating its rows: `PAD REMAINDER`.
+    pub fn pad_remainder(mut self) -> Self {
+        self.stages.pad_remainder();
+        self
+    }
+
+    /// Splits each batch over the ranks, rather than dealing whole batches to them: `GLOBAL`.
+    pub fn global(mut self) -> Self {
+        self.stages.global();
+        self
+    }
+
+    /// Runs several epochs: `REPEAT epochs`. Before [`batch`](Self::batch), batches cross the ends
+    /// of epochs: `REPEAT epochs CONTINUOUS`.
+    pub fn repeat(mut self, epochs: u64) -> Self {
+        self.stages.repeat(Some(epochs));
+        self
+    }
+
+    /// Runs epochs without end: `REPEAT`. Before [`batch`](Self::batch), batches cross the ends of
+    /// epochs.
+    pub fn repeat_forever(mut self) -> Self {
+        self.stages.repeat(None);
+        self
+    }
+
+    /// Says what happens when a row fails: `OPTIONS (on_error = ..)`.
+    pub fn on_error(mut self, policy: OnError) -> Self {
+        self.stages.clauses.options.on_error = policy;
+        self
+    }
+
+    /// Allows rewrites that are not exact: `OPTIONS (relax = ..)`.
+    pub fn relax(mut self, tier: Relax) -> Self {
+        self.stages.clauses.options.relax = tier;
+        self
+    }
+
+    /// Switches the optimiser: `OPTIONS (optimize = ..)`.
+    pub fn optimize(mut self, optimize: Optimize) -> Self {
+        self.stages.clauses.options.optimize = optimize;
+        self
+    }
+
+    /// Opens the source and plans.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake in the order of calls, a size of 0, a source that cannot be opened,
+    /// unknown columns or functions, wrong types, batches of varying shapes.
+    pub async fn build(self, catalog: &Catalog) -> Result<Pipeline> {
+        let clauses = self.stages.finish()?;
+        let input = self.input.open(catalog).await?;
+        let mut relation = Relation::new(catalog, input);
+        for step in self.steps {
+            relation.apply(step)?;
+        }
+        let plan = relation.finish()?;
+        if clauses.batch.is_some() {
+            check_batch(plan.schema(), None)?;
+        }
+        Ok(Pipeline {
+            name: None,
+            plan,
+            clauses,
+            text: None,
+        })
+    }
+}

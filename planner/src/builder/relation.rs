@@ -1,0 +1,224 @@
+//! Filters and columns of a builder as the plan that SQL makes of them.
+
+use std::collections::BTreeMap;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DataFusionError};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+
+use super::expr::resolve;
+use crate::catalog::Catalog;
+use crate::error::{PlanError, Result};
+use crate::sql::{bind_clock, check_casts, duplicate, explain_unplaced, two_columns};
+
+/// A call that shapes rows.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Filter(Expr),
+    WithColumn(String, Expr),
+    Select(Vec<Expr>),
+}
+
+/// A plan, and a select list above it that is not yet part of it.
+///
+/// Consecutive `with_column` and `select` calls become one select list, as they would in SQL, by
+/// putting expressions in the place of the columns they made. Where a computed column would be
+/// computed twice the list is closed first, and the next one is that of an outer query: two copies
+/// of a random function would draw twice.
+pub(super) struct Relation {
+    state: SessionState,
+    plan: LogicalPlan,
+    pending: Option<Vec<Expr>>,
+}
+
+impl Relation {
+    pub(super) fn new(catalog: &Catalog, plan: LogicalPlan) -> Self {
+        Self {
+            state: catalog.session().state(),
+            plan,
+            pending: None,
+        }
+    }
+
+    pub(super) fn apply(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Filter(predicate) => {
+                let predicate = self.resolve(predicate)?;
+                self.close()?;
+                self.build(|builder| builder.filter(predicate))
+            }
+            Step::WithColumn(name, value) => {
+                if name.is_empty() {
+                    return Err(PlanError::mistake("with_column expects a name, found none"));
+                }
+                let value = self.resolve(value)?.unalias();
+                let mut columns: Vec<Expr> = self.names().into_iter().map(column).collect();
+                let value = value.alias(&name);
+                match self.names().iter().position(|column| column.name == name) {
+                    Some(at) => columns[at] = value,
+                    None => columns.push(value),
+                }
+                self.select(columns)
+            }
+            Step::Select(columns) => {
+                if columns.is_empty() {
+                    return Err(PlanError::mistake("select expects a column, found none"));
+                }
+                let columns = columns
+                    .into_iter()
+                    .map(|expr| self.resolve(expr))
+                    .collect::<Result<_>>()?;
+                self.select(columns)
+            }
+        }
+    }
+
+    /// The plan, typed and checked.
+    pub(super) fn finish(mut self) -> Result<LogicalPlan> {
+        self.close()?;
+        let plan = bind_clock(self.plan)
+            .and_then(|plan| {
+                let config = self.state.config_options();
+                self.state
+                    .analyzer()
+                    .execute_and_check(plan, config, |_, _| {})
+            })
+            .and_then(check_casts)
+            .map_err(|error| explain(&error))?;
+        match duplicate(plan.schema()) {
+            Some((name, _)) => Err(two_columns(&name, None)),
+            None => Ok(plan),
+        }
+    }
+
+    fn resolve(&self, expr: Expr) -> Result<Expr> {
+        resolve(expr, &self.state).map_err(|error| explain(&error))
+    }
+
+    /// The output columns so far.
+    fn names(&self) -> Vec<Column> {
+        match &self.pending {
+            Some(exprs) => exprs.iter().map(output).collect(),
+            None => self.plan.schema().columns(),
+        }
+    }
+
+    /// Puts a select list over the output so far.
+    fn select(&mut self, columns: Vec<Expr>) -> Result<()> {
+        let Some(pending) = &self.pending else {
+            self.pending = Some(columns);
+            return Ok(());
+        };
+        match merge(pending, &columns).map_err(|error| explain(&error))? {
+            Some(merged) => self.pending = Some(merged),
+            None => {
+                self.close()?;
+                self.pending = Some(columns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the select list part of the plan.
+    fn close(&mut self) -> Result<()> {
+        match self.pending.take() {
+            Some(columns) => self.build(|builder| builder.project(columns)),
+            None => Ok(()),
+        }
+    }
+
+    fn build(
+        &mut self,
+        step: impl FnOnce(LogicalPlanBuilder) -> Result<LogicalPlanBuilder, DataFusionError>,
+    ) -> Result<()> {
+        let builder = step(LogicalPlanBuilder::from(self.plan.clone()));
+        self.plan = builder
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(|error| explain(&error))?;
+        Ok(())
+    }
+}
+
+/// A DataFusion error as a mistake without a place.
+pub(super) fn explain(error: &DataFusionError) -> PlanError {
+    explain_unplaced(error)
+}
+
+fn column(column: Column) -> Expr {
+    Expr::Column(column)
+}
+
+fn output(expr: &Expr) -> Column {
+    let (relation, name) = expr.qualified_name();
+    Column::new(relation, name)
+}
+
+/// Puts the expressions of `inner` in the place of the columns of `outer` that they make; `None`
+/// where that would compute one twice.
+fn merge(inner: &[Expr], outer: &[Expr]) -> Result<Option<Vec<Expr>>, DataFusionError> {
+    let mut made: BTreeMap<String, (&Expr, usize)> = BTreeMap::new();
+    for expr in inner {
+        if made.insert(output(expr).name, (expr, 0)).is_some() {
+            return Ok(None);
+        }
+    }
+    for expr in outer {
+        for used in columns_in_order(expr)? {
+            match made.get_mut(&used.name) {
+                Some((_, uses)) => *uses += 1,
+                // An unknown column is reported when the outer list is planned.
+                None => return Ok(None),
+            }
+        }
+    }
+    let twice = made
+        .values()
+        .any(|(expr, uses)| *uses > 1 && !matches!(expr, Expr::Column(_)));
+    if twice {
+        return Ok(None);
+    }
+    let merged = outer
+        .iter()
+        .map(|expr| substitute(expr, &made))
+        .collect::<Result<_, _>>()?;
+    Ok(Some(merged))
+}
+
+/// Every use of a column, repeated ones too.
+fn columns_in_order(expr: &Expr) -> Result<Vec<Column>, DataFusionError> {
+    let mut columns = Vec::new();
+    expr.apply(|node| {
+        if let Expr::Column(column) = node {
+            columns.push(column.clone());
+        }
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    })?;
+    Ok(columns)
+}
+
+fn substitute(
+    expr: &Expr,
+    made: &BTreeMap<String, (&Expr, usize)>,
+) -> Result<Expr, DataFusionError> {
+    if let Expr::Column(column) = expr
+        && let Some((inner, _)) = made.get(&column.name)
+    {
+        return Ok((*inner).clone());
+    }
+    let name = expr.schema_name().to_string();
+    let replaced = expr.clone().transform_up(|node| match &node {
+        Expr::Column(column) => match made.get(&column.name) {
+            Some((inner, _)) => Ok(Transformed::yes((*inner).clone().unalias())),
+            None => Ok(Transformed::no(node)),
+        },
+        _ => Ok(Transformed::no(node)),
+    })?;
+    // The column keeps the name that the caller gave it or saw.
+    let changed = replaced.data.schema_name().to_string() != name;
+    Ok(if changed {
+        replaced.data.alias(name)
+    } else {
+        replaced.data
+    })
+}

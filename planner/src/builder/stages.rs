@@ -1,0 +1,204 @@
+//! The order of a builder's calls.
+
+use std::num::NonZeroU64;
+
+use crate::clauses::{self, Batch, BatchScope, Clauses, Remainder, Repeat};
+use crate::error::{PlanError, Result};
+
+/// How far rows may travel in a shuffle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// Within windows of at least this many stored rows: `WITHIN n ROWS`.
+    Rows(u64),
+    /// Over all rows: `GLOBALLY`.
+    Global,
+}
+
+impl Window {
+    /// Windows of at least this many stored rows, above 0.
+    pub const fn rows(rows: u64) -> Self {
+        Self::Rows(rows)
+    }
+
+    /// One window of all rows.
+    pub const fn global() -> Self {
+        Self::Global
+    }
+}
+
+/// What was called last, in the only order that has a meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Stage {
+    #[default]
+    Rows,
+    Shuffle,
+    Skip,
+    Take,
+    /// `repeat` before `batch`.
+    Continuous,
+    Batch,
+    Repeat,
+}
+
+impl Stage {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Rows => "select",
+            Self::Shuffle => "shuffle",
+            Self::Skip => "skip",
+            Self::Take => "take",
+            Self::Batch => "batch",
+            Self::Continuous | Self::Repeat => "repeat",
+        }
+    }
+}
+
+/// The clauses so far, and the first mistake.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stages {
+    pub(super) clauses: Clauses,
+    stage: Stage,
+    seeded: bool,
+    mistake: Option<String>,
+}
+
+impl Stages {
+    /// The clauses, or the first mistake.
+    pub(super) fn finish(&self) -> Result<Clauses> {
+        match &self.mistake {
+            Some(message) => Err(PlanError::mistake(message.clone())),
+            None => Ok(self.clauses),
+        }
+    }
+
+    fn fail(&mut self, message: String) {
+        self.mistake.get_or_insert(message);
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        if stage == self.stage {
+            self.fail(format!("{} is called twice", stage.name()));
+        } else if stage < self.stage {
+            self.fail(format!(
+                "{} comes before {}",
+                stage.name(),
+                self.stage.name()
+            ));
+        } else {
+            self.stage = stage;
+        }
+    }
+
+    fn size(&mut self, call: &str, of: &str, value: u64) -> NonZeroU64 {
+        NonZeroU64::new(value).unwrap_or_else(|| {
+            self.fail(format!(
+                "{call} expects a number of {of} of at least 1, found 0"
+            ));
+            NonZeroU64::MIN
+        })
+    }
+
+    /// A call that changes which rows there are. It may follow a shuffle, which orders rows by
+    /// their keys and so commutes with it, but not what counts rows.
+    pub(super) fn relational(&mut self, call: &str) {
+        if self.stage > Stage::Shuffle {
+            self.fail(format!("{call} comes before {}", self.stage.name()));
+        }
+    }
+
+    /// A call that computes columns of each row.
+    pub(super) fn row_wise(&mut self, call: &str) {
+        if self.stage > Stage::Take {
+            self.fail(format!("{call} comes before {}", self.stage.name()));
+        }
+    }
+
+    pub(super) fn shuffle(&mut self, window: Window, seed: u64) {
+        self.enter(Stage::Shuffle);
+        self.clauses.shuffle = Some(match window {
+            Window::Rows(rows) => clauses::Window::Rows(self.size("Window::rows", "rows", rows)),
+            Window::Global => clauses::Window::Global,
+        });
+        self.seed(seed);
+    }
+
+    pub(super) fn seed(&mut self, seed: u64) {
+        if self.seeded {
+            self.fail("the seed is given twice".to_owned());
+        }
+        self.seeded = true;
+        self.clauses.seed = Some(seed);
+    }
+
+    pub(super) fn skip(&mut self, rows: u64) {
+        self.enter(Stage::Skip);
+        self.clauses.skip = rows;
+    }
+
+    pub(super) fn take(&mut self, rows: u64) {
+        self.enter(Stage::Take);
+        self.clauses.take = Some(self.size("take", "rows", rows).get());
+    }
+
+    pub(super) fn batch(&mut self, rows: u64) {
+        if self.stage == Stage::Continuous {
+            self.clauses.repeat.continuous = true;
+        }
+        self.enter(Stage::Batch);
+        self.clauses.batch = Some(Batch {
+            rows: self.size("batch", "rows", rows),
+            scope: BatchScope::PerRank,
+            remainder: Remainder::Keep,
+        });
+    }
+
+    fn batch_mut(&mut self, call: &str) -> Option<&mut Batch> {
+        if self.clauses.batch.is_none() {
+            self.fail(format!("{call} comes after batch"));
+        }
+        self.clauses.batch.as_mut()
+    }
+
+    fn remainder(&mut self, call: &str, remainder: Remainder) {
+        let Some(batch) = self.batch_mut(call) else {
+            return;
+        };
+        if batch.remainder == Remainder::Keep || batch.remainder == remainder {
+            batch.remainder = remainder;
+        } else {
+            self.fail("drop_remainder and pad_remainder exclude each other".to_owned());
+        }
+    }
+
+    pub(super) fn drop_remainder(&mut self) {
+        self.remainder("drop_remainder", Remainder::Drop);
+    }
+
+    pub(super) fn pad_remainder(&mut self) {
+        self.remainder("pad_remainder", Remainder::Pad);
+    }
+
+    pub(super) fn global(&mut self) {
+        if let Some(batch) = self.batch_mut("global") {
+            batch.scope = BatchScope::Global;
+        }
+    }
+
+    pub(super) fn repeat(&mut self, epochs: Option<u64>) {
+        let stage = if self.clauses.batch.is_some() {
+            Stage::Repeat
+        } else {
+            Stage::Continuous
+        };
+        if self.stage >= Stage::Continuous && self.clauses.repeat != Repeat::default() {
+            self.fail("repeat is called twice".to_owned());
+            return;
+        }
+        self.enter(stage);
+        let epochs = epochs.map(|epochs| self.size("repeat", "epochs", epochs));
+        self.clauses.repeat = Repeat {
+            epochs,
+            continuous: false,
+        };
+    }
+}

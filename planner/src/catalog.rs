@@ -1,0 +1,432 @@
+//! Sources and pipelines by name, and the planning of queries over them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::ViewTable;
+use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults};
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::error::{PlanError, Position, Result, closest};
+use crate::pipeline::Pipeline;
+use crate::source::{SourceResolver, SourceSpec};
+use crate::sql::{
+    Name, PipelineQuery, QueryPlanner, canonical_name, numeric_arrays, relations, table_calls,
+};
+
+/// A registered source.
+#[derive(Debug, Clone)]
+pub struct RegisteredSource {
+    /// What the user said of it.
+    pub spec: SourceSpec,
+    /// The opened source.
+    pub table: Arc<dyn TableProvider>,
+}
+
+/// Sources and pipelines by name, over a DataFusion session with Forebay's functions.
+///
+/// Sources and pipelines share one namespace, for both stand after `FROM`.
+pub struct Catalog {
+    context: SessionContext,
+    resolver: Arc<dyn SourceResolver>,
+    functions: BTreeSet<String>,
+    sources: BTreeMap<String, RegisteredSource>,
+    pipelines: BTreeMap<String, Arc<Pipeline>>,
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog")
+            .field("sources", &self.sources.keys())
+            .field("pipelines", &self.pipelines.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a name that is taken may be given again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// No: an error.
+    #[default]
+    Refuse,
+    /// `OR REPLACE`: the new one stands.
+    Replace,
+    /// `IF NOT EXISTS`: the old one stands.
+    Keep,
+}
+
+impl Existing {
+    /// From the words of a statement; `OR REPLACE` wins.
+    pub const fn of(or_replace: bool, if_not_exists: bool) -> Self {
+        match (or_replace, if_not_exists) {
+            (true, _) => Self::Replace,
+            (false, true) => Self::Keep,
+            (false, false) => Self::Refuse,
+        }
+    }
+}
+
+impl Catalog {
+    /// An empty catalog. `functions` are added to those of DataFusion, and win over them.
+    pub fn new(functions: Vec<Arc<ScalarUDF>>, resolver: Arc<dyn SourceResolver>) -> Self {
+        let mut config = SessionConfig::new()
+            .with_target_partitions(1)
+            .with_collect_statistics(false)
+            .with_information_schema(false);
+        let options = config.options_mut();
+        options.sql_parser.collect_spans = true;
+        // Files give Utf8; CAST(x AS VARCHAR) should not be a second kind of string.
+        options.sql_parser.map_string_types_to_utf8view = false;
+        // ORDER BY in a subquery is stored order for what reads it.
+        options.sql_parser.enable_subquery_sort_elimination = false;
+        // The first planner that plans an expression wins: ours must come before the defaults.
+        let mut planners = vec![numeric_arrays()];
+        planners.extend(SessionStateDefaults::default_expr_planners());
+        let mut state = SessionStateBuilder::new_with_default_features()
+            .with_config(config)
+            .with_expr_planners(planners)
+            .build();
+        for function in functions {
+            // The default registry of a session accepts every function.
+            let _ = datafusion::execution::FunctionRegistry::register_udf(&mut state, function);
+        }
+        let functions = function_names(&state);
+        let context = SessionContext::new_with_state(state);
+        Self {
+            context,
+            resolver,
+            functions,
+            sources: BTreeMap::new(),
+            pipelines: BTreeMap::new(),
+        }
+    }
+
+    /// The session with all functions. Sources are not registered in it: plans carry their tables.
+    pub const fn session(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Opens sources.
+    pub fn resolver(&self) -> &Arc<dyn SourceResolver> {
+        &self.resolver
+    }
+
+    /// The registered sources by name.
+    pub const fn sources(&self) -> &BTreeMap<String, RegisteredSource> {
+        &self.sources
+    }
+
+    /// The registered pipelines by name.
+    pub const fn pipelines(&self) -> &BTreeMap<String, Arc<Pipeline>> {
+        &self.pipelines
+    }
+
+    /// Opens a source and registers it.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken, or the source cannot be opened.
+    pub async fn create_source(
+        &mut self,
+        name: &Name,
+        existing: Existing,
+        spec: SourceSpec,
+    ) -> Result<()> {
+        if self.is_taken(&name.value, Some(name.position), existing, Kind::Source)? {
+            return Ok(());
+        }
+        let table = self.open(&name.value, Some(name.position), &spec).await?;
+        self.sources
+            .insert(name.value.clone(), RegisteredSource { spec, table });
+        Ok(())
+    }
+
+    /// Plans a query and registers it as a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken, or the query is refused.
+    pub async fn create_pipeline(
+        &mut self,
+        name: &Name,
+        existing: Existing,
+        query: &PipelineQuery,
+    ) -> Result<()> {
+        if self.is_taken(&name.value, Some(name.position), existing, Kind::Pipeline)? {
+            return Ok(());
+        }
+        let mut pipeline = self.plan_query(query).await?;
+        pipeline.name = Some(name.value.clone());
+        self.pipelines
+            .insert(name.value.clone(), Arc::new(pipeline));
+        Ok(())
+    }
+
+    /// Registers a pipeline that a builder made.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken.
+    pub fn register_pipeline(
+        &mut self,
+        name: &str,
+        existing: Existing,
+        mut pipeline: Pipeline,
+    ) -> Result<()> {
+        if self.is_taken(name, None, existing, Kind::Pipeline)? {
+            return Ok(());
+        }
+        pipeline.name = Some(name.to_owned());
+        self.pipelines.insert(name.to_owned(), Arc::new(pipeline));
+        Ok(())
+    }
+
+    /// Forgets a source.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name, unless `if_exists`.
+    pub fn drop_source(&mut self, name: &Name, if_exists: bool) -> Result<()> {
+        if self.sources.remove(&name.value).is_some() || if_exists {
+            return Ok(());
+        }
+        if self.pipelines.contains_key(&name.value) {
+            let error = PlanError::at(name.position, format!("\"{}\" is a pipeline", name.value));
+            return Err(error.with_hint(format!("DROP PIPELINE {}", name.value)));
+        }
+        Err(not_found("table", name, self.sources.keys()))
+    }
+
+    /// Forgets a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name, unless `if_exists`.
+    pub fn drop_pipeline(&mut self, name: &Name, if_exists: bool) -> Result<()> {
+        if self.pipelines.remove(&name.value).is_some() || if_exists {
+            return Ok(());
+        }
+        if self.sources.contains_key(&name.value) {
+            let error = PlanError::at(name.position, format!("\"{}\" is a table", name.value));
+            return Err(error.with_hint(format!("DROP TABLE {}", name.value)));
+        }
+        Err(not_found("pipeline", name, self.pipelines.keys()))
+    }
+
+    /// A registered pipeline.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name.
+    pub fn pipeline(&self, name: &Name) -> Result<Arc<Pipeline>> {
+        let found = self.pipelines.get(&name.value).map(Arc::clone);
+        found.ok_or_else(|| not_found("pipeline", name, self.pipelines.keys()))
+    }
+
+    /// The columns of a source or a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name.
+    pub fn describe(&self, name: &Name) -> Result<SchemaRef> {
+        if let Some(source) = self.sources.get(&name.value) {
+            return Ok(source.table.schema());
+        }
+        if let Some(pipeline) = self.pipelines.get(&name.value) {
+            return Ok(Arc::clone(pipeline.plan.schema().inner()));
+        }
+        Err(not_found(
+            "table or pipeline",
+            name,
+            self.sources.keys().chain(self.pipelines.keys()),
+        ))
+    }
+
+    /// The registered pipelines that a query reads, each once, in order of their names.
+    pub fn pipelines_in(&self, query: &PipelineQuery) -> Vec<String> {
+        let names: BTreeSet<String> = relations(&query.query)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        names
+            .into_iter()
+            .filter(|name| self.pipelines.contains_key(name))
+            .collect()
+    }
+
+    /// Plans a query with its clauses.
+    ///
+    /// A pipeline after `FROM` is inlined as a view over its query; its batches and repeats do not
+    /// count.
+    ///
+    /// # Errors
+    ///
+    /// The author's mistakes at their place; a pipeline after `FROM` that shuffles, skips or takes.
+    pub async fn plan_query(&self, query: &PipelineQuery) -> Result<Pipeline> {
+        self.plan_query_with(query, &BTreeMap::new()).await
+    }
+
+    /// Plans a query, where `tables` stand in for sources and pipelines of the same names: rows of
+    /// a pipeline that were computed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_query`](Self::plan_query).
+    pub async fn plan_query_with(
+        &self,
+        query: &PipelineQuery,
+        tables: &BTreeMap<String, Arc<dyn TableProvider>>,
+    ) -> Result<Pipeline> {
+        let state = self.context.state();
+        let planner = QueryPlanner::new(&state, query, &self.functions);
+        let known = self
+            .sources
+            .keys()
+            .chain(self.pipelines.keys())
+            .chain(tables.keys());
+        planner.check(known)?;
+        let mut scope = self.scope(query, tables)?;
+        for call in table_calls(&query.query)? {
+            let name = canonical_name(&call.spec);
+            if !scope.contains_key(&name) {
+                let table = self.open(&name, call.position, &call.spec).await?;
+                scope.insert(name, table);
+            }
+        }
+        planner.plan(&scope)
+    }
+
+    /// A source, or a pipeline as a view over its query.
+    pub(crate) fn table(
+        &self,
+        name: &str,
+        position: Option<Position>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        if let Some(source) = self.sources.get(name) {
+            return Ok(Arc::clone(&source.table));
+        }
+        let Some(pipeline) = self.pipelines.get(name) else {
+            let known = self
+                .sources
+                .keys()
+                .chain(self.pipelines.keys())
+                .map(String::as_str);
+            return Err(PlanError::at(position, format!("unknown table \"{name}\""))
+                .with_suggestion(name, known));
+        };
+        if pipeline.reorders() {
+            let what = format!("reading pipeline \"{name}\", which shuffles, skips or takes,");
+            return Err(PlanError::unsupported(position, &what)
+                .with_hint("repeat its query without these clauses"));
+        }
+        Ok(Arc::new(ViewTable::new(
+            pipeline.plan.clone(),
+            pipeline.text.clone(),
+        )))
+    }
+
+    /// The tables that a query names.
+    fn scope(
+        &self,
+        query: &PipelineQuery,
+        tables: &BTreeMap<String, Arc<dyn TableProvider>>,
+    ) -> Result<BTreeMap<String, Arc<dyn TableProvider>>> {
+        let mut scope = tables.clone();
+        for (name, position) in relations(&query.query) {
+            if !scope.contains_key(&name) {
+                let table = self.table(&name, position)?;
+                scope.insert(name, table);
+            }
+        }
+        Ok(scope)
+    }
+
+    /// Opens a source for the front ends.
+    pub(crate) async fn open(
+        &self,
+        name: &str,
+        position: Option<Position>,
+        spec: &SourceSpec,
+    ) -> Result<Arc<dyn TableProvider>> {
+        self.resolver
+            .resolve(spec)
+            .await
+            .map_err(|source| PlanError::Source {
+                name: name.to_owned(),
+                position,
+                source: Box::new(source),
+            })
+    }
+
+    /// Whether the name is taken and the old one stands.
+    fn is_taken(
+        &self,
+        name: &str,
+        position: Option<Position>,
+        existing: Existing,
+        kind: Kind,
+    ) -> Result<bool> {
+        let (same, other) = match kind {
+            Kind::Source => (
+                self.sources.contains_key(name),
+                self.pipelines.contains_key(name),
+            ),
+            Kind::Pipeline => (
+                self.pipelines.contains_key(name),
+                self.sources.contains_key(name),
+            ),
+        };
+        let (kind, other_kind) = match kind {
+            Kind::Source => ("table", "pipeline"),
+            Kind::Pipeline => ("pipeline", "table"),
+        };
+        if other {
+            let message = format!("\"{name}\" is the name of a {other_kind} already");
+            return Err(PlanError::at(position, message));
+        }
+        match existing {
+            Existing::Refuse if same => {
+                let message = format!("{kind} \"{name}\" exists already");
+                Err(PlanError::at(position, message)
+                    .with_hint("CREATE OR REPLACE puts the new one in its place"))
+            }
+            Existing::Keep => Ok(same),
+            Existing::Refuse | Existing::Replace => Ok(false),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Source,
+    Pipeline,
+}
+
+fn not_found<'a>(
+    kind: &str,
+    name: &Name,
+    candidates: impl Iterator<Item = &'a String>,
+) -> PlanError {
+    let error = PlanError::at(name.position, format!("unknown {kind} \"{}\"", name.value));
+    match closest(&name.value, candidates.map(String::as_str)) {
+        Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
+        None => error,
+    }
+}
+
+fn function_names(state: &SessionState) -> BTreeSet<String> {
+    let names = state
+        .scalar_functions()
+        .keys()
+        .chain(state.aggregate_functions().keys())
+        .chain(state.window_functions().keys())
+        .chain(state.higher_order_functions().keys());
+    names
+        .filter(|name| !name.starts_with("__"))
+        .cloned()
+        .collect()
+}

@@ -1,0 +1,298 @@
+//! Checks of a query's syntax tree: what nothing would execute is refused, names are known.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, GroupByExpr, ObjectName, Query, Select, Spanned, TableFactor, Visit, Visitor,
+};
+
+use super::cursor::normalize;
+use crate::error::{PlanError, Position, Result};
+
+/// Names that a query may use.
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
+    /// Functions, in lower case.
+    pub(crate) functions: &'a BTreeSet<String>,
+    /// Sources and pipelines.
+    pub(crate) tables: BTreeSet<String>,
+}
+
+/// Functions whose result depends on more than the row, and what stands in for them.
+const REFUSED_FUNCTIONS: [(&str, &str); 5] = [
+    (
+        "random",
+        "random_uniform() draws a number that moves with its row",
+    ),
+    (
+        "rand",
+        "random_uniform() draws a number that moves with its row",
+    ),
+    (
+        "uuid",
+        "use a column that names the row, or random_uniform()",
+    ),
+    (
+        "gen_random_uuid",
+        "use a column that names the row, or random_uniform()",
+    ),
+    (
+        "newid",
+        "use a column that names the row, or random_uniform()",
+    ),
+];
+
+/// What stands in for a function whose result depends on more than the row.
+pub(crate) fn refused_function(name: &str) -> Option<&'static str> {
+    REFUSED_FUNCTIONS
+        .iter()
+        .find(|(refused, _)| *refused == name)
+        .map(|(_, hint)| *hint)
+}
+
+/// Function names that DataFusion's planner treats itself.
+const SYNTAX_FUNCTIONS: [&str; 4] = ["make_map", "map", "struct", "unnest"];
+
+/// Refuses syntax that DataFusion would ignore, and unknown tables and functions.
+pub(crate) fn check_query(query: &Query, names: &Names<'_>) -> Result<()> {
+    let mut checker = Checker {
+        names,
+        ctes: cte_names(query),
+    };
+    match query.visit(&mut checker) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// The names of all `WITH` queries, at any depth.
+pub(crate) fn cte_names(query: &Query) -> BTreeSet<String> {
+    struct Ctes(BTreeSet<String>);
+    impl Visitor for Ctes {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+            self.0.extend(tables.map(|cte| normalize(&cte.alias.name)));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut ctes = Ctes(BTreeSet::new());
+    let _ = query.visit(&mut ctes);
+    ctes.0
+}
+
+/// The tables that a query names, with their places: no table functions, no `WITH` queries.
+pub(crate) fn relations(query: &Query) -> Vec<(String, Option<Position>)> {
+    struct Relations(Vec<(String, Option<Position>)>);
+    impl Visitor for Relations {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table {
+                name, args: None, ..
+            } = factor
+            {
+                self.0
+                    .push((table_name(name), Position::of_span(name.span())));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let ctes = cte_names(query);
+    let mut relations = Relations(Vec::new());
+    let _ = query.visit(&mut relations);
+    relations.0.retain(|(name, _)| !ctes.contains(name));
+    relations.0
+}
+
+fn table_name(name: &ObjectName) -> String {
+    let parts: Vec<_> = name
+        .0
+        .iter()
+        .map(|part| part.as_ident().map_or_else(|| part.to_string(), normalize))
+        .collect();
+    parts.join(".")
+}
+
+struct Checker<'a> {
+    names: &'a Names<'a>,
+    ctes: BTreeSet<String>,
+}
+
+type Flow = ControlFlow<PlanError>;
+
+fn refuse_if(given: bool, position: Option<Position>, what: &str) -> Flow {
+    if given {
+        let error = PlanError::at(position, format!("{what} is not supported"));
+        ControlFlow::Break(error)
+    } else {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Visitor for Checker<'_> {
+    type Break = PlanError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        let position = Position::of_span(query.span());
+        let recursive = query.with.as_ref().is_some_and(|with| with.recursive);
+        refuse_if(recursive, position, "WITH RECURSIVE")?;
+        refuse_if(query.fetch.is_some(), position, "FETCH")?;
+        refuse_if(!query.locks.is_empty(), position, "FOR UPDATE or FOR SHARE")?;
+        refuse_if(
+            query.for_clause.is_some(),
+            position,
+            "FOR XML, FOR JSON or FOR BROWSE",
+        )?;
+        refuse_if(query.settings.is_some(), position, "SETTINGS")?;
+        refuse_if(query.format_clause.is_some(), position, "FORMAT")?;
+        refuse_if(
+            !query.pipe_operators.is_empty(),
+            position,
+            "a pipe operator",
+        )
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        let position = Position::of_span(select.select_token.0.span);
+        let modifiers = match &select.group_by {
+            GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+        };
+        refuse_if(select.top.is_some(), position, "TOP")?;
+        refuse_if(select.into.is_some(), position, "SELECT INTO")?;
+        refuse_if(!select.lateral_views.is_empty(), position, "LATERAL VIEW")?;
+        refuse_if(select.prewhere.is_some(), position, "PREWHERE")?;
+        refuse_if(!select.connect_by.is_empty(), position, "CONNECT BY")?;
+        refuse_if(!select.cluster_by.is_empty(), position, "CLUSTER BY")?;
+        refuse_if(!select.distribute_by.is_empty(), position, "DISTRIBUTE BY")?;
+        refuse_if(!select.sort_by.is_empty(), position, "SORT BY")?;
+        refuse_if(!modifiers.is_empty(), position, "GROUP BY .. WITH")?;
+        refuse_if(
+            select.exclude.is_some(),
+            position,
+            "EXCLUDE after the select list",
+        )?;
+        refuse_if(
+            select.select_modifiers.is_some(),
+            position,
+            "a modifier of SELECT",
+        )?;
+        refuse_if(
+            select.value_table_mode.is_some(),
+            position,
+            "SELECT AS VALUE",
+        )
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        match factor {
+            TableFactor::Table {
+                name,
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+                ..
+            } => {
+                let position = Position::of_span(name.span());
+                if let Some(hint) = with_hints.first() {
+                    let error = PlanError::at(
+                        Position::of_span(hint.span()).or(position),
+                        "WITH (..) after a table is not supported",
+                    );
+                    return ControlFlow::Break(
+                        error.with_hint("options are given by OPTIONS (key = 'value', ..)"),
+                    );
+                }
+                refuse_if(version.is_some(), position, "a table version")?;
+                refuse_if(*with_ordinality, position, "WITH ORDINALITY")?;
+                refuse_if(
+                    !partitions.is_empty(),
+                    position,
+                    "PARTITION (..) after a table",
+                )?;
+                refuse_if(json_path.is_some(), position, "a JSON path after a table")?;
+                refuse_if(sample.is_some(), position, "TABLESAMPLE")?;
+                refuse_if(!index_hints.is_empty(), position, "an index hint")?;
+                let settings = args.as_ref().is_some_and(|args| args.settings.is_some());
+                refuse_if(settings, position, "SETTINGS")?;
+                if args.is_none() {
+                    self.check_table(name, position)
+                } else {
+                    Flow::Continue(())
+                }
+            }
+            TableFactor::Derived {
+                lateral,
+                subquery,
+                sample,
+                ..
+            } => {
+                let position = Position::of_span(subquery.span());
+                refuse_if(*lateral, position, "LATERAL")?;
+                refuse_if(sample.is_some(), position, "TABLESAMPLE")
+            }
+            TableFactor::UNNEST { .. } | TableFactor::NestedJoin { .. } => Flow::Continue(()),
+            other => refuse_if(
+                true,
+                Position::of_span(other.span()),
+                "this kind of table expression",
+            ),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        let Expr::Function(function) = expr else {
+            return Flow::Continue(());
+        };
+        let position = Position::of_span(function.name.span());
+        let name = match function.name.0.as_slice() {
+            [part] => part.as_ident().map_or_else(|| part.to_string(), normalize),
+            _ => function.name.to_string(),
+        };
+        if let Some(hint) = refused_function(&name) {
+            let message = format!("{name}() is not supported: its result would differ every time");
+            return ControlFlow::Break(PlanError::at(position, message).with_hint(hint));
+        }
+        if name.starts_with("__") {
+            let error = PlanError::at(position, format!("\"{name}\" is an internal function"));
+            return ControlFlow::Break(error);
+        }
+        if self.names.functions.contains(&name) || SYNTAX_FUNCTIONS.contains(&name.as_str()) {
+            return Flow::Continue(());
+        }
+        ControlFlow::Break(
+            PlanError::at(position, format!("unknown function \"{name}\""))
+                .with_suggestion(&name, self.names.functions.iter().map(String::as_str)),
+        )
+    }
+}
+
+impl Checker<'_> {
+    fn check_table(&self, name: &ObjectName, position: Option<Position>) -> Flow {
+        let name = table_name(name);
+        if self.names.tables.contains(&name) || self.ctes.contains(&name) {
+            return Flow::Continue(());
+        }
+        let candidates = self
+            .names
+            .tables
+            .iter()
+            .chain(&self.ctes)
+            .map(String::as_str);
+        let error = PlanError::at(position, format!("unknown table \"{name}\""));
+        let error = match crate::error::closest(&name, candidates) {
+            Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
+            None if self.names.tables.is_empty() => error.with_hint(
+                "make it with CREATE EXTERNAL TABLE, or read files with images('folder'), \
+                 parquet('file') and the like",
+            ),
+            None => error,
+        };
+        ControlFlow::Break(error)
+    }
+}

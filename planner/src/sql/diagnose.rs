@@ -1,0 +1,355 @@
+//! DataFusion errors as mistakes with a place.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{Column, DataFusionError, SchemaError};
+use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, Visit, Visitor, With};
+
+use super::cursor::normalize;
+use crate::error::{Mistake, PlanError, Position, closest, message_of};
+
+/// Columns that a message lists, at most.
+const MAX_LISTED: usize = 12;
+
+/// Expressions beyond this number are not tried one by one.
+const MAX_TRIALS: usize = 512;
+
+/// An error that DataFusion reported for a query.
+#[derive(Debug)]
+pub(crate) struct Diagnosis<'a> {
+    /// The query as it was planned.
+    pub(crate) query: &'a Query,
+    /// Where the query starts: the place of last resort.
+    pub(crate) start: Position,
+}
+
+impl Diagnosis<'_> {
+    /// The error as a mistake at its place. `plan` plans another query in the same context: parts
+    /// of this one are tried, innermost first, where DataFusion does not tell the place.
+    pub(crate) fn explain(
+        &self,
+        error: &DataFusionError,
+        plan: &dyn Fn(&Query) -> Result<(), DataFusionError>,
+    ) -> PlanError {
+        let error = first(error);
+        let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+        let position = span.map(|span| Position {
+            line: span.start.line,
+            column: span.start.column,
+        });
+        if let Some(schema_error) = schema_error(error) {
+            let position = position
+                .or_else(|| field_of(schema_error).and_then(column_position))
+                .or_else(|| field_of(schema_error).and_then(|field| self.find_name(&field.name)));
+            return explain_schema(schema_error, Some(position.unwrap_or(self.start)));
+        }
+        if is_internal(error) {
+            return PlanError::internal(message_of(error));
+        }
+        let message = message_of(error);
+        if let Some(mistake) = self.not_a_condition(&message) {
+            return mistake;
+        }
+        let (place, message) = match position {
+            Some(position) => (position, message),
+            None => self.locate(&message, plan).unwrap_or((self.start, message)),
+        };
+        PlanError::at(place, tidy(&message))
+    }
+
+    /// A `WHERE` or `HAVING` over something else than a truth value.
+    fn not_a_condition(&self, message: &str) -> Option<PlanError> {
+        struct Find(Vec<Position>);
+        impl Visitor for Find {
+            type Break = ();
+            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+                let conditions = select.selection.iter().chain(&select.having);
+                self.0
+                    .extend(conditions.filter_map(|expr| Position::of_span(expr.span())));
+                ControlFlow::Continue(())
+            }
+        }
+        let rest = message.strip_prefix("Cannot create filter with non-boolean predicate ")?;
+        let (_, found) = rest.rsplit_once("returning ")?;
+        let mut conditions = Find(Vec::new());
+        let _ = self.query.visit(&mut conditions);
+        // With several conditions the place would be a guess; the message names the predicate.
+        match conditions.0.as_slice() {
+            [position] => {
+                let message = format!("WHERE expects a condition, found a value of type {found}");
+                Some(PlanError::at(*position, message))
+            }
+            _ => None,
+        }
+    }
+
+    /// The first use of a name as a column.
+    fn find_name(&self, name: &str) -> Option<Position> {
+        struct Find<'a>(&'a str);
+        impl Visitor for Find<'_> {
+            type Break = Position;
+            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Position> {
+                let ident = match expr {
+                    Expr::Identifier(ident) => ident,
+                    Expr::CompoundIdentifier(idents) => match idents.last() {
+                        Some(ident) => ident,
+                        None => return ControlFlow::Continue(()),
+                    },
+                    _ => return ControlFlow::Continue(()),
+                };
+                match Position::of_span(expr.span()) {
+                    Some(position) if normalize(ident) == self.0 => ControlFlow::Break(position),
+                    _ => ControlFlow::Continue(()),
+                }
+            }
+        }
+        match self.query.visit(&mut Find(name)) {
+            ControlFlow::Break(position) => Some(position),
+            ControlFlow::Continue(()) => None,
+        }
+    }
+
+    /// The innermost expression that fails on its own, preferably with the same message.
+    fn locate(
+        &self,
+        message: &str,
+        plan: &dyn Fn(&Query) -> Result<(), DataFusionError>,
+    ) -> Option<(Position, String)> {
+        let mut other = None;
+        for trial in trials(self.query) {
+            let Err(error) = plan(&trial.query) else {
+                continue;
+            };
+            let error = first(&error);
+            let found = message_of(error);
+            if found == message {
+                return Some((trial.position, found));
+            }
+            if other.is_none() && schema_error(error).is_none() {
+                other = Some((trial.position, found));
+            }
+        }
+        other.map(|(position, _)| (position, message.to_owned()))
+    }
+}
+
+/// The error as a mistake without a place, where there is no text.
+pub(crate) fn explain_unplaced(error: &DataFusionError) -> PlanError {
+    let error = first(error);
+    if let Some(mistake) = own(error) {
+        return PlanError::Mistake(Box::new(mistake.clone()));
+    }
+    match schema_error(error) {
+        Some(error) => explain_schema(error, None),
+        None if is_internal(error) => PlanError::internal(message_of(error)),
+        None => PlanError::mistake(tidy(&message_of(error))),
+    }
+}
+
+/// A mistake of ours that passed through DataFusion.
+fn own(error: &DataFusionError) -> Option<&Mistake> {
+    match error {
+        DataFusionError::External(error) => match error.downcast_ref() {
+            Some(PlanError::Mistake(mistake)) => Some(mistake),
+            _ => None,
+        },
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => own(inner),
+        _ => None,
+    }
+}
+
+fn field_of(error: &SchemaError) -> Option<&Column> {
+    match error {
+        SchemaError::FieldNotFound { field, .. } | SchemaError::AmbiguousReference { field } => {
+            Some(field)
+        }
+        _ => None,
+    }
+}
+
+fn explain_schema(error: &SchemaError, position: Option<Position>) -> PlanError {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => unknown_column(field, valid_fields, position),
+        SchemaError::AmbiguousReference { field } => {
+            PlanError::at(position, format!("column \"{}\" is ambiguous", field.name))
+                .with_hint("write the table before it, as in table.column")
+        }
+        SchemaError::DuplicateQualifiedField { name, .. }
+        | SchemaError::DuplicateUnqualifiedField { name } => {
+            PlanError::at(position, format!("two columns are named \"{name}\""))
+                .with_hint("give one another name with AS")
+        }
+    }
+}
+
+fn unknown_column(field: &Column, valid: &[Column], position: Option<Position>) -> PlanError {
+    let same_table = |column: &&Column| {
+        field.relation.is_none() || column.relation.as_ref() == field.relation.as_ref()
+    };
+    let mut names: Vec<&str> = valid
+        .iter()
+        .filter(same_table)
+        .map(|column| column.name.as_str())
+        .collect();
+    names.dedup();
+    if let Some(relation) = &field.relation
+        && names.is_empty()
+    {
+        let tables = valid.iter().filter_map(|column| column.relation.as_ref());
+        let message = format!("unknown table \"{relation}\" in \"{}\"", field.flat_name());
+        return PlanError::at(position, message)
+            .with_suggestion(relation.table(), tables.map(|table| table.table()));
+    }
+    let error = PlanError::at(position, format!("unknown column \"{}\"", field.name));
+    match closest(&field.name, names.iter().copied()) {
+        Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
+        None if (1..=MAX_LISTED).contains(&names.len()) => {
+            error.with_hint(format!("there are {}", names.join(", ")))
+        }
+        None => error,
+    }
+}
+
+fn column_position(column: &Column) -> Option<Position> {
+    let span = column.spans.first()?;
+    Some(Position {
+        line: span.start.line,
+        column: span.start.column,
+    })
+}
+
+/// DataFusion may report several errors; the first is in the order of the text.
+fn first(error: &DataFusionError) -> &DataFusionError {
+    match error {
+        DataFusionError::Collection(errors) => errors.first().map_or(error, first),
+        _ => error,
+    }
+}
+
+fn schema_error(error: &DataFusionError) -> Option<&SchemaError> {
+    match error {
+        DataFusionError::SchemaError(error, _) => Some(error),
+        DataFusionError::Diagnostic(_, inner) | DataFusionError::Context(_, inner) => {
+            schema_error(inner)
+        }
+        DataFusionError::Collection(errors) => errors.first().and_then(schema_error),
+        DataFusionError::Shared(inner) => schema_error(inner),
+        _ => None,
+    }
+}
+
+fn is_internal(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::Internal(_) => true,
+        DataFusionError::Diagnostic(_, inner) | DataFusionError::Context(_, inner) => {
+            is_internal(inner)
+        }
+        DataFusionError::Shared(inner) => is_internal(inner),
+        _ => false,
+    }
+}
+
+/// One line, without DataFusion's own layers.
+fn tidy(message: &str) -> String {
+    let message = message
+        .strip_prefix("Error during planning: ")
+        .or_else(|| message.strip_prefix("This feature is not implemented: "))
+        .unwrap_or(message);
+    let lines: Vec<_> = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    lines.join(" ").trim_end_matches('.').to_owned()
+}
+
+/// An expression of a query, to be planned alone over the `FROM` of its `SELECT`.
+struct Trial {
+    query: Query,
+    position: Position,
+}
+
+fn trials(query: &Query) -> Vec<Trial> {
+    #[derive(Default)]
+    struct Trials {
+        withs: Vec<Option<With>>,
+        selects: Vec<Select>,
+        found: Vec<Trial>,
+    }
+    impl Visitor for Trials {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            self.withs.push(query.with.clone());
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.withs.pop();
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            self.selects.push(select.clone());
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_select(&mut self, _select: &Select) -> ControlFlow<()> {
+            self.selects.pop();
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let trivial = matches!(
+                expr,
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
+            );
+            if trivial || self.found.len() >= MAX_TRIALS {
+                return ControlFlow::Continue(());
+            }
+            // After the last SELECT is left, ORDER BY and the like have no FROM to be tried over.
+            if let Some(select) = self.selects.last()
+                && let Some(position) = Position::of_span(expr.span())
+            {
+                let query = alone(expr, select, &self.withs);
+                self.found.push(Trial { query, position });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut trials = Trials::default();
+    let _ = query.visit(&mut trials);
+    trials.found
+}
+
+fn alone(expr: &Expr, select: &Select, withs: &[Option<With>]) -> Query {
+    let mut with: Option<With> = None;
+    for outer in withs.iter().flatten() {
+        match &mut with {
+            Some(with) => with.cte_tables.extend(outer.cte_tables.iter().cloned()),
+            None => with = Some(outer.clone()),
+        }
+    }
+    let mut select = select.clone();
+    select.projection = vec![SelectItem::UnnamedExpr(expr.clone())];
+    select.distinct = None;
+    select.selection = None;
+    select.group_by = sqlparser::ast::GroupByExpr::Expressions(Vec::new(), Vec::new());
+    select.having = None;
+    select.qualify = None;
+    Query {
+        with,
+        body: Box::new(SetExpr::Select(Box::new(select))),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}

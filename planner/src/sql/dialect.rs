@@ -1,0 +1,152 @@
+//! The dialect: what sqlparser may take for an identifier, and for an alias.
+
+use sqlparser::dialect::Dialect;
+use sqlparser::keywords::{self, Keyword};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+
+/// Words that begin a training clause.
+pub(super) const CLAUSE_WORDS: [&str; 10] = [
+    "SHUFFLE", "SEED", "SKIP", "TAKE", "PACK", "BUCKET", "BATCH", "REPEAT", "CACHE", "OPTIONS",
+];
+
+/// The SQL dialect of Forebay: DataFusion SQL, in which a word that begins a training clause is no
+/// implicit alias.
+///
+/// The clause words are not keywords of sqlparser, so in `FROM photos SHUFFLE WITHIN 100 ROWS` it
+/// would take `SHUFFLE` for an alias of `photos` and the clause would be lost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ForebayDialect;
+
+impl Dialect for ForebayDialect {
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        ch == '"' || ch == '`'
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        ch.is_alphabetic() || ch == '_'
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        ch.is_alphanumeric() || ch == '_' || ch == '$'
+    }
+
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_except(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_exclude(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_replace(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_rename(&self) -> bool {
+        true
+    }
+
+    fn supports_dictionary_syntax(&self) -> bool {
+        true
+    }
+
+    fn supports_window_function_null_treatment_arg(&self) -> bool {
+        true
+    }
+
+    fn supports_window_clause_named_window_reference(&self) -> bool {
+        true
+    }
+
+    fn supports_nested_comments(&self) -> bool {
+        true
+    }
+
+    fn supports_array_typedef_with_brackets(&self) -> bool {
+        true
+    }
+
+    fn supports_numeric_literal_underscores(&self) -> bool {
+        true
+    }
+
+    fn supports_parens_around_table_factor(&self) -> bool {
+        true
+    }
+
+    fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
+        !keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) && !begins_clause(parser)
+    }
+
+    fn is_table_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
+        !keywords::RESERVED_FOR_TABLE_ALIAS.contains(kw) && !begins_clause(parser)
+    }
+}
+
+/// Whether the word just taken begins a training clause rather than naming something.
+///
+/// It does where what follows fits its clause. A number, a string, the end or another clause word
+/// after it count as well: they would turn a clause with a mistake into an alias, and a pipeline
+/// that silently does not shuffle is worse than an error.
+fn begins_clause(parser: &Parser<'_>) -> bool {
+    let Some(word) = clause_word(&parser.get_current_token().token) else {
+        return false;
+    };
+    let next = &parser.peek_nth_token_ref(0).token;
+    if matches!(
+        next,
+        Token::Number(..)
+            | Token::Minus
+            | Token::SingleQuotedString(_)
+            | Token::SemiColon
+            | Token::EOF
+    ) {
+        return true;
+    }
+    if clause_word(next).is_some() {
+        return true;
+    }
+    let next = match next {
+        Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
+        Token::LParen => "(".to_owned(),
+        _ => return false,
+    };
+    match word {
+        "SHUFFLE" => matches!(next.as_str(), "WITHIN" | "GLOBALLY"),
+        "BATCH" | "BUCKET" => next == "BY",
+        "REPEAT" => next == "CONTINUOUS",
+        "CACHE" => matches!(next.as_str(), "OFF" | "AUTO" | "AT"),
+        "OPTIONS" => next == "(",
+        "PACK" => word_at(parser, 1).as_deref() == Some("INTO"),
+        _ => false,
+    }
+}
+
+/// The clause that an unquoted word begins.
+pub(super) fn clause_word(token: &Token) -> Option<&'static str> {
+    let Token::Word(word) = token else {
+        return None;
+    };
+    if word.quote_style.is_some() {
+        return None;
+    }
+    CLAUSE_WORDS
+        .into_iter()
+        .find(|clause| word.value.eq_ignore_ascii_case(clause))
+}
+
+fn word_at(parser: &Parser<'_>, n: usize) -> Option<String> {
+    match &parser.peek_nth_token_ref(n).token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+        _ => None,
+    }
+}

@@ -1,0 +1,308 @@
+//! Rewrites of function arguments before a query is planned.
+//!
+//! Sizes and probabilities must reach functions as constants, for their output shapes are known
+//! from the plan. So arithmetic of literals (`256 / 2`) is computed here, with the meaning that
+//! SQL gives it. `stream => 'name'` becomes a last positional argument `__stream('name')`, which
+//! the functions crate knows: DataFusion's own named arguments cannot be left out in the middle.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, Query, Spanned, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+use sqlparser::tokenizer::Span;
+
+use super::cursor::normalize;
+use crate::error::{PlanError, Position, Result};
+
+/// Name of the marker that carries a stream's name to a random function.
+const STREAM_MARKER: &str = "__stream";
+
+/// Rewrites the arguments of all functions of a query. `parameters` gives the names of a function's
+/// parameters, where it declares them.
+pub(crate) fn fold_arguments(
+    query: &mut Query,
+    parameters: &dyn Fn(&str) -> Option<Vec<String>>,
+) -> Result<()> {
+    match query.visit(&mut Folder { parameters }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Folder<'a> {
+    parameters: &'a dyn Fn(&str) -> Option<Vec<String>>,
+}
+
+impl VisitorMut for Folder<'_> {
+    type Break = PlanError;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<PlanError> {
+        if let Expr::Function(function) = expr {
+            for argument in arguments_mut(function) {
+                if let Some(expr) = expr_mut(argument) {
+                    fold(expr);
+                }
+            }
+            if let Err(error) = self.name_stream(function) {
+                return ControlFlow::Break(error);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn arguments_mut(function: &mut Function) -> &mut [FunctionArg] {
+    match &mut function.args {
+        FunctionArguments::List(list) => &mut list.args,
+        _ => &mut [],
+    }
+}
+
+fn expr_mut(argument: &mut FunctionArg) -> Option<&mut Expr> {
+    match argument {
+        FunctionArg::Named {
+            arg: FunctionArgExpr::Expr(expr),
+            ..
+        }
+        | FunctionArg::ExprNamed {
+            arg: FunctionArgExpr::Expr(expr),
+            ..
+        }
+        | FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
+impl Folder<'_> {
+    fn name_stream(&self, function: &mut Function) -> Result<()> {
+        let name = function.name.to_string().to_lowercase();
+        let FunctionArguments::List(list) = &mut function.args else {
+            return Ok(());
+        };
+        let is_stream = |argument: &FunctionArg| matches!(argument, FunctionArg::Named { name, .. } if normalize(name) == "stream");
+        let Some(at) = list.args.iter().position(is_stream) else {
+            return Ok(());
+        };
+        let stream = list.args.remove(at);
+        let FunctionArg::Named { name: key, arg, .. } = stream else {
+            return Err(PlanError::internal("a stream argument without a name"));
+        };
+        let position = Position::of_span(key.span);
+        if list.args.iter().any(is_stream) {
+            return Err(PlanError::at(position, "stream is given twice"));
+        }
+        let value = match arg {
+            FunctionArgExpr::Expr(Expr::Value(ValueWithSpan {
+                value: Value::SingleQuotedString(text),
+                span,
+            })) if !text.is_empty() => Expr::Value(ValueWithSpan {
+                value: Value::SingleQuotedString(text),
+                span,
+            }),
+            other => {
+                return Err(PlanError::at(
+                    position,
+                    format!("stream expects a name in quotes, found {other}"),
+                ));
+            }
+        };
+        if list
+            .args
+            .iter()
+            .any(|argument| matches!(argument, FunctionArg::Named { .. }))
+        {
+            let Some(parameters) = (self.parameters)(&name) else {
+                let message = format!("{name} has no named arguments but stream");
+                return Err(PlanError::at(position, message));
+            };
+            make_positional(&mut list.args, &parameters)?;
+        }
+        let marker = Function {
+            name: ObjectName::from(vec![Ident::with_span(key.span, STREAM_MARKER)]),
+            uses_odbc_syntax: false,
+            parameters: FunctionArguments::None,
+            args: FunctionArguments::List(sqlparser::ast::FunctionArgumentList {
+                duplicate_treatment: None,
+                args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value))],
+                clauses: Vec::new(),
+            }),
+            filter: None,
+            null_treatment: None,
+            over: None,
+            within_group: Vec::new(),
+        };
+        list.args
+            .push(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(
+                marker,
+            ))));
+        Ok(())
+    }
+}
+
+/// Orders named arguments by their parameters, so that the stream can stand last.
+fn make_positional(arguments: &mut Vec<FunctionArg>, parameters: &[String]) -> Result<()> {
+    let mut slots: Vec<Option<FunctionArg>> = vec![None; parameters.len()];
+    let mut positional = 0;
+    for argument in arguments.drain(..) {
+        let (slot, argument, position) = match argument {
+            FunctionArg::Named { name, arg, .. } => {
+                let key = normalize(&name);
+                let position = Position::of_span(name.span);
+                let slot = parameters.iter().position(|p| p.eq_ignore_ascii_case(&key));
+                let slot = slot.ok_or_else(|| {
+                    PlanError::at(position, format!("unknown argument \"{key}\""))
+                        .with_suggestion(&key, parameters.iter().map(String::as_str))
+                })?;
+                (slot, FunctionArg::Unnamed(arg), position)
+            }
+            other => {
+                let position = Position::of_span(other.span());
+                positional += 1;
+                (positional - 1, other, position)
+            }
+        };
+        match slots.get_mut(slot) {
+            Some(free @ None) => *free = Some(argument),
+            Some(Some(_)) => {
+                let message = format!("argument \"{}\" is given twice", parameters[slot]);
+                return Err(PlanError::at(position, message));
+            }
+            None => return Err(PlanError::at(position, "too many arguments")),
+        }
+    }
+    while slots.last().is_some_and(Option::is_none) {
+        slots.pop();
+    }
+    for (slot, parameter) in slots.into_iter().zip(parameters) {
+        let message = format!("argument \"{parameter}\" must be given too, for a later one is");
+        arguments.push(slot.ok_or_else(|| PlanError::mistake(message))?);
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    fn as_f64(self) -> f64 {
+        match self {
+            // DataFusion coerces a mixed operation to Float64 in the same way.
+            #[expect(clippy::cast_precision_loss, reason = "SQL's own coercion")]
+            Self::Int(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+
+    fn of(expr: &Expr) -> Option<(Self, Span)> {
+        match expr {
+            Expr::Value(ValueWithSpan {
+                value: Value::Number(text, false),
+                span,
+            }) => {
+                let number = match text.parse() {
+                    Ok(value) => Self::Int(value),
+                    // A whole number beyond 64 bits is not ours to round.
+                    Err(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => return None,
+                    Err(_) => Self::Float(text.parse().ok()?),
+                };
+                Some((number, *span))
+            }
+            Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr,
+            } => {
+                let (number, span) = Self::of(expr)?;
+                let negated = match number {
+                    Self::Int(value) => Self::Int(value.checked_neg()?),
+                    Self::Float(value) => Self::Float(-value),
+                };
+                Some((negated, span))
+            }
+            Expr::UnaryOp {
+                op: UnaryOperator::Plus,
+                expr,
+            } => Self::of(expr),
+            Expr::Nested(expr) => Self::of(expr),
+            _ => None,
+        }
+    }
+
+    fn combine(self, op: &BinaryOperator, other: Self) -> Option<Self> {
+        if let (Self::Int(a), Self::Int(b)) = (self, other) {
+            let value = match op {
+                BinaryOperator::Plus => a.checked_add(b),
+                BinaryOperator::Minus => a.checked_sub(b),
+                BinaryOperator::Multiply => a.checked_mul(b),
+                BinaryOperator::Divide => a.checked_div(b),
+                BinaryOperator::Modulo => a.checked_rem(b),
+                _ => None,
+            };
+            return value.map(Self::Int);
+        }
+        let (a, b) = (self.as_f64(), other.as_f64());
+        let value = match op {
+            BinaryOperator::Plus => a + b,
+            BinaryOperator::Minus => a - b,
+            BinaryOperator::Multiply => a * b,
+            BinaryOperator::Divide => a / b,
+            BinaryOperator::Modulo => a % b,
+            _ => return None,
+        };
+        value.is_finite().then_some(Self::Float(value))
+    }
+
+    fn into_expr(self, span: Span) -> Expr {
+        // `{:?}` keeps the point of a whole float, and prints the shortest text that reads back.
+        let (text, negative) = match self {
+            Self::Int(value) => (value.unsigned_abs().to_string(), value < 0),
+            Self::Float(value) => (format!("{:?}", value.abs()), value.is_sign_negative()),
+        };
+        let value = Expr::Value(ValueWithSpan {
+            value: Value::Number(text, false),
+            span,
+        });
+        if negative {
+            Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr: Box::new(value),
+            }
+        } else {
+            value
+        }
+    }
+}
+
+/// Computes arithmetic of literals, also inside array literals.
+fn fold(expr: &mut Expr) {
+    match expr {
+        Expr::Array(array) => array.elem.iter_mut().for_each(fold),
+        Expr::Nested(inner) => {
+            fold(inner);
+            if let Some((number, span)) = Number::of(inner) {
+                *expr = number.into_expr(span);
+            }
+        }
+        Expr::BinaryOp { left, op, right } => {
+            fold(left);
+            fold(right);
+            if let Some((a, span)) = Number::of(left)
+                && let Some((b, _)) = Number::of(right)
+                && let Some(value) = a.combine(op, b)
+            {
+                *expr = value.into_expr(span);
+            }
+        }
+        Expr::UnaryOp { expr: inner, .. } => {
+            fold(inner);
+            if let Some((number, span)) = Number::of(expr) {
+                *expr = number.into_expr(span);
+            }
+        }
+        _ => {}
+    }
+}

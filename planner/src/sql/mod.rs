@@ -1,0 +1,30 @@
+//! The SQL dialect: statements, queries followed by training clauses, and their planning.
+
+mod array;
+mod bind;
+mod check;
+mod clause;
+mod cursor;
+mod diagnose;
+mod dialect;
+mod fold;
+#[cfg(test)]
+mod mistakes;
+mod options;
+mod plan;
+mod provider;
+mod source;
+mod statement;
+mod table_function;
+
+pub use dialect::ForebayDialect;
+pub use statement::{
+    ClausePositions, ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse,
+};
+
+pub(crate) use array::{numeric_arrays, numeric_list};
+pub(crate) use bind::bind_clock;
+pub(crate) use check::{refused_function, relations};
+pub(crate) use diagnose::explain_unplaced;
+pub(crate) use plan::{QueryPlanner, check_batch, check_casts, duplicate, two_columns};
+pub(crate) use table_function::{canonical_name, table_calls};

@@ -1,0 +1,146 @@
+//! `OPTIONS (..)`: keys and values of pipelines and of sources.
+
+use sqlparser::tokenizer::Token;
+
+use super::cursor::Cursor;
+use crate::clauses::{OnError, Optimize, Options, Relax};
+use crate::error::{PlanError, Position, Result};
+
+const KEYS: [&str; 3] = ["on_error", "relax", "optimize"];
+
+/// A `key = value` of `OPTIONS (..)`.
+#[derive(Debug)]
+pub(super) struct KeyValue {
+    /// In lower case.
+    pub(super) key: String,
+    pub(super) key_position: Position,
+    pub(super) value: String,
+    pub(super) value_position: Position,
+}
+
+/// Parses `(key = value, ..)`. Keys are words (with dots) or strings, values are strings, numbers
+/// or words; the `=` may be left out, as DataFusion does. A key given twice is an error.
+pub(super) fn parse_key_values(cursor: &mut Cursor<'_>) -> Result<Vec<KeyValue>> {
+    cursor.expect_token(&Token::LParen, "OPTIONS")?;
+    let mut pairs: Vec<KeyValue> = Vec::new();
+    if cursor.parser.consume_token(&Token::RParen) {
+        return Ok(pairs);
+    }
+    loop {
+        let key_position = cursor.position();
+        let mut key = text(cursor, "OPTIONS", "a key")?;
+        while cursor.parser.consume_token(&Token::Period) {
+            key = format!("{key}.{}", text(cursor, "OPTIONS", "a key")?);
+        }
+        let key = key.to_ascii_lowercase();
+        if pairs.iter().any(|pair| pair.key == key) {
+            return Err(PlanError::at(
+                key_position,
+                format!("option \"{key}\" is given twice"),
+            ));
+        }
+        let _optional = cursor.parser.consume_token(&Token::Eq);
+        let value_position = cursor.position();
+        let negative = matches!(cursor.peek().token, Token::Minus)
+            && matches!(cursor.peek_nth(1), Token::Number(..));
+        if negative {
+            cursor.next();
+        }
+        let value = text(cursor, &format!("option \"{key}\""), "a value")?;
+        let value = if negative { format!("-{value}") } else { value };
+        pairs.push(KeyValue {
+            key,
+            key_position,
+            value,
+            value_position,
+        });
+        if cursor.parser.consume_token(&Token::RParen) {
+            return Ok(pairs);
+        }
+        cursor.expect_token(&Token::Comma, "OPTIONS (..")?;
+    }
+}
+
+fn text(cursor: &mut Cursor<'_>, context: &str, what: &str) -> Result<String> {
+    let value = match &cursor.peek().token {
+        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => text.clone(),
+        Token::Number(number, _) => number.clone(),
+        Token::Word(word) if word.quote_style.is_some() => word.value.clone(),
+        Token::Word(word) => word.value.to_ascii_lowercase(),
+        _ => return Err(cursor.expected(context, what)),
+    };
+    cursor.next();
+    Ok(value)
+}
+
+/// Parses the options of a pipeline.
+pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
+    let mut options = Options::default();
+    for pair in parse_key_values(cursor)? {
+        match pair.key.as_str() {
+            "on_error" => options.on_error = choose(&pair, &ON_ERROR)?,
+            "relax" => options.relax = choose(&pair, &RELAX)?,
+            "optimize" => options.optimize = choose(&pair, &OPTIMIZE)?,
+            key => {
+                return Err(PlanError::at(
+                    pair.key_position,
+                    format!("unknown option \"{key}\"; expected {}", list(&KEYS)),
+                )
+                .with_suggestion(key, KEYS));
+            }
+        }
+    }
+    Ok(options)
+}
+
+const ON_ERROR: [(&str, OnError); 4] = [
+    ("fail", OnError::Fail),
+    ("skip", OnError::Skip),
+    ("replace", OnError::Replace),
+    ("null", OnError::Null),
+];
+
+const RELAX: [(&str, Relax); 4] = [
+    ("none", Relax::Exact),
+    ("numeric", Relax::Numeric),
+    ("order", Relax::Order),
+    ("statistical", Relax::Statistical),
+];
+
+const OPTIMIZE: [(&str, Optimize); 3] = [
+    ("none", Optimize::None),
+    ("off", Optimize::None),
+    ("default", Optimize::Default),
+];
+
+fn choose<T: Copy>(pair: &KeyValue, choices: &[(&str, T)]) -> Result<T> {
+    let value = pair.value.to_ascii_lowercase();
+    let found = choices.iter().find(|(name, _)| *name == value);
+    found.map(|(_, choice)| *choice).ok_or_else(|| {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        PlanError::at(
+            pair.value_position,
+            format!(
+                "{} expects {}, found '{}'",
+                pair.key,
+                quoted(&names),
+                pair.value
+            ),
+        )
+        .with_suggestion(&value, names)
+    })
+}
+
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("'{name}'")).collect();
+    list(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// `a, b or c`.
+pub(super) fn list(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}

@@ -1,0 +1,224 @@
+//! From a parsed query to a planned pipeline.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::compute::can_cast_types;
+use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, plan_err};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr as LogicalExpr, ExprSchemable, LogicalPlan};
+use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned};
+
+use super::bind::bind_clock;
+use super::check::{Names, check_query};
+use super::cursor::normalize;
+use super::diagnose::Diagnosis;
+use super::fold::fold_arguments;
+use super::provider::QueryContext;
+use super::statement::PipelineQuery;
+use super::table_function::replace_table_calls;
+use crate::error::{PlanError, Position, Result, message_of};
+use crate::pipeline::Pipeline;
+
+/// Plans one query.
+pub(crate) struct QueryPlanner<'a> {
+    state: &'a SessionState,
+    source: &'a PipelineQuery,
+    functions: &'a BTreeSet<String>,
+}
+
+impl<'a> QueryPlanner<'a> {
+    pub(crate) fn new(
+        state: &'a SessionState,
+        source: &'a PipelineQuery,
+        functions: &'a BTreeSet<String>,
+    ) -> Self {
+        Self {
+            state,
+            source,
+            functions,
+        }
+    }
+
+    /// Checks the syntax tree before any source is opened.
+    pub(crate) fn check<'n>(&self, tables: impl Iterator<Item = &'n String>) -> Result<()> {
+        let names = Names {
+            functions: self.functions,
+            tables: tables.cloned().collect(),
+        };
+        check_query(&self.source.query, &names)
+    }
+
+    /// Plans over `tables`, by the names that the query (its table functions replaced) gives them.
+    pub(crate) fn plan(
+        &self,
+        tables: &BTreeMap<String, Arc<dyn TableProvider>>,
+    ) -> Result<Pipeline> {
+        let mut query = (*self.source.query).clone();
+        let parameters = |name: &str| {
+            let function = self.state.scalar_functions().get(name)?;
+            function.signature().parameter_names.clone()
+        };
+        fold_arguments(&mut query, &parameters)?;
+        replace_table_calls(&mut query);
+        let context = QueryContext {
+            state: self.state,
+            tables,
+        };
+        let plan_typed = |query: &Query| {
+            let plan = bind_clock(context.plan(query)?)?;
+            check_casts(context.analyze(plan)?)
+        };
+        let plan = plan_typed(&query).map_err(|error| {
+            if let Some(mistake) = repeated_item(&query, &error) {
+                return mistake;
+            }
+            Diagnosis {
+                query: &query,
+                start: self.source.start,
+            }
+            .explain(&error, &|query| plan_typed(query).map(drop))
+        })?;
+        self.check_output(&query, &plan)?;
+        Ok(Pipeline {
+            name: None,
+            plan,
+            clauses: self.source.clauses,
+            text: Some(self.source.text.clone()),
+        })
+    }
+
+    fn check_output(&self, query: &Query, plan: &LogicalPlan) -> Result<()> {
+        if let Some((name, nth)) = duplicate(plan.schema()) {
+            let position = item_position(query, &name, nth).unwrap_or(self.source.start);
+            return Err(two_columns(&name, Some(position)));
+        }
+        match self.source.clauses.batch {
+            Some(_) => check_batch(plan.schema(), self.source.positions.batch),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A name that a schema has more than once, and the index of its second column.
+pub(crate) fn duplicate(schema: &DFSchema) -> Option<(String, usize)> {
+    let mut seen = BTreeSet::new();
+    schema
+        .fields()
+        .iter()
+        .enumerate()
+        .find(|(_, field)| !seen.insert(field.name()))
+        .map(|(at, field)| (field.name().clone(), at))
+}
+
+pub(crate) fn two_columns(name: &str, position: Option<Position>) -> PlanError {
+    PlanError::at(position, format!("two columns are named \"{name}\""))
+        .with_hint("give one another name with AS")
+}
+
+/// Refuses batches of tensors whose shape is not known to be the same in every row.
+pub(crate) fn check_batch(schema: &DFSchema, position: Option<Position>) -> Result<()> {
+    let variable = schema
+        .fields()
+        .iter()
+        .find(|field| field.extension_type_name() == Some("arrow.variable_shape_tensor"));
+    match variable {
+        None => Ok(()),
+        Some(field) => Err(PlanError::at(
+            position,
+            format!(
+                "BATCH needs rows of one shape, but the shape of \"{}\" varies",
+                field.name()
+            ),
+        )
+        .with_hint("bring it to a fixed size with resize, center_crop or random_resized_crop")),
+    }
+}
+
+/// Refuses casts between types that have none. DataFusion would only find out when it runs them.
+pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    plan.apply_with_subqueries(|node| {
+        let mut schema = DFSchema::empty();
+        for input in node.inputs() {
+            schema.merge(input.schema());
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let LogicalExpr::Cast(cast) = expr
+                    // Columns of an outer query have no type here.
+                    && let Ok(from) = cast.expr.get_type(&schema)
+                    && !can_cast_types(&from, cast.field.data_type())
+                {
+                    return plan_err!("{from} cannot be cast to {}", cast.field.data_type());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(plan)
+}
+
+/// The mistake of a select list with the same item twice, which DataFusion reports without a place.
+fn repeated_item(query: &Query, error: &DataFusionError) -> Option<PlanError> {
+    if !message_of(error).starts_with("Projections require unique expression names") {
+        return None;
+    }
+    let items = &select_of(query)?.projection;
+    for (at, item) in items.iter().enumerate() {
+        let name = output(item);
+        let twice = items[..at]
+            .iter()
+            .any(|other| other == item || (name.is_some() && output(other) == name));
+        if twice {
+            let name = name.unwrap_or_else(|| item.to_string());
+            return Some(two_columns(&name, Position::of_span(item.span())));
+        }
+    }
+    None
+}
+
+/// The first `SELECT` of a query, which names its columns.
+fn select_of(query: &Query) -> Option<&Select> {
+    let mut body = query.body.as_ref();
+    loop {
+        match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Query(query) => body = &query.body,
+            _ => return None,
+        }
+    }
+}
+
+/// The name that a select item gives its column, where the text shows it.
+fn output(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(normalize(alias)),
+        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(normalize(ident)),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(normalize),
+        _ => None,
+    }
+}
+
+/// Where the select item that gives a duplicated name stands.
+fn item_position(query: &Query, name: &str, nth: usize) -> Option<Position> {
+    let select = select_of(query)?;
+    let named = select
+        .projection
+        .iter()
+        .filter(|item| output(item).as_deref() == Some(name));
+    let item = named
+        .last()
+        .or_else(|| {
+            select.projection.iter().find(|item| {
+                matches!(
+                    item,
+                    SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+                )
+            })
+        })
+        .or_else(|| select.projection.get(nth))?;
+    Position::of_span(item.span())
+}

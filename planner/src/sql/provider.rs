@@ -1,0 +1,103 @@
+//! What DataFusion's SQL planner asks for: tables by name, functions, configuration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::catalog::TableProvider;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use sqlparser::ast::{Query, Statement};
+
+/// The tables of one query over the functions of a session.
+pub(crate) struct QueryContext<'a> {
+    pub(crate) state: &'a SessionState,
+    pub(crate) tables: &'a BTreeMap<String, Arc<dyn TableProvider>>,
+}
+
+impl QueryContext<'_> {
+    /// The plan of a query, as written.
+    pub(crate) fn plan(&self, query: &Query) -> Result<LogicalPlan> {
+        let options = ParserOptions::from(&self.state.config_options().sql_parser);
+        SqlToRel::new_with_options(self, options)
+            .sql_statement_to_plan(Statement::Query(Box::new(query.clone())))
+    }
+
+    /// The plan with its types checked and coerced.
+    pub(crate) fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        self.state
+            .analyzer()
+            .execute_and_check(plan, self.state.config_options(), |_, _| {})
+    }
+}
+
+impl ContextProvider for QueryContext<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        match (&name, self.tables.get(name.table())) {
+            (TableReference::Bare { .. }, Some(table)) => Ok(provider_as_source(Arc::clone(table))),
+            _ => plan_err!("unknown table \"{name}\""),
+        }
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        None
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).map(Arc::clone)
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state
+            .higher_order_functions()
+            .get(name)
+            .map(Arc::clone)
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).map(Arc::clone)
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).map(Arc::clone)
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state
+            .higher_order_functions()
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}

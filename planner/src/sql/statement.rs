@@ -1,0 +1,406 @@
+//! Statements.
+
+use sqlparser::ast::Query;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+
+use super::clause::parse_clauses;
+use super::cursor::Cursor;
+use super::source::parse_create_source;
+use crate::clauses::Clauses;
+use crate::error::{PlanError, Position, Result, closest};
+use crate::source::SourceSpec;
+
+/// A name in a statement, folded to lower case unless it was quoted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The name.
+    pub value: String,
+    /// Where it is written.
+    pub position: Position,
+}
+
+/// Where the clauses of a pipeline are written; `None` where a clause is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClausePositions {
+    /// `SHUFFLE`.
+    pub shuffle: Option<Position>,
+    /// `SEED`.
+    pub seed: Option<Position>,
+    /// `SKIP`.
+    pub skip: Option<Position>,
+    /// `TAKE`.
+    pub take: Option<Position>,
+    /// `BATCH`.
+    pub batch: Option<Position>,
+    /// `REPEAT`.
+    pub repeat: Option<Position>,
+    /// `OPTIONS`.
+    pub options: Option<Position>,
+}
+
+/// A query followed by training clauses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineQuery {
+    /// The query.
+    pub query: Box<Query>,
+    /// The clauses after it.
+    pub clauses: Clauses,
+    /// Where the clauses are written.
+    pub positions: ClausePositions,
+    /// Query and clauses as written.
+    pub text: String,
+    /// Where the query starts.
+    pub start: Position,
+}
+
+/// How much `EXPLAIN` explains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExplainMode {
+    /// `EXPLAIN`.
+    Plain,
+    /// `EXPLAIN VERBOSE`.
+    Verbose,
+    /// `EXPLAIN ANALYZE`: runs the pipeline.
+    Analyze,
+    /// `EXPLAIN WHY NOT rule`.
+    WhyNot(String),
+}
+
+/// What `EXPLAIN` explains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExplainTarget {
+    /// A registered pipeline.
+    Pipeline(Name),
+    /// A query with or without clauses.
+    Query(PipelineQuery),
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "statements are few and short-lived"
+)]
+pub enum Statement {
+    /// `CREATE [OR REPLACE] EXTERNAL TABLE ..`.
+    CreateSource {
+        /// Its name.
+        name: Name,
+        /// Whether it replaces one of the same name.
+        or_replace: bool,
+        /// Whether one of the same name stays without an error.
+        if_not_exists: bool,
+        /// What it reads.
+        spec: SourceSpec,
+    },
+    /// `CREATE [OR REPLACE] PIPELINE .. AS ..`.
+    CreatePipeline {
+        /// Its name.
+        name: Name,
+        /// Whether it replaces one of the same name.
+        or_replace: bool,
+        /// Whether one of the same name stays without an error.
+        if_not_exists: bool,
+        /// Its query and clauses.
+        query: PipelineQuery,
+    },
+    /// `DROP TABLE ..`.
+    DropSource {
+        /// Its name.
+        name: Name,
+        /// Whether its absence is no error.
+        if_exists: bool,
+    },
+    /// `DROP PIPELINE ..`.
+    DropPipeline {
+        /// Its name.
+        name: Name,
+        /// Whether its absence is no error.
+        if_exists: bool,
+    },
+    /// `SHOW PIPELINES`.
+    ShowPipelines,
+    /// `SHOW TABLES`.
+    ShowSources,
+    /// `DESCRIBE name`: the columns of a source or a pipeline.
+    Describe {
+        /// Its name.
+        name: Name,
+    },
+    /// `EXPLAIN ..`.
+    Explain {
+        /// How much.
+        mode: ExplainMode,
+        /// Of what.
+        target: ExplainTarget,
+    },
+    /// A query with or without clauses.
+    Query(PipelineQuery),
+}
+
+/// Statements that a database has and Forebay has not.
+const REFUSED: [&str; 27] = [
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "MERGE",
+    "COPY",
+    "ALTER",
+    "TRUNCATE",
+    "GRANT",
+    "REVOKE",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "SET",
+    "RESET",
+    "USE",
+    "CALL",
+    "EXECUTE",
+    "PREPARE",
+    "DEALLOCATE",
+    "ANALYZE",
+    "VACUUM",
+    "LOAD",
+    "INSTALL",
+    "ATTACH",
+    "DETACH",
+    "DECLARE",
+];
+
+const STATEMENTS: [&str; 7] = [
+    "SELECT", "CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "WITH",
+];
+
+/// Parses statements, several separated by `;`. Comments are `-- ..` and `/* .. */`.
+///
+/// # Errors
+///
+/// The first syntax error, with its place in `text`.
+pub fn parse(text: &str) -> Result<Vec<Statement>> {
+    let mut cursor = Cursor::new(text)?;
+    let mut statements = Vec::new();
+    loop {
+        while cursor.parser.consume_token(&Token::SemiColon) {}
+        if matches!(cursor.peek().token, Token::EOF) {
+            return Ok(statements);
+        }
+        statements.push(statement(&mut cursor)?);
+        if !matches!(cursor.peek().token, Token::SemiColon | Token::EOF) {
+            return Err(PlanError::at(
+                cursor.position(),
+                format!(
+                    "expected \";\" after the statement, found {}",
+                    cursor.found()
+                ),
+            ));
+        }
+    }
+}
+
+fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    if starts_query(cursor) {
+        return pipeline_query(cursor).map(Statement::Query);
+    }
+    let position = cursor.position();
+    let word = cursor.word().unwrap_or_default();
+    if REFUSED.contains(&word.as_str()) {
+        return Err(PlanError::at(position, format!("{word} is not supported"))
+            .with_hint("pipelines read data; they do not change it"));
+    }
+    match word.as_str() {
+        "CREATE" => create(cursor),
+        "DROP" => drop_statement(cursor),
+        "SHOW" => show(cursor),
+        "DESCRIBE" | "DESC" => {
+            cursor.next();
+            if matches!(cursor.word().as_deref(), Some("TABLE" | "PIPELINE"))
+                && matches!(cursor.peek_nth(1), Token::Word(_))
+            {
+                cursor.next();
+            }
+            Ok(Statement::Describe {
+                name: name(cursor, "DESCRIBE", "a table or pipeline")?,
+            })
+        }
+        "EXPLAIN" => explain(cursor),
+        _ => {
+            let message = format!("expected a statement, found {}", cursor.found());
+            let error = PlanError::at(position, message);
+            Err(match closest(&word, STATEMENTS) {
+                Some(found) => error.with_hint(format!("did you mean {found}?")),
+                None => error.with_hint(
+                    "statements begin with CREATE, SELECT, EXPLAIN, SHOW, DESCRIBE or DROP",
+                ),
+            })
+        }
+    }
+}
+
+fn starts_query(cursor: &Cursor<'_>) -> bool {
+    matches!(cursor.peek().token, Token::LParen)
+        || matches!(cursor.word().as_deref(), Some("SELECT" | "WITH" | "VALUES"))
+}
+
+fn name(cursor: &mut Cursor<'_>, context: &str, what: &str) -> Result<Name> {
+    let (value, position) = cursor.name(context, what)?;
+    Ok(Name { value, position })
+}
+
+/// Parses a query and its clauses.
+fn pipeline_query(cursor: &mut Cursor<'_>) -> Result<PipelineQuery> {
+    let start = cursor.position();
+    let location = cursor.location();
+    if !starts_query(cursor) {
+        return Err(cursor.expected("a pipeline", "SELECT"));
+    }
+    check_mix(cursor)?;
+    let inner = cursor.find_inner_clause();
+    let query = cursor
+        .sql(Parser::parse_query)
+        .map_err(|error| match inner {
+            Some((word, position)) => PlanError::at(position, format!("{word} in a subquery"))
+                .with_hint("training clauses stand at the end of the pipeline"),
+            None => error,
+        })?;
+    let (clauses, positions) = parse_clauses(cursor)?;
+    let text = cursor.slice_from(location).to_owned();
+    Ok(PipelineQuery {
+        query,
+        clauses,
+        positions,
+        text,
+        start,
+    })
+}
+
+/// Parses `MIX (a WEIGHT 0.7, b WEIGHT 0.3)` wherever the statement has it.
+fn check_mix(cursor: &mut Cursor<'_>) -> Result<()> {
+    let Some(tokens_before) = cursor.find_mix() else {
+        return Ok(());
+    };
+    for _ in 0..tokens_before {
+        cursor.next();
+    }
+    let position = cursor.position();
+    cursor.next();
+    cursor.next();
+    loop {
+        cursor.name("MIX", "a source or pipeline")?;
+        cursor.expect("WEIGHT", "MIX (name")?;
+        if !matches!(cursor.peek().token, Token::Number(..)) {
+            return Err(cursor.expected("WEIGHT", "a number above 0"));
+        }
+        cursor.next();
+        if !cursor.parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_token(&Token::RParen, "MIX (..")?;
+    Err(PlanError::unsupported(position, "MIX"))
+}
+
+fn create(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.next();
+    let or_replace = cursor.eat(&["OR", "REPLACE"]);
+    let position = cursor.position();
+    if cursor.eat(&["EXTERNAL", "TABLE"]) {
+        return parse_create_source(cursor, or_replace);
+    }
+    if cursor.eat(&["PIPELINE"]) {
+        let if_not_exists = cursor.eat(&["IF", "NOT", "EXISTS"]);
+        let name = name(cursor, "CREATE PIPELINE", "a name")?;
+        cursor.expect("AS", "CREATE PIPELINE name")?;
+        let query = pipeline_query(cursor)?;
+        return Ok(Statement::CreatePipeline {
+            name,
+            or_replace,
+            if_not_exists,
+            query,
+        });
+    }
+    if let Some(word) = cursor.word()
+        && matches!(
+            word.as_str(),
+            "TABLE" | "VIEW" | "DATABASE" | "SCHEMA" | "INDEX" | "FUNCTION"
+        )
+    {
+        let hint = match word.as_str() {
+            "VIEW" => "a pipeline without clauses is a view: CREATE PIPELINE name AS SELECT ..",
+            _ => "sources are made by CREATE EXTERNAL TABLE",
+        };
+        let message = format!("CREATE {word} is not supported");
+        return Err(PlanError::at(position, message).with_hint(hint));
+    }
+    Err(cursor.expected("CREATE", "EXTERNAL TABLE or PIPELINE"))
+}
+
+fn drop_statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.next();
+    let pipeline = cursor.eat(&["PIPELINE"]);
+    if !pipeline && !cursor.eat(&["TABLE"]) && !cursor.eat(&["EXTERNAL", "TABLE"]) {
+        return Err(cursor.expected("DROP", "PIPELINE or TABLE"));
+    }
+    let if_exists = cursor.eat(&["IF", "EXISTS"]);
+    let name = name(cursor, "DROP", "a name")?;
+    Ok(if pipeline {
+        Statement::DropPipeline { name, if_exists }
+    } else {
+        Statement::DropSource { name, if_exists }
+    })
+}
+
+fn show(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.next();
+    if cursor.eat(&["PIPELINES"]) {
+        Ok(Statement::ShowPipelines)
+    } else if cursor.eat(&["TABLES"]) || cursor.eat(&["SOURCES"]) {
+        Ok(Statement::ShowSources)
+    } else {
+        Err(cursor.expected("SHOW", "PIPELINES or TABLES"))
+    }
+}
+
+fn explain(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    cursor.next();
+    let mode = if cursor.eat(&["VERBOSE"]) {
+        ExplainMode::Verbose
+    } else if cursor.eat(&["ANALYZE"]) {
+        ExplainMode::Analyze
+    } else if cursor.eat(&["WHY", "NOT"]) {
+        ExplainMode::WhyNot(rule_name(cursor)?)
+    } else {
+        ExplainMode::Plain
+    };
+    let target = if cursor.eat(&["PIPELINE"]) {
+        ExplainTarget::Pipeline(name(cursor, "EXPLAIN PIPELINE", "a name")?)
+    } else if starts_query(cursor) {
+        ExplainTarget::Query(pipeline_query(cursor)?)
+    } else {
+        return Err(cursor.expected("EXPLAIN", "PIPELINE name or a query"));
+    };
+    Ok(Statement::Explain { mode, target })
+}
+
+/// A rule's name in kebab case, quoted or not: `push-crop-down`.
+fn rule_name(cursor: &mut Cursor<'_>) -> Result<String> {
+    let mut rule = String::new();
+    loop {
+        match cursor.peek().token.clone() {
+            Token::SingleQuotedString(text) if rule.is_empty() => {
+                cursor.next();
+                return Ok(text);
+            }
+            Token::Word(word) => rule.push_str(&word.value.to_lowercase()),
+            Token::Number(number, _) => rule.push_str(&number),
+            _ => return Err(cursor.expected("WHY NOT", "the name of a rule")),
+        }
+        cursor.next();
+        if !cursor.parser.consume_token(&Token::Minus) {
+            return Ok(rule);
+        }
+        rule.push('-');
+    }
+}

@@ -1,0 +1,203 @@
+//! Table functions: `FROM images('folder')`, `csv('file', delimiter => ';')`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, Spanned, TableAlias, TableFactor,
+    UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+use super::cursor::normalize;
+use crate::error::{PlanError, Position, Result};
+use crate::source::{Format, SourceSpec};
+
+/// A call of a table function.
+#[derive(Debug, Clone)]
+pub(crate) struct TableCall {
+    /// What it reads.
+    pub(crate) spec: SourceSpec,
+    /// Where it is written.
+    pub(crate) position: Option<Position>,
+}
+
+/// A source as the table function call that reads it, options in order of their keys: the name of
+/// the scanned table in plans.
+pub(crate) fn canonical_name(spec: &SourceSpec) -> String {
+    let quote = |text: &str| text.replace('\'', "''");
+    let mut name = format!("{}('{}'", spec.format.function(), quote(&spec.location));
+    for (key, value) in &spec.options {
+        // Writing to a String cannot fail.
+        let _ = write!(name, ", {key} => '{}'", quote(value));
+    }
+    name.push(')');
+    name
+}
+
+/// The calls of table functions in a query, in the order of the text.
+pub(crate) fn table_calls(query: &Query) -> Result<Vec<TableCall>> {
+    struct Calls(Vec<TableCall>);
+    impl Visitor for Calls {
+        type Break = PlanError;
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<PlanError> {
+            match call(factor) {
+                Ok(found) => {
+                    self.0.extend(found);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+    }
+    let mut calls = Calls(Vec::new());
+    match query.visit(&mut calls) {
+        ControlFlow::Continue(()) => Ok(calls.0),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Puts the canonical name in the place of each call; its alias is the function's name unless the
+/// query gives another.
+pub(crate) fn replace_table_calls(query: &mut Query) {
+    struct Replace;
+    impl VisitorMut for Replace {
+        type Break = ();
+        fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            let Ok(Some(found)) = call(factor) else {
+                return ControlFlow::Continue(());
+            };
+            if let TableFactor::Table {
+                name, alias, args, ..
+            } = factor
+            {
+                let span = name.span();
+                let mut table = Ident::with_quote('"', canonical_name(&found.spec));
+                table.span = span;
+                *name = ObjectName::from(vec![table]);
+                *args = None;
+                alias.get_or_insert_with(|| TableAlias {
+                    explicit: true,
+                    name: Ident::with_span(span, found.spec.format.function()),
+                    columns: Vec::new(),
+                    at: None,
+                });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = query.visit(&mut Replace);
+}
+
+fn call(factor: &TableFactor) -> Result<Option<TableCall>> {
+    let TableFactor::Table {
+        name,
+        args: Some(args),
+        ..
+    } = factor
+    else {
+        return Ok(None);
+    };
+    let position = Position::of_span(name.span());
+    let function = match name.0.as_slice() {
+        [part] => part.as_ident().map_or_else(|| part.to_string(), normalize),
+        _ => name.to_string(),
+    };
+    let names = Format::ALL.map(Format::function);
+    let Some(format) = Format::ALL
+        .into_iter()
+        .find(|format| format.function() == function)
+    else {
+        let error = PlanError::at(position, format!("unknown table function \"{function}\""));
+        return Err(match crate::error::closest(&function, names) {
+            Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
+            None => error.with_hint(format!("there are {}", names.join(", "))),
+        });
+    };
+    let mut location: Option<String> = None;
+    let mut options = BTreeMap::new();
+    for argument in &args.args {
+        let place = Position::of_span(argument.span()).or(position);
+        match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if location.is_none() => {
+                if !options.is_empty() {
+                    return Err(PlanError::at(
+                        place,
+                        "the location comes before the options",
+                    ));
+                }
+                let Some(text) = string(expr) else {
+                    let message = format!("{function} expects a quoted path first, found {expr}");
+                    return Err(PlanError::at(place, message));
+                };
+                location = Some(text);
+            }
+            FunctionArg::Named {
+                name,
+                arg: FunctionArgExpr::Expr(expr),
+                ..
+            } => {
+                let key = name.value.to_ascii_lowercase();
+                let place = Position::of_span(name.span).or(place);
+                let Some(value) = literal(expr) else {
+                    let message = format!("option \"{key}\" expects a literal, found {expr}");
+                    return Err(PlanError::at(place, message));
+                };
+                if options.insert(key.clone(), value).is_some() {
+                    return Err(PlanError::at(
+                        place,
+                        format!("option \"{key}\" is given twice"),
+                    ));
+                }
+            }
+            other => {
+                let message = format!(
+                    "{function} expects one path and options as key => value, found {other}"
+                );
+                return Err(PlanError::at(place, message));
+            }
+        }
+    }
+    let location = location.ok_or_else(|| {
+        PlanError::at(
+            position,
+            format!("{function} expects a quoted path, found no argument"),
+        )
+    })?;
+    let spec = SourceSpec {
+        format,
+        location,
+        options,
+        columns: None,
+    };
+    Ok(Some(TableCall { spec, position }))
+}
+
+fn string(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A literal as an option's text.
+fn literal(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => Some(format!("-{}", literal(expr)?)),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => {
+                Some(text.clone())
+            }
+            Value::Number(number, _) => Some(number.clone()),
+            Value::Boolean(value) => Some(value.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
