@@ -55,7 +55,10 @@ pub struct Repeat {
 
 impl Default for Repeat {
     fn default() -> Self {
-        Self { epochs: Some(NonZeroU64::MIN), continuous: false }
+        Self {
+            epochs: Some(NonZeroU64::MIN),
+            continuous: false,
+        }
     }
 }
 

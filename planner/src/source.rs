@@ -28,8 +28,14 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 6] =
-        [Self::ImageFolder, Self::Parquet, Self::Csv, Self::Json, Self::Arrow, Self::Avro];
+    pub const ALL: [Self; 6] = [
+        Self::ImageFolder,
+        Self::Parquet,
+        Self::Csv,
+        Self::Json,
+        Self::Arrow,
+        Self::Avro,
+    ];
 
     /// The name after `STORED AS`.
     pub const fn name(self) -> &'static str {

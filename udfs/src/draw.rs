@@ -25,7 +25,10 @@ pub const fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4]
             (p0 >> 32) as u32 ^ counter[3] ^ key[1],
             p0 as u32,
         ];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+        key = [
+            key[0].wrapping_add(0x9e37_79b9),
+            key[1].wrapping_add(0xbb67_ae85),
+        ];
         round += 1;
     }
     counter
@@ -122,8 +125,16 @@ mod tests {
     #[test]
     fn philox_matches_random123() {
         let cases = [
-            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
-            ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
+            (
+                [0; 4],
+                [0; 2],
+                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
+            ),
+            (
+                [u32::MAX; 4],
+                [u32::MAX; 2],
+                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
+            ),
             (
                 [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
                 [0xa409_3822, 0x299f_31d0],
@@ -143,7 +154,10 @@ mod tests {
             counts[draws.below(6) as usize] += 1;
         }
         // Chi-square with 5 degrees of freedom; 25.7 is p = 1e-4.
-        let chi: f64 = counts.iter().map(|&c| (f64::from(c) - 1e4).powi(2) / 1e4).sum();
+        let chi: f64 = counts
+            .iter()
+            .map(|&c| (f64::from(c) - 1e4).powi(2) / 1e4)
+            .sum();
         assert!(chi < 25.7, "{counts:?}");
         assert_eq!(draws.below(0), 0);
     }
@@ -153,7 +167,12 @@ mod tests {
         let first = |pass, stream, hash, child| Draws::new(pass, stream, hash, child).next_u64();
         let base = first(1, 2, 3, 4);
         assert_eq!(base, first(1, 2, 3, 4));
-        for other in [first(0, 2, 3, 4), first(1, 0, 3, 4), first(1, 2, 0, 4), first(1, 2, 3, 0)] {
+        for other in [
+            first(0, 2, 3, 4),
+            first(1, 0, 3, 4),
+            first(1, 2, 0, 4),
+            first(1, 2, 3, 0),
+        ] {
             assert_ne!(base, other);
         }
     }
@@ -164,6 +183,9 @@ mod tests {
         let values: Vec<f64> = (0..40_000).map(|_| draws.normal()).collect();
         let mean = values.iter().sum::<f64>() / 4e4;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 4e4;
-        assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+        assert!(
+            mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03,
+            "{mean} {variance}"
+        );
     }
 }

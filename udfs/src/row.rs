@@ -4,7 +4,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StructArray, UInt32Array, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, PrimitiveArray, StructArray, UInt32Array, UInt64Array,
+};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, UInt32Type, UInt64Type};
 use datafusion::common::{DataFusionError, Result};
 
@@ -51,7 +53,9 @@ impl Rows {
     pub fn try_from_array(array: &dyn Array) -> Result<Self> {
         let Some(rows) = array.as_struct_opt().filter(|s| s.fields() == &*FIELDS) else {
             let found = array.data_type();
-            return Err(DataFusionError::Internal(format!("expected {ROW_COLUMN}, found {found}")));
+            return Err(DataFusionError::Internal(format!(
+                "expected {ROW_COLUMN}, found {found}"
+            )));
         };
         let u64s = |i: usize| PrimitiveArray::clone(rows.column(i).as_primitive::<UInt64Type>());
         let u32s = |i: usize| PrimitiveArray::clone(rows.column(i).as_primitive::<UInt32Type>());
@@ -75,7 +79,11 @@ impl Rows {
             Arc::new(self.hash.clone()),
             Arc::new(self.pass.clone()),
         ];
-        Ok(Arc::new(StructArray::try_new(FIELDS.clone(), columns, None)?))
+        Ok(Arc::new(StructArray::try_new(
+            FIELDS.clone(),
+            columns,
+            None,
+        )?))
     }
 
     /// The draws of `stream` for the row at `index` of the batch.

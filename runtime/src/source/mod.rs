@@ -96,8 +96,12 @@ pub trait Source: fmt::Debug + Send + Sync {
 
     /// Reads a split in stored order, in batches of bounded bytes. Structural damage is an error
     /// that names the file.
-    fn read_split(&self, file: usize, split: usize, scan: &Scan)
-    -> BoxStream<'static, Result<StoredRows>>;
+    fn read_split(
+        &self,
+        file: usize,
+        split: usize,
+        scan: &Scan,
+    ) -> BoxStream<'static, Result<StoredRows>>;
 
     /// Fetches rows by (file index, row number), in the order asked for. Only where
     /// [`access`](Self::access) is [`Access::Direct`].
