@@ -276,7 +276,6 @@ mod tests {
     use arrow_avro::writer::AvroWriter;
     use forebay_planner::source::Format;
 
-    use super::*;
     use crate::source::testing::{open, read_all};
 
     fn rows(first: i64, count: i64) -> RecordBatch {

@@ -272,7 +272,7 @@ impl SplitReader for Reader {
         let mut chunk = Chunk::default();
         let mut first = place.rows.first_row;
         let end = place.rows.first_row + place.rows.rows;
-        for row in first..end {
+        for row in place.rows.first_row..end {
             let Some((at, text)) = lines.next().map_err(damaged)? else {
                 return Err(damaged(format!(
                     "it ends after {row} rows; it had more when it was opened"
@@ -355,7 +355,7 @@ fn decode(schema: &SchemaRef, bytes: &[u8], rows: usize) -> Result<RecordBatch, 
 mod tests {
     use std::fs;
 
-    use arrow::array::{Array, AsArray};
+    use arrow::array::AsArray;
     use arrow::datatypes::{DataType, Field, Float64Type, Schema};
     use forebay_planner::source::Format;
 

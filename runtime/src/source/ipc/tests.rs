@@ -11,9 +11,12 @@ use crate::source::testing::{open, read_all};
 
 fn rows(first: i64, count: i64) -> RecordBatch {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + count));
-    let kinds: DictionaryArray<Int8Type> = (first..first + count)
-        .map(|n| ["a", "b", "c"].get(n as usize % 4).copied())
+    // The file format has one dictionary for all record batches of a column.
+    let keys = (first..first + count)
+        .map(|n| (n % 4 != 3).then_some((n % 4) as i8))
         .collect();
+    let values: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
+    let kinds = DictionaryArray::<Int8Type>::new(keys, values);
     let names: Vec<_> = (first..first + count)
         .map(|n| format!("name {n}"))
         .collect();
