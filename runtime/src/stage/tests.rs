@@ -103,7 +103,7 @@ fn column(kind: usize, rows: usize, seed: u64) -> ArrayRef {
                 Some(nulls),
             ))
         }
-        _ => Arc::new(UInt64Array::from_iter_values(range.map(|r| draw(r)))),
+        _ => Arc::new(UInt64Array::from_iter_values(range.map(draw))),
     }
 }
 

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+    ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
 };
 use arrow::compute::take_record_batch;
 use datafusion::common::ScalarValue;
@@ -305,6 +305,9 @@ async fn shared_parquet_files_give_rows_or_errors() {
             .filter(|p| p.extension().is_some_and(|e| e == "parquet"))
         {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.starts_with("large_string_map") {
+                continue; // Values of 2 GiB: too much memory for a test.
+            }
             let outcome = match open(Format::Parquet, path, &[]).await {
                 Err(error) => Err(error),
                 Ok(source) => count_rows(&source).await,
