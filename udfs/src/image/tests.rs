@@ -34,8 +34,8 @@ fn a_pipeline_is_fused_into_one_program_with_the_same_field_and_bytes() {
     let batch = pictures();
     let fused = fuse(training()).unwrap();
     assert!(fused.transformed);
-    insta_like(
-        &fused.data.to_string(),
+    assert_eq!(
+        fused.data.to_string(),
         "image_program[decode_image > random_resized_crop 24x20 #0 > random_hflip 0.5 #1 > normalize]\
          (image, __row)",
     );
@@ -60,10 +60,6 @@ fn a_pipeline_is_fused_into_one_program_with_the_same_field_and_bytes() {
         (-2.2..-1.0).contains(&low) && (1.0..2.7).contains(&high),
         "{low} {high}"
     );
-}
-
-fn insta_like(found: &str, expected: &str) {
-    assert_eq!(found, expected);
 }
 
 #[test]
