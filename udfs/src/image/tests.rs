@@ -1,5 +1,7 @@
 //! Image functions as a plan runs them, alone and fused.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, UInt8Type};
 use datafusion::logical_expr::{Expr, col, lit};
@@ -93,7 +95,10 @@ fn failed_rows_are_null_and_named() {
     };
     let function = crate::row_function(&call.func).unwrap();
     let schema = batch.schema();
-    let fields = vec![schema.fields()[0].clone(), schema.fields()[2].clone()];
+    let fields = vec![
+        Arc::clone(&schema.fields()[0]),
+        Arc::clone(&schema.fields()[2]),
+    ];
     let scalars = [None, None];
     let return_field = call
         .func
@@ -105,8 +110,8 @@ fn failed_rows_are_null_and_named() {
     let (values, failures) = function
         .invoke_rows(datafusion::logical_expr::ScalarFunctionArgs {
             args: vec![
-                batch.column(0).clone().into(),
-                batch.column(2).clone().into(),
+                Arc::clone(batch.column(0)).into(),
+                Arc::clone(batch.column(2)).into(),
             ],
             arg_fields: fields,
             number_rows: 4,
