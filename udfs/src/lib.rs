@@ -2,6 +2,7 @@
 
 mod args;
 pub mod bind;
+mod catalogue;
 mod constant;
 pub mod draw;
 pub mod facts;
@@ -16,6 +17,7 @@ pub mod simd;
 pub mod tensor;
 
 pub use bind::{bind_stream, is_random};
+pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_info};
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use failure::{RowFailure, RowFunction, row_function};
 pub use functions::functions;

@@ -174,7 +174,7 @@ impl TensorType {
             _ => {
                 return plan_err!(
                     "expected an image (dimensions H, W, C), found {}",
-                    named(field)
+                    field.data_type()
                 );
             }
         };
@@ -196,7 +196,7 @@ impl TensorType {
             _ => {
                 return plan_err!(
                     "expected an image of three dimensions, found {}",
-                    named(field)
+                    field.data_type()
                 );
             }
         };
@@ -218,7 +218,7 @@ impl TensorType {
         let (Some(dtype), Some(channels @ (1 | 3))) = (dtype, c) else {
             return plan_err!(
                 "expected an image of 1 or 3 channels of u8, f16 or f32, found {}",
-                named(field)
+                field.data_type()
             );
         };
         let found = Self {

@@ -124,7 +124,7 @@ impl Sample for u8 {
 }
 
 impl Sample for f32 {
-    const TOP: f32 = 1.0;
+    const TOP: Self = 1.0;
     const FLOAT: bool = true;
 
     fn of(pixels: &Pixels) -> &[Self] {

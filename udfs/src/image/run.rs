@@ -56,6 +56,9 @@ pub(crate) fn run(
     }
 }
 
+/// The elements and shape of one image.
+type Finished<E> = (Vec<E>, Shape);
+
 /// A chain split into what each row runs and what writing out does.
 struct Chain<'a, E> {
     mode: Mode,
@@ -146,7 +149,7 @@ fn run_as<E: Element>(
             fixed_column(values, &valid, &output)?
         }
         _ => {
-            let done: Vec<Result<Option<(Vec<E>, Shape)>, RowFailure>> = (0..count)
+            let done: Vec<Result<Option<Finished<E>>, RowFailure>> = (0..count)
                 .into_par_iter()
                 .map(|row| {
                     chain.row(row, |pixels, flip, tail| {

@@ -14,7 +14,7 @@ use crate::bind::{bind_stream, is_random};
 use crate::draw::{Draws, pass_key};
 use crate::functions;
 use crate::hash::mix64;
-use crate::row::{ROW_COLUMN, Rows, row_field};
+use crate::row::{Rows, row_field};
 
 /// An image of smooth gradients with some noise.
 pub(crate) fn picture(width: u32, height: u32) -> RgbImage {

@@ -1,5 +1,7 @@
 //! Image functions as a plan runs them, alone and fused.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, UInt8Type};
 use datafusion::logical_expr::{Expr, col, lit};
@@ -34,8 +36,8 @@ fn a_pipeline_is_fused_into_one_program_with_the_same_field_and_bytes() {
     let batch = pictures();
     let fused = fuse(training()).unwrap();
     assert!(fused.transformed);
-    insta_like(
-        &fused.data.to_string(),
+    assert_eq!(
+        fused.data.to_string(),
         "image_program[decode_image > random_resized_crop 24x20 #0 > random_hflip 0.5 #1 > normalize]\
          (image, __row)",
     );
@@ -60,10 +62,6 @@ fn a_pipeline_is_fused_into_one_program_with_the_same_field_and_bytes() {
         (-2.2..-1.0).contains(&low) && (1.0..2.7).contains(&high),
         "{low} {high}"
     );
-}
-
-fn insta_like(found: &str, expected: &str) {
-    assert_eq!(found, expected);
 }
 
 #[test]
@@ -97,7 +95,10 @@ fn failed_rows_are_null_and_named() {
     };
     let function = crate::row_function(&call.func).unwrap();
     let schema = batch.schema();
-    let fields = vec![schema.fields()[0].clone(), schema.fields()[2].clone()];
+    let fields = vec![
+        Arc::clone(&schema.fields()[0]),
+        Arc::clone(&schema.fields()[2]),
+    ];
     let scalars = [None, None];
     let return_field = call
         .func
@@ -109,8 +110,8 @@ fn failed_rows_are_null_and_named() {
     let (values, failures) = function
         .invoke_rows(datafusion::logical_expr::ScalarFunctionArgs {
             args: vec![
-                batch.column(0).clone().into(),
-                batch.column(2).clone().into(),
+                Arc::clone(batch.column(0)).into(),
+                Arc::clone(batch.column(2)).into(),
             ],
             arg_fields: fields,
             number_rows: 4,

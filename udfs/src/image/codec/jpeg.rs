@@ -3,10 +3,10 @@
 use image::metadata::Orientation;
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
 use super::{Decoder, Pixels, check_size, is_turned, rgb};
-use crate::simd::Simd;
 
 /// The JPEG decoder.
 pub(super) struct Jpeg;
@@ -51,8 +51,7 @@ impl Decoder for Jpeg {
 
 fn open(bytes: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
     // Not strict: libjpeg, and so Pillow, reads on over small faults too.
-    let options = Simd::current()
-        .jpeg_options()
+    let options = DecoderOptions::new_fast()
         .set_strict_mode(false)
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))

@@ -211,26 +211,3 @@ fn random_damage_never_panics() {
     assert!(errors > 100, "{errors}");
     assert!(!panics_are_caught());
 }
-
-/// Both forms of the JPEG decoder, on pictures of many sizes: sampled and not, odd borders.
-#[test]
-fn jpeg_bytes_do_not_depend_on_simd() {
-    use zune_core::bytestream::ZCursor;
-    use zune_core::colorspace::ColorSpace;
-    for (width, height) in [(8, 8), (37, 21), (128, 96), (201, 77), (640, 31)] {
-        let file = encoded(picture(width, height), ImageFormat::Jpeg);
-        let decode = |simd: crate::simd::Simd| {
-            let options = simd.jpeg_options().jpeg_set_out_colorspace(ColorSpace::RGB);
-            zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(&file), options)
-                .decode()
-                .unwrap()
-        };
-        let scalar = decode(crate::simd::Simd::Scalar);
-        assert!(!crate::simd::Simd::Scalar.jpeg_options().use_avx2());
-        assert_eq!(
-            scalar,
-            decode(crate::simd::Simd::Auto),
-            "{width} x {height}"
-        );
-    }
-}
