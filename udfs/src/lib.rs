@@ -23,8 +23,3 @@ pub use failure::{RowFailure, RowFunction, row_function};
 pub use functions::functions;
 pub use image::fuse;
 pub use tensor::{Dtype, Layout, TensorType};
-
-/// TEMP until the catalogue lands.
-pub fn facts_of(_: &str) -> Option<&'static facts::FunctionFacts> {
-    None
-}
