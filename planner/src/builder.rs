@@ -52,11 +52,6 @@ pub struct PipelineBuilder {
 
 impl Pipeline {
     /// Begins a pipeline over a source, a registered table, or a registered pipeline.
-    #[expect(
-        clippy::should_implement_trait,
-        clippy::new_ret_no_self,
-        reason = "reads as a sentence, as SQL's FROM does"
-    )]
     pub fn from(input: impl Into<Input>) -> PipelineBuilder {
         PipelineBuilder {
             input: input.into(),
@@ -193,3 +188,6 @@ impl PipelineBuilder {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

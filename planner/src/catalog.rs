@@ -1,5 +1,6 @@
 //! Sources and pipelines by name, and the planning of queries over them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::error::{PlanError, Position, Result, closest};
 use crate::pipeline::Pipeline;
 use crate::source::{SourceResolver, SourceSpec};
 use crate::sql::{
-    Name, PipelineQuery, QueryPlanner, canonical_name, numeric_arrays, relations, table_calls,
+    Name, PipelineQuery, QueryPlanner, canonical_name, numeric_arrays, octet_length, relations,
+    table_calls,
 };
 
 /// A registered source.
@@ -90,7 +92,7 @@ impl Catalog {
             .with_config(config)
             .with_expr_planners(planners)
             .build();
-        for function in functions {
+        for function in std::iter::once(octet_length()).chain(functions) {
             // The default registry of a session accepts every function.
             let _ = datafusion::execution::FunctionRegistry::register_udf(&mut state, function);
         }
@@ -196,7 +198,7 @@ impl Catalog {
         }
         if self.pipelines.contains_key(&name.value) {
             let error = PlanError::at(name.position, format!("\"{}\" is a pipeline", name.value));
-            return Err(error.with_hint(format!("DROP PIPELINE {}", name.value)));
+            return Err(error.with_hint(format!("use DROP PIPELINE {}", name.value)));
         }
         Err(not_found("table", name, self.sources.keys()))
     }
@@ -212,7 +214,7 @@ impl Catalog {
         }
         if self.sources.contains_key(&name.value) {
             let error = PlanError::at(name.position, format!("\"{}\" is a table", name.value));
-            return Err(error.with_hint(format!("DROP TABLE {}", name.value)));
+            return Err(error.with_hint(format!("use DROP TABLE {}", name.value)));
         }
         Err(not_found("pipeline", name, self.pipelines.keys()))
     }
@@ -292,9 +294,9 @@ impl Catalog {
         let mut scope = self.scope(query, tables)?;
         for call in table_calls(&query.query)? {
             let name = canonical_name(&call.spec);
-            if !scope.contains_key(&name) {
-                let table = self.open(&name, call.position, &call.spec).await?;
-                scope.insert(name, table);
+            if let Entry::Vacant(entry) = scope.entry(name) {
+                let table = self.open(entry.key(), call.position, &call.spec).await?;
+                entry.insert(table);
             }
         }
         planner.plan(&scope)
@@ -337,9 +339,9 @@ impl Catalog {
     ) -> Result<BTreeMap<String, Arc<dyn TableProvider>>> {
         let mut scope = tables.clone();
         for (name, position) in relations(&query.query) {
-            if !scope.contains_key(&name) {
-                let table = self.table(&name, position)?;
-                scope.insert(name, table);
+            if let Entry::Vacant(entry) = scope.entry(name) {
+                let table = self.table(entry.key(), position)?;
+                entry.insert(table);
             }
         }
         Ok(scope)
@@ -429,4 +431,238 @@ fn function_names(state: &SessionState) -> BTreeSet<String> {
         .filter(|name| !name.starts_with("__"))
         .cloned()
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::datasource::MemTable;
+
+    use super::*;
+    use crate::error::message_of;
+    use crate::testing::{filled, plan, query, run};
+
+    fn name(value: &str) -> Name {
+        Name {
+            value: value.to_owned(),
+            position: Position { line: 1, column: 1 },
+        }
+    }
+
+    async fn shown(sql: &str) -> String {
+        let pipeline = plan(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        pipeline.plan.display_indent().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_query_is_planned_as_written() {
+        let sql =
+            "SELECT label, normalize(resize(decode_image(image), 256/2, -(-2)), [0.5, 1]) AS x
+                   FROM photos WHERE octet_length(image) > 0 BATCH 2";
+        insta::assert_snapshot!(shown(sql).await, @r#"
+        Projection: photos.label, normalize(resize(decode_image(photos.image), Int64(128), Int64(2)), List([0.5, 1.0])) AS x
+          Filter: octet_length(photos.image) > Int64(0)
+            TableScan: photos
+        "#);
+    }
+
+    #[tokio::test]
+    async fn a_table_function_has_its_name_as_alias() {
+        insta::assert_snapshot!(
+            shown("SELECT images.label FROM images('a', classes => 'x,y', Limit => 3)").await, @r#"
+        Projection: images.label
+          SubqueryAlias: images
+            TableScan: images('a', classes => 'x,y', limit => '3')
+        "#);
+        insta::assert_snapshot!(
+            shown("SELECT a.label, b.id FROM images('a') a JOIN csv('it''s') AS b ON a.label = b.id").await, @r#"
+        Projection: a.label, b.id
+          Inner Join:  Filter: CAST(a.label AS Int64) = b.id
+            SubqueryAlias: a
+              TableScan: images('a')
+            SubqueryAlias: b
+              TableScan: csv('it''s')
+        "#);
+    }
+
+    #[tokio::test]
+    async fn the_same_call_twice_is_opened_once_and_scanned_twice() {
+        let sql = "SELECT a.label FROM images('a') a JOIN images('a') b ON a.label = b.label";
+        assert_eq!(
+            shown(sql).await.matches("TableScan: images('a')").count(),
+            2
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pipeline_in_from_is_a_view_over_its_query() {
+        let mut catalog = filled().await;
+        let sql = "CREATE PIPELINE small AS SELECT label + 1 AS l FROM photos BATCH 3 REPEAT 2;
+                   SELECT s.l FROM small s WHERE s.l > 2 SHUFFLE GLOBALLY";
+        let pipeline = run(&mut catalog, sql).await.unwrap().unwrap();
+        insta::assert_snapshot!(pipeline.plan.display_indent(), @r#"
+        Projection: s.l
+          Filter: s.l > Int64(2)
+            SubqueryAlias: s
+              SubqueryAlias: small
+                Projection: CAST(photos.label AS Int64) + Int64(1) AS l
+                  TableScan: photos
+        "#);
+        assert_eq!(pipeline.clauses.batch, None);
+        assert_eq!(
+            catalog.pipelines_in(&query("SELECT * FROM small, photos")),
+            ["small"]
+        );
+        assert_eq!(
+            catalog.pipeline(&name("small")).unwrap().name.as_deref(),
+            Some("small")
+        );
+    }
+
+    #[tokio::test]
+    async fn computed_rows_stand_in_for_a_pipeline_that_shuffles() {
+        let mut catalog = filled().await;
+        run(
+            &mut catalog,
+            "CREATE PIPELINE p AS SELECT id FROM people SHUFFLE GLOBALLY",
+        )
+        .await
+        .unwrap();
+        let reader = query("SELECT id FROM p");
+        assert!(catalog.plan_query(&reader).await.is_err());
+        let schema = catalog.describe(&name("p")).unwrap();
+        let rows: Arc<dyn TableProvider> =
+            Arc::new(MemTable::try_new(schema, vec![Vec::new()]).unwrap());
+        let tables = BTreeMap::from([("p".to_owned(), rows)]);
+        let planned = catalog.plan_query_with(&reader, &tables).await.unwrap();
+        assert_eq!(
+            planned.plan.display_indent().to_string(),
+            "Projection: p.id\n  TableScan: p"
+        );
+    }
+
+    #[tokio::test]
+    async fn with_queries_hide_tables_of_their_names() {
+        let mut catalog = filled().await;
+        run(
+            &mut catalog,
+            "CREATE PIPELINE p AS SELECT id FROM people TAKE 1",
+        )
+        .await
+        .unwrap();
+        let sql = "WITH p AS (SELECT name FROM people) SELECT name FROM p";
+        let pipeline = run(&mut catalog, sql).await.unwrap().unwrap();
+        assert_eq!(pipeline.plan.schema().field(0).name(), "name");
+    }
+
+    #[tokio::test]
+    async fn the_clock_is_read_once_while_planning() {
+        let pipeline = plan(
+            "SELECT now() AS a, current_timestamp AS b, current_date() AS c FROM people
+             WHERE current_date() > DATE '2020-01-01'",
+        )
+        .await
+        .unwrap();
+        let plan = pipeline.plan.display_indent().to_string();
+        assert!(
+            !plan.contains("now()") && !plan.contains("current_date"),
+            "{plan}"
+        );
+
+        let exprs = pipeline.plan.expressions();
+        assert_eq!(
+            exprs[0].clone().unalias_nested().data,
+            exprs[1].clone().unalias_nested().data
+        );
+    }
+
+    #[tokio::test]
+    async fn the_name_of_a_clock_column_stays() {
+        let pipeline = plan("SELECT now() FROM people").await.unwrap();
+        assert_eq!(pipeline.plan.schema().field(0).name(), "now()");
+    }
+
+    #[tokio::test]
+    async fn a_named_stream_becomes_the_last_argument() {
+        let plan = shown(
+            "SELECT random_uniform(stream => 'crop') AS a,
+                    shift(label, 3, stream => 'crop') AS b FROM photos",
+        )
+        .await;
+        assert!(
+            plan.contains(r#"random_uniform(__stream(Utf8("crop"))) AS a"#),
+            "{plan}"
+        );
+        assert!(
+            plan.contains(r#"shift(photos.label, Int64(3), __stream(Utf8("crop"))) AS b"#),
+            "{plan}"
+        );
+    }
+
+    #[tokio::test]
+    async fn equal_draws_are_two_columns() {
+        let plan = shown("SELECT random_uniform() AS a, random_uniform() AS b FROM people").await;
+        assert_eq!(plan.matches("random_uniform()").count(), 2);
+    }
+
+    #[tokio::test]
+    async fn names_follow_the_rules_of_sql() {
+        let mut catalog = filled().await;
+        let sql = "CREATE PIPELINE \"Big\" AS SELECT id FROM People; SELECT ID FROM \"Big\"";
+        assert!(run(&mut catalog, sql).await.unwrap().is_some());
+        assert!(run(&mut catalog, "SELECT id FROM Big").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn definitions_replace_keep_or_refuse_the_old_one() {
+        let mut catalog = filled().await;
+        let same = "CREATE EXTERNAL TABLE IF NOT EXISTS people STORED AS CSV LOCATION 'missing'";
+        run(&mut catalog, same).await.unwrap();
+        assert_eq!(catalog.sources()["people"].spec.location, "people.parquet");
+        let new = "CREATE OR REPLACE EXTERNAL TABLE people STORED AS CSV LOCATION 'new.csv'";
+        run(&mut catalog, new).await.unwrap();
+        assert_eq!(catalog.sources()["people"].spec.location, "new.csv");
+        run(
+            &mut catalog,
+            "DROP TABLE people; DROP TABLE IF EXISTS people",
+        )
+        .await
+        .unwrap();
+        assert!(!catalog.sources().contains_key("people"));
+        run(&mut catalog, "CREATE PIPELINE people AS SELECT 1 AS one")
+            .await
+            .unwrap();
+        run(&mut catalog, "DROP PIPELINE people").await.unwrap();
+        assert!(catalog.pipelines().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_failed_statement_leaves_the_catalog_as_it_was() {
+        let mut catalog = filled().await;
+        let failing = "CREATE OR REPLACE EXTERNAL TABLE people STORED AS CSV LOCATION 'missing'";
+        assert!(run(&mut catalog, failing).await.is_err());
+        assert_eq!(catalog.sources()["people"].spec.location, "people.parquet");
+    }
+
+    #[tokio::test]
+    async fn the_error_of_a_source_keeps_its_cause() {
+        let error = run(&mut filled().await, "SELECT * FROM images('missing')")
+            .await
+            .unwrap_err();
+        let PlanError::Source {
+            source, position, ..
+        } = error
+        else {
+            panic!("{error}")
+        };
+        assert_eq!(message_of(&source), "no such folder: missing");
+        assert_eq!(
+            position,
+            Some(Position {
+                line: 1,
+                column: 15
+            })
+        );
+    }
 }

@@ -259,7 +259,11 @@ mod tests {
     fn a_rendered_error_points_at_its_character() {
         let error = PlanError::at(Position { line: 2, column: 4 }, "unknown column \"x\"")
             .with_suggestion("lable", ["image", "label"]);
-        insta::assert_snapshot!(error.render("SELECT\n\tä x\nFROM t"), @"");
+        insta::assert_snapshot!(error.render("SELECT\n\tä x\nFROM t"), @r#"
+        line 2, column 4: unknown column "x"; did you mean "label"?
+        2 | 	ä x
+          | 	  ^
+        "#);
     }
 
     #[test]

@@ -82,7 +82,8 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
             continue;
         }
         let schema = Arc::new(source.schema().project(&read.projection)?);
-        let mut stage = RowStage::new(schema, &env.memory)?;
+        let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
+        let mut stage = RowStage::new(schema, &env.memory, disk);
         let mut splits = HashMap::new();
         let request = Scan {
             projection: read.projection.clone(),
@@ -100,7 +101,7 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
             })
             .buffered(env.in_flight.max(1));
         while let Some((index, split, mut rows)) = reads.next().await {
-            let base = stage.rows() as u64;
+            let base = stage.rows();
             let mut numbers = Vec::new();
             loop {
                 let start = Instant::now();

@@ -1,68 +1,50 @@
 //! `forebay functions`.
 
+use forebay_udfs::facts::Purity;
+use forebay_udfs::{FunctionInfo, catalogue, function_info};
 use serde_json::{Value, json};
 
 use super::args::FunctionsArgs;
 use super::failure::Failure;
 use super::output;
 
-/// A function of the catalogue.
-struct FunctionInfo {
-    name: String,
-    category: String,
-    signature: String,
-    summary: String,
-}
-
-fn catalogue() -> Vec<FunctionInfo> {
-    let functions = forebay_udfs::functions();
-    let documented = functions.iter().filter_map(|function| {
-        let documentation = function.documentation()?;
-        Some(FunctionInfo {
-            name: function.name().to_owned(),
-            category: documentation.doc_section.label.to_owned(),
-            signature: documentation.syntax_example.clone(),
-            summary: documentation.description.clone(),
-        })
-    });
-    documented.collect()
-}
-
 /// Lists functions, or describes those that a word finds.
 pub(crate) fn execute(args: &FunctionsArgs) -> Result<(), Failure> {
-    let all = catalogue();
     let found: Vec<&FunctionInfo> = match &args.name {
-        Some(name) => find(&all, name)?,
-        None => all.iter().collect(),
+        Some(word) => find(word)?,
+        None => catalogue().iter().collect(),
     };
     if args.json {
-        return output::json(&found.iter().map(|info| to_json(info)).collect());
+        return output::json(&found.into_iter().map(to_json).collect());
     }
-    if args.name.is_some() && found.len() == 1 {
-        return output::data(&found.iter().map(|info| describe(info)).collect::<String>());
+    match (&args.name, found.as_slice()) {
+        (Some(_), [info]) => output::data(&describe(info)),
+        (_, found) => output::data(&list(found)),
     }
-    output::data(&list(&found))
 }
 
 /// Names of all functions.
 pub(crate) fn names() -> Vec<String> {
-    catalogue().iter().map(|info| info.name.clone()).collect()
+    catalogue()
+        .iter()
+        .map(|info| info.name.to_owned())
+        .collect()
 }
 
 /// The function of that name, else those whose name or summary holds the word.
-fn find<'a>(all: &'a [FunctionInfo], word: &str) -> Result<Vec<&'a FunctionInfo>, Failure> {
+fn find(word: &str) -> Result<Vec<&'static FunctionInfo>, Failure> {
     let word = word.to_ascii_lowercase();
-    if let Some(info) = all.iter().find(|info| info.name == word) {
+    if let Some(info) = function_info(&word) {
         return Ok(vec![info]);
     }
     let holds = |text: &str| text.to_ascii_lowercase().contains(&word);
-    let found: Vec<_> = all
+    let found: Vec<_> = catalogue()
         .iter()
-        .filter(|info| holds(&info.name) || holds(&info.summary))
+        .filter(|info| holds(info.name) || holds(info.summary))
         .collect();
     if found.is_empty() {
         return Err(Failure::Usage(format!(
-            "no function is called {word:?} or speaks of it: `forebay functions` lists all"
+            "no function is called \"{word}\" or speaks of it: `forebay functions` lists all"
         )));
     }
     Ok(found)
@@ -70,30 +52,83 @@ fn find<'a>(all: &'a [FunctionInfo], word: &str) -> Result<Vec<&'a FunctionInfo>
 
 fn list(found: &[&FunctionInfo]) -> String {
     let mut text = String::new();
-    let mut categories: Vec<&str> = Vec::new();
+    let mut category = "";
     for info in found {
-        if !categories.contains(&info.category.as_str()) {
-            categories.push(&info.category);
+        if info.category != category {
+            let gap = if category.is_empty() { "" } else { "\n" };
+            category = info.category;
+            text.push_str(&format!("{gap}{category}\n"));
         }
-    }
-    for (i, category) in categories.iter().enumerate() {
-        text.push_str(&format!("{}{category}\n", if i > 0 { "\n" } else { "" }));
-        for info in found.iter().filter(|info| info.category == *category) {
-            text.push_str(&format!("  {}\n      {}\n", info.signature, info.summary));
-        }
+        text.push_str(&format!("  {}\n      {}\n", info.signature, info.summary));
     }
     text
 }
 
 fn describe(info: &FunctionInfo) -> String {
-    format!("{}\n\n{}\n", info.signature, info.summary)
+    let mut text = format!("{}\n\n{}\n", info.signature, info.summary);
+    if !info.arguments.is_empty() {
+        text.push_str("\nArguments\n");
+        let width = info
+            .arguments
+            .iter()
+            .map(|a| a.name.chars().count())
+            .max()
+            .unwrap_or(0);
+        for argument in info.arguments {
+            text.push_str(&format!("  {:width$}  {}\n", argument.name, argument.doc));
+        }
+    }
+    text.push_str(&format!("\nGives\n  {}\n", info.returns));
+    let drawn = match info.facts.purity {
+        Purity::Pure => "no: the same arguments give the same value",
+        Purity::Random => "yes: by seed, epoch, stream and row",
+    };
+    text.push_str(&format!("\nRandom\n  {drawn}\n"));
+    if !info.counterpart.is_empty() {
+        text.push_str(&format!("\nCounterpart\n  {}\n", info.counterpart));
+    }
+    text.push_str(&format!(
+        "\nExample\n  {}\n",
+        info.example.replace('\n', "\n  ")
+    ));
+    text
 }
 
 fn to_json(info: &FunctionInfo) -> Value {
+    let arguments: Vec<Value> = info
+        .arguments
+        .iter()
+        .map(|a| json!({"name": a.name, "summary": a.doc}))
+        .collect();
     json!({
         "name": info.name,
         "category": info.category,
         "signature": info.signature,
         "summary": info.summary,
+        "arguments": arguments,
+        "returns": info.returns,
+        "random": info.facts.purity == Purity::Random,
+        "may_fail": info.facts.fallible,
+        "version": info.facts.version,
+        "counterpart": info.counterpart,
+        "example": info.example,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_finds_its_function_and_a_word_all_that_speak_of_it() {
+        assert_eq!(find("Resize").unwrap().len(), 1);
+        assert!(find("random_").unwrap().len() > 3);
+        assert!(find("frobnicate").unwrap_err().is_user());
+        let text = describe(find("resize").unwrap()[0]);
+        assert!(
+            text.starts_with("resize(") && text.contains("\nGives\n"),
+            "{text}"
+        );
+        assert!(list(&find("random_").unwrap()).contains("\n  random_"));
+    }
 }

@@ -174,7 +174,7 @@ pub(super) fn paint(class: u32, width: u32, height: u32, draws: &mut Draws) -> R
         .map(|_| Object::draw(class, width, height, draws))
         .collect();
     let sensor = draws.next_u64();
-    let grain_depth = uniform(draws, 3.0, 9.0);
+    let grain_depth = uniform(draws, 8.0, 20.0);
 
     RgbImage::from_fn(width, height, |px, py| {
         let (x, y) = (px as f32, py as f32);

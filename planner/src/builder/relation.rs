@@ -53,7 +53,7 @@ impl Relation {
                     return Err(PlanError::mistake("with_column expects a name, found none"));
                 }
                 let value = self.resolve(value)?.unalias();
-                let mut columns: Vec<Expr> = self.names().into_iter().map(column).collect();
+                let mut columns: Vec<Expr> = self.names().into_iter().map(Expr::Column).collect();
                 let value = value.alias(&name);
                 match self.names().iter().position(|column| column.name == name) {
                     Some(at) => columns[at] = value,
@@ -76,6 +76,10 @@ impl Relation {
 
     /// The plan, typed and checked.
     pub(super) fn finish(mut self) -> Result<LogicalPlan> {
+        // A query ends with its select list, if only with `SELECT *`.
+        if self.pending.is_none() {
+            self.pending = Some(self.names().into_iter().map(Expr::Column).collect());
+        }
         self.close()?;
         let plan = bind_clock(self.plan)
             .and_then(|plan| {
@@ -143,10 +147,6 @@ impl Relation {
 /// A DataFusion error as a mistake without a place.
 pub(super) fn explain(error: &DataFusionError) -> PlanError {
     explain_unplaced(error)
-}
-
-fn column(column: Column) -> Expr {
-    Expr::Column(column)
 }
 
 fn output(expr: &Expr) -> Column {

@@ -121,7 +121,7 @@ fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
                 .iter()
                 .map(|e| substitute(e, &values))
                 .collect::<Result<_>>()?;
-            plan.inputs[0] = push_filters(plan.inputs.swap_remove(0), down)?;
+            plan.inputs = vec![push_filters(plan.inputs.swap_remove(0), down)?];
             Ok(RowPlan::filter(plan, stay))
         }
         RowOp::Union => {
@@ -152,7 +152,7 @@ fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
                 .iter()
                 .map(|e| substitute(e, &values))
                 .collect::<Result<_>>()?;
-            plan.inputs[0] = push_filters(plan.inputs.swap_remove(0), down)?;
+            plan.inputs = vec![push_filters(plan.inputs.swap_remove(0), down)?];
             Ok(RowPlan::filter(plan, stay))
         }
         RowOp::Lookup { .. } => {
@@ -170,7 +170,7 @@ fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
             Ok(RowPlan::filter(plan, stay))
         }
         RowOp::Limit { .. } => {
-            plan.inputs[0] = push_filters(plan.inputs.swap_remove(0), Vec::new())?;
+            plan.inputs = vec![push_filters(plan.inputs.swap_remove(0), Vec::new())?];
             Ok(RowPlan::filter(plan, conjuncts))
         }
         RowOp::Scan { .. } => Ok(RowPlan::filter(plan, conjuncts)),
@@ -259,7 +259,7 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
             ))
         }
         RowOp::Limit { .. } => {
-            plan.inputs[0] = prune_columns(plan.inputs.swap_remove(0), needed)?;
+            plan.inputs = vec![prune_columns(plan.inputs.swap_remove(0), needed)?];
             plan.schema = Arc::clone(&plan.inputs[0].schema);
             Ok(plan)
         }

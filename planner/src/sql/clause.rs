@@ -254,3 +254,210 @@ fn cache(cursor: &mut Cursor<'_>, start: Position) -> PlanError {
         .err()
         .unwrap_or_else(|| PlanError::unsupported(start, "CACHE"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::clauses::{OnError, Optimize, Options, Relax};
+    use crate::testing::{plan, query};
+
+    fn rows(n: u64) -> NonZeroU64 {
+        NonZeroU64::new(n).unwrap()
+    }
+
+    /// Each clause as written, and what it means.
+    fn clauses() -> Vec<(&'static str, Clauses)> {
+        let none = Clauses::default();
+        let batch = Batch {
+            rows: rows(4),
+            scope: BatchScope::PerRank,
+            remainder: Remainder::Keep,
+        };
+        let with = |batch: Batch| Clauses {
+            batch: Some(batch),
+            ..none
+        };
+        let repeats = |epochs, continuous| Clauses {
+            repeat: Repeat { epochs, continuous },
+            ..none
+        };
+        let options = |options| Clauses { options, ..none };
+        let plain = Options::default();
+        vec![
+            ("", none),
+            (
+                "SHUFFLE WITHIN 100 ROWS",
+                Clauses {
+                    shuffle: Some(Window::Rows(rows(100))),
+                    ..none
+                },
+            ),
+            (
+                "shuffle globally",
+                Clauses {
+                    shuffle: Some(Window::Global),
+                    ..none
+                },
+            ),
+            (
+                "SEED 42",
+                Clauses {
+                    seed: Some(42),
+                    ..none
+                },
+            ),
+            ("SKIP 3", Clauses { skip: 3, ..none }),
+            (
+                "TAKE 3",
+                Clauses {
+                    take: Some(3),
+                    ..none
+                },
+            ),
+            ("BATCH 4", with(batch)),
+            ("BATCH 4 PER RANK", with(batch)),
+            (
+                "BATCH 4 GLOBAL",
+                with(Batch {
+                    scope: BatchScope::Global,
+                    ..batch
+                }),
+            ),
+            (
+                "BATCH 4 DROP REMAINDER",
+                with(Batch {
+                    remainder: Remainder::Drop,
+                    ..batch
+                }),
+            ),
+            (
+                "BATCH 4 PAD REMAINDER",
+                with(Batch {
+                    remainder: Remainder::Pad,
+                    ..batch
+                }),
+            ),
+            ("REPEAT", repeats(None, false)),
+            ("REPEAT 2", repeats(Some(rows(2)), false)),
+            ("REPEAT CONTINUOUS", repeats(None, true)),
+            ("REPEAT 2 CONTINUOUS", repeats(Some(rows(2)), true)),
+            (
+                "OPTIONS (on_error = 'skip', relax = order)",
+                options(Options {
+                    on_error: OnError::Skip,
+                    relax: Relax::Order,
+                    ..plain
+                }),
+            ),
+            (
+                "OPTIONS (optimize off)",
+                options(Options {
+                    optimize: Optimize::None,
+                    ..plain
+                }),
+            ),
+            (
+                "SHUFFLE GLOBALLY SEED 1 SKIP 2 TAKE 3 BATCH 4 REPEAT 5 OPTIONS (relax = 'numeric')",
+                Clauses {
+                    shuffle: Some(Window::Global),
+                    seed: Some(1),
+                    skip: 2,
+                    take: Some(3),
+                    batch: Some(batch),
+                    repeat: Repeat {
+                        epochs: Some(rows(5)),
+                        continuous: false,
+                    },
+                    options: Options {
+                        relax: Relax::Numeric,
+                        ..plain
+                    },
+                },
+            ),
+        ]
+    }
+
+    /// Everything that a clause may follow.
+    const QUERIES: [&str; 25] = [
+        "SELECT label FROM photos",
+        "SELECT p.label FROM photos p",
+        "SELECT p.label FROM photos AS p",
+        "SELECT label FROM images('dir')",
+        "SELECT i.label FROM images('dir') AS i",
+        "SELECT id FROM csv('f', delimiter => ';', header => false)",
+        "SELECT people.id FROM people JOIN other ON people.id = other.id",
+        "SELECT p.id FROM people p LEFT JOIN other o ON p.id = o.id",
+        "SELECT people.name FROM people JOIN other USING (id)",
+        "SELECT people.id FROM people CROSS JOIN other",
+        "SELECT people.id FROM people, other",
+        "SELECT people.id FROM people NATURAL JOIN other",
+        "SELECT label FROM (SELECT label FROM photos)",
+        "SELECT t.label FROM (SELECT label FROM photos) AS t",
+        "SELECT t.label FROM (SELECT label FROM photos) t",
+        "SELECT label, count(*) AS n FROM photos GROUP BY label",
+        "SELECT label, count(*) AS n FROM photos GROUP BY label HAVING count(*) > 1",
+        "SELECT label FROM photos LIMIT 10",
+        "SELECT label FROM photos LIMIT 10 OFFSET 2",
+        "SELECT label FROM photos WHERE label > 1",
+        "SELECT label FROM photos WHERE label IS NOT NULL",
+        "SELECT label FROM photos ORDER BY label",
+        "SELECT label FROM photos ORDER BY label DESC NULLS LAST",
+        "SELECT id FROM people UNION ALL SELECT id FROM other",
+        "WITH t AS (SELECT label FROM photos) SELECT label FROM t",
+    ];
+
+    #[tokio::test]
+    async fn every_clause_is_read_after_everything_that_it_may_follow() {
+        for sql in QUERIES {
+            let without = plan(sql).await.unwrap().plan.display_indent().to_string();
+            for (text, expected) in clauses() {
+                for end in ["", ";", " -- done", "\n/* done */ ;"] {
+                    let sql = format!("{sql} {text}{end}");
+                    assert_eq!(query(&sql).clauses, expected, "{sql}");
+                }
+                let sql = format!("{sql} {text}");
+                let pipeline = plan(&sql).await.unwrap();
+                assert_eq!(pipeline.plan.display_indent().to_string(), without, "{sql}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn clause_words_stay_names_where_no_clause_is_meant() {
+        for sql in [
+            "SELECT id AS batch, name AS \"shuffle\" FROM people",
+            "SELECT id batch, name take FROM people",
+            "SELECT take.id FROM people AS take",
+            "SELECT take.id FROM people take WHERE take.id > 1",
+            "SELECT take.id FROM people take JOIN other skip ON take.id = skip.id",
+            "SELECT \"repeat\".id FROM people \"repeat\"",
+            "SELECT batch FROM (SELECT id AS batch FROM people) AS options WHERE batch > 1",
+            "SELECT seed, cache FROM (SELECT id AS seed, name AS cache FROM people) ORDER BY seed",
+            "SELECT batch + 1 AS skip FROM (SELECT id AS batch FROM people) GROUP BY batch",
+        ] {
+            let pipeline = plan(sql)
+                .await
+                .unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_eq!(pipeline.clauses, Clauses::default(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_name_and_a_clause_of_the_same_word_are_told_apart() {
+        let query = query("SELECT batch FROM t AS shuffle ORDER BY batch BATCH 2");
+        assert_eq!(query.clauses.batch.map(|batch| batch.rows), Some(rows(2)));
+        assert_eq!(
+            query.query.to_string(),
+            "SELECT batch FROM t AS shuffle ORDER BY batch"
+        );
+        assert_eq!(
+            query.positions.batch,
+            Some(Position {
+                line: 1,
+                column: 47
+            })
+        );
+    }
+}

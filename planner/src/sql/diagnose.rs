@@ -6,6 +6,7 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, Visit, Visitor, With};
 
 use super::cursor::normalize;
+use super::plan::two_columns;
 use crate::error::{Mistake, PlanError, Position, closest, message_of};
 
 /// Columns that a message lists, at most.
@@ -142,8 +143,20 @@ pub(crate) fn explain_unplaced(error: &DataFusionError) -> PlanError {
     match schema_error(error) {
         Some(error) => explain_schema(error, None),
         None if is_internal(error) => PlanError::internal(message_of(error)),
-        None => PlanError::mistake(tidy(&message_of(error))),
+        None => {
+            let message = tidy(&message_of(error));
+            match repeated_name(&message) {
+                Some(name) => two_columns(name, None),
+                None => PlanError::mistake(message),
+            }
+        }
     }
+}
+
+/// The name in DataFusion's message about a select list with the same item twice.
+fn repeated_name(message: &str) -> Option<&str> {
+    let rest = message.strip_prefix("Projections require unique expression names")?;
+    rest.split('"').nth(1)
 }
 
 /// A mistake of ours that passed through DataFusion.

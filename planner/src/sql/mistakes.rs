@@ -19,164 +19,84 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    misspelt_statement: "SELEC label FROM photos"
-        => @"";
-    not_a_statement: "42"
-        => @"";
-    insert: "INSERT INTO photos VALUES (1)"
-        => @"";
-    create_view: "CREATE VIEW v AS SELECT 1"
-        => @"";
-    unknown_column: "SELECT\n  lable\nFROM photos"
-        => @"";
-    unknown_column_in_where: "SELECT label FROM photos WHERE clas = 'a'"
-        => @"";
-    unknown_column_far_off: "SELECT zzz FROM people"
-        => @"";
-    unknown_qualifier: "SELECT foto.label FROM photos"
-        => @"";
-    unknown_qualified_column: "SELECT photos.lable FROM photos"
-        => @"";
-    ambiguous_column: "SELECT id FROM people JOIN other ON people.id = other.id"
-        => @"";
-    unknown_table: "SELECT label FROM photoes"
-        => @"";
-    unknown_function: "SELECT resise(decode_image(image), 2, 2) AS x FROM photos"
-        => @"";
-    unknown_table_function: "SELECT * FROM image('dir')"
-        => @"";
-    unknown_table_function_far: "SELECT * FROM generate_series(1, 2)"
-        => @"";
-    random: "SELECT random() AS x FROM photos"
-        => @"";
-    uuid: "SELECT label,\n uuid() AS x FROM photos"
-        => @"";
-    wrong_argument_type: "SELECT normalize(resize(label, 2, 2), 'imagenet') AS x FROM photos"
-        => @"";
-    wrong_argument_in_the_middle: "SELECT label, resize(decode_image(image), label, 2) AS x FROM photos"
-        => @"";
-    zero_size_argument: "SELECT resize(decode_image(image), 0, 2) AS x FROM photos"
-        => @"";
-    wrong_operand: "SELECT image + 1 AS x FROM photos"
-        => @"";
-    wrong_type_in_filter: "SELECT label FROM photos WHERE label"
-        => @"";
-    bad_cast: "SELECT CAST(image AS DOUBLE) AS x FROM photos"
-        => @"";
-    variable_shapes: "SELECT label, decode_image(image) AS pixels FROM photos\nBATCH 32"
-        => @"";
-    duplicate_output: "SELECT people.id, other.id FROM people JOIN other ON people.id = other.id"
-        => @"";
-    duplicate_expression: "SELECT label, label FROM photos"
-        => @"";
-    duplicate_wildcard: "SELECT * FROM people JOIN other ON people.id = other.id"
-        => @"";
-    batch_zero: "SELECT label FROM photos BATCH 0"
-        => @"";
-    batch_negative: "SELECT label FROM photos BATCH -8"
-        => @"";
-    batch_fraction: "SELECT label FROM photos BATCH 2.5"
-        => @"";
-    batch_word: "SELECT label FROM photos WHERE label > 1 BATCH many"
-        => @"";
-    batch_nothing: "SELECT label FROM photos BATCH"
-        => @"";
-    batch_string: "SELECT label FROM photos BATCH '32'"
-        => @"";
-    take_zero: "SELECT label FROM photos TAKE 0"
-        => @"";
-    repeat_zero: "SELECT label FROM photos BATCH 2 REPEAT 0"
-        => @"";
-    skip_negative: "SELECT label FROM photos SKIP -1"
-        => @"";
-    seed_fraction: "SELECT label FROM photos SEED 0.5"
-        => @"";
-    shuffle_nothing: "SELECT label FROM photos SHUFFLE BATCH 2"
-        => @"";
-    shuffle_zero: "SELECT label FROM photos SHUFFLE WITHIN 0 ROWS"
-        => @"";
-    shuffle_without_rows: "SELECT label FROM photos SHUFFLE WITHIN 100"
-        => @"";
-    wrong_order: "SELECT label FROM photos\nBATCH 2\nSHUFFLE GLOBALLY"
-        => @"";
-    twice: "SELECT label FROM photos BATCH 2 BATCH 3"
-        => @"";
-    drop_and_pad: "SELECT label FROM photos BATCH 2 DROP REMAINDER PAD REMAINDER"
-        => @"";
-    misspelt_clause: "SELECT label FROM photos SHUFLE WITHIN 10 ROWS"
-        => @"";
-    misspelt_second_clause: "SELECT label FROM photos SHUFFLE GLOBALLY BACH 10"
-        => @"";
-    clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t"
-        => @"";
-    with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')"
-        => @"";
-    unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')"
-        => @"";
-    unknown_option_value: "SELECT label FROM photos OPTIONS (on_error = 'skp')"
-        => @"";
-    option_twice: "SELECT label FROM photos OPTIONS (relax = 'none', relax = 'order')"
-        => @"";
-    pack: "SELECT label FROM photos PACK label INTO 512"
-        => @"";
-    pack_bad: "SELECT label FROM photos PACK label INTO zero"
-        => @"";
-    bucket: "SELECT label FROM photos BUCKET BY label + 1 BOUNDARIES (1, 2)"
-        => @"";
-    tokens: "SELECT label FROM photos BATCH BY TOKENS 512 ON label"
-        => @"";
-    cache: "SELECT label FROM photos CACHE AUTO"
-        => @"";
-    pad_columns: "SELECT label FROM photos BATCH 2 PAD label TO 4"
-        => @"";
-    mix: "SELECT label FROM MIX (photos WEIGHT 0.7, people WEIGHT 0.3) BATCH 2"
-        => @"";
-    mix_bad: "SELECT label FROM MIX (photos WEIGHT heavy)"
-        => @"";
-    tablesample: "SELECT label FROM photos TABLESAMPLE (10)"
-        => @"";
-    recursive: "WITH RECURSIVE r AS (SELECT 1 AS n) SELECT n FROM r"
-        => @"";
-    lateral: "SELECT 1 AS one FROM people, LATERAL (SELECT 1) AS x"
-        => @"";
-    unclosed_string: "SELECT 'abc FROM photos"
-        => @"";
-    unclosed_parenthesis: "SELECT resize(image, 1 FROM photos"
-        => @"";
-    missing_expression: "SELECT label, FROM photos"
-        => @"";
-    two_queries_without_semicolon: "SELECT label FROM photos SELECT 1"
-        => @"";
-    unknown_format: "CREATE EXTERNAL TABLE t STORED AS PARQET LOCATION 'x'"
-        => @"";
-    missing_location: "CREATE EXTERNAL TABLE t STORED AS CSV"
-        => @"";
-    source_not_found: "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'missing'"
-        => @"";
-    source_in_from_not_found: "SELECT *\nFROM images('missing')"
-        => @"";
-    table_function_without_path: "SELECT * FROM csv(delimiter => ';')"
-        => @"";
-    table_function_with_a_number: "SELECT * FROM csv(1)"
-        => @"";
-    name_taken: "CREATE PIPELINE photos AS SELECT 1 AS x"
-        => @"";
-    name_taken_by_the_same_kind: "CREATE EXTERNAL TABLE photos STORED AS CSV LOCATION 'x'"
-        => @"";
-    drop_of_nothing: "DROP PIPELINE trian"
-        => @"";
-    drop_of_the_other_kind: "DROP PIPELINE photos"
-        => @"";
-    describe_nothing: "DESCRIBE photo"
-        => @"";
-    reordered_pipeline_in_from: "CREATE PIPELINE p AS SELECT label FROM photos SHUFFLE GLOBALLY;\nSELECT label FROM p"
-        => @"";
-    stream_without_a_name: "SELECT random_uniform(stream => 1) AS x FROM photos"
-        => @"";
-    internal_function: "SELECT __stream('a') AS x FROM photos"
-        => @"";
-    array_of_a_column: "SELECT normalize(decode_image(image), [label]) AS x FROM photos"
-        => @"";
-    nested_too_deeply: "SELECT ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))"
-        => @"";
+    misspelt_statement: "SELEC label FROM photos" => @r#"line 1, column 1: expected a statement, found "SELEC"; did you mean SELECT?"#;
+    not_a_statement: "42" => @"line 1, column 1: expected a statement, found 42; statements begin with CREATE, SELECT, EXPLAIN, SHOW, DESCRIBE or DROP";
+    insert: "INSERT INTO photos VALUES (1)" => @"line 1, column 1: INSERT is not supported; pipelines read data; they do not change it";
+    create_view: "CREATE VIEW v AS SELECT 1" => @"line 1, column 8: CREATE VIEW is not supported; a pipeline without clauses is a view: CREATE PIPELINE name AS SELECT ..";
+    unknown_column: "SELECT\n  lable\nFROM photos" => @r#"line 2, column 3: unknown column "lable"; did you mean "label"?"#;
+    unknown_column_in_where: "SELECT label FROM photos WHERE clas = 'a'" => @r#"line 1, column 32: unknown column "clas"; did you mean "class"?"#;
+    unknown_column_far_off: "SELECT zzz FROM people" => @r#"line 1, column 8: unknown column "zzz"; there are id, name"#;
+    unknown_qualifier: "SELECT foto.label FROM photos" => @r#"line 1, column 8: unknown table "foto" in "foto.label""#;
+    unknown_qualified_column: "SELECT photos.lable FROM photos" => @r#"line 1, column 8: unknown column "lable"; did you mean "label"?"#;
+    ambiguous_column: "SELECT id FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 8: column "id" is ambiguous; write the table before it, as in table.column"#;
+    unknown_table: "SELECT label FROM photoes" => @r#"line 1, column 19: unknown table "photoes"; did you mean "photos"?"#;
+    unknown_function: "SELECT resise(decode_image(image), 2, 2) AS x FROM photos" => @r#"line 1, column 8: unknown function "resise"; did you mean "resize"?"#;
+    unknown_table_function: "SELECT * FROM image('dir')" => @r#"line 1, column 15: unknown table function "image"; did you mean "images"?"#;
+    unknown_table_function_far: "SELECT * FROM generate_series(1, 2)" => @r#"line 1, column 15: unknown table function "generate_series"; there are images, parquet, csv, json, arrow, avro"#;
+    random: "SELECT random() AS x FROM photos" => @"line 1, column 8: random() is not supported: its result would differ every time; random_uniform() draws a number that moves with its row";
+    uuid: "SELECT label,\n uuid() AS x FROM photos" => @"line 2, column 2: uuid() is not supported: its result would differ every time; use a column that names the row, or random_uniform()";
+    wrong_argument_type: "SELECT normalize(resize(label, 2, 2), 'imagenet') AS x FROM photos" => @"line 1, column 18: resize expects an image, found Int32";
+    wrong_argument_in_the_middle: "SELECT label, resize(decode_image(image), label, 2) AS x FROM photos" => @"line 1, column 15: resize expects a constant size above 0 as argument 2";
+    zero_size_argument: "SELECT resize(decode_image(image), 0, 2) AS x FROM photos" => @"line 1, column 8: resize expects a constant size above 0 as argument 2";
+    wrong_operand: "SELECT image + 1 AS x FROM photos" => @"line 1, column 8: Cannot coerce arithmetic expression Binary + Int64 to valid types";
+    wrong_type_in_filter: "SELECT label FROM photos WHERE label" => @"line 1, column 32: WHERE expects a condition, found a value of type Int32";
+    bad_cast: "SELECT CAST(image AS DOUBLE) AS x FROM photos" => @"line 1, column 13: Binary cannot be cast to Float64";
+    variable_shapes: "SELECT label, decode_image(image) AS pixels FROM photos\nBATCH 32" => @r#"line 2, column 1: BATCH needs rows of one shape, but the shape of "pixels" varies; bring it to a fixed size with resize, center_crop or random_resized_crop"#;
+    duplicate_output: "SELECT people.id, other.id FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 19: two columns are named "id"; give one another name with AS"#;
+    duplicate_expression: "SELECT label, label FROM photos" => @r#"line 1, column 15: two columns are named "label"; give one another name with AS"#;
+    duplicate_wildcard: "SELECT * FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 8: two columns are named "id"; give one another name with AS"#;
+    batch_zero: "SELECT label FROM photos BATCH 0" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found 0";
+    batch_negative: "SELECT label FROM photos BATCH -8" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found -8";
+    batch_fraction: "SELECT label FROM photos BATCH 2.5" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found 2.5";
+    batch_word: "SELECT label FROM photos WHERE label > 1 BATCH many" => @r#"line 1, column 48: BATCH expects a whole number of rows of at least 1, found "many""#;
+    batch_nothing: "SELECT label FROM photos BATCH" => @"line 1, column 31: BATCH expects a whole number of rows of at least 1, found the end of the text";
+    batch_string: "SELECT label FROM photos BATCH '32'" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found '32'";
+    take_zero: "SELECT label FROM photos TAKE 0" => @"line 1, column 31: TAKE expects a whole number of rows of at least 1, found 0";
+    repeat_zero: "SELECT label FROM photos BATCH 2 REPEAT 0" => @"line 1, column 41: REPEAT expects a whole number of epochs of at least 1, found 0";
+    skip_negative: "SELECT label FROM photos SKIP -1" => @"line 1, column 31: SKIP expects a whole number of rows of at least 0, found -1";
+    seed_fraction: "SELECT label FROM photos SEED 0.5" => @"line 1, column 31: SEED expects a whole number of at least 0, found 0.5";
+    shuffle_nothing: "SELECT label FROM photos SHUFFLE BATCH 2" => @r#"line 1, column 34: SHUFFLE expects WITHIN n ROWS or GLOBALLY, found "BATCH""#;
+    shuffle_zero: "SELECT label FROM photos SHUFFLE WITHIN 0 ROWS" => @"line 1, column 41: SHUFFLE WITHIN expects a whole number of rows of at least 1, found 0";
+    shuffle_without_rows: "SELECT label FROM photos SHUFFLE WITHIN 100" => @"line 1, column 44: SHUFFLE WITHIN n expects ROWS, found the end of the text";
+    wrong_order: "SELECT label FROM photos\nBATCH 2\nSHUFFLE GLOBALLY" => @"line 3, column 1: SHUFFLE comes before BATCH; the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, BATCH, REPEAT, CACHE, OPTIONS";
+    twice: "SELECT label FROM photos BATCH 2 BATCH 3" => @"line 1, column 34: BATCH is given twice; the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, BATCH, REPEAT, CACHE, OPTIONS";
+    drop_and_pad: "SELECT label FROM photos BATCH 2 DROP REMAINDER PAD REMAINDER" => @"line 1, column 49: DROP REMAINDER and PAD REMAINDER exclude each other";
+    misspelt_clause: "SELECT label FROM photos SHUFLE WITHIN 10 ROWS" => @r#"line 1, column 33: expected a training clause or the end of the statement after the query, found "WITHIN"; did you mean SHUFFLE?"#;
+    misspelt_second_clause: "SELECT label FROM photos SHUFFLE GLOBALLY BACH 10" => @r#"line 1, column 43: expected a training clause or the end of the statement after the SHUFFLE clause, found "BACH"; did you mean BATCH?"#;
+    clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t" => @"line 1, column 45: TAKE in a subquery; training clauses stand at the end of the pipeline";
+    with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')" => @"line 1, column 32: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
+    unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax or optimize; did you mean "on_error"?"#;
+    unknown_option_value: "SELECT label FROM photos OPTIONS (on_error = 'skp')" => @r#"line 1, column 46: on_error expects 'fail', 'skip', 'replace' or 'null', found 'skp'; did you mean "skip"?"#;
+    option_twice: "SELECT label FROM photos OPTIONS (relax = 'none', relax = 'order')" => @r#"line 1, column 51: option "relax" is given twice"#;
+    pack: "SELECT label FROM photos PACK label INTO 512" => @"line 1, column 26: PACK is not supported yet";
+    pack_bad: "SELECT label FROM photos PACK label INTO zero" => @r#"line 1, column 42: PACK column INTO expects a whole number of elements of at least 1, found "zero""#;
+    bucket: "SELECT label FROM photos BUCKET BY label + 1 BOUNDARIES (1, 2)" => @"line 1, column 26: BUCKET BY is not supported yet";
+    tokens: "SELECT label FROM photos BATCH BY TOKENS 512 ON label" => @"line 1, column 26: BATCH BY TOKENS is not supported yet";
+    cache: "SELECT label FROM photos CACHE AUTO" => @"line 1, column 26: CACHE is not supported yet";
+    pad_columns: "SELECT label FROM photos BATCH 2 PAD label TO 4" => @"line 1, column 34: PAD of columns is not supported yet; PAD REMAINDER fills the last batch by repeating its rows";
+    mix: "SELECT label FROM MIX (photos WEIGHT 0.7, people WEIGHT 0.3) BATCH 2" => @"line 1, column 19: MIX is not supported yet";
+    mix_bad: "SELECT label FROM MIX (photos WEIGHT heavy)" => @r#"line 1, column 38: WEIGHT expects a number above 0, found "heavy""#;
+    tablesample: "SELECT label FROM photos TABLESAMPLE (10)" => @"line 1, column 19: TABLESAMPLE is not supported";
+    recursive: "WITH RECURSIVE r AS (SELECT 1 AS n) SELECT n FROM r" => @"line 1, column 1: WITH RECURSIVE is not supported";
+    lateral: "SELECT 1 AS one FROM people, LATERAL (SELECT 1) AS x" => @"line 1, column 39: LATERAL is not supported";
+    unclosed_string: "SELECT 'abc FROM photos" => @"line 1, column 8: unterminated string literal";
+    unclosed_parenthesis: "SELECT resize(image, 1 FROM photos" => @"line 1, column 24: expected ), found FROM";
+    missing_expression: "SELECT label, FROM photos" => @"line 1, column 20: expected an expression, found FROM";
+    two_queries_without_semicolon: "SELECT label FROM photos SELECT 1" => @r#"line 1, column 26: expected a training clause or the end of the statement after the query, found "SELECT""#;
+    unknown_format: "CREATE EXTERNAL TABLE t STORED AS PARQET LOCATION 'x'" => @r#"line 1, column 35: unknown format "PARQET"; expected IMAGEFOLDER, PARQUET, CSV, JSON, ARROW or AVRO; did you mean "PARQUET"?"#;
+    missing_location: "CREATE EXTERNAL TABLE t STORED AS CSV" => @"line 1, column 38: CREATE EXTERNAL TABLE expects LOCATION 'path', found the end of the text";
+    source_not_found: "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'missing'" => @"line 1, column 23: source t: no such folder: missing";
+    source_in_from_not_found: "SELECT *\nFROM images('missing')" => @"line 2, column 6: source images('missing'): no such folder: missing";
+    table_function_without_path: "SELECT * FROM csv(delimiter => ';')" => @"line 1, column 15: csv expects a quoted path, found no argument";
+    table_function_with_a_number: "SELECT * FROM csv(1)" => @"line 1, column 19: csv expects a quoted path first, found 1";
+    name_taken: "CREATE PIPELINE photos AS SELECT 1 AS x" => @r#"line 1, column 17: "photos" is the name of a table already"#;
+    name_taken_by_the_same_kind: "CREATE EXTERNAL TABLE photos STORED AS CSV LOCATION 'x'" => @r#"line 1, column 23: table "photos" exists already; CREATE OR REPLACE puts the new one in its place"#;
+    drop_of_nothing: "DROP PIPELINE trian" => @r#"line 1, column 15: unknown pipeline "trian""#;
+    drop_of_the_other_kind: "DROP PIPELINE photos" => @r#"line 1, column 15: "photos" is a table; use DROP TABLE photos"#;
+    describe_nothing: "DESCRIBE photo" => @r#"line 1, column 10: unknown table or pipeline "photo"; did you mean "photos"?"#;
+    reordered_pipeline_in_from: "CREATE PIPELINE p AS SELECT label FROM photos SHUFFLE GLOBALLY;\nSELECT label FROM p" => @r#"line 2, column 19: reading pipeline "p", which shuffles, skips or takes, is not supported yet; repeat its query without these clauses"#;
+    stream_without_a_name: "SELECT random_uniform(stream => 1) AS x FROM photos" => @"line 1, column 23: stream expects a name in quotes, found 1";
+    internal_function: "SELECT __stream('a') AS x FROM photos" => @r#"line 1, column 8: "__stream" is an internal function"#;
+    array_of_a_column: "SELECT normalize(decode_image(image), [label]) AS x FROM photos" => @"line 1, column 8: normalize expects constant means as argument 2";
+    nested_too_deeply: "SELECT ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))" => @"line 1, column 57: the query is nested too deeply";
 }

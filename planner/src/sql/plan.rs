@@ -205,12 +205,12 @@ fn output(item: &SelectItem) -> Option<String> {
 /// Where the select item that gives a duplicated name stands.
 fn item_position(query: &Query, name: &str, nth: usize) -> Option<Position> {
     let select = select_of(query)?;
-    let named = select
+    let mut named = select
         .projection
         .iter()
         .filter(|item| output(item).as_deref() == Some(name));
     let item = named
-        .last()
+        .next_back()
         .or_else(|| {
             select.projection.iter().find(|item| {
                 matches!(

@@ -4,9 +4,17 @@
 //! |---|---|---|---|
 //! | `images` | `IMAGEFOLDER` | a file | direct |
 //! | `parquet` | `PARQUET` | a row group | staged |
+//! | `csv` | `CSV` | a run of rows | staged |
+//! | `json` | `JSON` | a run of rows | staged |
+//! | `avro` | `AVRO` | a run of blocks | staged |
+//! | `ipc` | `ARROW` | a record batch | direct |
 
+mod avro;
+mod csv;
 mod error;
 mod images;
+mod ipc;
+mod json;
 mod listing;
 mod options;
 mod parquet;
@@ -31,6 +39,7 @@ use futures::stream::BoxStream;
 
 pub use error::SourceError;
 pub use images::ImageFolder;
+pub use ipc::IpcSource;
 pub use resolver::FileResolver;
 pub use staged::StagedSource;
 pub use table::{SourceExec, SourceTable};

@@ -7,9 +7,10 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use forebay_planner::source::{Format, SourceResolver, SourceSpec};
 
-use super::Source;
 use super::images::ImageFolder;
+use super::ipc::IpcSource;
 use super::table::SourceTable;
+use super::{Source, avro, csv, json, parquet};
 
 /// Opens sources from files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,8 +21,11 @@ impl FileResolver {
     pub async fn open(&self, spec: &SourceSpec) -> Result<Arc<dyn Source>> {
         Ok(match spec.format {
             Format::ImageFolder => Arc::new(ImageFolder::open(spec).await?),
-            Format::Parquet => Arc::new(super::parquet::open(spec).await?),
-            _ => return datafusion::common::not_impl_err!("todo"),
+            Format::Parquet => Arc::new(parquet::open(spec).await?),
+            Format::Csv => Arc::new(csv::open(spec).await?),
+            Format::Json => Arc::new(json::open(spec).await?),
+            Format::Avro => Arc::new(avro::open(spec).await?),
+            Format::Arrow => Arc::new(IpcSource::open(spec).await?),
         })
     }
 }

@@ -266,3 +266,88 @@ fn limited(
     })
     .boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use forebay_planner::source::{Format, SourceResolver};
+
+    use super::*;
+    use crate::source::FileResolver;
+    use crate::source::testing::{spec, tree};
+
+    async fn sql(table: Arc<dyn TableProvider>, query: &str) -> String {
+        // Several partitions would mix the order of the rows.
+        let config = SessionConfig::new().with_target_partitions(1);
+        let context = SessionContext::new_with_config(config);
+        context.register_table("t", table).unwrap();
+        let batches = context.sql(query).await.unwrap().collect().await.unwrap();
+        let rows = batches.iter().flat_map(|batch| {
+            (0..batch.num_rows()).map(|row| {
+                let value = |c: &arrow::array::ArrayRef| {
+                    arrow::util::display::array_value_to_string(c, row).unwrap()
+                };
+                batch
+                    .columns()
+                    .iter()
+                    .map(value)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            })
+        });
+        rows.collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn images_are_rows_of_a_table() {
+        let names: Vec<String> = (0..1500).map(|i| format!("{}/{i:04}.png", i % 2)).collect();
+        let dir = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let spec = spec(Format::ImageFolder, dir.path(), &[]);
+        let table = FileResolver.resolve(&spec).await.unwrap();
+        assert!(table.downcast_ref::<SourceTable>().is_some());
+        let query = "SELECT label, path FROM t LIMIT 3";
+        assert_eq!(
+            sql(Arc::clone(&table), query).await,
+            "0,0/0000.png 0,0/0002.png 0,0/0004.png"
+        );
+        let query =
+            "SELECT count(*), sum(label), sum(octet_length(arrow_cast(image, 'Utf8'))) FROM t";
+        assert_eq!(sql(Arc::clone(&table), query).await, "1500,750,15000");
+        assert_eq!(
+            sql(table, "SELECT count(*) FROM (SELECT * FROM t LIMIT 1200)").await,
+            "1200"
+        );
+    }
+
+    #[tokio::test]
+    async fn columns_come_in_the_order_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.csv"), "a,b,c\n1,x,2\n3,y,4\n").unwrap();
+        fs::write(dir.path().join("b.csv"), "a,b,c\n5,z,6\n").unwrap();
+        let table = FileResolver
+            .resolve(&spec(Format::Csv, dir.path(), &[]))
+            .await
+            .unwrap();
+        assert_eq!(
+            sql(Arc::clone(&table), "SELECT c, a FROM t").await,
+            "2,1 4,3 6,5"
+        );
+        assert_eq!(
+            sql(Arc::clone(&table), "SELECT b FROM t WHERE a > 2").await,
+            "y z"
+        );
+        assert_eq!(sql(Arc::clone(&table), "SELECT count(*) FROM t").await, "3");
+        let state = SessionContext::new().state();
+        let plan = table
+            .scan(&state, Some(&vec![2, 0]), &[], Some(1))
+            .await
+            .unwrap();
+        let shown = datafusion::physical_plan::displayable(plan.as_ref())
+            .one_line()
+            .to_string();
+        assert!(shown.contains("SourceExec: CSV") && shown.contains("projection=[c, a], limit=1"));
+        assert_eq!(plan.schema().field(0).name(), "c");
+    }
+}

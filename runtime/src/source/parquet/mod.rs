@@ -8,16 +8,16 @@ mod prune;
 mod tests;
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::AsArray;
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
-use parquet::arrow::{ProjectionMask, RowNumber, parquet_to_arrow_schema};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Type;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
@@ -172,12 +172,7 @@ impl SplitReader for Reader {
             )
             .into());
         };
-        let number =
-            Field::new("row_number", DataType::Int64, false).with_extension_type(RowNumber);
-        let options = ArrowReaderOptions::new()
-            .with_virtual_columns(vec![Arc::new(number)])
-            .map_err(|e| damaged(e.to_string()))?;
-        let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer), options)
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer), ArrowReaderOptions::new())
             .map_err(|e| damaged(e.to_string()))?;
         let batch_rows = rows_per_batch(place.rows.rows, projected_bytes(group, &scan.projection));
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
@@ -187,17 +182,24 @@ impl SplitReader for Reader {
                 scan.projection.iter().copied(),
             ))
             .with_batch_size(batch_rows);
-        let mut expected = place.rows.rows;
+        // The numbers follow from the selection alone; the reader's virtual column of row numbers
+        // would be decoded to say the same.
+        let first_row = place.rows.first_row;
+        let mut selected = None;
         if let Some(predicate) = &scan.prune {
             match prune::kept_rows(&builder, place, &self.schema, predicate) {
                 Kept::None => return Ok(()),
                 Kept::All => {}
                 Kept::Some(selection) => {
-                    expected = selection.row_count() as u64;
+                    selected = Some(ranges(&selection, first_row));
                     builder = builder.with_row_selection(selection);
                 }
             }
         }
+        let kept = selected
+            .unwrap_or_else(|| std::iter::once(first_row..first_row + place.rows.rows).collect());
+        let expected: u64 = kept.iter().map(|range| range.end - range.start).sum();
+        let mut numbers = kept.into_iter().flatten();
         let schema = Arc::new(self.schema.project(&scan.projection)?);
         let mut seen = 0u64;
         for batch in builder.build().map_err(|e| damaged(e.to_string()))? {
@@ -209,12 +211,13 @@ impl SplitReader for Reader {
                 ))
             })?;
             seen += batch.num_rows() as u64;
-            let Some((numbers, columns)) = batch.columns().split_last() else {
-                return Err(damaged("the reader gave no row numbers".to_owned()).into());
-            };
-            let numbers = numbers.as_primitive::<Int64Type>().values();
-            let numbers = numbers.iter().map(|&n| n.cast_unsigned()).collect();
-            let batch = plain_batch(&schema, columns, batch.num_rows())
+            let numbers = numbers.by_ref().take(batch.num_rows()).collect::<Vec<_>>();
+            if numbers.len() != batch.num_rows() {
+                return Err(
+                    damaged("it holds more rows than its footer promises".to_owned()).into(),
+                );
+            }
+            let batch = plain_batch(&schema, batch.columns(), batch.num_rows())
                 .map_err(|e| damaged(e.to_string()))?;
             if !emit.send(StoredRows { batch, numbers }) {
                 return Ok(());
@@ -229,6 +232,20 @@ impl SplitReader for Reader {
         }
         Ok(())
     }
+}
+
+/// The numbers of the selected rows of a row group that begins at `first`.
+fn ranges(selection: &RowSelection, first: u64) -> Vec<Range<u64>> {
+    let mut next = first;
+    let mut kept = Vec::new();
+    for step in selection.iter() {
+        let start = next;
+        next += step.row_count as u64;
+        if !step.skip {
+            kept.push(start..next);
+        }
+    }
+    kept
 }
 
 /// Bytes of the decoded columns of a row group, as far as its footer tells.

@@ -1,7 +1,9 @@
 use std::fs;
 use std::path::Path;
 
-use arrow::array::{ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{
+    ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+};
 use arrow::compute::take_record_batch;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
@@ -127,7 +129,7 @@ async fn pruning_drops_only_rows_that_cannot_match() {
                 .unwrap()
                 .into_array(batch.num_rows())
                 .unwrap();
-            let mask = arrow::array::AsArray::as_boolean(&mask).clone();
+            let mask = mask.as_boolean().clone();
             (0u32..)
                 .zip(mask.iter())
                 .filter(|(_, m)| *m == Some(true))
@@ -147,7 +149,10 @@ async fn pruning_drops_only_rows_that_cannot_match() {
             let keys: Vec<_> = rows.iter().map(|&r| keys[r as usize]).collect();
             (
                 keys,
-                format!("{:?}", take_record_batch(batch, &rows.into()).unwrap()),
+                format!(
+                    "{:?}",
+                    take_record_batch(batch, &UInt32Array::from(rows)).unwrap()
+                ),
             )
         };
         assert_eq!(
@@ -264,6 +269,22 @@ async fn any_wrong_byte_is_survived() {
     }
 }
 
+async fn count_rows(source: &Arc<dyn Source>) -> Result<usize, String> {
+    let projection = (0..source.schema().fields().len()).collect();
+    let scan = Scan {
+        projection,
+        prune: None,
+    };
+    let mut rows = 0;
+    for split in 0..source.manifest().files[0].splits.len() {
+        let mut stream = source.read_split(0, split, &scan);
+        while let Some(read) = stream.next().await {
+            rows += read.map_err(|e| e.to_string())?.numbers.len();
+        }
+    }
+    Ok(rows)
+}
+
 #[tokio::test]
 async fn shared_parquet_files_give_rows_or_errors() {
     for folder in [
@@ -284,14 +305,12 @@ async fn shared_parquet_files_give_rows_or_errors() {
             .filter(|p| p.extension().is_some_and(|e| e == "parquet"))
         {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.starts_with("large_string_map") {
+                continue; // Values of 2 GiB: too much memory for a test.
+            }
             let outcome = match open(Format::Parquet, path, &[]).await {
                 Err(error) => Err(error),
-                Ok(source) => {
-                    let columns: Vec<_> = (0..source.schema().fields().len()).collect();
-                    read_all(&source, &columns, None)
-                        .await
-                        .map(|(keys, _)| keys.len())
-                }
+                Ok(source) => count_rows(&source).await,
             };
             match outcome {
                 Ok(rows) => {

@@ -1,0 +1,157 @@
+//! Splits bytes into records and fields: quoting, escapes, comments.
+
+use std::io::BufRead;
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+/// Bytes of a record at most. A quote that is never closed would swallow the rest of the file.
+const MAX_RECORD_BYTES: usize = 64 << 20;
+
+/// Fields of a record at most.
+const MAX_FIELDS: usize = 1 << 20;
+
+/// How a file separates its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    pub(super) delimiter: u8,
+    pub(super) quote: u8,
+    pub(super) escape: Option<u8>,
+    pub(super) comment: Option<u8>,
+}
+
+/// Reads records one by one.
+pub(super) struct Records<R> {
+    input: R,
+    parser: Reader,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    /// Bytes consumed so far.
+    consumed: u64,
+    /// The last byte consumed ended a line.
+    at_line_end: bool,
+}
+
+/// The fields of one record.
+pub(super) struct Record<'a> {
+    text: &'a str,
+    ends: &'a [usize],
+    /// The line that the record ends in, from 1.
+    pub(super) line: u64,
+}
+
+impl Record<'_> {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// A field with its quotes taken off; empty past the end.
+    pub(super) fn field(&self, index: usize) -> &str {
+        let start = if index == 0 {
+            Some(&0)
+        } else {
+            self.ends.get(index - 1)
+        };
+        let range = start
+            .zip(self.ends.get(index))
+            .map(|(&start, &end)| start..end);
+        range
+            .and_then(|range| self.text.get(range))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|index| self.field(index))
+    }
+}
+
+impl<R: BufRead> Records<R> {
+    /// Reads from `input`, whose first byte is in line `line` (from 1).
+    pub(super) fn new(input: R, dialect: Dialect, line: u64) -> Self {
+        let mut parser = ReaderBuilder::new()
+            .delimiter(dialect.delimiter)
+            .quote(dialect.quote)
+            .escape(dialect.escape)
+            .double_quote(dialect.escape.is_none())
+            .comment(dialect.comment)
+            .build();
+        parser.set_line(line);
+        Self {
+            input,
+            parser,
+            text: vec![0; 1024],
+            ends: vec![0; 64],
+            consumed: 0,
+            at_line_end: false,
+        }
+    }
+
+    /// Bytes consumed so far: where the next record starts, or the end of the line before it.
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// The line of the next byte, from 1.
+    pub(super) fn line(&self) -> u64 {
+        self.parser.line()
+    }
+
+    /// Skips a byte order mark, which is no part of the first field.
+    pub(super) fn skip_byte_order_mark(&mut self) -> Result<(), String> {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        let start = self.input.fill_buf().map_err(|e| e.to_string())?;
+        if start.starts_with(MARK) {
+            self.input.consume(MARK.len());
+            self.consumed += MARK.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The next record, or `None` at the end. The error is the cause, with the line.
+    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, String> {
+        let (mut written, mut fields) = (0, 0);
+        loop {
+            let buffer = self.input.fill_buf().map_err(|e| e.to_string())?;
+            let (result, read, out, ended) = self.parser.read_record(
+                buffer,
+                &mut self.text[written..],
+                &mut self.ends[fields..],
+            );
+            if let Some(last) = read.checked_sub(1).and_then(|last| buffer.get(last)) {
+                self.at_line_end = *last == b'\n';
+            }
+            self.input.consume(read);
+            self.consumed += read as u64;
+            written += out;
+            fields += ended;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull if self.text.len() < MAX_RECORD_BYTES => {
+                    self.text.resize(self.text.len() * 2, 0);
+                }
+                ReadRecordResult::OutputEndsFull if self.ends.len() < MAX_FIELDS => {
+                    self.ends.resize(self.ends.len() * 2, 0);
+                }
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                    return Err(format!(
+                        "the record that ends after line {} is longer than {MAX_RECORD_BYTES} bytes or {MAX_FIELDS} fields; is a quote not closed?",
+                        self.parser.line()
+                    ));
+                }
+                ReadRecordResult::Record => break,
+                ReadRecordResult::End => return Ok(None),
+            }
+        }
+        let line = self.parser.line() - u64::from(self.at_line_end);
+        let text = std::str::from_utf8(&self.text[..written])
+            .map_err(|_| format!("line {line} is not UTF-8; convert the file"))?;
+        Ok(Some(Record {
+            text,
+            ends: &self.ends[..fields],
+            line,
+        }))
+    }
+}

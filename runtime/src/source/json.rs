@@ -1,0 +1,456 @@
+//! `JSON`: one object per line; a split is a run of rows.
+//!
+//! One scan when the source is opened parses every line, so that the types of columns come from the
+//! whole data and a broken line is found before training starts. Columns are in the order that they
+//! are first met, those of one object by name.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::json::ReaderBuilder;
+use arrow::json::reader::infer_json_schema_from_iterator;
+use datafusion::common::{Result, exec_datafusion_err};
+use forebay_planner::source::SourceSpec;
+use serde_json::Value;
+
+use super::csv::SPLIT_ROWS;
+use super::error::SourceError;
+use super::listing::{Wanted, list};
+use super::options::Options;
+use super::staged::{Place, SplitReader, StagedSource, open as open_file};
+use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit, guarded};
+use super::{Scan, Split, StoredRows};
+
+const FORMAT: &str = "JSON";
+
+/// Bytes of a line at most.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+
+const READ_BYTES: usize = 256 << 10;
+
+const JSON: Wanted = Wanted {
+    noun: "JSON lines",
+    extensions: &["json", "jsonl", "ndjson"],
+    strict: false,
+};
+
+/// Opens files of JSON lines: scans them once. They have no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
+    Options::new(spec, &[])?;
+    let listing = list(&spec.location, &JSON).await?;
+    let paths: Vec<PathBuf> = listing
+        .files
+        .iter()
+        .map(|file| file.absolute.clone())
+        .collect();
+    let declared = spec.columns.clone();
+    let (schema, scanned) = tokio::task::spawn_blocking(move || {
+        let first = paths.first().cloned().unwrap_or_default();
+        guarded(&first, FORMAT, || Ok(scan_all(&paths, declared)?))
+    })
+    .await
+    .map_err(|e| exec_datafusion_err!("opening the source was interrupted: {e}"))??;
+    let (splits, starts) = scanned
+        .into_iter()
+        .map(|file| (file.splits, file.starts))
+        .unzip();
+    let reader = Arc::new(Reader {
+        schema: Arc::clone(&schema),
+        starts,
+    });
+    Ok(StagedSource::new(spec, schema, listing, splits, reader))
+}
+
+/// Where a split begins.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    offset: u64,
+    line: u64,
+}
+
+/// What the scan of a file found.
+#[derive(Debug, Default)]
+struct Scanned {
+    splits: Vec<Split>,
+    starts: Vec<Start>,
+}
+
+/// Lines of a file that are not blank.
+struct Lines<R> {
+    input: R,
+    text: Vec<u8>,
+    offset: u64,
+    /// The line in `text`, from 1.
+    line: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Reads from byte `start.offset`, which begins the line `start.line`.
+    fn new(input: R, start: Start) -> Self {
+        Self {
+            input,
+            text: Vec::new(),
+            offset: start.offset,
+            line: start.line - 1,
+        }
+    }
+
+    /// The next line with where it begins, or `None` at the end.
+    fn next(&mut self) -> Result<Option<(Start, &[u8])>, String> {
+        loop {
+            self.text.clear();
+            let mut limited = (&mut self.input).take(MAX_LINE_BYTES + 1);
+            let read = limited
+                .read_until(b'\n', &mut self.text)
+                .map_err(|e| e.to_string())? as u64;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            let start = Start {
+                offset: self.offset,
+                line: self.line,
+            };
+            self.offset += read;
+            if read > MAX_LINE_BYTES {
+                return Err(format!(
+                    "line {} is longer than {MAX_LINE_BYTES} bytes",
+                    self.line
+                ));
+            }
+            if !self.text.trim_ascii().is_empty() {
+                return Ok(Some((start, &self.text)));
+            }
+        }
+    }
+}
+
+/// Yields the objects of all files, noting where splits begin.
+struct Objects<'a> {
+    paths: std::slice::Iter<'a, PathBuf>,
+    open: Option<(&'a Path, Lines<BufReader<File>>)>,
+    scanned: Vec<Scanned>,
+    rows: u64,
+    failed: Option<SourceError>,
+}
+
+impl Objects<'_> {
+    fn try_next(&mut self) -> Result<Option<Value>, SourceError> {
+        loop {
+            let Some((path, lines)) = &mut self.open else {
+                let Some(path) = self.paths.next() else {
+                    return Ok(None);
+                };
+                let (file, _) = open_file(path)?;
+                let input = BufReader::with_capacity(READ_BYTES, file);
+                let lines = Lines::new(input, Start { offset: 0, line: 1 });
+                self.open = Some((path, lines));
+                self.scanned.push(Scanned::default());
+                self.rows = 0;
+                continue;
+            };
+            let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
+            let Some((start, text)) = lines.next().map_err(damaged)? else {
+                self.open = None;
+                continue;
+            };
+            let object = parse(text).map_err(|e| damaged(format!("line {}: {e}", start.line)))?;
+            let end = start.offset + text.len() as u64;
+            if let Some(scanned) = self.scanned.last_mut() {
+                if self.rows.is_multiple_of(SPLIT_ROWS) {
+                    scanned.starts.push(start);
+                    scanned.splits.push(Split {
+                        first_row: self.rows,
+                        rows: 0,
+                        bytes: 0,
+                    });
+                }
+                if let Some((split, first)) = scanned.splits.last_mut().zip(scanned.starts.last()) {
+                    split.rows += 1;
+                    split.bytes = end - first.offset;
+                }
+            }
+            self.rows += 1;
+            return Ok(Some(object));
+        }
+    }
+}
+
+impl Iterator for Objects<'_> {
+    type Item = Result<Value, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.try_next().transpose().map(|object| {
+            object.map_err(|error| {
+                let cause = error.to_string();
+                self.failed = Some(error);
+                ArrowError::JsonError(cause)
+            })
+        })
+    }
+}
+
+/// One line as an object; else what is wrong with it.
+fn parse(line: &[u8]) -> Result<Value, String> {
+    match serde_json::from_slice(line) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(Value::Array(_)) => {
+            Err("an array where an object was expected; put one object on each line".to_owned())
+        }
+        Ok(_) => Err("a single value where an object such as {\"a\": 1} was expected".to_owned()),
+        Err(_) if line.trim_ascii() == b"[" || line.trim_ascii() == b"{" => {
+            Err("a JSON document over several lines; put one object on each line".to_owned())
+        }
+        Err(error) => {
+            // The parser sees one line only and would call it line 1.
+            let text = error.to_string();
+            let cause = text.split(" at line ").next().unwrap_or(&text);
+            Err(format!("column {}: {cause}", error.column()))
+        }
+    }
+}
+
+fn scan_all(
+    paths: &[PathBuf],
+    declared: Option<SchemaRef>,
+) -> Result<(SchemaRef, Vec<Scanned>), SourceError> {
+    let mut objects = Objects {
+        paths: paths.iter(),
+        open: None,
+        scanned: Vec::new(),
+        rows: 0,
+        failed: None,
+    };
+    let schema = match declared {
+        Some(declared) => {
+            while objects.try_next()?.is_some() {}
+            declared
+        }
+        None => {
+            let inferred = infer_json_schema_from_iterator(&mut objects);
+            if let Some(error) = objects.failed {
+                return Err(error);
+            }
+            let inferred = inferred.map_err(|error| {
+                let at = objects
+                    .open
+                    .as_ref()
+                    .map_or_else(String::new, |(path, lines)| {
+                        format!(" ('{}', line {})", path.display(), lines.line)
+                    });
+                SourceError::Schema(format!(
+                    "the JSON lines do not have one type for each column{at}: {error}"
+                ))
+            })?;
+            Arc::new(inferred)
+        }
+    };
+    Ok((schema, objects.scanned))
+}
+
+#[derive(Debug)]
+struct Reader {
+    schema: SchemaRef,
+    /// Per file and split.
+    starts: Vec<Vec<Start>>,
+}
+
+impl SplitReader for Reader {
+    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+        let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
+        let start = self.starts[place.file][place.split];
+        let mut file = place.open()?;
+        file.seek(SeekFrom::Start(start.offset))
+            .map_err(|error| SourceError::unreadable(&place.path, error))?;
+        let mut lines = Lines::new(BufReader::with_capacity(READ_BYTES, file), start);
+        let schema = Arc::new(self.schema.project(&scan.projection)?);
+        let mut chunk = Chunk::default();
+        let mut first = place.rows.first_row;
+        let end = place.rows.first_row + place.rows.rows;
+        for row in place.rows.first_row..end {
+            let Some((at, text)) = lines.next().map_err(damaged)? else {
+                return Err(damaged(format!(
+                    "it ends after {row} rows; it had more when it was opened"
+                ))
+                .into());
+            };
+            chunk.push(at.line, text);
+            if chunk.bytes.len() as u64 >= BATCH_BYTES
+                || chunk.lines.len() >= BATCH_ROWS
+                || row + 1 == end
+            {
+                let batch = chunk.decode(&schema).map_err(damaged)?;
+                let numbers = (first..=row).collect();
+                first = row + 1;
+                chunk = Chunk::default();
+                if !emit.send(StoredRows { batch, numbers }) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lines on their way to a batch.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Number and end in `bytes` of each line.
+    lines: Vec<(u64, usize)>,
+}
+
+impl Chunk {
+    fn push(&mut self, line: u64, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        if !text.ends_with(b"\n") {
+            self.bytes.push(b'\n');
+        }
+        self.lines.push((line, self.bytes.len()));
+    }
+
+    /// The rows; else which line is wrong, and how.
+    fn decode(&self, schema: &SchemaRef) -> Result<RecordBatch, String> {
+        decode(schema, &self.bytes, self.lines.len()).map_err(|whole| {
+            let mut start = 0;
+            for &(line, end) in &self.lines {
+                if let Err(error) = decode(schema, &self.bytes[start..end], 1) {
+                    return format!("line {line}: {error}");
+                }
+                start = end;
+            }
+            whole.to_string()
+        })
+    }
+}
+
+fn decode(schema: &SchemaRef, bytes: &[u8], rows: usize) -> Result<RecordBatch, ArrowError> {
+    let mut decoder = ReaderBuilder::new(Arc::clone(schema))
+        // A column that is text in one row and a number in another was found to be text.
+        .with_coerce_primitive(true)
+        .with_batch_size(rows)
+        .build_decoder()?;
+    let mut read = 0;
+    while read < bytes.len() {
+        match decoder.decode(&bytes[read..])? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    match decoder.flush()? {
+        Some(batch) if batch.num_rows() == rows => Ok(batch),
+        batch => Err(ArrowError::JsonError(format!(
+            "{} rows in {rows} lines",
+            batch.map_or(0, |batch| batch.num_rows())
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use arrow::array::AsArray;
+    use arrow::datatypes::{DataType, Field, Float64Type, Schema};
+    use forebay_planner::source::Format;
+
+    use super::*;
+    use crate::source::testing::{open, read_all, spec};
+    use crate::source::{FileResolver, Source};
+
+    async fn open_text(text: &str) -> Result<(tempfile::TempDir, Arc<dyn Source>), String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        fs::write(&path, text).unwrap();
+        let source = open(Format::Json, &path, &[]).await?;
+        Ok((dir, source))
+    }
+
+    #[tokio::test]
+    async fn types_come_from_all_lines_and_blank_lines_are_none() {
+        let text = "{\"a\": 1, \"s\": \"x\", \"l\": [1, 2]}\n\n  \r\n{\"a\": 2.5, \"o\": {\"k\": true}}\n{\"s\": 7}";
+        let (_dir, source) = open_text(text).await.unwrap();
+        let columns: Vec<_> = (0..source.schema().fields().len()).collect();
+        let (keys, batch) = read_all(&source, &columns, None).await.unwrap();
+        assert_eq!(keys, [(0, 0), (0, 1), (0, 2)]);
+        let a = batch
+            .column_by_name("a")
+            .unwrap()
+            .as_primitive::<Float64Type>();
+        assert_eq!(a.iter().collect::<Vec<_>>(), [Some(1.0), Some(2.5), None]);
+        let s = batch.column_by_name("s").unwrap().as_string::<i32>();
+        assert_eq!(s.iter().collect::<Vec<_>>(), [Some("x"), None, Some("7")]);
+        let at = source.schema().index_of("o").unwrap();
+        let (_, projected) = read_all(&source, &[at], None).await.unwrap();
+        assert_eq!(projected.column(0), batch.column(at));
+        let (_, nothing) = read_all(&source, &[], None).await.unwrap();
+        assert_eq!(nothing.num_rows(), 3);
+    }
+
+    #[tokio::test]
+    async fn splits_begin_where_the_scan_found_them() {
+        let rows = SPLIT_ROWS + 10;
+        let text: String = (0..rows).map(|n| format!("{{\"n\": {n}}}\n\n")).collect();
+        let (_dir, source) = open_text(&text).await.unwrap();
+        assert_eq!(source.manifest().files[0].splits.len(), 2);
+        let (keys, batch) = read_all(&source, &[0], None).await.unwrap();
+        assert!(keys.iter().zip(0..).all(|(key, n)| *key == (0, n)));
+        let numbers = batch
+            .column(0)
+            .as_primitive::<arrow::datatypes::Int64Type>()
+            .values();
+        assert!(numbers.iter().zip(0..).all(|(n, expected)| *n == expected));
+    }
+
+    #[tokio::test]
+    async fn broken_lines_are_named() {
+        let error = open_text("{\"a\": 1}\n\n{\"a\": }\n").await.unwrap_err();
+        assert!(
+            error.contains("t.jsonl' is not a sound JSON file: line 3: column 7: expected value"),
+            "{error}"
+        );
+        let error = open_text("[1, 2]\n").await.unwrap_err();
+        assert!(error.contains("put one object on each line"), "{error}");
+        let error = open_text("[\n{\"a\": 1}\n]\n").await.unwrap_err();
+        assert!(error.contains("over several lines"), "{error}");
+        let error = open_text("{\"a\": 1}\n{\"a\": {\"b\": 1}}\n")
+            .await
+            .unwrap_err();
+        assert!(
+            error.contains("one type for each column") && error.contains("line 2"),
+            "{error}"
+        );
+        assert!(open_text("").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn declared_columns_leave_the_others_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.json");
+        fs::write(&path, "{\"a\": 1, \"b\": 2}\n{\"a\": 300}\n").unwrap();
+        let mut spec = spec(Format::Json, &path, &[]);
+        spec.columns = Some(Arc::new(Schema::new(vec![Field::new(
+            "a",
+            DataType::Int16,
+            true,
+        )])));
+        let source = FileResolver.open(&spec).await.unwrap();
+        assert_eq!(
+            read_all(&source, &[0], None).await.unwrap().1.num_columns(),
+            1
+        );
+        spec.columns = Some(Arc::new(Schema::new(vec![Field::new(
+            "a",
+            DataType::Int8,
+            true,
+        )])));
+        let source = FileResolver.open(&spec).await.unwrap();
+        let error = read_all(&source, &[0], None).await.unwrap_err();
+        assert!(error.contains("line 2: "), "{error}");
+    }
+}
