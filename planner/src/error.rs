@@ -205,6 +205,12 @@ pub fn message_of(error: &DataFusionError) -> String {
         DataFusionError::Context(context, inner) => format!("{context}: {}", message_of(inner)),
         DataFusionError::Shared(inner) => message_of(inner),
         DataFusionError::External(inner) => inner.to_string(),
+        DataFusionError::Internal(message) => {
+            format!(
+                "internal error: {}; please report it",
+                message.trim_end_matches('.')
+            )
+        }
         DataFusionError::Collection(errors) => {
             errors.first().map_or_else(|| error.to_string(), message_of)
         }
