@@ -148,7 +148,7 @@ impl Case {
         match self.shuffle {
             None => {}
             Some(None) => sql += " SHUFFLE GLOBALLY",
-            Some(Some(rows)) => drop(write!(sql, " SHUFFLE WITHIN {rows} ROWS")),
+            Some(Some(rows)) => sql += &format!(" SHUFFLE WITHIN {rows} ROWS"),
         }
         let _ = write!(sql, " SEED {}", self.seed >> 1);
         self.skip
@@ -310,6 +310,7 @@ fn random_pipelines_have_one_digest() {
             for variant in variants {
                 prop_assert_eq!(&run(variant.clone()), &expected, "{:?}\n{}", variant, sql);
             }
+            if let Err(e) = &expected { println!("ERR {e}"); }
             let (good, failed) = tally.get();
             tally.set(if expected.is_ok() {
                 (good + 1, failed)
