@@ -215,7 +215,7 @@ impl From<PlanError> for DataFusionError {
 }
 
 /// The message of a DataFusion error without its backtrace and the names of its layers.
-pub(crate) fn message_of(error: &DataFusionError) -> String {
+pub fn message_of(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Diagnostic(_, inner) => message_of(inner),
         DataFusionError::Context(context, inner) if is_layer(context) => message_of(inner),

@@ -3,8 +3,10 @@
 pub mod builder;
 pub mod catalog;
 pub mod clauses;
+pub mod compile;
 pub mod error;
 pub mod pipeline;
+pub mod rows;
 pub mod source;
 pub mod sql;
 #[cfg(test)]

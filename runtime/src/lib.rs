@@ -1,3 +1,29 @@
 //! The runtime of Forebay: sources, row keys, windows, segments, batches, the local engine.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`source`] | files, splits, rows by reference, for each format |
+//! | [`snapshot`] | the stored rows of a pipeline and their keys |
+//! | [`order`] | windows, and the order of rows within them |
+//! | [`stage`] | holds or spills the rows of a window |
+//! | [`fragment`] | row operators over a segment |
+//! | [`segment`] | from positions to rows: fetching, staging, computing |
+//! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
+//! | [`deal`] | which rows make which batch of which rank |
+//! | [`tail`] | batches, and what becomes of failed rows |
+//! | [`engine`] | the local engine |
+//! | [`digest`] | one hash of a whole stream |
 
+pub mod deal;
+pub mod digest;
+pub mod engine;
+pub mod error;
+pub mod fragment;
+pub mod job;
+pub mod limit;
+pub mod order;
+pub mod segment;
+pub mod snapshot;
 pub mod source;
+pub mod stage;
+pub mod tail;

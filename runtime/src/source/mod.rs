@@ -1,4 +1,22 @@
 //! Sources: snapshot manifests, splits, and rows by reference.
+//!
+//! | Module | Format | Split | Access |
+//! |---|---|---|---|
+//! | `images` | `IMAGEFOLDER` | a file | direct |
+//! | `parquet` | `PARQUET` | a row group | staged |
+
+mod error;
+mod images;
+mod listing;
+mod options;
+mod parquet;
+mod plain;
+mod resolver;
+mod staged;
+mod stream;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +28,12 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::source::SourceSpec;
 use futures::stream::BoxStream;
+
+pub use error::SourceError;
+pub use images::ImageFolder;
+pub use resolver::FileResolver;
+pub use staged::StagedSource;
+pub use table::{SourceExec, SourceTable};
 
 /// The files of a source at the moment it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,26 @@
+//! Binding: each random function call gets its stream, a literal, and the hidden row column.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::Expr;
+
+/// Numbers the random calls of a plan in evaluation order.
+#[derive(Debug, Default)]
+pub struct Streams {
+    next: u64,
+}
+
+impl Streams {
+    /// Binds the random calls of `expr`, arguments before the call that takes them.
+    pub fn bind(&mut self, expr: Expr) -> Result<Expr> {
+        let bound = expr.transform_up(|e| match e {
+            Expr::ScalarFunction(call) if forebay_udfs::is_random(call.func.name()) => {
+                let ordinal = self.next;
+                self.next += 1;
+                Ok(Transformed::yes(forebay_udfs::bind_stream(call, ordinal)?))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(bound.data)
+    }
+}

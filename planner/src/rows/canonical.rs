@@ -1,0 +1,235 @@
+//! The canonical text of a pipeline, and the semantic hash of it.
+//!
+//! Texts and builder calls that mean the same should hash the same, however their projections nest:
+//! between operators that fix a shape of their own (scan, union, limit, unnest, lookup), expressions
+//! are inlined, columns are named by where they come from, filters are a set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Expr;
+use forebay_udfs::row::ROW_COLUMN;
+
+use super::{RowOp, RowPlan, slot};
+use crate::clauses::Clauses;
+
+/// Names the meaning of a stream (design contract, "Two hashes"): 32 bytes of BLAKE3.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SemanticHash([u8; 32]);
+
+impl std::fmt::Display for SemanticHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for SemanticHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SemanticHash({self})")
+    }
+}
+
+/// Version of the canonical text; raised when it changes for an unchanged pipeline.
+const VERSION: u32 = 1;
+
+/// The semantic hash of a lowered, unoptimised plan under its clauses.
+///
+/// Seed, number of epochs, thread counts and locations are left out: they do not change what the
+/// stream means.
+pub fn semantic_hash(plan: &RowPlan, clauses: &Clauses) -> Result<SemanticHash> {
+    Ok(SemanticHash(
+        *blake3::hash(text(plan, clauses)?.as_bytes()).as_bytes(),
+    ))
+}
+
+/// The text that the semantic hash is taken of.
+pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
+    let Clauses {
+        shuffle,
+        seed: _,
+        skip,
+        take,
+        batch,
+        repeat,
+        options,
+    } = clauses;
+    let rows = Canonical::of(plan)?.render(&plan.schema);
+    let continuous = repeat.continuous;
+    Ok(format!(
+        "forebay {VERSION}\n{rows}shuffle {shuffle:?}\nskip {skip}\ntake {take:?}\nbatch {batch:?}\n\
+         continuous {continuous}\non_error {:?}\nrelax {:?}\n",
+        options.on_error, options.relax
+    ))
+}
+
+/// A plan between shape-fixing operators: what is below, filters and outputs over its columns.
+struct Canonical {
+    base: String,
+    filters: Vec<Expr>,
+    outputs: Vec<Expr>,
+}
+
+impl Canonical {
+    fn of(plan: &RowPlan) -> Result<Self> {
+        let inputs = plan
+            .inputs
+            .iter()
+            .map(Self::of)
+            .collect::<Result<Vec<_>>>()?;
+        match &plan.op {
+            RowOp::Filter { conjuncts } => {
+                let mut this = only(inputs);
+                for conjunct in conjuncts {
+                    let inlined = this.inline(conjunct, &plan.inputs[0].schema)?;
+                    this.filters.push(inlined);
+                }
+                Ok(this)
+            }
+            RowOp::Project { exprs } => {
+                let mut this = only(inputs);
+                let over = &plan.inputs[0].schema;
+                this.outputs = exprs
+                    .iter()
+                    .map(|e| this.inline(&e.expr, over))
+                    .collect::<Result<_>>()?;
+                Ok(this)
+            }
+            RowOp::Scan { occurrence, .. } => {
+                let outputs = plan.schema.fields().iter().map(|field| {
+                    slot(format!(
+                        "{occurrence}.{}:{}",
+                        field.name(),
+                        field.data_type()
+                    ))
+                });
+                let outputs = outputs.collect();
+                Ok(Self {
+                    base: format!("scan {occurrence}\n"),
+                    filters: Vec::new(),
+                    outputs,
+                })
+            }
+            RowOp::Lookup { on, keep_unmatched } => {
+                let mut base = format!("lookup keep_unmatched={keep_unmatched}\n");
+                for (l, r) in on {
+                    let l = inputs[0].inline(l, &plan.inputs[0].schema)?;
+                    let r = inputs[1].inline(r, &plan.inputs[1].schema)?;
+                    let _ = writeln!(base, "on {l} = {r}");
+                }
+                Ok(Self::above(base, plan, &inputs))
+            }
+            RowOp::Union => Ok(Self::above("union\n".to_owned(), plan, &inputs)),
+            RowOp::Limit { skip, fetch } => Ok(Self::above(
+                format!("limit {skip} {fetch:?}\n"),
+                plan,
+                &inputs,
+            )),
+            RowOp::Unnest {
+                columns,
+                lists,
+                preserve_nulls,
+            } => {
+                let base = format!("unnest {columns:?} {lists:?} {preserve_nulls}\n");
+                Ok(Self::above(base, plan, &inputs))
+            }
+        }
+    }
+
+    /// A fresh start above an operator that fixes its own shape.
+    fn above(mut base: String, plan: &RowPlan, inputs: &[Self]) -> Self {
+        for (input, node) in inputs.iter().zip(&plan.inputs) {
+            for line in input.render(&node.schema).lines() {
+                let _ = writeln!(base, "  {line}");
+            }
+        }
+        let outputs = (0..plan.schema.fields().len())
+            .map(|i| slot(format!("#{i}")))
+            .collect();
+        Self {
+            base,
+            filters: Vec::new(),
+            outputs,
+        }
+    }
+
+    /// Replaces the slots of `over` by what they hold.
+    fn inline(&self, expr: &Expr, over: &Schema) -> Result<Expr> {
+        let inlined = expr.clone().transform_up(|e| match e {
+            Expr::Column(c) if c.name != ROW_COLUMN => Ok(Transformed::yes(
+                self.outputs[over.index_of(&c.name)?].clone(),
+            )),
+            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
+            Expr::Literal(value, metadata) => {
+                let wide = widen(&value)?;
+                Ok(Transformed::yes(Expr::Literal(wide, metadata)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(inlined.data)
+    }
+
+    fn render(&self, schema: &Schema) -> String {
+        let mut text = self.base.clone();
+        let filters: BTreeSet<String> = self.filters.iter().map(|f| f.to_string()).collect();
+        for filter in &filters {
+            let _ = writeln!(text, "where {filter}");
+        }
+        for (field, output) in schema.fields().iter().zip(&self.outputs) {
+            let _ = writeln!(text, "{} {} = {output}", field.name(), type_text(field));
+        }
+        for (name, version) in versions(self.filters.iter().chain(&self.outputs)) {
+            let _ = writeln!(text, "function {name} {version}");
+        }
+        text
+    }
+}
+
+fn only(mut inputs: Vec<Canonical>) -> Canonical {
+    // A filter or projection has one input by construction.
+    inputs.swap_remove(0)
+}
+
+/// The type with its extension, whose metadata are part of what a column means.
+fn type_text(field: &FieldRef) -> String {
+    let metadata: BTreeMap<_, _> = field.metadata().iter().collect();
+    if metadata.is_empty() {
+        field.data_type().to_string()
+    } else {
+        format!("{} {metadata:?}", field.data_type())
+    }
+}
+
+/// An integer literal of any width as Int64, a float as Float64: `224` in SQL and in Rust are one.
+fn widen(value: &ScalarValue) -> Result<ScalarValue> {
+    let wide = match value.data_type() {
+        DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32 => DataType::Int64,
+        DataType::Float16 | DataType::Float32 => DataType::Float64,
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        _ => return Ok(value.clone()),
+    };
+    value.cast_to(&wide)
+}
+
+/// Our functions with the versions of their meaning; DataFusion's count as version 1.
+fn versions<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for expr in exprs {
+        let _ = expr.apply(|e| {
+            if let Expr::ScalarFunction(call) = e {
+                let name = call.func.name();
+                let version = forebay_udfs::facts_of(name).map_or(1, |facts| facts.version);
+                found.insert(name.to_owned(), version);
+            }
+            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        });
+    }
+    found
+}

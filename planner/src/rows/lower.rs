@@ -1,0 +1,347 @@
+//! From DataFusion's analysed logical plan to the row plan.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{
+    Column, DFSchema, JoinType, NullEquality, Result, not_impl_err, plan_err,
+};
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest};
+
+use super::bind::Streams;
+use super::{NamedExpr, RowOp, RowPlan, slot};
+
+/// Lowers an analysed, unoptimised plan.
+///
+/// # Errors
+/// "Not supported yet" for operators whose output has no row keys (aggregates, general joins,
+/// DISTINCT, window functions, ORDER BY), naming the operator.
+pub fn lower(plan: &LogicalPlan) -> Result<RowPlan> {
+    let lowered = Lowering::default().plan(plan)?;
+    named_as(lowered, plan.schema())
+}
+
+/// Gives the output columns the names that the query's own schema has.
+fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
+    let mut seen = BTreeSet::new();
+    for field in schema.fields() {
+        if !seen.insert(field.name()) {
+            return plan_err!(
+                "two output columns are named \"{}\"; give one another name with AS",
+                field.name()
+            );
+        }
+    }
+    let same = plan
+        .schema
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .all(|(a, b)| a.name() == b.name());
+    if same {
+        return Ok(plan);
+    }
+    let exprs = plan
+        .schema
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .map(|(from, to)| NamedExpr {
+            name: to.name().clone(),
+            expr: slot(from.name()),
+        });
+    let exprs = exprs.collect();
+    RowPlan::project(plan, exprs)
+}
+
+#[derive(Default)]
+struct Lowering {
+    occurrences: u32,
+    streams: Streams,
+}
+
+impl Lowering {
+    fn plan(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
+        match plan {
+            LogicalPlan::TableScan(scan) => {
+                // A pipeline that another one reads is a view: each instantiation draws anew.
+                if let Some(view) = scan.source.get_logical_plan() {
+                    return self.plan(&view);
+                }
+                let occurrence = self.occurrences;
+                self.occurrences += 1;
+                let table = scan.source.schema();
+                let projection = scan
+                    .projection
+                    .clone()
+                    .unwrap_or_else(|| (0..table.fields().len()).collect());
+                let op = RowOp::Scan {
+                    occurrence,
+                    name: scan.table_name.table().to_owned(),
+                    source: Arc::clone(&scan.source),
+                    projection: projection.clone(),
+                    prune: Vec::new(),
+                };
+                let schema = Arc::new(table.project(&projection)?);
+                Ok(RowPlan {
+                    op,
+                    inputs: Vec::new(),
+                    schema,
+                })
+            }
+            LogicalPlan::SubqueryAlias(alias) => self.plan(&alias.input),
+            LogicalPlan::Projection(projection) => {
+                let input = self.plan(&projection.input)?;
+                let names = unique_names(&projection.schema);
+                let mut exprs = Vec::with_capacity(names.len());
+                for (name, expr) in names.into_iter().zip(&projection.expr) {
+                    let expr = self.expr(expr, projection.input.schema(), &input)?;
+                    exprs.push(NamedExpr { name, expr });
+                }
+                RowPlan::project(input, exprs)
+            }
+            LogicalPlan::Filter(filter) => {
+                let input = self.plan(&filter.input)?;
+                let predicate = self.expr(&filter.predicate, filter.input.schema(), &input)?;
+                Ok(RowPlan::filter(input, split_conjunction_owned(predicate)))
+            }
+            LogicalPlan::Union(union) => {
+                let inputs = union
+                    .inputs
+                    .iter()
+                    .map(|i| self.plan(i))
+                    .collect::<Result<Vec<_>>>()?;
+                let names = unique_names(&union.schema);
+                let fields = names.into_iter().enumerate().map(|(i, name)| {
+                    // An extension type survives only where every input agrees on it.
+                    let first = inputs[0].schema.field(i);
+                    let agree = inputs
+                        .iter()
+                        .all(|p| p.schema.field(i).metadata() == first.metadata());
+                    let field = Field::new(name, union.schema.field(i).data_type().clone(), true);
+                    if agree {
+                        field.with_metadata(first.metadata().clone())
+                    } else {
+                        field
+                    }
+                });
+                let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+                for input in &inputs {
+                    for (have, want) in input.schema.fields().iter().zip(schema.fields()) {
+                        if have.data_type() != want.data_type() {
+                            return plan_err!(
+                                "UNION ALL: column \"{}\" is {} in one query and {} in another",
+                                want.name(),
+                                want.data_type(),
+                                have.data_type()
+                            );
+                        }
+                    }
+                }
+                Ok(RowPlan {
+                    op: RowOp::Union,
+                    inputs,
+                    schema,
+                })
+            }
+            LogicalPlan::Limit(limit) => {
+                let SkipType::Literal(skip) = limit.get_skip_type()? else {
+                    return plan_err!("OFFSET must be a constant");
+                };
+                let FetchType::Literal(fetch) = limit.get_fetch_type()? else {
+                    return plan_err!("LIMIT must be a constant");
+                };
+                let input = self.plan(&limit.input)?;
+                let schema = Arc::clone(&input.schema);
+                let op = RowOp::Limit {
+                    skip: skip as u64,
+                    fetch: fetch.map(|n| n as u64),
+                };
+                Ok(RowPlan {
+                    op,
+                    inputs: vec![input],
+                    schema,
+                })
+            }
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest),
+            LogicalPlan::Join(join) => self.lookup(join),
+            LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
+                not_impl_err!(
+                    "a pipeline reads from a source: SELECT without one is not supported yet"
+                )
+            }
+            other => not_impl_err!(
+                "{} is not supported yet in a pipeline: its rows have no keys of their own. Run it \
+                 once, write the result to a file, and read the pipeline from that",
+                operator_name(other)
+            ),
+        }
+    }
+
+    fn unnest(&mut self, unnest: &Unnest) -> Result<RowPlan> {
+        if !unnest.struct_type_columns.is_empty() {
+            return not_impl_err!("unnest of a struct is not supported yet; select its fields");
+        }
+        if unnest
+            .list_type_columns
+            .iter()
+            .any(|(_, list)| list.depth != 1)
+        {
+            return not_impl_err!("unnest of more than one level at once is not supported yet");
+        }
+        let input = self.plan(&unnest.input)?;
+        let names = unique_names(&unnest.schema);
+        let fields = names
+            .iter()
+            .zip(unnest.schema.fields())
+            .map(|(name, field)| field.as_ref().clone().with_name(name).with_nullable(true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let op = RowOp::Unnest {
+            columns: unnest.dependency_indices.clone(),
+            lists: unnest
+                .list_type_columns
+                .iter()
+                .map(|(index, _)| *index)
+                .collect(),
+            preserve_nulls: unnest.options.preserve_nulls(),
+        };
+        Ok(RowPlan {
+            op,
+            inputs: vec![input],
+            schema,
+        })
+    }
+
+    fn lookup(&mut self, join: &Join) -> Result<RowPlan> {
+        let keep_unmatched = match join.join_type {
+            JoinType::Inner => false,
+            JoinType::Left => true,
+            other => {
+                return not_impl_err!(
+                    "{other} JOIN is not supported yet in a pipeline; many-to-one JOIN and LEFT JOIN are"
+                );
+            }
+        };
+        if join.null_equality == NullEquality::NullEqualsNull {
+            return not_impl_err!("a join in which nulls match is not supported yet");
+        }
+        let left = self.plan(&join.left)?;
+        let right = self.plan(&join.right)?;
+        let mut pairs = join.on.clone();
+        for conjunct in join
+            .filter
+            .iter()
+            .cloned()
+            .flat_map(split_conjunction_owned)
+        {
+            pairs.push(equal_pair(conjunct, join)?);
+        }
+        if pairs.is_empty() {
+            return not_impl_err!(
+                "a join without an equality (JOIN .. ON a = b) is not supported yet"
+            );
+        }
+        let mut on = Vec::with_capacity(pairs.len());
+        for (l, r) in pairs {
+            let l = self.expr(&l, join.left.schema(), &left)?;
+            on.push((l, self.expr(&r, join.right.schema(), &right)?));
+        }
+        let fields = left.schema.fields().iter().chain(right.schema.fields());
+        let named = unique_names(&join.schema).into_iter().zip(fields);
+        let fields = named.map(|(name, f)| f.as_ref().clone().with_name(name).with_nullable(true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let op = RowOp::Lookup { on, keep_unmatched };
+        Ok(RowPlan {
+            op,
+            inputs: vec![left, right],
+            schema,
+        })
+    }
+
+    /// Rewrites `expr` over `logical`'s columns to one over `input`'s slots, streams bound.
+    fn expr(&mut self, expr: &Expr, logical: &DFSchema, input: &RowPlan) -> Result<Expr> {
+        let resolved = expr
+            .clone()
+            .unalias_nested()
+            .data
+            .transform_up(|e| match e {
+                Expr::Column(column) => {
+                    let index = logical.index_of_column(&column)?;
+                    let name = input.schema.field(index).name();
+                    Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+                        name,
+                    ))))
+                }
+                Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => {
+                    not_impl_err!(
+                        "a subquery inside an expression is not supported yet in a pipeline"
+                    )
+                }
+                Expr::OuterReferenceColumn(..) => {
+                    not_impl_err!("a correlated subquery is not supported yet in a pipeline")
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+        self.streams.bind(resolved.data)
+    }
+}
+
+/// Splits `l = r` into the side over the left input and the side over the right one.
+fn equal_pair(conjunct: Expr, join: &Join) -> Result<(Expr, Expr)> {
+    let not_equal = |e: &Expr| -> Result<(Expr, Expr)> {
+        not_impl_err!(
+            "the join condition {e} is not supported yet; only equalities of both sides are"
+        )
+    };
+    let Expr::BinaryExpr(binary) = &conjunct else {
+        return not_equal(&conjunct);
+    };
+    if binary.op != Operator::Eq {
+        return not_equal(&conjunct);
+    }
+    let within = |e: &Expr, schema: &DFSchema| e.column_refs().iter().all(|c| schema.has_column(c));
+    let (l, r) = (binary.left.as_ref(), binary.right.as_ref());
+    let (left, right) = (join.left.schema(), join.right.schema());
+    if within(l, left) && within(r, right) {
+        Ok((l.clone(), r.clone()))
+    } else if within(r, left) && within(l, right) {
+        Ok((r.clone(), l.clone()))
+    } else {
+        not_equal(&conjunct)
+    }
+}
+
+/// Slot names for the columns of a logical schema: the column's name, qualified or numbered where
+/// two columns share it.
+fn unique_names(schema: &DFSchema) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let mut names = Vec::with_capacity(schema.fields().len());
+    for (qualifier, field) in schema.iter() {
+        let mut name = field.name().clone();
+        if taken.contains(&name) {
+            name = qualifier.map_or_else(|| name.clone(), |q| format!("{q}.{name}"));
+        }
+        let mut number = 2;
+        while !taken.insert(name.clone()) {
+            name = format!("{}:{number}", field.name());
+            number += 1;
+        }
+        names.push(name);
+    }
+    names
+}
+
+fn operator_name(plan: &LogicalPlan) -> &'static str {
+    match plan {
+        LogicalPlan::Aggregate(_) => "GROUP BY or an aggregate",
+        LogicalPlan::Sort(_) => "ORDER BY",
+        LogicalPlan::Distinct(_) => "DISTINCT",
+        LogicalPlan::Window(_) => "a window function",
+        LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
+        LogicalPlan::Subquery(_) => "a subquery of this kind",
+        _ => "this operator",
+    }
+}

@@ -1,0 +1,57 @@
+//! Which stored rows reach the output, and how often: the plan that decides it, and nothing else.
+
+use std::collections::BTreeSet;
+
+use datafusion::common::Result;
+use forebay_udfs::row::ROW_COLUMN;
+
+use super::optimize::prune_columns;
+use super::{RowOp, RowPlan};
+
+/// Whether each stored row gives exactly one row.
+pub fn is_one_to_one(plan: &RowPlan) -> bool {
+    let mut one_to_one = true;
+    visit_stream(plan, &mut |node| {
+        one_to_one &= match &node.op {
+            RowOp::Scan { .. } | RowOp::Project { .. } | RowOp::Union => true,
+            RowOp::Lookup { keep_unmatched, .. } => *keep_unmatched,
+            RowOp::Filter { .. } | RowOp::Limit { .. } | RowOp::Unnest { .. } => false,
+        };
+    });
+    one_to_one
+}
+
+/// Whether a stored row may give several rows.
+pub fn multiplies(plan: &RowPlan) -> bool {
+    let mut multiplies = false;
+    visit_stream(plan, &mut |node| {
+        multiplies |= matches!(node.op, RowOp::Unnest { .. })
+    });
+    multiplies
+}
+
+/// The plan without every column that does not decide which rows reach the output.
+pub fn membership(plan: RowPlan) -> Result<RowPlan> {
+    prune_columns(plan, &BTreeSet::new())
+}
+
+/// Whether draws decide which rows reach the output of a [`membership`] plan.
+pub fn is_random(plan: &RowPlan) -> bool {
+    let mut random = false;
+    visit_stream(plan, &mut |node| {
+        let draws = |e: &&datafusion::logical_expr::Expr| {
+            e.column_refs().iter().any(|c| c.name == ROW_COLUMN)
+        };
+        random |= node.exprs().iter().any(draws);
+    });
+    random
+}
+
+/// Calls `f` on the nodes that stored rows flow through: all but the right sides of lookups.
+pub fn visit_stream<'a>(plan: &'a RowPlan, f: &mut impl FnMut(&'a RowPlan)) {
+    match &plan.op {
+        RowOp::Lookup { .. } => visit_stream(&plan.inputs[0], f),
+        _ => plan.inputs.iter().for_each(|input| visit_stream(input, f)),
+    }
+    f(plan);
+}

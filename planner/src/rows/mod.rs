@@ -1,0 +1,302 @@
+//! The row plan: what a query does to each row, between the logical plan and execution.
+//!
+//! A [`RowPlan`] is a tree of operators that keep row keys: scans at the leaves, row-wise operators
+//! above. Columns are *slots*, named uniquely within a node, so expressions need no qualifiers.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`lower`] | analysed `LogicalPlan` to `RowPlan`, refusing what has no row keys |
+//! | [`bind`] | gives each random function its stream |
+//! | [`canonical`] | the text that the semantic hash is taken of |
+//! | [`membership`] | which stored rows reach the output |
+//! | [`optimize`] | exact rewrites: filters down, projections merged, columns pruned, images fused |
+
+pub mod bind;
+pub mod canonical;
+pub mod lower;
+pub mod membership;
+pub mod optimize;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
+use forebay_udfs::row::{ROW_COLUMN, row_field};
+
+/// An operator with its inputs and output columns.
+#[derive(Clone)]
+pub struct RowPlan {
+    /// What the operator does.
+    pub op: RowOp,
+    /// Its inputs, in evaluation order.
+    pub inputs: Vec<RowPlan>,
+    /// Its output columns, named uniquely; the hidden columns are not among them.
+    pub schema: SchemaRef,
+}
+
+/// A named output of a projection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedExpr {
+    /// Slot name.
+    pub name: String,
+    /// Its value over the input's slots (and the hidden row column).
+    pub expr: Expr,
+}
+
+/// What a row operator does.
+#[derive(Clone)]
+pub enum RowOp {
+    /// Reads stored rows.
+    Scan {
+        /// Ordinal of the scan in the plan: part of each row key.
+        occurrence: u32,
+        /// The table's name, for people.
+        name: String,
+        /// The table.
+        source: Arc<dyn TableSource>,
+        /// Columns read, as indices into the table's schema.
+        projection: Vec<usize>,
+        /// Conjuncts that a filter above repeats; the reader may leave out rows that fail them.
+        prune: Vec<Expr>,
+    },
+    /// Keeps the rows for which every conjunct is true.
+    Filter {
+        /// The conjuncts, in written order.
+        conjuncts: Vec<Expr>,
+    },
+    /// Computes columns.
+    Project {
+        /// One per output column.
+        exprs: Vec<NamedExpr>,
+    },
+    /// All rows of the first input, then all of the second, and so on.
+    Union,
+    /// Rows `skip .. skip + fetch` in stored order.
+    Limit {
+        /// Rows dropped at the start.
+        skip: u64,
+        /// Rows kept at most.
+        fetch: Option<u64>,
+    },
+    /// One row per list element; other columns are repeated.
+    Unnest {
+        /// For each output column, the input column it comes from.
+        columns: Vec<usize>,
+        /// The input columns that are lists to expand; several are zipped, short ones padded by null.
+        lists: BTreeSet<usize>,
+        /// Whether an empty or null list gives one row of nulls.
+        preserve_nulls: bool,
+    },
+    /// Adds the columns of the one matching row of the second input to each row of the first.
+    Lookup {
+        /// Equal pairs: expression over the first input, expression over the second.
+        on: Vec<(Expr, Expr)>,
+        /// Whether rows without a match stay, with nulls (`LEFT JOIN`).
+        keep_unmatched: bool,
+    },
+}
+
+impl RowPlan {
+    /// The schema that expressions over this node's output are resolved against: its columns and
+    /// the hidden row column.
+    pub fn expr_schema(&self) -> Result<DFSchema> {
+        let mut fields: Vec<FieldRef> = self.schema.fields().iter().map(Arc::clone).collect();
+        fields.push(row_field());
+        DFSchema::try_from(Schema::new(fields))
+    }
+
+    /// Puts a projection above `input`.
+    pub fn project(input: Self, exprs: Vec<NamedExpr>) -> Result<Self> {
+        let over = input.expr_schema()?;
+        let mut fields = Vec::with_capacity(exprs.len());
+        for NamedExpr { name, expr } in &exprs {
+            let (_, field) = expr.to_field(&over)?;
+            fields.push(Arc::new(field.as_ref().clone().with_name(name)));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Self {
+            op: RowOp::Project { exprs },
+            inputs: vec![input],
+            schema,
+        })
+    }
+
+    /// Puts a filter above `input`; merges it with a filter that is there already.
+    pub fn filter(mut input: Self, conjuncts: Vec<Expr>) -> Self {
+        if conjuncts.is_empty() {
+            return input;
+        }
+        if let RowOp::Filter { conjuncts: below } = &mut input.op {
+            below.extend(conjuncts);
+            return input;
+        }
+        let schema = Arc::clone(&input.schema);
+        Self {
+            op: RowOp::Filter { conjuncts },
+            inputs: vec![input],
+            schema,
+        }
+    }
+
+    /// The scans of the plan, by ascending occurrence.
+    pub fn scans(&self) -> Vec<&Self> {
+        let mut scans = Vec::new();
+        self.visit(&mut |node| {
+            if matches!(node.op, RowOp::Scan { .. }) {
+                scans.push(node);
+            }
+        });
+        scans
+    }
+
+    /// Calls `f` on each node, inputs first.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
+        for input in &self.inputs {
+            input.visit(f);
+        }
+        f(self);
+    }
+
+    /// Rebuilds the plan with `f` applied to each node, inputs first.
+    pub fn rewrite(mut self, f: &mut impl FnMut(Self) -> Result<Self>) -> Result<Self> {
+        let inputs = std::mem::take(&mut self.inputs);
+        self.inputs = inputs
+            .into_iter()
+            .map(|i| i.rewrite(f))
+            .collect::<Result<_>>()?;
+        f(self)
+    }
+
+    /// The expressions of this node.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        match &self.op {
+            RowOp::Filter { conjuncts } => conjuncts.iter().collect(),
+            RowOp::Project { exprs } => exprs.iter().map(|e| &e.expr).collect(),
+            RowOp::Lookup { on, .. } => on.iter().flat_map(|(l, r)| [l, r]).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn fmt_tree(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        writeln!(f, "{:indent$}{}", "", self.op, indent = depth * 2)?;
+        self.inputs
+            .iter()
+            .try_for_each(|input| input.fmt_tree(f, depth + 1))
+    }
+}
+
+/// A column of the node's input, by slot name.
+pub fn slot(name: impl Into<String>) -> Expr {
+    Expr::Column(Column::new_unqualified(name))
+}
+
+/// The slots that an expression reads, without the hidden row column.
+pub fn reads(expr: &Expr) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = expr
+        .column_refs()
+        .into_iter()
+        .map(|c| c.name.clone())
+        .collect();
+    names.remove(ROW_COLUMN);
+    names
+}
+
+impl fmt::Display for RowPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_tree(f, 0)
+    }
+}
+
+impl fmt::Debug for RowOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for RowPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_tree(f, 0)
+    }
+}
+
+fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    items
+        .into_iter()
+        .map(|i| i.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+impl fmt::Display for RowOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scan {
+                occurrence,
+                name,
+                source,
+                projection,
+                prune,
+            } => {
+                let schema = source.schema();
+                let columns = list(projection.iter().map(|&i| schema.field(i).name()));
+                write!(f, "Scan #{occurrence} {name} [{columns}]")?;
+                if !prune.is_empty() {
+                    write!(
+                        f,
+                        " prune: {}",
+                        prune.iter().map(human).collect::<Vec<_>>().join(" AND ")
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Filter { conjuncts } => {
+                write!(
+                    f,
+                    "Filter {}",
+                    conjuncts
+                        .iter()
+                        .map(human)
+                        .collect::<Vec<_>>()
+                        .join(" AND ")
+                )
+            }
+            Self::Project { exprs } => {
+                let shown = exprs.iter().map(|e| match &e.expr {
+                    Expr::Column(c) if c.name == e.name => e.name.clone(),
+                    expr => format!("{} = {}", e.name, human(expr)),
+                });
+                write!(f, "Project {}", list(shown))
+            }
+            Self::Union => write!(f, "Union"),
+            Self::Limit { skip, fetch } => {
+                write!(f, "Limit")?;
+                if *skip > 0 {
+                    write!(f, " skip {skip}")?;
+                }
+                fetch.iter().try_for_each(|n| write!(f, " fetch {n}"))
+            }
+            Self::Unnest { lists, .. } => write!(f, "Unnest columns {}", list(lists)),
+            Self::Lookup { on, keep_unmatched } => {
+                let pairs = list(
+                    on.iter()
+                        .map(|(l, r)| format!("{} = {}", human(l), human(r))),
+                );
+                write!(
+                    f,
+                    "Lookup{} {pairs}",
+                    if *keep_unmatched { " left" } else { "" }
+                )
+            }
+        }
+    }
+}
+
+/// An expression as EXPLAIN shows it: constants without their types, streams as `#n`.
+pub fn human(expr: &Expr) -> String {
+    datafusion::logical_expr::expr::schema_name_from_exprs(std::slice::from_ref(expr))
+        .unwrap_or_else(|_| expr.to_string())
+        .replace(&format!(",{ROW_COLUMN}"), "")
+}

@@ -1,0 +1,44 @@
+//! What can go wrong while a pipeline runs.
+
+use datafusion::common::DataFusionError;
+
+use crate::tail::Failure;
+
+/// Why a run stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A row failed, and the pipeline's policy is to stop (or no row could stand in for it).
+    #[error("{0}")]
+    Row(Box<Failure>),
+    /// The memory limit leaves no room to work in.
+    #[error(
+        "the memory limit of {limit} bytes is too small for this pipeline: it needs at least \
+         {minimum} bytes (two batches and the windows' bookkeeping); raise it or make batches smaller"
+    )]
+    Memory {
+        /// What was allowed.
+        limit: u64,
+        /// What is needed.
+        minimum: u64,
+    },
+    /// A setting of the run makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// A source, an operator or the engine failed.
+    #[error("{}", forebay_planner::error::message_of(.0))]
+    Engine(#[from] DataFusionError),
+}
+
+/// Result of the runtime.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Whether the user's input or settings are at fault, rather than a broken invariant of ours.
+    pub fn is_user(&self) -> bool {
+        match self {
+            Self::Engine(error) => !matches!(error.find_root(), DataFusionError::Internal(_)),
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Filter: keeps the rows for which every conjunct is true.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+
+use super::evaluate::evaluate;
+use super::exec::RowOperator;
+use super::row_batch::{RowBatch, SlotError};
+
+/// Keeps the rows for which every conjunct is true.
+///
+/// A conjunct that is false or null drops the row, whatever another one did. A conjunct that fails,
+/// or reads a slot with an error, leaves the row in doubt: it stays, marked, and its fate is decided
+/// where batches are made.
+#[derive(Debug)]
+pub struct Filter {
+    schema: SchemaRef,
+    conjuncts: Vec<Conjunct>,
+}
+
+#[derive(Debug)]
+struct Conjunct {
+    expr: Arc<dyn PhysicalExpr>,
+    reads: BTreeSet<usize>,
+    text: String,
+}
+
+impl Filter {
+    /// A filter over columns `schema`; each conjunct comes with its text for people.
+    pub fn new(schema: SchemaRef, conjuncts: Vec<(Arc<dyn PhysicalExpr>, String)>) -> Self {
+        let conjuncts = conjuncts.into_iter().map(|(expr, text)| {
+            let reads = collect_columns(&expr).iter().map(|c| c.index()).collect();
+            Conjunct { expr, reads, text }
+        });
+        Self {
+            schema,
+            conjuncts: conjuncts.collect(),
+        }
+    }
+}
+
+impl RowOperator for Filter {
+    fn name(&self) -> &'static str {
+        "FilterExec"
+    }
+
+    fn describe(&self) -> String {
+        self.conjuncts
+            .iter()
+            .map(|c| c.text.as_str())
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn apply(&self, mut batch: RowBatch) -> Result<RowBatch> {
+        for conjunct in &self.conjuncts {
+            let (truth, failures) =
+                evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;
+            let truth = truth.as_boolean();
+            let mut kept = Vec::with_capacity(batch.len());
+            let mut doubts = Vec::new();
+            for row in 0..batch.len() {
+                // An operator that failed below is named, not the predicate that reads its slot.
+                let of_slot = batch.errors.get(&row).and_then(|errors| {
+                    let read =
+                        |e: &&SlotError| e.column.is_some_and(|c| conjunct.reads.contains(&c));
+                    errors
+                        .iter()
+                        .find(read)
+                        .map(|e| (e.operator.clone(), e.cause.clone()))
+                });
+                if let Some((operator, cause)) = of_slot.or_else(|| failures.get(&row).cloned()) {
+                    doubts.push((
+                        kept.len(),
+                        SlotError {
+                            column: None,
+                            operator,
+                            cause,
+                        },
+                    ));
+                } else if truth.is_null(row) || !truth.value(row) {
+                    continue;
+                }
+                kept.push(row as u64);
+            }
+            if kept.len() < batch.len() {
+                batch = batch.take(&UInt64Array::from(kept))?;
+            }
+            for (row, doubt) in doubts {
+                batch.errors.entry(row).or_default().push(doubt);
+            }
+            if batch.is_empty() {
+                break;
+            }
+        }
+        Ok(batch)
+    }
+}

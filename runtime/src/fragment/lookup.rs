@@ -1,0 +1,170 @@
+//! Lookup: a many-to-one join against a table held in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow_row::{RowConverter, SortField};
+use datafusion::common::{Result, exec_err};
+use datafusion::physical_expr::PhysicalExpr;
+
+use super::evaluate::{Failures, evaluate};
+use super::exec::RowOperator;
+use super::row_batch::{RowBatch, SlotError};
+
+/// The right side of a lookup: its columns, and the row of each key.
+#[derive(Debug)]
+pub struct LookupTable {
+    columns: Vec<ArrayRef>,
+    keys: HashMap<Box<[u8]>, u64>,
+    converter: RowConverter,
+}
+
+impl LookupTable {
+    /// Indexes the rows of `columns` by `keys`. Rows with a null key match nothing.
+    ///
+    /// # Errors
+    /// A key that occurs twice: the join would not be many-to-one.
+    pub fn try_new(columns: Vec<ArrayRef>, keys: &[ArrayRef]) -> Result<Self> {
+        let fields = keys
+            .iter()
+            .map(|k| SortField::new(k.data_type().clone()))
+            .collect();
+        let converter = RowConverter::new(fields)?;
+        let rows = converter.convert_columns(keys)?;
+        let mut index = HashMap::with_capacity(rows.num_rows());
+        for (number, row) in rows.iter().enumerate() {
+            if keys.iter().any(|key| key.is_null(number)) {
+                continue;
+            }
+            if index
+                .insert(Box::from(row.as_ref()), number as u64)
+                .is_some()
+            {
+                let shown = RecordBatch::try_from_iter(
+                    keys.iter()
+                        .enumerate()
+                        .map(|(i, k)| (format!("key{i}"), k.slice(number, 1))),
+                )?;
+                let key = datafusion::common::ScalarValue::try_from_array(shown.column(0), 0)?;
+                return exec_err!(
+                    "JOIN: the key {key} occurs more than once on the right side. Only many-to-one \
+                     joins keep row keys; make the right side unique by its key"
+                );
+            }
+        }
+        Ok(Self {
+            columns,
+            keys: index,
+            converter,
+        })
+    }
+
+    /// Rows of the table.
+    pub fn len(&self) -> usize {
+        self.columns.first().map_or(0, |c| c.len())
+    }
+
+    fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u64>>> {
+        let rows = self.converter.convert_columns(keys)?;
+        let found = rows.iter().enumerate().map(|(number, row)| {
+            let null = keys.iter().any(|key| key.is_null(number));
+            if null {
+                None
+            } else {
+                self.keys.get(row.as_ref()).copied()
+            }
+        });
+        Ok(found.collect())
+    }
+}
+
+/// Adds the columns of the matching row of a [`LookupTable`].
+#[derive(Debug)]
+pub struct Lookup {
+    /// Visible input columns.
+    pub input: SchemaRef,
+    /// Visible output columns: the input's, then the table's.
+    pub schema: SchemaRef,
+    /// Keys over the input.
+    pub keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Types that both sides' keys are compared in.
+    pub key_types: Vec<DataType>,
+    /// The right side.
+    pub table: Arc<LookupTable>,
+    /// Whether rows without a match stay.
+    pub keep_unmatched: bool,
+    /// The condition, for people.
+    pub text: String,
+}
+
+impl RowOperator for Lookup {
+    fn name(&self) -> &'static str {
+        "LookupExec"
+    }
+
+    fn describe(&self) -> String {
+        let kind = if self.keep_unmatched { "left" } else { "inner" };
+        format!("{kind} {} in {} rows", self.text, self.table.len())
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn apply(&self, mut batch: RowBatch) -> Result<RowBatch> {
+        let over = batch.for_expressions(&self.input)?;
+        let mut failures = Failures::new();
+        let mut keys = Vec::with_capacity(self.keys.len());
+        for (expr, key_type) in self.keys.iter().zip(&self.key_types) {
+            let (key, failed) = evaluate(expr, &over)?;
+            failures.extend(failed);
+            keys.push(arrow::compute::cast(&key, key_type)?);
+            let reads = datafusion::physical_expr::utils::collect_columns(expr);
+            for (&row, of_row) in &batch.errors {
+                let read = |e: &&SlotError| reads.iter().any(|c| e.column == Some(c.index()));
+                if let Some(error) = of_row.iter().find(read) {
+                    failures.insert(row, (error.operator.clone(), error.cause.clone()));
+                }
+            }
+        }
+        let mut found = self.table.find(&keys)?;
+        for (row, (operator, cause)) in failures {
+            found[row] = None;
+            // Inner: whether the row is part of the output is in doubt. Left: its new columns are.
+            let columns = match self.keep_unmatched {
+                false => vec![None],
+                true => (self.input.fields().len()..self.schema.fields().len())
+                    .map(Some)
+                    .collect(),
+            };
+            let errors = columns.into_iter().map(|column| SlotError {
+                column,
+                operator: operator.clone(),
+                cause: cause.clone(),
+            });
+            batch.errors.entry(row).or_default().extend(errors);
+        }
+        if !self.keep_unmatched {
+            let in_doubt = |row: &usize| {
+                batch
+                    .errors
+                    .get(row)
+                    .is_some_and(|errors| errors.iter().any(|e| e.column.is_none()))
+            };
+            let kept: Vec<u64> = (0..batch.len())
+                .filter(|row| found[*row].is_some() || in_doubt(row))
+                .map(|row| row as u64)
+                .collect();
+            found = kept.iter().map(|&row| found[row as usize]).collect();
+            batch = batch.take(&UInt64Array::from(kept))?;
+        }
+        let found = UInt64Array::from(found);
+        for column in &self.table.columns {
+            batch.columns.push(take(column, &found, None)?);
+        }
+        Ok(batch)
+    }
+}

@@ -1,0 +1,303 @@
+//! Fragments: the part of a pipeline that turns stored rows into output rows, row by row.
+//!
+//! A fragment is a single-partition DataFusion plan over [`scan::SegmentScanExec`] leaves. It is
+//! planned once; for each segment its leaves are bound to that segment's rows, and nodes are rebuilt
+//! with fresh metrics, which are added up here.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`row_batch`] | batches of keyed rows whose slots may hold errors |
+//! | [`evaluate`] | expressions over rows that may fail one by one |
+//! | [`exec`] | the skeleton that makes a function from batch to batch an `ExecutionPlan` |
+//! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
+
+pub mod evaluate;
+pub mod exec;
+pub mod filter;
+pub mod lookup;
+pub mod project;
+pub mod row_batch;
+pub mod scan;
+pub mod union;
+pub mod unnest;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::TaskContext;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable,
+};
+use forebay_planner::rows::{RowOp, RowPlan, human};
+use futures::{FutureExt, StreamExt};
+
+use self::exec::RowExec;
+use self::lookup::LookupTable;
+use self::row_batch::RowBatch;
+use self::scan::SegmentScanExec;
+
+/// What a node of a fragment did over all segments.
+#[derive(Debug, Clone, Default)]
+pub struct NodeTotals {
+    /// The node as EXPLAIN shows it.
+    pub text: String,
+    /// Depth in the plan; the root has 0.
+    pub depth: usize,
+    /// Rows put out.
+    pub rows: u64,
+    /// Bytes of the columns put out.
+    pub bytes: u64,
+    /// Time spent in the node, added up over segments that run side by side.
+    pub wall: Duration,
+    /// CPU time of the process while the node ran; exact where segments run one by one.
+    pub cpu: Duration,
+}
+
+/// A planned fragment.
+#[derive(Debug)]
+pub struct Fragment {
+    plan: Arc<dyn ExecutionPlan>,
+    schema: SchemaRef,
+    totals: Mutex<Vec<NodeTotals>>,
+}
+
+impl Fragment {
+    /// Plans the row operators of `plan`, in which limits are resolved. `tables` holds the right
+    /// sides of its lookups, in evaluation order.
+    pub fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
+        let physical = physical(plan, &mut tables.into_iter())?;
+        let mut totals = Vec::new();
+        describe(&physical, 0, &mut totals);
+        Ok(Self {
+            plan: physical,
+            schema: Arc::clone(&plan.schema),
+            totals: Mutex::new(totals),
+        })
+    }
+
+    /// The visible output columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The plan as text, a line per node.
+    pub fn explain(&self) -> String {
+        displayable(self.plan.as_ref()).indent(false).to_string()
+    }
+
+    /// Runs the fragment over one segment's rows, by scan. Call it on a thread of a rayon pool.
+    pub fn run(
+        &self,
+        mut leaves: HashMap<u32, RowBatch>,
+        ctx: &Arc<TaskContext>,
+    ) -> Result<RowBatch> {
+        let bound = bind(&self.plan, &mut leaves)?;
+        let mut stream = bound.execute(0, Arc::clone(ctx))?;
+        let mut batches = Vec::new();
+        // Every operator of a fragment works on what it has: it never waits.
+        loop {
+            match stream.next().now_or_never() {
+                Some(Some(batch)) => batches.push(batch?),
+                Some(None) => break,
+                None => return internal_err!("a fragment's operator waited"),
+            }
+        }
+        if let Ok(mut totals) = self.totals.lock() {
+            add_metrics(&bound, &mut totals.iter_mut());
+        }
+        let whole = match batches.as_slice() {
+            [only] => only.clone(),
+            many => arrow::compute::concat_batches(&bound.schema(), many)?,
+        };
+        RowBatch::try_from_batch(&whole)
+    }
+
+    /// What each node did so far, root first.
+    pub fn totals(&self) -> Vec<NodeTotals> {
+        self.totals.lock().map(|t| t.clone()).unwrap_or_default()
+    }
+}
+
+fn describe(plan: &Arc<dyn ExecutionPlan>, depth: usize, totals: &mut Vec<NodeTotals>) {
+    let text = displayable(plan.as_ref())
+        .one_line()
+        .to_string()
+        .trim_end()
+        .to_owned();
+    totals.push(NodeTotals {
+        text,
+        depth,
+        ..Default::default()
+    });
+    for child in plan.children() {
+        describe(child, depth + 1, totals);
+    }
+}
+
+fn add_metrics<'a>(
+    plan: &Arc<dyn ExecutionPlan>,
+    totals: &mut impl Iterator<Item = &'a mut NodeTotals>,
+) {
+    if let (Some(total), Some(metrics)) = (totals.next(), plan.metrics()) {
+        let count = |name: &str| metrics.sum_by_name(name).map_or(0, |m| m.as_usize() as u64);
+        total.rows += metrics.output_rows().unwrap_or(0) as u64;
+        total.bytes += count("bytes");
+        total.wall += Duration::from_nanos(metrics.elapsed_compute().unwrap_or(0) as u64);
+        total.cpu += Duration::from_nanos(count("cpu"));
+    }
+    for child in plan.children() {
+        add_metrics(child, totals);
+    }
+}
+
+/// Rebuilds `plan` with its leaves bound.
+fn bind(
+    plan: &Arc<dyn ExecutionPlan>,
+    leaves: &mut HashMap<u32, RowBatch>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = plan.downcast_ref::<SegmentScanExec>() {
+        return match leaves.remove(&scan.occurrence()) {
+            Some(rows) => Ok(Arc::new(scan.bind(rows))),
+            None => Ok(Arc::clone(plan)),
+        };
+    }
+    let children = plan
+        .children()
+        .into_iter()
+        .map(|c| bind(c, leaves))
+        .collect::<Result<_>>()?;
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+    Arc::clone(plan).replace_children(children, options)
+}
+
+/// The expression over the output of `input`, with its text for people.
+pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalExpr>, String)> {
+    let props = ExecutionProps::new();
+    let physical = create_physical_expr(expr, &input.expr_schema()?, &props, &Default::default())?;
+    Ok((physical, human(expr)))
+}
+
+fn physical(
+    plan: &RowPlan,
+    tables: &mut impl Iterator<Item = Arc<LookupTable>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = Arc::clone(&plan.schema);
+    match &plan.op {
+        RowOp::Scan { occurrence, .. } => {
+            let text = plan.op.to_string();
+            let text = text.strip_prefix("Scan ").unwrap_or(&text).to_owned();
+            Ok(Arc::new(SegmentScanExec::new(*occurrence, &schema, text)))
+        }
+        RowOp::Filter { conjuncts } => {
+            let input = &plan.inputs[0];
+            let child = physical(input, tables)?;
+            let conjuncts = conjuncts
+                .iter()
+                .map(|e| physical_expr(e, input))
+                .collect::<Result<_>>()?;
+            let filter = filter::Filter::new(schema, conjuncts);
+            Ok(Arc::new(RowExec::new(Arc::new(filter), child)))
+        }
+        RowOp::Project { exprs } => {
+            let input = &plan.inputs[0];
+            let child = physical(input, tables)?;
+            let exprs = exprs
+                .iter()
+                .map(|e| physical_expr(&e.expr, input))
+                .collect::<Result<_>>()?;
+            let project = project::Project::new(Arc::clone(&input.schema), schema, exprs);
+            Ok(Arc::new(RowExec::new(Arc::new(project), child)))
+        }
+        RowOp::Union => {
+            let inputs = plan
+                .inputs
+                .iter()
+                .map(|i| physical(i, tables))
+                .collect::<Result<_>>()?;
+            Ok(Arc::new(union::UnionExec::new(&schema, inputs)))
+        }
+        RowOp::Unnest {
+            columns,
+            lists,
+            preserve_nulls,
+        } => {
+            let child = physical(&plan.inputs[0], tables)?;
+            let mut nested = false;
+            plan.inputs[0].visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
+            let unnest = unnest::Unnest {
+                schema,
+                columns: columns.clone(),
+                lists: lists.clone(),
+                preserve_nulls: *preserve_nulls,
+                nested,
+            };
+            Ok(Arc::new(RowExec::new(Arc::new(unnest), child)))
+        }
+        RowOp::Lookup { on, keep_unmatched } => {
+            let input = &plan.inputs[0];
+            let child = physical(input, tables)?;
+            let Some(table) = tables.next() else {
+                return internal_err!("a lookup without its table");
+            };
+            let mut keys = Vec::with_capacity(on.len());
+            for (left, _) in on {
+                keys.push(physical_expr(left, input)?.0);
+            }
+            let text = on
+                .iter()
+                .map(|(l, r)| format!("{} = {}", human(l), human(r)));
+            let lookup = lookup::Lookup {
+                input: Arc::clone(&input.schema),
+                schema,
+                keys,
+                key_types: key_types(plan)?,
+                table,
+                keep_unmatched: *keep_unmatched,
+                text: text.collect::<Vec<_>>().join(" AND "),
+            };
+            Ok(Arc::new(RowExec::new(Arc::new(lookup), child)))
+        }
+        RowOp::Limit { .. } => internal_err!("a limit that was not resolved to stored rows"),
+    }
+}
+
+/// The types in which a lookup's two sides are compared.
+pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
+    let RowOp::Lookup { on, .. } = &lookup.op else {
+        return internal_err!("not a lookup");
+    };
+    let (left, right) = (
+        lookup.inputs[0].expr_schema()?,
+        lookup.inputs[1].expr_schema()?,
+    );
+    on.iter()
+        .map(|(l, r)| {
+            let (l, r) = (l.get_type(&left)?, r.get_type(&right)?);
+            comparison_coercion(&l, &r).ok_or_else(|| {
+                datafusion::common::plan_datafusion_err!("JOIN: cannot compare {l} with {r}")
+            })
+        })
+        .collect()
+}
+
+/// Bytes that a row of `schema` takes where every type has a fixed width.
+pub fn fixed_row_bytes(schema: &Schema) -> Option<u64> {
+    schema.fields().iter().map(|f| width(f.data_type())).sum()
+}
+
+fn width(data_type: &DataType) -> Option<u64> {
+    match data_type {
+        DataType::Boolean => Some(1),
+        DataType::FixedSizeList(item, n) => Some(width(item.data_type())? * *n as u64),
+        DataType::FixedSizeBinary(n) => Some(*n as u64),
+        DataType::Struct(fields) => fields.iter().map(|f| width(f.data_type())).sum(),
+        other => other.primitive_width().map(|w| w as u64),
+    }
+}

@@ -1,0 +1,118 @@
+//! Projection: computes columns, row failures included.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+
+use super::evaluate::evaluate;
+use super::exec::RowOperator;
+use super::row_batch::{RowBatch, RowErrors, SlotError};
+
+/// Computes columns. An image program in it hands its rows to the compute pool.
+#[derive(Debug)]
+pub struct Project {
+    input: SchemaRef,
+    schema: SchemaRef,
+    exprs: Vec<Output>,
+}
+
+#[derive(Debug)]
+struct Output {
+    expr: Arc<dyn PhysicalExpr>,
+    reads: BTreeSet<usize>,
+    text: String,
+}
+
+impl Project {
+    /// A projection from columns `input` to `schema`; each expression comes with its text for people.
+    pub fn new(
+        input: SchemaRef,
+        schema: SchemaRef,
+        exprs: Vec<(Arc<dyn PhysicalExpr>, String)>,
+    ) -> Self {
+        let exprs = exprs.into_iter().map(|(expr, text)| {
+            let reads = collect_columns(&expr).iter().map(|c| c.index()).collect();
+            Output { expr, reads, text }
+        });
+        Self {
+            input,
+            schema,
+            exprs: exprs.collect(),
+        }
+    }
+}
+
+impl RowOperator for Project {
+    fn name(&self) -> &'static str {
+        "ProjectExec"
+    }
+
+    fn describe(&self) -> String {
+        let named = self
+            .schema
+            .fields()
+            .iter()
+            .zip(&self.exprs)
+            .map(|(field, output)| {
+                if *field.name() == output.text {
+                    output.text.clone()
+                } else {
+                    format!("{} = {}", field.name(), output.text)
+                }
+            });
+        named.collect::<Vec<_>>().join(", ")
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn apply(&self, batch: RowBatch) -> Result<RowBatch> {
+        let over = batch.for_expressions(&self.input)?;
+        let mut columns = Vec::with_capacity(self.exprs.len());
+        let mut errors = RowErrors::new();
+        // A row in doubt (failed predicate) stays in doubt.
+        for (&row, of_row) in &batch.errors {
+            let doubts = of_row
+                .iter()
+                .filter(|e| e.column.is_none())
+                .cloned()
+                .collect::<Vec<_>>();
+            if !doubts.is_empty() {
+                errors.insert(row, doubts);
+            }
+        }
+        for (column, output) in self.exprs.iter().enumerate() {
+            let (array, mut failures) = match output.expr.downcast_ref::<Column>() {
+                Some(passed) => (Arc::clone(over.column(passed.index())), Default::default()),
+                None => evaluate(&output.expr, &over)?,
+            };
+            // A slot computed from one with an error has that error.
+            for (&row, of_row) in &batch.errors {
+                let read = |e: &&SlotError| e.column.is_some_and(|c| output.reads.contains(&c));
+                if let Some(cause) = of_row.iter().find(read) {
+                    failures.insert(row, (cause.operator.clone(), cause.cause.clone()));
+                }
+            }
+            for (row, (operator, cause)) in failures {
+                let error = SlotError {
+                    column: Some(column),
+                    operator,
+                    cause,
+                };
+                errors.entry(row).or_default().push(error);
+            }
+            columns.push(array);
+        }
+        Ok(RowBatch {
+            columns,
+            rows: batch.rows,
+            errors,
+        })
+    }
+}

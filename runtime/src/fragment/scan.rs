@@ -1,0 +1,121 @@
+//! The leaf of a fragment: stored rows of a segment, with their identities.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+
+use super::exec::{NodeMetrics, properties};
+use super::row_batch::{RowBatch, hidden_schema};
+
+/// Hands a segment's rows of one scan to the fragment. Without rows it is a template.
+#[derive(Debug)]
+pub struct SegmentScanExec {
+    occurrence: u32,
+    text: String,
+    rows: Option<RowBatch>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl SegmentScanExec {
+    /// The template of the scan `occurrence` with visible columns `schema`; `text` is for people.
+    pub fn new(occurrence: u32, schema: &Schema, text: String) -> Self {
+        Self {
+            occurrence,
+            text,
+            rows: None,
+            properties: properties(hidden_schema(schema)),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// Ordinal of the scan in the plan.
+    pub fn occurrence(&self) -> u32 {
+        self.occurrence
+    }
+
+    /// The leaf over these rows.
+    pub fn bind(&self, rows: RowBatch) -> Self {
+        Self {
+            occurrence: self.occurrence,
+            text: self.text.clone(),
+            rows: Some(rows),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+}
+
+impl DisplayAs for SegmentScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SegmentScanExec: {}", self.text)
+    }
+}
+
+impl ExecutionPlan for SegmentScanExec {
+    fn name(&self) -> &'static str {
+        "SegmentScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+        )
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = Arc::clone(self.properties.equivalence_properties().schema());
+        let metrics = NodeMetrics::new(&self.metrics, partition);
+        let batches: Vec<Result<RecordBatch>> = match &self.rows {
+            Some(rows) => vec![metrics.measure(|| Ok(rows.clone()))?.to_batch(&schema)],
+            None => Vec::new(),
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            futures::stream::iter(batches),
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

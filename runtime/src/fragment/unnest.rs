@@ -1,0 +1,158 @@
+//! Unnest: one row per list element.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, UInt64Array};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion::common::{Result, exec_err};
+use forebay_udfs::hash::combine;
+use forebay_udfs::row::Rows;
+
+use super::exec::RowOperator;
+use super::row_batch::{RowBatch, RowErrors, SlotError};
+
+/// One row per list element. Children take their parent's key and add their index.
+#[derive(Debug)]
+pub struct Unnest {
+    /// Visible output columns.
+    pub schema: SchemaRef,
+    /// The input column of each output column.
+    pub columns: Vec<usize>,
+    /// Input columns that are lists.
+    pub lists: BTreeSet<usize>,
+    /// Whether an empty list gives a row of nulls.
+    pub preserve_nulls: bool,
+    /// Whether the input's rows are children already.
+    pub nested: bool,
+}
+
+impl RowOperator for Unnest {
+    fn name(&self) -> &'static str {
+        "UnnestExec"
+    }
+
+    fn describe(&self) -> String {
+        let expanded = self.columns.iter().zip(self.schema.fields());
+        let expanded = expanded.filter(|(from, _)| self.lists.contains(from));
+        expanded
+            .map(|(_, field)| field.name().as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn apply(&self, batch: RowBatch) -> Result<RowBatch> {
+        let lists = self
+            .lists
+            .iter()
+            .map(|&column| Ok((column, as_list(&batch.columns[column])?)))
+            .collect::<Result<Vec<_>>>()?;
+        let in_error = |row: usize| {
+            let list = |e: &SlotError| e.column.is_some_and(|c| self.lists.contains(&c));
+            batch
+                .errors
+                .get(&row)
+                .is_some_and(|errors| errors.iter().any(list))
+        };
+        let (mut parents, mut children, mut errors) = (Vec::new(), Vec::new(), RowErrors::new());
+        for row in 0..batch.len() {
+            let longest = lists
+                .iter()
+                .map(|(_, list)| length(list, row))
+                .max()
+                .unwrap_or(0);
+            // A list that could not be computed stands for one row, which carries its error.
+            let kept = self.preserve_nulls || in_error(row);
+            for child in 0..longest.max(usize::from(kept)) {
+                if let Some(of_row) = batch.errors.get(&row) {
+                    errors.insert(parents.len(), self.errors_of_child(of_row));
+                }
+                parents.push(row as u64);
+                children.push(child as u32);
+            }
+        }
+        let parents = UInt64Array::from(parents);
+        let columns =
+            self.columns.iter().map(
+                |from| match lists.iter().find(|(column, _)| column == from) {
+                    None => Ok(take(&batch.columns[*from], &parents, None)?),
+                    Some((_, list)) => {
+                        let element =
+                            parents
+                                .values()
+                                .iter()
+                                .zip(&children)
+                                .map(|(&row, &child)| {
+                                    let (row, child) = (row as usize, child as usize);
+                                    let start = list.value_offsets()[row] as usize;
+                                    (child < length(list, row)).then_some((start + child) as u64)
+                                });
+                        Ok(take(
+                            list.values(),
+                            &element.collect::<UInt64Array>(),
+                            None,
+                        )?)
+                    }
+                },
+            );
+        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+        let mut ids = Rows::try_from_array(&take(&batch.rows, &parents, None)?)?;
+        if self.nested {
+            let keys = ids.hash.values().iter().zip(ids.child.values());
+            ids.hash = keys
+                .map(|(&hash, &child)| combine(hash, u64::from(child)))
+                .collect();
+        }
+        ids.child = UInt32Array::from(children);
+        Ok(RowBatch {
+            columns,
+            rows: ids.to_array()?,
+            errors,
+        })
+    }
+}
+
+impl Unnest {
+    fn errors_of_child(&self, of_parent: &[SlotError]) -> Vec<SlotError> {
+        let mut errors = Vec::new();
+        for error in of_parent {
+            let Some(column) = error.column else {
+                errors.push(error.clone());
+                continue;
+            };
+            let outputs = self
+                .columns
+                .iter()
+                .enumerate()
+                .filter(|(_, from)| **from == column);
+            errors.extend(outputs.map(|(to, _)| SlotError {
+                column: Some(to),
+                ..error.clone()
+            }));
+        }
+        errors
+    }
+}
+
+fn length(list: &ListArray, row: usize) -> usize {
+    if list.is_null(row) {
+        0
+    } else {
+        list.value_length(row) as usize
+    }
+}
+
+fn as_list(array: &ArrayRef) -> Result<ListArray> {
+    let item = match array.data_type() {
+        DataType::List(_) => return Ok(array.as_list::<i32>().clone()),
+        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Arc::clone(item),
+        other => return exec_err!("unnest: expected a list, found {other}"),
+    };
+    let list = cast(array, &DataType::List(Arc::<Field>::clone(&item)))?;
+    Ok(list.as_list::<i32>().clone())
+}

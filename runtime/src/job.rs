@@ -1,0 +1,294 @@
+//! An opened pipeline: what to read, in which snapshot, and the fragments over it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrow::array::Array;
+use arrow::compute::concat;
+use datafusion::common::DFSchema;
+use datafusion::common::{Result, exec_err, internal_err, not_impl_err};
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::logical_expr::TableSource;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::PhysicalExpr;
+use forebay_planner::rows::membership::{
+    is_one_to_one, is_random, membership, multiplies, visit_stream,
+};
+use forebay_planner::rows::{RowOp, RowPlan};
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryStreamExt};
+
+use crate::fragment::evaluate::evaluate;
+use crate::fragment::lookup::LookupTable;
+use crate::fragment::{Fragment, key_types, physical_expr};
+use crate::limit;
+use crate::segment;
+use crate::snapshot::{ScanSource, Snapshot};
+use crate::source::{Source, SourceTable};
+
+/// What a run works with: threads, memory, DataFusion's context.
+#[derive(Debug, Clone)]
+pub struct Env {
+    /// Compute threads.
+    pub pool: Arc<rayon::ThreadPool>,
+    /// Memory of windows; what does not fit is spilled.
+    pub memory: Arc<dyn MemoryPool>,
+    /// Context of fragments.
+    pub ctx: Arc<TaskContext>,
+    /// Segments that run side by side.
+    pub in_flight: usize,
+    /// Output bytes of a segment, about.
+    pub segment_bytes: u64,
+}
+
+/// What a scan of a fragment reads.
+#[derive(Debug, Clone)]
+pub struct ScanRead {
+    /// Columns of the source, ascending.
+    pub projection: Vec<usize>,
+    /// Predicate by which stored rows may be left out.
+    pub prune: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// A fragment with what its scans read, by the snapshot's scans.
+#[derive(Debug)]
+pub struct Reader {
+    /// The fragment.
+    pub fragment: Fragment,
+    /// One per scan of the snapshot.
+    pub reads: Vec<ScanRead>,
+    reading: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+/// The part of a plan that decides which rows reach the output.
+#[derive(Debug)]
+pub struct Membership {
+    /// Runs it.
+    pub reader: Arc<Reader>,
+    /// Whether draws take part, so that each epoch has other rows.
+    pub is_random: bool,
+}
+
+/// An opened pipeline.
+#[derive(Debug)]
+pub struct Job {
+    /// Its stored rows.
+    pub snapshot: Arc<Snapshot>,
+    /// Computes its output.
+    pub reader: Arc<Reader>,
+    /// Decides its rows; absent where each stored row gives exactly one.
+    pub membership: Option<Membership>,
+    /// Whether a stored row may give several rows.
+    pub multiplies: bool,
+}
+
+impl Job {
+    /// Opens a plan: reads the right sides of lookups, resolves limits to stored rows, and plans the
+    /// fragments.
+    pub fn open<'a>(plan: &'a RowPlan, env: &'a Env) -> BoxFuture<'a, Result<Self>> {
+        async move {
+            let mut ranges = BTreeMap::new();
+            visit_stream(plan, &mut |node| {
+                if let RowOp::Scan { occurrence, .. } = &node.op {
+                    ranges.insert(*occurrence, 0..u64::MAX);
+                }
+            });
+            let plan = limit::resolve(plan.clone(), &mut ranges, env).await?;
+            Self::over(&plan, &ranges, env).await
+        }
+        .boxed()
+    }
+
+    /// Opens a plan without limits, of whose scans only these stored rows are seen.
+    pub async fn over(
+        plan: &RowPlan,
+        ranges: &BTreeMap<u32, Range<u64>>,
+        env: &Env,
+    ) -> Result<Self> {
+        let tables = lookup_tables(plan, env).await?;
+        let mut scans = Vec::new();
+        for node in stream_scans(plan) {
+            let RowOp::Scan {
+                occurrence, source, ..
+            } = &node.op
+            else {
+                continue;
+            };
+            let range = ranges.get(occurrence).cloned().unwrap_or(0..u64::MAX);
+            scans.push(ScanSource {
+                occurrence: *occurrence,
+                source: open_source(source)?,
+                range,
+            });
+        }
+        let snapshot = Arc::new(Snapshot::new(scans));
+        let decides = if is_one_to_one(plan) {
+            None
+        } else {
+            let plan = membership(plan.clone())?;
+            let reader = Arc::new(Reader::try_new(&plan, tables.clone())?);
+            Some(Membership {
+                reader,
+                is_random: is_random(&plan),
+            })
+        };
+        Ok(Self {
+            snapshot,
+            reader: Arc::new(Reader::try_new(plan, tables)?),
+            membership: decides,
+            multiplies: multiplies(plan),
+        })
+    }
+}
+
+impl Reader {
+    fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
+        let mut reads = Vec::new();
+        for node in stream_scans(plan) {
+            let RowOp::Scan {
+                source,
+                projection,
+                prune,
+                ..
+            } = &node.op
+            else {
+                continue;
+            };
+            let prune = match conjunction(prune.iter().cloned()) {
+                None => None,
+                Some(predicate) => {
+                    let schema = DFSchema::try_from(source.schema())?;
+                    let props = datafusion::execution::context::ExecutionProps::new();
+                    let ctx = Default::default();
+                    let create = datafusion::physical_expr::create_physical_expr;
+                    Some(create(&predicate, &schema, &props, &ctx)?)
+                }
+            };
+            reads.push(ScanRead {
+                projection: projection.clone(),
+                prune,
+            });
+        }
+        let fragment = Fragment::try_new(plan, tables)?;
+        Ok(Self {
+            fragment,
+            reads,
+            reading: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Notes that rows were read.
+    pub fn note_reading(&self, time: Duration, bytes: u64) {
+        self.reading
+            .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Time spent waiting for rows to be read, added up over segments, and their bytes.
+    pub fn reading(&self) -> (Duration, u64) {
+        let time = Duration::from_nanos(self.reading.load(Ordering::Relaxed));
+        (time, self.read_bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// The scans whose rows flow to the output, by ascending occurrence.
+fn stream_scans(plan: &RowPlan) -> Vec<&RowPlan> {
+    let mut scans = Vec::new();
+    visit_stream(plan, &mut |node| {
+        if matches!(node.op, RowOp::Scan { .. }) {
+            scans.push(node);
+        }
+    });
+    scans
+}
+
+fn open_source(table: &Arc<dyn TableSource>) -> Result<Arc<dyn Source>> {
+    let provider = source_as_provider(table)?;
+    match provider.downcast_ref::<SourceTable>() {
+        Some(table) => Ok(Arc::clone(table.source())),
+        None => not_impl_err!(
+            "a pipeline reads from files; a table of another kind is not supported yet"
+        ),
+    }
+}
+
+/// Reads the right sides of a plan's lookups, in evaluation order.
+async fn lookup_tables(plan: &RowPlan, env: &Env) -> Result<Vec<Arc<LookupTable>>> {
+    let mut lookups = Vec::new();
+    visit_stream(plan, &mut |node| {
+        if matches!(node.op, RowOp::Lookup { .. }) {
+            lookups.push(node);
+        }
+    });
+    let mut tables = Vec::with_capacity(lookups.len());
+    for lookup in lookups {
+        tables.push(Arc::new(lookup_table(lookup, env).await?));
+    }
+    Ok(tables)
+}
+
+async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
+    let RowOp::Lookup { on, .. } = &lookup.op else {
+        return internal_err!("not a lookup");
+    };
+    let plan = &lookup.inputs[1];
+    if is_random(plan) {
+        return not_impl_err!("a random function on the right side of a JOIN is not supported yet");
+    }
+    let job = Arc::new(Job::open(plan, env).await?);
+    let batches: Vec<_> = segment::stored_order(&job, &job.reader, 0, env)
+        .try_collect()
+        .await?;
+    let key_types = key_types(lookup)?;
+    let mut keys = vec![Vec::new(); on.len()];
+    let mut columns = vec![Vec::new(); plan.schema.fields().len()];
+    for batch in &batches {
+        if let Some((row, errors)) = batch.errors.first_key_value() {
+            let ids = batch.row_ids()?;
+            return exec_err!(
+                "JOIN: {}, row {} of the right side failed: {}: {}",
+                job.snapshot.path(ids.file.value(*row)),
+                ids.row.value(*row),
+                errors[0].operator,
+                errors[0].cause
+            );
+        }
+        let over = batch.for_expressions(&plan.schema)?;
+        for (((_, right), key_type), key) in on.iter().zip(&key_types).zip(&mut keys) {
+            let (values, failures) = evaluate(&physical_expr(right, plan)?.0, &over)?;
+            if let Some((_, (operator, cause))) = failures.first_key_value() {
+                return exec_err!("JOIN: a key of the right side failed: {operator}: {cause}");
+            }
+            key.push(arrow::compute::cast(&values, key_type)?);
+        }
+        for (column, values) in columns.iter_mut().zip(&batch.columns) {
+            column.push(Arc::clone(values));
+        }
+    }
+    let join = |pieces: &Vec<arrow::array::ArrayRef>, empty: &arrow::datatypes::DataType| {
+        let pieces: Vec<&dyn Array> = pieces.iter().map(|a| a.as_ref()).collect();
+        if pieces.is_empty() {
+            Ok(arrow::array::new_empty_array(empty))
+        } else {
+            concat(&pieces)
+        }
+    };
+    let columns = columns
+        .iter()
+        .zip(plan.schema.fields())
+        .map(|(c, f)| join(c, f.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let keys = keys
+        .iter()
+        .zip(&key_types)
+        .map(|(k, t)| join(k, t))
+        .collect::<Result<Vec<_>, _>>()?;
+    LookupTable::try_new(columns, &keys)
+}

@@ -1,0 +1,329 @@
+//! Segments: from positions of a window to the rows that a fragment makes of them.
+//!
+//! Reading is asynchronous; computing happens on the engine's rayon pool, never on a thread that
+//! serves I/O. What a segment yields depends on its positions alone.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::fragment::fixed_row_bytes;
+use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::job::{Env, Job, Reader};
+use crate::order::{self, WindowSplits};
+use crate::snapshot::Snapshot;
+use crate::source::{Access, Scan, StoredRows};
+use crate::stage::RowStage;
+
+/// A row to compute: its position in the epoch and its number in the snapshot.
+pub type Place = (u64, u64);
+
+/// Rows of a segment at most, whatever their size: enough to amortise the segment's own cost.
+const MAX_SEGMENT_ROWS: u64 = 16_384;
+/// How much larger than its encoded bytes an image is when decoded, about, at JPEG's usual quality.
+const DECODED_PER_ENCODED: u64 = 12;
+
+/// The rows of a window, ready to be taken in any order.
+#[derive(Debug)]
+pub struct Window {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// Rows come from the source one by one.
+    Direct,
+    /// Rows were read split by split.
+    Staged {
+        stage: RowStage,
+        splits: HashMap<u32, StagedSplit>,
+    },
+}
+
+#[derive(Debug)]
+struct StagedSplit {
+    /// Index in the stage of the split's first row.
+    base: u64,
+    /// Row numbers that came, where pruning left some out.
+    numbers: Option<Vec<u64>>,
+}
+
+/// Rows of a segment for this reader: about `env.segment_bytes` of output.
+pub fn segment_rows(snapshot: &Snapshot, reader: &Reader, env: &Env) -> u64 {
+    let schema = reader.fragment.schema();
+    let stored = snapshot.bytes() / snapshot.rows().max(1);
+    let row_bytes = fixed_row_bytes(schema).unwrap_or_else(|| {
+        let tensor = |f: &Arc<arrow::datatypes::Field>| {
+            f.metadata()
+                .get("ARROW:extension:name")
+                .is_some_and(|n| n.ends_with("shape_tensor"))
+        };
+        let decoded = schema.fields().iter().any(tensor);
+        stored * if decoded { DECODED_PER_ENCODED } else { 1 }
+    });
+    (env.segment_bytes / row_bytes.max(stored).max(1)).clamp(1, MAX_SEGMENT_ROWS)
+}
+
+/// Reads what the rows of a window need, unless they can be fetched one by one.
+pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env) -> Result<Window> {
+    let snapshot = &job.snapshot;
+    let mut parts = Vec::with_capacity(snapshot.scans.len());
+    for (scan, (of_scan, read)) in snapshot.scans.iter().zip(&reader.reads).enumerate() {
+        let source = &of_scan.source;
+        if source.access() == Access::Direct || read.projection.is_empty() {
+            parts.push(Part::Direct);
+            continue;
+        }
+        let schema = Arc::new(source.schema().project(&read.projection)?);
+        let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
+        let mut stage = RowStage::new(schema, &env.memory, disk);
+        let mut splits = HashMap::new();
+        let request = Scan {
+            projection: read.projection.clone(),
+            prune: read.prune.clone(),
+        };
+        let of_scan = |index: &u32| snapshot.splits[*index as usize].scan == scan as u32;
+        let wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
+        // Splits are read side by side, and staged in their order.
+        let mut reads = stream::iter(wanted)
+            .map(|index| {
+                let split = snapshot.splits[index as usize];
+                let file = snapshot.file_in_source(split.file) as usize;
+                let rows = source.read_split(file, split.split as usize, &request);
+                async move { (index, split, ahead(rows)) }
+            })
+            .buffered(env.in_flight.max(1));
+        while let Some((index, split, mut rows)) = reads.next().await {
+            let base = stage.rows();
+            let mut numbers = Vec::new();
+            loop {
+                let start = Instant::now();
+                let Some(stored) = rows.recv().await else {
+                    break;
+                };
+                let stored = stored?;
+                reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
+                numbers.extend_from_slice(&stored.numbers);
+                stage.push(stored.batch)?;
+            }
+            let dense =
+                numbers.first() == Some(&split.first_row) && numbers.len() as u64 == split.rows;
+            let numbers = if dense { None } else { Some(numbers) };
+            splits.insert(index, StagedSplit { base, numbers });
+        }
+        parts.push(Part::Staged { stage, splits });
+    }
+    Ok(Window { parts })
+}
+
+fn bytes_of(batch: &RecordBatch) -> u64 {
+    let columns = batch.columns().iter();
+    columns
+        .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
+        .sum()
+}
+
+/// Reads a stream in a task of its own, a few batches ahead. The task ends when its reader is dropped.
+fn ahead(mut rows: BoxStream<'static, Result<StoredRows>>) -> mpsc::Receiver<Result<StoredRows>> {
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(async move {
+        while let Some(batch) = rows.next().await {
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Computes the rows at these places, which belong to one window and stand in ascending position.
+pub async fn run(
+    job: Arc<Job>,
+    reader: Arc<Reader>,
+    window: Arc<Window>,
+    places: Vec<Place>,
+    pass: u64,
+    env: Env,
+) -> Result<RowBatch> {
+    let mut fetched = HashMap::new();
+    let mut by_scan: Vec<Vec<Place>> = vec![Vec::new(); job.snapshot.scans.len()];
+    match by_scan.as_mut_slice() {
+        [only] => *only = places,
+        many => {
+            for place in places {
+                let split = job.snapshot.split_of(place.1);
+                many[job.snapshot.splits[split].scan as usize].push(place);
+            }
+        }
+    }
+    for (scan, places) in by_scan.iter().enumerate() {
+        let read = &reader.reads[scan];
+        if matches!(window.parts[scan], Part::Direct) && !read.projection.is_empty() {
+            let of_scan = &job.snapshot.scans[scan];
+            let ids = job.snapshot.row_ids(places, pass);
+            let files = ids
+                .file
+                .values()
+                .iter()
+                .map(|&f| job.snapshot.file_in_source(f));
+            let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
+            let start = Instant::now();
+            let (batch, failed) = of_scan.source.fetch(&rows, &read.projection).await?;
+            reader.note_reading(start.elapsed(), bytes_of(&batch));
+            fetched.insert(scan, (batch, failed));
+        }
+    }
+    let (answer, result) = oneshot::channel();
+    let pool = Arc::clone(&env.pool);
+    pool.spawn(move || {
+        let compute = || compute(&job, &reader, &window, by_scan, fetched, pass, &env);
+        let computed = catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
+            let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
+            let what = what.unwrap_or_else(|| "no message".to_owned());
+            Err(internal_datafusion_err!("an operator panicked: {what}"))
+        });
+        // The receiver is gone where the run was dropped; then nobody wants the rows.
+        let _ = answer.send(computed);
+    });
+    result
+        .await
+        .map_err(|_| internal_datafusion_err!("the compute pool dropped a segment"))?
+}
+
+type Fetched = (RecordBatch, Vec<crate::source::ValueError>);
+
+fn compute(
+    job: &Job,
+    reader: &Reader,
+    window: &Window,
+    by_scan: Vec<Vec<Place>>,
+    mut fetched: HashMap<usize, Fetched>,
+    pass: u64,
+    env: &Env,
+) -> Result<RowBatch> {
+    let mut leaves = HashMap::with_capacity(by_scan.len());
+    for (scan, places) in by_scan.into_iter().enumerate() {
+        let occurrence = job.snapshot.scans[scan].occurrence;
+        let leaf = match (&window.parts[scan], fetched.remove(&scan)) {
+            (Part::Staged { stage, splits }, _) => {
+                gather(&job.snapshot, stage, splits, &places, pass)?
+            }
+            (Part::Direct, Some((batch, failed))) => {
+                let mut leaf = leaf(batch.columns().to_vec(), &job.snapshot, &places, pass)?;
+                for error in failed {
+                    leaf.errors.entry(error.row).or_default().push(SlotError {
+                        column: Some(error.column),
+                        operator: "read".to_owned(),
+                        cause: error.cause,
+                    });
+                }
+                leaf
+            }
+            (Part::Direct, None) => leaf(Vec::new(), &job.snapshot, &places, pass)?,
+        };
+        leaves.insert(occurrence, leaf);
+    }
+    reader.fragment.run(leaves, &env.ctx)
+}
+
+fn leaf(
+    columns: Vec<ArrayRef>,
+    snapshot: &Snapshot,
+    places: &[Place],
+    pass: u64,
+) -> Result<RowBatch> {
+    let rows = snapshot.row_ids(places, pass).to_array()?;
+    Ok(RowBatch {
+        columns,
+        rows,
+        errors: Default::default(),
+    })
+}
+
+/// Takes the rows at `places` out of a stage; rows that pruning left out are no rows of the output.
+fn gather(
+    snapshot: &Snapshot,
+    stage: &RowStage,
+    splits: &HashMap<u32, StagedSplit>,
+    places: &[Place],
+    pass: u64,
+) -> Result<RowBatch> {
+    let mut indices = Vec::with_capacity(places.len());
+    let mut kept = Vec::with_capacity(places.len());
+    for &(position, stored) in places {
+        let index = snapshot.split_of(stored);
+        let Some(staged) = splits.get(&(index as u32)) else {
+            return Err(internal_datafusion_err!(
+                "row {stored} is in a split that was not staged"
+            ));
+        };
+        let split = &snapshot.splits[index];
+        let offset = stored - split.start;
+        let place = match &staged.numbers {
+            None => Some(offset),
+            Some(numbers) => numbers
+                .binary_search(&(split.first_row + offset))
+                .ok()
+                .map(|i| i as u64),
+        };
+        if let Some(place) = place {
+            indices.push(staged.base + place);
+            kept.push((position, stored));
+        }
+    }
+    let batch = stage.gather(&indices)?;
+    leaf(batch.columns().to_vec(), snapshot, &kept, pass)
+}
+
+/// All rows that `reader` makes, in stored order; positions are the rows' numbers in the snapshot.
+pub fn stored_order(
+    job: &Arc<Job>,
+    reader: &Arc<Reader>,
+    pass: u64,
+    env: &Env,
+) -> BoxStream<'static, Result<RowBatch>> {
+    let (job, reader, env) = (Arc::clone(job), Arc::clone(reader), env.clone());
+    let rows = segment_rows(&job.snapshot, &reader, &env) as usize;
+    let in_flight = env.in_flight.max(1);
+    let windows = order::windows(&job.snapshot, None, pass);
+    let staged = stream::iter(windows)
+        .map({
+            let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
+            move |window| {
+                let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
+                async move {
+                    let staged = Arc::new(stage(&job, &reader, &window, &env).await?);
+                    let order = order::order(&job.snapshot, &window, None, pass);
+                    let segments = order
+                        .chunks(rows)
+                        .map(|c| c.iter().map(|&stored| (stored, stored)).collect::<Vec<_>>());
+                    let segments: Vec<Vec<Place>> = segments.collect();
+                    let of_window = move |s| Ok::<_, DataFusionError>((Arc::clone(&staged), s));
+                    Ok::<_, DataFusionError>(stream::iter(segments.into_iter().map(of_window)))
+                }
+            }
+        })
+        .buffered(2)
+        .try_flatten();
+    staged
+        .map_ok(move |(window, places)| {
+            run(
+                Arc::clone(&job),
+                Arc::clone(&reader),
+                window,
+                places,
+                pass,
+                env.clone(),
+            )
+        })
+        .try_buffered(in_flight)
+        .boxed()
+}

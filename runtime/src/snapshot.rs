@@ -1,0 +1,203 @@
+//! The stored rows of a pipeline: the files and splits of all its scans, and the keys of their rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{UInt32Array, UInt64Array};
+use forebay_udfs::hash::{combine, hash_bytes};
+use forebay_udfs::row::Rows;
+
+use crate::source::Source;
+
+/// The stored rows of a pipeline, numbered from 0 in stored order over all scans.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The scans, by ascending occurrence.
+    pub scans: Vec<ScanSource>,
+    files: Vec<File>,
+    /// All splits, in stored order.
+    pub splits: Vec<SnapshotSplit>,
+    rows: u64,
+}
+
+/// A scan of a plan and what it reads.
+#[derive(Debug, Clone)]
+pub struct ScanSource {
+    /// Ordinal of the scan in the plan.
+    pub occurrence: u32,
+    /// The source.
+    pub source: Arc<dyn Source>,
+    /// Stored rows that a LIMIT leaves of the scan.
+    pub range: Range<u64>,
+}
+
+#[derive(Debug)]
+struct File {
+    scan: u32,
+    /// Index in the source's manifest.
+    index: u32,
+    hash: u64,
+}
+
+/// A split, or the part of it that a LIMIT leaves.
+#[derive(Debug, Clone, Copy)]
+pub struct SnapshotSplit {
+    /// Index into the snapshot's scans.
+    pub scan: u32,
+    /// Index into the snapshot's files.
+    pub file: u32,
+    /// Index in the file's splits.
+    pub split: u32,
+    /// Number in the file of the first row.
+    pub first_row: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Number of the first row in the snapshot.
+    pub start: u64,
+    /// Bytes that reading it takes.
+    pub bytes: u64,
+}
+
+impl Snapshot {
+    /// The rows of these scans, which stand by ascending occurrence.
+    pub fn new(scans: Vec<ScanSource>) -> Self {
+        let (mut files, mut splits, mut rows) = (Vec::new(), Vec::new(), 0);
+        for (
+            scan,
+            ScanSource {
+                occurrence,
+                source,
+                range,
+            },
+        ) in scans.iter().enumerate()
+        {
+            let mut at = 0;
+            for (index, file) in source.manifest().files.iter().enumerate() {
+                let hash = combine(u64::from(*occurrence), hash_bytes(file.path.as_bytes()));
+                for (number, split) in file.splits.iter().enumerate() {
+                    let from = range.start.clamp(at, at + split.rows) - at;
+                    let to = range.end.clamp(at, at + split.rows) - at;
+                    at += split.rows;
+                    if from == to {
+                        continue;
+                    }
+                    splits.push(SnapshotSplit {
+                        scan: scan as u32,
+                        file: files.len() as u32,
+                        split: number as u32,
+                        first_row: split.first_row + from,
+                        rows: to - from,
+                        start: rows,
+                        bytes: split.bytes,
+                    });
+                    rows += to - from;
+                }
+                files.push(File {
+                    scan: scan as u32,
+                    index: index as u32,
+                    hash,
+                });
+            }
+        }
+        Self {
+            scans,
+            files,
+            splits,
+            rows,
+        }
+    }
+
+    /// Number of stored rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Number of stored rows of a scan, given as an index into the snapshot's scans.
+    pub fn scan_rows(&self, scan: u32) -> u64 {
+        self.splits
+            .iter()
+            .filter(|s| s.scan == scan)
+            .map(|s| s.rows)
+            .sum()
+    }
+
+    /// Bytes that reading everything takes.
+    pub fn bytes(&self) -> u64 {
+        self.splits.iter().map(|s| s.bytes).sum()
+    }
+
+    /// The split that holds a stored row, as an index.
+    pub fn split_of(&self, stored: u64) -> usize {
+        self.splits
+            .partition_point(|s| s.start <= stored)
+            .saturating_sub(1)
+    }
+
+    /// The hash of a row's key.
+    #[inline]
+    pub fn row_hash(&self, file: u32, row: u64) -> u64 {
+        combine(self.files[file as usize].hash, row)
+    }
+
+    /// The hash of a split's identity: (occurrence, relative path, number of its first row).
+    pub fn split_hash(&self, split: &SnapshotSplit) -> u64 {
+        self.row_hash(split.file, split.first_row)
+    }
+
+    /// Index of a file in its source's manifest.
+    pub fn file_in_source(&self, file: u32) -> u32 {
+        self.files[file as usize].index
+    }
+
+    /// The path of a file, relative to its source, as the manifest has it.
+    pub fn path(&self, file: u32) -> &str {
+        let File { scan, index, .. } = self.files[file as usize];
+        &self.scans[scan as usize].source.manifest().files[index as usize].path
+    }
+
+    /// Where a file's source is.
+    pub fn location(&self, file: u32) -> &str {
+        let scan = self.files[file as usize].scan;
+        &self.scans[scan as usize].source.spec().location
+    }
+
+    /// The hidden row column of rows given as (position, stored number), in a pass.
+    pub fn row_ids(&self, rows: &[(u64, u64)], pass: u64) -> Rows {
+        let (mut files, mut numbers, mut hashes) = (
+            Vec::with_capacity(rows.len()),
+            Vec::with_capacity(rows.len()),
+            Vec::with_capacity(rows.len()),
+        );
+        for &(_, stored) in rows {
+            let split = &self.splits[self.split_of(stored)];
+            let row = split.first_row + (stored - split.start);
+            files.push(split.file);
+            numbers.push(row);
+            hashes.push(self.row_hash(split.file, row));
+        }
+        Rows {
+            position: UInt64Array::from_iter_values(rows.iter().map(|r| r.0)),
+            file: UInt32Array::from(files),
+            row: UInt64Array::from(numbers),
+            child: UInt32Array::from(vec![0; rows.len()]),
+            hash: UInt64Array::from(hashes),
+            pass: UInt64Array::from(vec![pass; rows.len()]),
+        }
+    }
+
+    /// Names the data: BLAKE3 over the relative paths, sizes and entity tags of every scan's files.
+    pub fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for scan in &self.scans {
+            hasher.update(&scan.occurrence.to_le_bytes());
+            for file in &scan.source.manifest().files {
+                for part in [file.path.as_str(), file.etag.as_deref().unwrap_or_default()] {
+                    hasher.update(&(part.len() as u64).to_le_bytes());
+                    hasher.update(part.as_bytes());
+                }
+                hasher.update(&file.size.to_le_bytes());
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}

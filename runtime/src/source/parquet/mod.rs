@@ -1,0 +1,258 @@
+//! `PARQUET`: a split is a row group.
+//!
+//! Row groups are read page by page from the file, so that a row group of gigabytes takes the memory
+//! of a few pages and batches.
+
+mod prune;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::common::Result;
+use forebay_planner::source::SourceSpec;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::arrow::{ProjectionMask, RowNumber, parquet_to_arrow_schema};
+use parquet::basic::Type;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
+
+use super::error::SourceError;
+use super::listing::{Listed, Wanted, list};
+use super::options::Options;
+use super::plain::{merged_schema, plain_batch, plain_schema};
+use super::staged::{Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::stream::{Emit, rows_per_batch};
+use super::{Scan, Split, StoredRows};
+use prune::Kept;
+
+const FORMAT: &str = "PARQUET";
+
+/// Bytes of footers that an open source keeps, so that reading a row group of a small data set does
+/// not parse the footer again. The footers beyond are read when needed.
+const FOOTER_CACHE_BYTES: usize = 32 << 20;
+
+const PARQUET: Wanted = Wanted {
+    noun: "Parquet",
+    extensions: &["parquet", "parq", "pq"],
+    strict: false,
+};
+
+/// Opens Parquet files: reads their footers. It has no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
+    Options::new(spec, &[])?;
+    if spec.columns.is_some() {
+        return Err(SourceError::Schema(
+            "PARQUET files say their columns themselves: leave out the column list".to_owned(),
+        )
+        .into());
+    }
+    let listing = list(&spec.location, &PARQUET).await?;
+    let found = inspect_all(&listing, FORMAT, inspect).await?;
+    let schema = merged_schema(
+        FORMAT,
+        listing
+            .files
+            .iter()
+            .zip(&found)
+            .map(|(file, f)| (file.relative.as_str(), &f.schema)),
+    )?;
+    let mut room = FOOTER_CACHE_BYTES;
+    let mut splits = Vec::with_capacity(found.len());
+    let mut footers = Vec::with_capacity(found.len());
+    for file in found {
+        splits.push(file.splits);
+        let bytes = file.footer.memory_size();
+        footers.push((bytes <= room).then_some(file.footer));
+        room = room.saturating_sub(bytes);
+    }
+    let reader = Arc::new(Reader {
+        schema: Arc::clone(&schema),
+        footers,
+        indexed: Mutex::default(),
+    });
+    Ok(StagedSource::new(spec, schema, listing, splits, reader))
+}
+
+/// What the footer of a file says.
+struct Inspected {
+    schema: Schema,
+    splits: Vec<Split>,
+    footer: Arc<ParquetMetaData>,
+}
+
+fn inspect(listed: &Listed) -> Result<Inspected> {
+    let damaged =
+        |cause: &dyn ToString| SourceError::damaged(&listed.absolute, FORMAT, cause.to_string());
+    let (file, _) = open_file(&listed.absolute)?;
+    let footer = read_footer(&file, PageIndexPolicy::Skip).map_err(|e| damaged(&e))?;
+    let described = footer.file_metadata();
+    let stored = parquet_to_arrow_schema(described.schema_descr(), described.key_value_metadata())
+        .map_err(|e| damaged(&e))?;
+    let mut first_row = 0u64;
+    let mut splits = Vec::with_capacity(footer.num_row_groups());
+    for (index, group) in footer.row_groups().iter().enumerate() {
+        let rows = u64::try_from(group.num_rows())
+            .map_err(|_| damaged(&format!("row group {index} has {} rows", group.num_rows())))?;
+        let bytes = u64::try_from(group.total_byte_size()).unwrap_or(0);
+        splits.push(Split {
+            first_row,
+            rows,
+            bytes,
+        });
+        first_row = first_row
+            .checked_add(rows)
+            .filter(|&sum| i64::try_from(sum).is_ok())
+            .ok_or_else(|| damaged(&"its row counts overflow"))?;
+    }
+    Ok(Inspected {
+        schema: plain_schema(&stored),
+        splits,
+        footer: Arc::new(footer),
+    })
+}
+
+fn read_footer(file: &File, index: PageIndexPolicy) -> parquet::errors::Result<ParquetMetaData> {
+    ParquetMetaDataReader::new()
+        .with_page_index_policy(index)
+        .parse_and_finish(file)
+}
+
+#[derive(Debug)]
+struct Reader {
+    schema: SchemaRef,
+    /// Per file, where there was room.
+    footers: Vec<Option<Arc<ParquetMetaData>>>,
+    /// The file read last with pruning, its footer with the page index.
+    indexed: Mutex<Option<(usize, Arc<ParquetMetaData>)>>,
+}
+
+impl Reader {
+    /// The footer of a file, with its page index where it is to prune.
+    fn footer(&self, place: &Place, file: &File, prune: bool) -> Result<Arc<ParquetMetaData>> {
+        let damaged = |e| SourceError::damaged(&place.path, FORMAT, e);
+        if prune {
+            let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, footer)) = indexed.as_ref().filter(|(of, _)| *of == place.file) {
+                return Ok(Arc::clone(footer));
+            }
+            // A file with a broken page index can be read all the same, without.
+            if let Ok(footer) = read_footer(file, PageIndexPolicy::Optional) {
+                let footer = Arc::new(footer);
+                *indexed = Some((place.file, Arc::clone(&footer)));
+                return Ok(footer);
+            }
+        }
+        match self.footers.get(place.file) {
+            Some(Some(footer)) => Ok(Arc::clone(footer)),
+            _ => Ok(Arc::new(
+                read_footer(file, PageIndexPolicy::Skip).map_err(damaged)?,
+            )),
+        }
+    }
+}
+
+impl SplitReader for Reader {
+    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+        let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
+        let file = place.open()?;
+        let footer = self.footer(place, &file, scan.prune.is_some())?;
+        // The file could be another one of the same size.
+        let group = footer.row_groups().get(place.split);
+        let Some(group) = group.filter(|g| u64::try_from(g.num_rows()) == Ok(place.rows.rows))
+        else {
+            return Err(damaged(
+                "its row groups are not those it had when it was opened".to_owned(),
+            )
+            .into());
+        };
+        let number =
+            Field::new("row_number", DataType::Int64, false).with_extension_type(RowNumber);
+        let options = ArrowReaderOptions::new()
+            .with_virtual_columns(vec![Arc::new(number)])
+            .map_err(|e| damaged(e.to_string()))?;
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer), options)
+            .map_err(|e| damaged(e.to_string()))?;
+        let batch_rows = rows_per_batch(place.rows.rows, projected_bytes(group, &scan.projection));
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+            .with_row_groups(vec![place.split])
+            .with_projection(ProjectionMask::roots(
+                footer.file_metadata().schema_descr(),
+                scan.projection.iter().copied(),
+            ))
+            .with_batch_size(batch_rows);
+        let mut expected = place.rows.rows;
+        if let Some(predicate) = &scan.prune {
+            match prune::kept_rows(&builder, place, &self.schema, predicate) {
+                Kept::None => return Ok(()),
+                Kept::All => {}
+                Kept::Some(selection) => {
+                    expected = selection.row_count() as u64;
+                    builder = builder.with_row_selection(selection);
+                }
+            }
+        }
+        let schema = Arc::new(self.schema.project(&scan.projection)?);
+        let mut seen = 0u64;
+        for batch in builder.build().map_err(|e| damaged(e.to_string()))? {
+            let batch = batch.map_err(|e| {
+                damaged(format!(
+                    "row group {}, after row {}: {e}",
+                    place.split,
+                    place.rows.first_row + seen
+                ))
+            })?;
+            seen += batch.num_rows() as u64;
+            let Some((numbers, columns)) = batch.columns().split_last() else {
+                return Err(damaged("the reader gave no row numbers".to_owned()).into());
+            };
+            let numbers = numbers.as_primitive::<Int64Type>().values();
+            let numbers = numbers.iter().map(|&n| n.cast_unsigned()).collect();
+            let batch = plain_batch(&schema, columns, batch.num_rows())
+                .map_err(|e| damaged(e.to_string()))?;
+            if !emit.send(StoredRows { batch, numbers }) {
+                return Ok(());
+            }
+        }
+        if seen != expected {
+            let cause = format!(
+                "row group {} holds {seen} of the {expected} rows that the footer promises",
+                place.split
+            );
+            return Err(damaged(cause).into());
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the decoded columns of a row group, as far as its footer tells.
+fn projected_bytes(group: &RowGroupMetaData, projection: &[usize]) -> u64 {
+    let schema = group.schema_descr();
+    (0..group.num_columns())
+        .filter(|&leaf| projection.contains(&schema.get_column_root_idx(leaf)))
+        .map(|leaf| decoded_bytes(group.column(leaf)))
+        .fold(0, u64::saturating_add)
+}
+
+fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
+    let count = |n: i64| u64::try_from(n).unwrap_or(0);
+    // Dictionary pages make the stored bytes far fewer than the decoded ones.
+    let value = match column.column_type() {
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => {
+            u64::try_from(column.column_descr().type_length()).unwrap_or(0)
+        }
+    };
+    let fixed = count(column.num_values()).saturating_mul(value);
+    let variable = column.unencoded_byte_array_data_bytes().map_or(0, count);
+    count(column.uncompressed_size()).max(fixed.saturating_add(variable))
+}

@@ -1,0 +1,162 @@
+//! Which rows of a row group a predicate can be true for: statistics, page index, Bloom filters.
+//!
+//! Pruning must never change what a pipeline yields, so a conjunct is used only where the facts are
+//! beyond doubt. Left out are floats (statistics leave out NaN, which compares above everything),
+//! nested columns, columns without a null count (`IS NULL`), and the deprecated statistics of old
+//! writers, which order bytes and unsigned numbers wrongly.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::datasource::physical_plan::parquet::{
+    BloomFilterStatistics, PagePruningAccessPlanFilter, ParquetAccessPlan, ParquetFileMetrics,
+    RowGroupAccess, RowGroupAccessPlanFilter,
+};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::parquet_column;
+use parquet::file::metadata::RowGroupMetaData;
+
+use super::super::staged::Place;
+
+/// Bytes of a Bloom filter that is read at most; bigger ones are not used.
+const MAX_BLOOM_BYTES: i64 = 16 << 20;
+
+/// Which rows of a row group to read.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// All.
+    All,
+    /// None.
+    None,
+    /// Some pages' worth.
+    Some(RowSelection),
+}
+
+/// The rows of the row group at `place` for which `predicate`, over the whole `schema`, may be true.
+pub(super) fn kept_rows(
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    place: &Place,
+    schema: &SchemaRef,
+    predicate: &Arc<dyn PhysicalExpr>,
+) -> Kept {
+    let Some(group) = builder.metadata().row_groups().get(place.split) else {
+        return Kept::All;
+    };
+    let sound: Vec<_> = split_conjunction(predicate)
+        .into_iter()
+        .filter(|conjunct| is_sound(conjunct, schema, group))
+        .map(Arc::clone)
+        .collect();
+    if sound.is_empty() {
+        return Kept::All;
+    }
+    // Damaged statistics make the libraries panic; reading everything then finds what is wrong, or
+    // that nothing is.
+    let attempt = catch_unwind(AssertUnwindSafe(|| access(builder, place, schema, sound)));
+    match attempt {
+        Ok(Some(RowGroupAccess::Skip)) => Kept::None,
+        Ok(Some(RowGroupAccess::Selection(selection))) => Kept::Some(selection),
+        _ => Kept::All,
+    }
+}
+
+fn is_sound(
+    conjunct: &Arc<dyn PhysicalExpr>,
+    schema: &SchemaRef,
+    group: &RowGroupMetaData,
+) -> bool {
+    collect_columns(conjunct).iter().all(|column| {
+        let Some(field) = schema.fields().get(column.index()) else {
+            return false;
+        };
+        field.name() == column.name() && has_sound_type(field.data_type()) && {
+            let leaf = (0..group.num_columns())
+                .find(|&leaf| group.schema_descr().get_column_root_idx(leaf) == column.index());
+            let statistics = leaf.and_then(|leaf| group.column(leaf).statistics());
+            statistics.is_some_and(|s| s.null_count_opt().is_some() && !s.is_min_max_deprecated())
+        }
+    })
+}
+
+fn has_sound_type(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || data_type.is_temporal()
+        || matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::Utf8
+                | DataType::Binary
+                | DataType::Decimal128(..)
+                | DataType::FixedSizeBinary(_)
+        )
+}
+
+fn access(
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    place: &Place,
+    schema: &SchemaRef,
+    conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+) -> Option<RowGroupAccess> {
+    let metadata = builder.metadata();
+    let predicate = conjunction(conjuncts);
+    let pruning = PruningPredicateBuilder::new()
+        .with_file_schema(Arc::clone(schema))
+        .try_build(Arc::clone(&predicate))
+        .ok()?;
+    let name = place.path.to_string_lossy();
+    let metrics = ParquetFileMetrics::new(0, &name, &ExecutionPlanMetricsSet::new());
+
+    let mut plan = ParquetAccessPlan::new_none(metadata.num_row_groups());
+    plan.scan(place.split);
+    let mut filter = RowGroupAccessPlanFilter::new(plan);
+    filter.prune_by_statistics(
+        schema,
+        builder.parquet_schema(),
+        metadata.row_groups(),
+        &pruning,
+        &metrics,
+    );
+    if !filter.is_empty() {
+        let mut blooms = vec![BloomFilterStatistics::new(); metadata.num_row_groups()];
+        blooms[place.split] = bloom_filters(builder, place, schema, &pruning);
+        filter.prune_by_bloom_filters(&pruning, &metrics, &blooms);
+    }
+    let mut plan = filter.build();
+    if !plan.is_empty() {
+        plan = PagePruningAccessPlanFilter::new(&predicate, Arc::clone(schema))
+            .prune_plan_with_page_index(plan, schema, builder.parquet_schema(), metadata, &metrics);
+    }
+    plan.into_inner().into_iter().nth(place.split)
+}
+
+fn bloom_filters(
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    place: &Place,
+    schema: &SchemaRef,
+    pruning: &PruningPredicate,
+) -> BloomFilterStatistics {
+    let mut found = BloomFilterStatistics::new();
+    let names: HashSet<String> = pruning.literal_columns().into_iter().collect();
+    for name in names {
+        let Some((leaf, _)) = parquet_column(builder.parquet_schema(), schema, &name) else {
+            continue;
+        };
+        let column = builder.metadata().row_group(place.split).column(leaf);
+        let length = column.bloom_filter_length().map_or(0, i64::from);
+        if !(0..=MAX_BLOOM_BYTES).contains(&length) {
+            continue;
+        }
+        if let Ok(Some(bloom)) = builder.get_row_group_column_bloom_filter(place.split, leaf) {
+            let kind = column.column_type();
+            found.insert(name, bloom, kind, column.column_descr().type_length());
+        }
+    }
+    found
+}

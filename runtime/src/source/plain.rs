@@ -1,0 +1,212 @@
+//! The types that sources have for users, whatever the encoding in the file.
+//!
+//! Dictionaries, run-end encoding, views and 64-bit offsets are ways of storing values. A source
+//! shows plain strings, bytes and lists instead, so that the meaning of a pipeline does not depend
+//! on who wrote the file. Batches are a few MiB, far below what 32-bit offsets hold.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::common::Result;
+
+use super::error::SourceError;
+
+/// The type that a column shows.
+pub(crate) fn plain_type(stored: &DataType) -> DataType {
+    match stored {
+        DataType::Dictionary(_, values) => plain_type(values),
+        DataType::RunEndEncoded(_, values) => plain_type(values.data_type()),
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field) => DataType::List(plain_field(field)),
+        DataType::FixedSizeList(field, size) => DataType::FixedSizeList(plain_field(field), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain_field).collect()),
+        DataType::Map(field, sorted) => DataType::Map(plain_field(field), *sorted),
+        other => other.clone(),
+    }
+}
+
+fn plain_field(field: &FieldRef) -> FieldRef {
+    // Field ids are how Parquet files of table formats number their columns.
+    let metadata: HashMap<_, _> = field
+        .metadata()
+        .iter()
+        .filter(|(key, _)| key.as_str() != "PARQUET:field_id")
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    Arc::new(
+        Field::new(
+            field.name(),
+            plain_type(field.data_type()),
+            field.is_nullable(),
+        )
+        .with_metadata(metadata),
+    )
+}
+
+/// The schema that a file shows. Metadata of the schema itself is left out.
+pub(crate) fn plain_schema(stored: &Schema) -> Schema {
+    Schema::new(stored.fields().iter().map(plain_field).collect::<Fields>())
+}
+
+/// The schema of several files, each given by its relative path and plain schema. All must have the
+/// same columns in the same order; a column is nullable where it is so in any file.
+pub(crate) fn merged_schema<'a>(
+    format: &str,
+    files: impl IntoIterator<Item = (&'a str, &'a Schema)>,
+) -> Result<SchemaRef, SourceError> {
+    let mut files = files.into_iter();
+    let Some((first, schema)) = files.next() else {
+        return Ok(Arc::new(Schema::empty()));
+    };
+    let mut merged: Vec<FieldRef> = schema.fields().to_vec();
+    for (index, field) in merged.iter().enumerate() {
+        if merged[..index]
+            .iter()
+            .any(|other| other.name() == field.name())
+        {
+            return Err(SourceError::Schema(format!(
+                "'{first}' has two columns '{}': rename one",
+                field.name()
+            )));
+        }
+    }
+    let differ = |file: &str, what: String| {
+        SourceError::Schema(format!(
+            "the {format} files do not have the same columns: {what} ('{first}' was read first, then '{file}'); make them the same or read them as separate tables"
+        ))
+    };
+    for (file, schema) in files {
+        for (index, known) in merged.iter_mut().enumerate() {
+            let Some(field) = schema.fields().get(index) else {
+                return Err(differ(
+                    file,
+                    format!("'{file}' lacks the column '{}'", known.name()),
+                ));
+            };
+            if field.name() != known.name() {
+                return Err(differ(
+                    file,
+                    format!(
+                        "column {} is '{}' and '{}'",
+                        index + 1,
+                        known.name(),
+                        field.name()
+                    ),
+                ));
+            }
+            if !known.data_type().equals_datatype(field.data_type()) {
+                return Err(differ(
+                    file,
+                    format!(
+                        "column '{}' is {} and {}",
+                        known.name(),
+                        known.data_type(),
+                        field.data_type()
+                    ),
+                ));
+            }
+            if field.is_nullable() && !known.is_nullable() {
+                *known = Arc::new(known.as_ref().clone().with_nullable(true));
+            }
+        }
+        if let Some(extra) = schema.fields().get(merged.len()) {
+            return Err(differ(
+                file,
+                format!("'{file}' has a column '{}' more", extra.name()),
+            ));
+        }
+    }
+    Ok(Arc::new(Schema::new(merged)))
+}
+
+/// Brings the stored columns of a batch to a plain schema.
+pub(crate) fn plain_batch(
+    schema: &SchemaRef,
+    columns: &[ArrayRef],
+    rows: usize,
+) -> Result<RecordBatch> {
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    let columns = columns
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| {
+            if column.data_type() == field.data_type() {
+                Ok(Arc::clone(column))
+            } else {
+                cast_with_options(column, field.data_type(), &strict)
+            }
+        })
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, DictionaryArray, StringArray, StringViewArray};
+    use arrow::datatypes::Int8Type;
+
+    use super::*;
+
+    fn schema(fields: &[(&str, DataType, bool)]) -> Schema {
+        Schema::new(
+            fields
+                .iter()
+                .map(|(n, t, null)| Field::new(*n, t.clone(), *null))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn encodings_are_shown_as_plain_values() {
+        let dictionary: DictionaryArray<Int8Type> = [Some("a"), None, Some("b"), Some("a")]
+            .into_iter()
+            .collect();
+        let views = StringViewArray::from(vec![Some("x"), None, None, Some("a long, long string")]);
+        let columns: Vec<ArrayRef> = vec![Arc::new(dictionary), Arc::new(views)];
+        let stored = schema(&[
+            ("d", columns[0].data_type().clone(), true),
+            ("v", columns[1].data_type().clone(), true),
+        ]);
+        let plain = Arc::new(plain_schema(&stored));
+        let batch = plain_batch(&plain, &columns, 4).unwrap();
+        assert_eq!(
+            batch.column(0).as_ref(),
+            &StringArray::from(vec![Some("a"), None, Some("b"), Some("a")])
+        );
+        assert_eq!(batch.column(1).null_count(), 2);
+    }
+
+    #[test]
+    fn nullability_is_merged_and_differences_are_named() {
+        let a = schema(&[("x", DataType::Int64, false), ("y", DataType::Utf8, false)]);
+        let b = schema(&[("x", DataType::Int64, true), ("y", DataType::Utf8, false)]);
+        let merged = merged_schema("PARQUET", [("a", &a), ("b", &b)]).unwrap();
+        assert!(merged.field(0).is_nullable() && !merged.field(1).is_nullable());
+        let error = |other: &Schema| {
+            merged_schema("PARQUET", [("a", &a), ("c", other)])
+                .unwrap_err()
+                .to_string()
+        };
+        let c = schema(&[("x", DataType::Int64, false), ("y", DataType::Int8, false)]);
+        assert!(error(&c).contains("column 'y' is Utf8 and Int8 ('a' was read first, then 'c')"));
+        let c = schema(&[("x", DataType::Int64, false)]);
+        assert!(error(&c).contains("'c' lacks the column 'y'"));
+        let c = schema(&[("y", DataType::Utf8, false), ("x", DataType::Int64, false)]);
+        assert!(error(&c).contains("column 1 is 'x' and 'y'"));
+    }
+}

@@ -1,0 +1,206 @@
+//! Sources whose splits a blocking reader reads from beginning to end.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::{Result, exec_datafusion_err, internal_datafusion_err, internal_err};
+use forebay_planner::source::SourceSpec;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+use super::error::SourceError;
+use super::listing::{Listed, Listing};
+use super::stream::{Emit, blocking_stream, guarded};
+use super::{Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError};
+
+/// Files that are opened at the same time while a source is opened.
+const OPENERS: usize = 16;
+
+/// Where a split lies.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Index of the file.
+    pub(crate) file: usize,
+    /// Index of the split in the file.
+    pub(crate) split: usize,
+    /// Where to open the file.
+    pub(crate) path: PathBuf,
+    /// Bytes of the file when the source was opened.
+    pub(crate) size: u64,
+    /// The rows of the split.
+    pub(crate) rows: Split,
+}
+
+impl Place {
+    /// Opens the file, which must have the size that it had.
+    pub(crate) fn open(&self) -> Result<File, SourceError> {
+        let (file, now) = open(&self.path)?;
+        if now != self.size {
+            return Err(SourceError::Changed {
+                path: self.path.clone(),
+                was: self.size,
+                now,
+            });
+        }
+        Ok(file)
+    }
+}
+
+/// Opens a file and tells its size.
+pub(crate) fn open(path: &Path) -> Result<(File, u64), SourceError> {
+    let unreadable = |error| SourceError::unreadable(path, error);
+    let file = File::open(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
+    Ok((file, size))
+}
+
+/// How a format reads one split.
+pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
+    /// Emits the rows of a split that the scan asks for, in stored order, until they end or nobody
+    /// listens.
+    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()>;
+}
+
+/// A source of files that are read split by split: Parquet, CSV, JSON lines, Avro.
+#[derive(Debug)]
+pub struct StagedSource {
+    spec: SourceSpec,
+    schema: SchemaRef,
+    manifest: Manifest,
+    paths: Vec<PathBuf>,
+    reader: Arc<dyn SplitReader>,
+}
+
+impl StagedSource {
+    /// The source of the listed files, whose splits are `splits`, in the same order.
+    pub(crate) fn new(
+        spec: &SourceSpec,
+        schema: SchemaRef,
+        listing: Listing,
+        splits: Vec<Vec<Split>>,
+        reader: Arc<dyn SplitReader>,
+    ) -> Self {
+        let (manifest, paths) = manifest_of(listing, splits);
+        Self {
+            spec: spec.clone(),
+            schema,
+            manifest,
+            paths,
+            reader,
+        }
+    }
+}
+
+/// The manifest of listed files, and where to open each.
+pub(crate) fn manifest_of(listing: Listing, splits: Vec<Vec<Split>>) -> (Manifest, Vec<PathBuf>) {
+    let mut paths = Vec::with_capacity(listing.files.len());
+    let mut files = Vec::with_capacity(listing.files.len());
+    for (file, splits) in listing.files.into_iter().zip(splits) {
+        paths.push(file.absolute);
+        files.push(SourceFile {
+            path: file.relative,
+            size: file.size,
+            etag: None,
+            splits,
+        });
+    }
+    (Manifest { files }, paths)
+}
+
+/// Finds a split in a manifest.
+pub(crate) fn place(
+    manifest: &Manifest,
+    paths: &[PathBuf],
+    file: usize,
+    split: usize,
+) -> Result<Place> {
+    let found = manifest.files.get(file).zip(paths.get(file));
+    let found = found.and_then(|(f, path)| Some((f, path, f.splits.get(split)?)));
+    let (entry, path, rows) = found
+        .ok_or_else(|| internal_datafusion_err!("no split {split} of file {file} in the source"))?;
+    Ok(Place {
+        file,
+        split,
+        path: path.clone(),
+        size: entry.size,
+        rows: rows.clone(),
+    })
+}
+
+#[async_trait]
+impl Source for StagedSource {
+    fn spec(&self) -> &SourceSpec {
+        &self.spec
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn access(&self) -> Access {
+        Access::Staged
+    }
+
+    fn read_split(
+        &self,
+        file: usize,
+        split: usize,
+        scan: &Scan,
+    ) -> BoxStream<'static, Result<StoredRows>> {
+        let place = match place(&self.manifest, &self.paths, file, split) {
+            Ok(place) => place,
+            Err(error) => return stream::once(async { Err(error) }).boxed(),
+        };
+        let reader = Arc::clone(&self.reader);
+        let scan = scan.clone();
+        let format = self.spec.format.name();
+        blocking_stream(place.path.clone(), format, move |emit| {
+            reader.read(&place, &scan, emit)
+        })
+    }
+
+    async fn fetch(
+        &self,
+        _rows: &[(u32, u64)],
+        _projection: &[usize],
+    ) -> Result<(RecordBatch, Vec<ValueError>)> {
+        internal_err!(
+            "{} files are read split by split, not by reference",
+            self.spec.format
+        )
+    }
+}
+
+/// Runs `inspect` over every listed file, several at a time; the first error in the order of the
+/// files wins.
+pub(crate) async fn inspect_all<T, F>(
+    listing: &Listing,
+    format: &'static str,
+    inspect: F,
+) -> Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Fn(&Listed) -> Result<T> + Send + Sync + 'static,
+{
+    let inspect = Arc::new(inspect);
+    stream::iter(listing.files.clone())
+        .map(|file| {
+            let inspect = Arc::clone(&inspect);
+            tokio::task::spawn_blocking(move || guarded(&file.absolute, format, || inspect(&file)))
+        })
+        .buffered(OPENERS)
+        .map(|outcome| {
+            outcome.map_err(|e| exec_datafusion_err!("opening the source was interrupted: {e}"))?
+        })
+        .try_collect()
+        .await
+}

@@ -1,0 +1,161 @@
+//! Runs a blocking reader beside the async world, a few batches ahead of its consumer.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use datafusion::common::{Result, exec_datafusion_err};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tokio::sync::mpsc;
+
+use super::StoredRows;
+use super::error::SourceError;
+
+/// Aim of a batch that a reader hands out. Three of them can be alive for one stream: with the
+/// consumer, in the channel, and with the reader.
+pub(crate) const BATCH_BYTES: u64 = 4 << 20;
+
+/// Rows of a batch at most, however small they are.
+pub(crate) const BATCH_ROWS: usize = 8192;
+
+/// Rows that make a batch of about [`BATCH_BYTES`], where `rows` take `bytes`.
+pub(crate) fn rows_per_batch(rows: u64, bytes: u64) -> usize {
+    let each = bytes.checked_div(rows).unwrap_or(0).max(1);
+    usize::try_from(BATCH_BYTES / each)
+        .unwrap_or(BATCH_ROWS)
+        .clamp(1, BATCH_ROWS)
+}
+
+/// Where a blocking reader puts what it read.
+#[derive(Debug)]
+pub(crate) struct Emit {
+    sender: mpsc::Sender<Result<StoredRows>>,
+}
+
+impl Emit {
+    /// Hands a batch on, waiting for room. False when nobody listens any more: the reader stops.
+    #[must_use]
+    pub(crate) fn send(&self, rows: StoredRows) -> bool {
+        rows.numbers.is_empty() || self.sender.blocking_send(Ok(rows)).is_ok()
+    }
+}
+
+/// The stream of what `read` emits, on a thread for blocking work that starts with the first poll
+/// and stops when the stream is dropped. A panic of a decoder over damaged bytes becomes an error
+/// that names the file.
+pub(crate) fn blocking_stream<F>(
+    path: PathBuf,
+    format: &'static str,
+    read: F,
+) -> BoxStream<'static, Result<StoredRows>>
+where
+    F: FnOnce(&Emit) -> Result<()> + Send + 'static,
+{
+    let start = async move {
+        let (sender, receiver) = mpsc::channel(1);
+        let worker = tokio::task::spawn_blocking(move || {
+            let emit = Emit { sender };
+            let outcome = guarded(&path, format, || read(&emit));
+            if let Err(error) = outcome {
+                // Nobody listens: nobody misses the error.
+                drop(emit.sender.blocking_send(Err(error)));
+            }
+        });
+        stream::unfold(
+            (receiver, Some(worker)),
+            |(mut receiver, mut worker)| async move {
+                if let Some(rows) = receiver.recv().await {
+                    return Some((rows, (receiver, worker)));
+                }
+                // The channel closed. A worker that was cancelled (the runtime shuts down) must not look
+                // like the end of the split.
+                let outcome = worker.take()?.await;
+                outcome.err().map(|error| {
+                    (
+                        Err(exec_datafusion_err!("reading was interrupted: {error}")),
+                        (receiver, None),
+                    )
+                })
+            },
+        )
+    };
+    stream::once(start).flatten().boxed()
+}
+
+/// Runs a decoder, turning a panic into an error that names the file.
+pub(crate) fn guarded<T>(
+    path: &std::path::Path,
+    format: &'static str,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let cause = format!("its decoder gave up: {}", panic_message(&*panic));
+        Err(SourceError::damaged(path, format, cause).into())
+    })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("unknown reason")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+
+    use super::*;
+
+    fn rows(n: i32) -> StoredRows {
+        let column: ArrayRef = Arc::new(Int32Array::from_iter_values(0..n));
+        StoredRows {
+            batch: RecordBatch::try_from_iter([("a", column)]).unwrap(),
+            numbers: (0..n as u64).collect(),
+        }
+    }
+
+    #[tokio::test]
+    async fn batches_come_in_order_and_then_the_error() {
+        let mut stream = blocking_stream("f".into(), "CSV", |emit| {
+            for n in 0..4 {
+                assert!(emit.send(rows(n)));
+            }
+            panic!("bad bytes");
+        });
+        for n in 1..4 {
+            assert_eq!(stream.next().await.unwrap().unwrap().numbers.len(), n);
+        }
+        let error = stream.next().await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("'f' is not a sound CSV file"), "{error}");
+        assert!(error.contains("bad bytes"), "{error}");
+        assert!(stream.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn dropping_the_stream_stops_the_reader() {
+        let (done, stopped) = std::sync::mpsc::channel();
+        let mut stream = blocking_stream("f".into(), "CSV", move |emit| {
+            while emit.send(rows(1)) {}
+            done.send(()).unwrap();
+            Ok(())
+        });
+        stream.next().await.unwrap().unwrap();
+        drop(stream);
+        stopped
+            .recv_timeout(std::time::Duration::from_secs(10))
+            .unwrap();
+    }
+
+    #[test]
+    fn batches_are_bounded_by_bytes_and_rows() {
+        assert_eq!(rows_per_batch(1000, 1000 * 100_000), 41);
+        assert_eq!(rows_per_batch(1000, 8000), BATCH_ROWS);
+        assert_eq!(rows_per_batch(1, u64::MAX), 1);
+        assert_eq!(rows_per_batch(0, 0), BATCH_ROWS);
+    }
+}

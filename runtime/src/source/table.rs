@@ -1,0 +1,268 @@
+//! A source as a DataFusion table: for the planner, and for SQL that just looks at the data.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_err, internal_err, project_schema};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+use super::stream::BATCH_BYTES;
+use super::{Access, Scan, Source};
+
+/// Rows that one fetch of a [`Access::Direct`] source asks for at most when it is scanned.
+const FETCH_ROWS: usize = 1024;
+
+/// A source as a table whose scan yields every row in stored order.
+///
+/// The engine takes the [`Source`] out of it by
+/// `provider.downcast_ref::<SourceTable>()` and [`source`](Self::source).
+#[derive(Debug, Clone)]
+pub struct SourceTable {
+    source: Arc<dyn Source>,
+}
+
+impl SourceTable {
+    /// The table over an opened source.
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        Self { source }
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+}
+
+#[async_trait]
+impl TableProvider for SourceTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.source.schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.source.schema().fields().len()).collect(),
+        };
+        Ok(Arc::new(SourceExec::try_new(
+            Arc::clone(&self.source),
+            projection,
+            limit,
+        )?))
+    }
+}
+
+/// Streams the rows of a source in stored order, in one partition.
+#[derive(Debug)]
+pub struct SourceExec {
+    source: Arc<dyn Source>,
+    /// Columns in the order that they leave.
+    projection: Vec<usize>,
+    limit: Option<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl SourceExec {
+    /// A scan of the columns at `projection` of the source's schema, of at most `limit` rows.
+    pub fn try_new(
+        source: Arc<dyn Source>,
+        projection: Vec<usize>,
+        limit: Option<usize>,
+    ) -> Result<Self> {
+        let schema = project_schema(source.schema(), Some(&projection))?;
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        Ok(Self {
+            source,
+            projection,
+            limit,
+            properties,
+        })
+    }
+
+    fn rows(&self) -> BoxStream<'static, Result<RecordBatch>> {
+        let source = Arc::clone(&self.source);
+        // Sources take their columns in ascending order, DataFusion in any.
+        let mut ascending = self.projection.clone();
+        ascending.sort_unstable();
+        ascending.dedup();
+        let order: Vec<usize> = self
+            .projection
+            .iter()
+            .filter_map(|c| ascending.binary_search(c).ok())
+            .collect();
+        let batches = match source.access() {
+            Access::Direct => fetched(source, ascending),
+            Access::Staged => split_by_split(source, ascending),
+        };
+        batches
+            .map(move |batch| Ok(batch?.project(&order)?))
+            .boxed()
+    }
+}
+
+fn split_by_split(
+    source: Arc<dyn Source>,
+    projection: Vec<usize>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let files = &source.manifest().files;
+    let splits: Vec<(usize, usize)> = files
+        .iter()
+        .enumerate()
+        .flat_map(|(file, found)| (0..found.splits.len()).map(move |split| (file, split)))
+        .collect();
+    let scan = Scan {
+        projection,
+        prune: None,
+    };
+    stream::iter(splits)
+        .map(move |(file, split)| source.read_split(file, split, &scan))
+        .flatten()
+        .map_ok(|rows| rows.batch)
+        .boxed()
+}
+
+/// The rows by reference, many small files at a time.
+fn fetched(
+    source: Arc<dyn Source>,
+    projection: Vec<usize>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let mut groups: Vec<Vec<(u32, u64)>> = Vec::new();
+    let mut group = Vec::new();
+    let mut bytes = 0u64;
+    for (file, found) in (0u32..).zip(&source.manifest().files) {
+        for split in &found.splits {
+            let each = split.bytes.checked_div(split.rows).unwrap_or(0);
+            for row in split.first_row..split.first_row + split.rows {
+                if group.len() == FETCH_ROWS || (!group.is_empty() && bytes + each > BATCH_BYTES) {
+                    groups.push(std::mem::take(&mut group));
+                    bytes = 0;
+                }
+                group.push((file, row));
+                bytes += each;
+            }
+        }
+    }
+    groups.push(group);
+    stream::iter(groups.into_iter().filter(|group| !group.is_empty()))
+        .then(move |group| {
+            let source = Arc::clone(&source);
+            let projection = projection.clone();
+            async move {
+                let (batch, errors) = source.fetch(&group, &projection).await?;
+                match errors.first() {
+                    None => Ok(batch),
+                    Some(error) => exec_err!("{}", error.cause),
+                }
+            }
+        })
+        .boxed()
+}
+
+impl DisplayAs for SourceExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = self.source.spec();
+        write!(f, "SourceExec: {} '{}'", spec.format, spec.location)?;
+        let schema = self.properties.eq_properties.schema();
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        write!(f, ", projection=[{}]", names.join(", "))?;
+        match self.limit {
+            Some(limit) => write!(f, ", limit={limit}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for SourceExec {
+    fn name(&self) -> &'static str {
+        "SourceExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() {
+            Ok(self)
+        } else {
+            internal_err!("SourceExec has no children")
+        }
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("SourceExec has one partition, asked for {partition}");
+        }
+        let rows = self.rows();
+        let rows = match self.limit {
+            None => rows,
+            Some(limit) => limited(rows, limit),
+        };
+        let schema = Arc::clone(self.properties.eq_properties.schema());
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+fn limited(
+    rows: BoxStream<'static, Result<RecordBatch>>,
+    limit: usize,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    stream::try_unfold((rows, limit), |(mut rows, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let Some(batch) = rows.try_next().await? else {
+            return Ok(None);
+        };
+        let taken = batch.num_rows().min(left);
+        Ok(Some((batch.slice(0, taken), (rows, left - taken))))
+    })
+    .boxed()
+}

@@ -1,0 +1,319 @@
+//! Rows in a temporary file, each reachable by its number.
+//!
+//! Rows are stored in the row format of `arrow-row`, one after the other, with their offsets kept in
+//! memory. Types that the row format does not give back as they were (dictionaries, run-end
+//! encoding, unions) are stored as small Arrow IPC streams instead.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Cursor, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use arrow_row::{RowConverter, SortField};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
+use datafusion::execution::disk_manager::DiskManager;
+use datafusion::execution::{SpillFile, SpillWriter};
+
+/// Bytes that are encoded, or read, at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes of a block where rows are stored in blocks: what one row costs to read.
+const BLOCK_BYTES: usize = 32 << 10;
+
+/// Rows apart by at most this many bytes are read together: the system reads whole pages anyway.
+const GAP_BYTES: u64 = 4 << 10;
+
+/// Bytes of encoded rows that one gather reads at most: 32-bit offsets must hold the result.
+const MAX_GATHER_BYTES: u64 = i32::MAX as u64;
+
+/// Spilled rows.
+pub(super) struct Spill {
+    schema: SchemaRef,
+    codec: Codec,
+    /// Locked only to make the stage shareable: appending takes `&mut self`.
+    writer: Mutex<Box<dyn SpillWriter>>,
+    reader: File,
+    /// Deletes the file, and gives its bytes back to the disk manager, when dropped.
+    _file: Arc<dyn SpillFile>,
+    /// Where each stored piece (a row or a block) ends.
+    ends: Vec<u64>,
+    /// For blocks: rows up to and with each.
+    block_rows: Vec<u64>,
+}
+
+/// How rows are stored.
+#[derive(Debug)]
+enum Codec {
+    /// Each row on its own.
+    Rows(RowConverter),
+    /// Blocks of rows as Arrow IPC streams.
+    Blocks,
+}
+
+impl fmt::Debug for Spill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spill")
+            .field("rows", &self.rows())
+            .field("bytes", &self.bytes())
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Spill {
+    pub(super) fn create(schema: &SchemaRef, disk: &Arc<DiskManager>) -> Result<Self> {
+        let file = disk.create_tmp_file("holding the rows of a shuffle window")?;
+        let Some(path) = file.path() else {
+            return exec_err!("rows can only be spilled to files of this machine");
+        };
+        let reader = File::open(path)
+            .map_err(|e| exec_datafusion_err!("cannot read a temporary file again: {e}"))?;
+        let writer = Mutex::new(file.open_writer()?);
+        let types = schema.fields().iter().map(|field| field.data_type());
+        let codec = if !schema.fields().is_empty() && types.clone().all(survives_row_format) {
+            Codec::Rows(RowConverter::new(
+                types.map(|t| SortField::new(t.clone())).collect(),
+            )?)
+        } else {
+            Codec::Blocks
+        };
+        Ok(Self {
+            schema: Arc::clone(schema),
+            codec,
+            writer,
+            reader,
+            _file: file,
+            ends: Vec::new(),
+            block_rows: Vec::new(),
+        })
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        match self.codec {
+            Codec::Rows(_) => self.ends.len() as u64,
+            Codec::Blocks => self.block_rows.last().copied().unwrap_or(0),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes of memory that the offsets take.
+    pub(super) fn index_bytes(&self) -> usize {
+        (self.ends.capacity() + self.block_rows.capacity()) * size_of::<u64>()
+    }
+
+    /// Appends rows. After an error the spilled rows are not to be used.
+    pub(super) fn append(&mut self, batch: &RecordBatch) -> Result<()> {
+        let aim = match self.codec {
+            Codec::Rows(_) => CHUNK_BYTES,
+            Codec::Blocks => BLOCK_BYTES,
+        };
+        let each = batch.get_array_memory_size() / batch.num_rows().max(1);
+        let step = (aim / each.max(1)).clamp(1, aim);
+        for start in (0..batch.num_rows()).step_by(step) {
+            let chunk = batch.slice(start, step.min(batch.num_rows() - start));
+            self.append_chunk(&chunk)?;
+        }
+        Ok(())
+    }
+
+    fn append_chunk(&mut self, chunk: &RecordBatch) -> Result<()> {
+        let end = self.bytes();
+        match &self.codec {
+            Codec::Rows(converter) => {
+                let rows = converter
+                    .convert_columns(chunk.columns())?
+                    .try_into_binary()?;
+                self.write(rows.value_data())?;
+                self.ends
+                    .extend(rows.value_offsets().iter().skip(1).map(|&o| end + o as u64));
+            }
+            Codec::Blocks => {
+                let mut bytes = Vec::new();
+                let mut writer = StreamWriter::try_new(&mut bytes, &self.schema)?;
+                writer.write(chunk)?;
+                writer.finish()?;
+                drop(writer);
+                self.write(&bytes)?;
+                let rows = self.rows() + chunk.num_rows() as u64;
+                self.ends.push(end + bytes.len() as u64);
+                self.block_rows.push(rows);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer
+            .write_all(bytes)
+            .and_then(|()| writer.flush())
+            .map_err(|e| exec_datafusion_err!("cannot write rows to a temporary file: {e}"))
+    }
+
+    /// The rows with these numbers, in this order.
+    pub(super) fn gather(&self, rows: &[u64]) -> Result<RecordBatch> {
+        match &self.codec {
+            Codec::Rows(converter) => self.gather_rows(converter, rows),
+            Codec::Blocks => self.gather_from_blocks(rows),
+        }
+    }
+
+    fn gather_rows(&self, converter: &RowConverter, rows: &[u64]) -> Result<RecordBatch> {
+        let mut wanted = rows.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let pieces = self.read(&wanted)?;
+        let total: u64 = rows
+            .iter()
+            .map(|&row| self.span(row))
+            .map(|(from, to)| to - from)
+            .sum();
+        if total > MAX_GATHER_BYTES {
+            return exec_err!(
+                "{} rows take {total} bytes, above the {MAX_GATHER_BYTES} that one batch can hold",
+                rows.len()
+            );
+        }
+        let parser = converter.parser();
+        let parsed = rows
+            .iter()
+            .map(|row| {
+                let (from, to) = self.span(*row);
+                pieces.bytes(from, to).map(|bytes| parser.parse(bytes))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let columns = converter.convert_rows(parsed)?;
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    fn gather_from_blocks(&self, rows: &[u64]) -> Result<RecordBatch> {
+        let block_of = |row: u64| self.block_rows.partition_point(|&end| end <= row) as u64;
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_unstable_by_key(|&at| rows[at]);
+        let mut places = vec![(0, 0); rows.len()];
+        let mut taken = Vec::new();
+        for same in order.chunk_by(|&a, &b| block_of(rows[a]) == block_of(rows[b])) {
+            let Some(&first) = same.first() else { continue };
+            let block = block_of(rows[first]);
+            let before = match block {
+                0 => 0,
+                after => self.block_rows[after as usize - 1],
+            };
+            let (from, to) = self.span(block);
+            let pieces = self.read(&[block])?;
+            let mut reader = StreamReader::try_new(Cursor::new(pieces.bytes(from, to)?), None)?;
+            let Some(batch) = reader.next().transpose()? else {
+                return internal_err!("a block of spilled rows is empty");
+            };
+            let within = same.iter().map(|&at| (rows[at] - before) as u32);
+            for (row, &at) in same.iter().enumerate() {
+                places[at] = (taken.len(), row);
+            }
+            taken.push(take_record_batch(
+                &batch,
+                &UInt32Array::from_iter_values(within),
+            )?);
+        }
+        Ok(interleave_record_batch(
+            &taken.iter().collect::<Vec<_>>(),
+            &places,
+        )?)
+    }
+
+    /// Where a piece lies in the file.
+    fn span(&self, piece: u64) -> (u64, u64) {
+        let piece = piece as usize;
+        (
+            if piece == 0 { 0 } else { self.ends[piece - 1] },
+            self.ends[piece],
+        )
+    }
+
+    /// Reads pieces, given in ascending order, neighbours in one go.
+    fn read(&self, ascending: &[u64]) -> Result<Pieces> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for &piece in ascending {
+            let (from, to) = self.span(piece);
+            match runs.last_mut() {
+                Some((start, end))
+                    if from - *end <= GAP_BYTES && to - *start <= CHUNK_BYTES as u64 =>
+                {
+                    *end = to;
+                }
+                _ => runs.push((from, to)),
+            }
+        }
+        let mut pieces = Pieces {
+            starts: Vec::new(),
+            runs: Vec::new(),
+        };
+        for (from, to) in runs {
+            let mut bytes = vec![0; (to - from) as usize];
+            read_exact_at(&self.reader, &mut bytes, from)
+                .map_err(|e| exec_datafusion_err!("cannot read rows from a temporary file: {e}"))?;
+            pieces.starts.push(from);
+            pieces.runs.push(bytes);
+        }
+        Ok(pieces)
+    }
+}
+
+/// Parts of the file in memory, ascending.
+struct Pieces {
+    starts: Vec<u64>,
+    runs: Vec<Vec<u8>>,
+}
+
+impl Pieces {
+    fn bytes(&self, from: u64, to: u64) -> Result<&[u8]> {
+        let after = self.starts.partition_point(|&start| start <= from);
+        let found = after.checked_sub(1).and_then(|run| {
+            let start = self.starts[run];
+            self.runs[run].get((from - start) as usize..(to - start) as usize)
+        });
+        match found {
+            Some(bytes) => Ok(bytes),
+            None => internal_err!("spilled bytes {from}..{to} were not read"),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        let read = std::os::windows::fs::FileExt::seek_read(file, bytes, offset)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes = &mut bytes[read..];
+        offset += read as u64;
+    }
+    Ok(())
+}
+
+/// Whether `arrow-row` gives values of a type back as they were, type included.
+fn survives_row_format(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(..) | DataType::RunEndEncoded(..) | DataType::Union(..) => false,
+        // Written since arrow 58 only, and with offsets of its own making.
+        DataType::ListView(_) | DataType::LargeListView(_) | DataType::Map(..) => false,
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            survives_row_format(field.data_type())
+        }
+        DataType::Struct(fields) => fields.iter().all(|f| survives_row_format(f.data_type())),
+        _ => true,
+    }
+}

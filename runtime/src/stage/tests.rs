@@ -1,0 +1,269 @@
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float32Array,
+    Float64Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray, StringViewArray,
+    StructArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
+};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Field, Fields, Float32Type, Float64Type, Int32Type, Schema};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::execution::disk_manager::DiskManager;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use proptest::prelude::*;
+
+use super::*;
+
+fn stage(schema: &SchemaRef, limit: usize) -> (RowStage, Arc<dyn MemoryPool>) {
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
+    let disk = Arc::new(DiskManager::builder().build().unwrap());
+    (RowStage::new(Arc::clone(schema), &pool, disk), pool)
+}
+
+/// One column of each kind; the seed decides values and nulls.
+fn column(kind: usize, rows: usize, seed: u64) -> ArrayRef {
+    let draw = |row: usize| {
+        let mut x = seed ^ (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x ^= x >> 29;
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
+    };
+    let text = |row: usize| {
+        let n = draw(row);
+        (n % 5 != 0).then(|| "öx".repeat((n % 37) as usize))
+    };
+    let floats = [
+        0.0,
+        -0.0,
+        f64::NAN,
+        -f64::NAN,
+        f64::INFINITY,
+        1.5,
+        f64::MIN_POSITIVE / 4.0,
+    ];
+    let range = 0..rows;
+    match kind {
+        0 => Arc::new(Int64Array::from_iter(
+            range.map(|r| (draw(r) % 3 != 0).then(|| draw(r) as i64)),
+        )),
+        1 => Arc::new(StringArray::from_iter(range.map(text))),
+        2 => Arc::new(BinaryArray::from_iter(
+            range.map(|r| text(r).map(String::into_bytes)),
+        )),
+        3 => Arc::new(Float64Array::from_iter_values(
+            range.map(|r| floats[draw(r) as usize % 7]),
+        )),
+        4 => Arc::new(Float32Array::from_iter_values(
+            range.map(|r| floats[draw(r) as usize % 7] as f32),
+        )),
+        5 => Arc::new(BooleanArray::from_iter(
+            range.map(|r| [None, Some(true), Some(false)][draw(r) as usize % 3]),
+        )),
+        6 => Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(
+            range.map(|r| {
+                let n = draw(r) % 6;
+                (n != 5).then(|| {
+                    (0..n).map(move |i| (i != 2).then_some(if i == 0 { -0.0 } else { i as f32 }))
+                })
+            }),
+        )),
+        7 => Arc::new(DictionaryArray::<Int32Type>::from_iter(range.map(|r| {
+            ["a", "b", "long enough to matter"]
+                .get(draw(r) as usize % 4)
+                .copied()
+        }))),
+        8 => Arc::new(StringViewArray::from_iter(range.map(text))),
+        9 => Arc::new(
+            FixedSizeBinaryArray::try_from_sparse_iter_with_size(
+                range.map(|r| (draw(r) % 4 != 0).then(|| draw(r).to_le_bytes())),
+                8,
+            )
+            .unwrap(),
+        ),
+        10 => Arc::new(NullArray::new(rows)),
+        11 => Arc::new(
+            TimestampMicrosecondArray::from_iter_values(range.map(|r| draw(r) as i64))
+                .with_timezone("UTC"),
+        ),
+        12 => {
+            let fields: Fields = vec![
+                Field::new("s", DataType::Utf8, true),
+                Field::new("u", DataType::UInt8, false),
+            ]
+            .into();
+            let u = UInt8Array::from_iter_values(range.clone().map(|r| draw(r) as u8));
+            let nulls = range
+                .clone()
+                .map(|r| draw(r) % 3 != 0)
+                .collect::<Vec<_>>()
+                .into();
+            let s = StringArray::from_iter(range.map(text));
+            Arc::new(StructArray::new(
+                fields,
+                vec![Arc::new(s), Arc::new(u)],
+                Some(nulls),
+            ))
+        }
+        _ => Arc::new(UInt64Array::from_iter_values(range.map(|r| draw(r)))),
+    }
+}
+
+const KINDS: usize = 14;
+
+fn batch(kinds: &[usize], rows: usize, seed: u64) -> RecordBatch {
+    let columns: Vec<ArrayRef> = kinds
+        .iter()
+        .enumerate()
+        .map(|(i, &k)| column(k, rows, seed + i as u64))
+        .collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, c)| Field::new(format!("c{i}"), c.data_type().clone(), true))
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).unwrap()
+}
+
+/// Logical values as text: `==` of arrays takes NaN for unlike itself, knows one zero, and sees what
+/// lies under the null of a struct.
+fn shown(batch: &RecordBatch) -> String {
+    let options = FormatOptions::new().with_null("null");
+    let mut text = String::new();
+    for column in batch.columns() {
+        if let Some(floats) = column.as_primitive_opt::<Float64Type>() {
+            let bits: Vec<u64> = floats
+                .values()
+                .iter()
+                .map(|value| value.to_bits())
+                .collect();
+            text += &format!("{bits:x?}");
+            continue;
+        }
+        let values = ArrayFormatter::try_new(column, &options).unwrap();
+        for row in 0..column.len() {
+            text += &format!("{:?}", values.value(row).to_string());
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn gather_is_take(
+        kinds in prop::collection::vec(0..KINDS, 1..5),
+        sizes in prop::collection::vec(0usize..90, 1..8),
+        limit in prop_oneof![Just(0usize), 0usize..60_000, Just(usize::MAX)],
+        seed in any::<u32>(),
+        picks in prop::collection::vec(any::<u32>(), 0..200),
+        cut in 0usize..4,
+    ) {
+        let whole: Vec<_> =
+            sizes.iter().zip(0..).map(|(&n, i)| batch(&kinds, n, u64::from(seed) + i * 31)).collect();
+        let pieces: Vec<_> = whole.iter().map(|b| b.slice(cut.min(b.num_rows()), b.num_rows() - cut.min(b.num_rows()))).collect();
+        let schema = whole[0].schema();
+        let (mut stage, pool) = stage(&schema, limit);
+        for piece in &pieces {
+            stage.push(piece.clone()).unwrap();
+        }
+        let all = concat_batches(&schema, &pieces).unwrap();
+        prop_assert_eq!(stage.rows(), all.num_rows() as u64);
+        prop_assert_eq!(pool.reserved(), stage.reserved_bytes());
+        if all.num_rows() > 0 {
+            let order: Vec<u64> = picks.iter().map(|p| u64::from(*p) % all.num_rows() as u64).collect();
+            let got = stage.gather(&order).unwrap();
+            let expected = take_record_batch(&all, &UInt64Array::from(order)).unwrap();
+            prop_assert_eq!(got.schema(), expected.schema());
+            prop_assert_eq!(shown(&got), shown(&expected));
+        }
+        prop_assert!(stage.gather(&[all.num_rows() as u64]).is_err());
+        drop(stage);
+        prop_assert_eq!(pool.reserved(), 0);
+    }
+}
+
+#[test]
+fn the_file_goes_with_the_stage() {
+    let rows = batch(&[1, 2], 500, 1);
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(0));
+    let disk = Arc::new(DiskManager::builder().build().unwrap());
+    let mut stage = RowStage::new(rows.schema(), &pool, Arc::clone(&disk));
+    stage.push(rows).unwrap();
+    assert_eq!(stage.spilled_rows(), 500);
+    assert_eq!(disk.used_disk_space(), stage.spilled_bytes());
+    let folder = disk.temp_dir_paths().remove(0);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    drop(stage);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    assert_eq!(disk.used_disk_space(), 0);
+}
+
+#[test]
+fn several_threads_gather_at_once() {
+    let rows = batch(&[0, 1, 13], 3000, 5);
+    let (mut stage, _) = stage(&rows.schema(), 40_000);
+    for start in (0..3000).step_by(100) {
+        stage.push(rows.slice(start, 100)).unwrap();
+    }
+    assert!(stage.spilled_rows() > 0 && stage.spilled_rows() < 3000);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (stage, rows) = (&stage, &rows);
+            scope.spawn(move || {
+                for step in 1..20u64 {
+                    let order: Vec<u64> =
+                        (0..500).map(|i| (i * step * 7 + thread) % 3000).collect();
+                    let got = stage.gather(&order).unwrap();
+                    assert_eq!(
+                        got,
+                        take_record_batch(rows, &UInt64Array::from(order)).unwrap()
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn slices_of_a_large_batch_do_not_hold_it() {
+    let rows = batch(&[1, 8], 40_000, 3);
+    let (mut stage, _) = stage(&rows.schema(), usize::MAX);
+    for start in (0..40_000).step_by(4000) {
+        stage.push(rows.slice(start, 4000)).unwrap();
+    }
+    assert_eq!(stage.rows(), 40_000);
+    assert!(stage.reserved_bytes() < 2 * rows.get_array_memory_size());
+}
+
+#[test]
+fn a_full_disk_and_wrong_columns_are_errors() {
+    let rows = batch(&[1], 500, 1);
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(0));
+    let disk = Arc::new(
+        DiskManager::builder()
+            .with_max_temp_directory_size(100)
+            .build()
+            .unwrap(),
+    );
+    let mut stage = RowStage::new(rows.schema(), &pool, disk);
+    assert!(
+        stage
+            .push(rows)
+            .unwrap_err()
+            .to_string()
+            .contains("cannot write rows")
+    );
+    assert!(stage.push(batch(&[0], 5, 1)).is_err());
+}
+
+#[test]
+fn rows_without_columns_are_counted() {
+    let rows = batch(&[], 7, 0);
+    let (mut stage, _) = stage(&rows.schema(), 0);
+    stage.push(rows.clone()).unwrap();
+    stage.push(rows).unwrap();
+    assert_eq!(stage.rows(), 14);
+    assert_eq!(stage.gather(&[13, 0, 13]).unwrap().num_rows(), 3);
+    assert!(stage.gather(&[14]).is_err());
+}

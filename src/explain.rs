@@ -1,0 +1,411 @@
+//! EXPLAIN: what was written, what runs, in which order, how many steps, and where the time goes.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::Field;
+use forebay_planner::clauses::{BatchScope, Relax, Remainder};
+use forebay_planner::compile::Compiled;
+use forebay_runtime::engine::{Opened, shuffle_text};
+use forebay_runtime::fragment::NodeTotals;
+use forebay_runtime::tail::RunStats;
+use serde_json::{Value, json};
+
+use crate::error::Result;
+
+/// What EXPLAIN says of a pipeline.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    name: String,
+    written: String,
+    fragment: String,
+    columns: Vec<(String, String)>,
+    tail: String,
+    order: String,
+    windows: WindowSummary,
+    snapshot: SnapshotSummary,
+    segment_rows: u64,
+    in_flight: usize,
+    seed: u64,
+    epochs: Option<u64>,
+    continuous: bool,
+    world: u64,
+    epoch_rows: Option<u64>,
+    steps_per_span: Option<u64>,
+    idle_ranks: u64,
+    options: String,
+    semantic_hash: String,
+    plan_hash: String,
+    analysis: Option<Analysis>,
+}
+
+#[derive(Debug, Clone)]
+struct WindowSummary {
+    count: usize,
+    smallest: u64,
+    largest: u64,
+}
+
+#[derive(Debug, Clone)]
+struct SnapshotSummary {
+    rows: u64,
+    bytes: u64,
+    splits: usize,
+    hash: String,
+}
+
+/// What a run showed.
+#[derive(Debug, Clone)]
+struct Analysis {
+    nodes: Vec<NodeTotals>,
+    reading: Duration,
+    read_bytes: u64,
+    wall: Duration,
+    first_batch: Duration,
+    stats: RunStats,
+}
+
+impl Explanation {
+    pub(crate) async fn of(
+        name: &str,
+        compiled: &Compiled,
+        opened: Opened,
+        analyze: bool,
+    ) -> Result<Self> {
+        let windows = opened.windows(opened.first_epoch);
+        let sizes = || windows.iter().map(|w| w.rows);
+        let snapshot = &opened.job.snapshot;
+        let clauses = &compiled.clauses;
+        let (segment_rows, in_flight) = opened.segments();
+        let steps_per_span = opened.steps_per_span();
+        let idle_ranks = match (opened.deal.scope, opened.epoch_rows) {
+            (BatchScope::PerRank, Some(rows)) => {
+                let world = opened.deal.world;
+                (world - opened.deal.batches(rows) % world) % world
+            }
+            _ => 0,
+        };
+        let mut explanation = Self {
+            name: name.to_owned(),
+            written: compiled.written.to_string(),
+            fragment: opened.job.reader.fragment.explain(),
+            columns: opened
+                .schema()
+                .fields()
+                .iter()
+                .map(|f| (f.name().clone(), type_text(f)))
+                .collect(),
+            tail: tail_text(&opened),
+            order: shuffle_text(clauses.shuffle),
+            windows: WindowSummary {
+                count: windows.len(),
+                smallest: sizes().min().unwrap_or(0),
+                largest: sizes().max().unwrap_or(0),
+            },
+            snapshot: SnapshotSummary {
+                rows: snapshot.rows(),
+                bytes: snapshot.bytes(),
+                splits: snapshot.splits.len(),
+                hash: snapshot.hash(),
+            },
+            segment_rows,
+            in_flight,
+            seed: opened.seed,
+            epochs: opened.epochs,
+            continuous: clauses.repeat.continuous,
+            world: opened.deal.world,
+            epoch_rows: opened.epoch_rows,
+            steps_per_span,
+            idle_ranks,
+            options: options_text(compiled),
+            semantic_hash: compiled.semantic_hash.to_string(),
+            plan_hash: compiled.plan_hash(),
+            analysis: None,
+        };
+        if analyze {
+            explanation.analysis = Some(Analysis::of(opened).await?);
+        }
+        Ok(explanation)
+    }
+
+    /// The explanation as one JSON object.
+    pub fn to_json(&self) -> Value {
+        let mut value = json!({
+            "pipeline": self.name,
+            "semantic_hash": self.semantic_hash,
+            "plan_hash": self.plan_hash,
+            "snapshot": {
+                "hash": self.snapshot.hash, "rows": self.snapshot.rows,
+                "bytes": self.snapshot.bytes, "splits": self.snapshot.splits,
+            },
+            "seed": self.seed,
+            "epochs": self.epochs,
+            "written": self.written.trim_end().lines().collect::<Vec<_>>(),
+            "physical": self.fragment.trim_end().lines().collect::<Vec<_>>(),
+            "tail": self.tail,
+            "columns": self.columns.iter()
+                .map(|(name, kind)| json!({"name": name, "type": kind})).collect::<Vec<_>>(),
+            "order": self.order,
+            "windows": {
+                "count": self.windows.count, "smallest_rows": self.windows.smallest,
+                "largest_rows": self.windows.largest,
+            },
+            "segment_rows": self.segment_rows,
+            "segments_in_flight": self.in_flight,
+            "world": self.world,
+            "epoch_rows": self.epoch_rows,
+            "continuous": self.continuous,
+            "steps_per_rank": self.steps_per_span,
+            "ranks_without_rows_in_the_last_step": self.idle_ranks,
+        });
+        if let Some(analysis) = &self.analysis {
+            value["analyze"] = analysis.to_json();
+        }
+        value
+    }
+
+    fn steps_text(&self) -> String {
+        let span = if self.continuous { "run" } else { "epoch" };
+        let Some(steps) = self.steps_per_span else {
+            return "counted while rows come (a filter or unnest decides them; one rank)"
+                .to_owned();
+        };
+        let steps = if steps > u64::MAX / 4 {
+            "without end".to_owned()
+        } else {
+            steps.to_string()
+        };
+        let mut text = match self.world {
+            1 => format!("{steps} per {span}"),
+            world => format!("{steps} per {span} for each of {world} ranks, proven equal"),
+        };
+        if let Some(rows) = self.epoch_rows {
+            text += &format!("; {rows} rows per epoch");
+        }
+        if self.idle_ranks > 0 {
+            text += &format!(
+                "; in the last step {} of them have no rows (BATCH n GLOBAL splits every batch)",
+                self.idle_ranks
+            );
+        }
+        text
+    }
+}
+
+impl Analysis {
+    async fn of(opened: Opened) -> Result<Self> {
+        let job = std::sync::Arc::clone(&opened.job);
+        let start = Instant::now();
+        let mut run = opened.start();
+        let mut first_batch = Duration::ZERO;
+        while let Some(batch) = run.next().await {
+            batch?;
+            if first_batch.is_zero() {
+                first_batch = start.elapsed();
+            }
+        }
+        let (reading, read_bytes) = job.reader.reading();
+        Ok(Self {
+            nodes: job.reader.fragment.totals(),
+            reading,
+            read_bytes,
+            wall: start.elapsed(),
+            first_batch,
+            stats: run.stats(),
+        })
+    }
+
+    /// CPU time of each node; a node's input is measured apart from it.
+    fn bottleneck(&self) -> String {
+        let total: Duration = self.nodes.iter().map(|n| n.cpu).sum();
+        let seconds = self.wall.as_secs_f64().max(1e-9);
+        let Some(most) = self.nodes.iter().max_by_key(|n| n.cpu) else {
+            return "Nothing was computed.".to_owned();
+        };
+        if self.reading > total {
+            return format!(
+                "Bottleneck: reading, {:.2} s against {:.2} s of computing; faster storage or fewer \
+                 columns would help.",
+                self.reading.as_secs_f64(),
+                total.as_secs_f64()
+            );
+        }
+        let share = 100.0 * most.cpu.as_secs_f64() / total.as_secs_f64().max(1e-9);
+        let node = most.text.split(':').next().unwrap_or(&most.text);
+        format!(
+            "Bottleneck: {node} takes {share:.0} % of the computing ({:.2} s of CPU, {:.0} rows/s).",
+            most.cpu.as_secs_f64(),
+            self.stats.rows as f64 / seconds
+        )
+    }
+
+    fn to_json(&self) -> Value {
+        let nodes = self.nodes.iter().map(|n| {
+            json!({
+                "operator": n.text, "depth": n.depth, "rows": n.rows, "bytes": n.bytes,
+                "cpu_seconds": n.cpu.as_secs_f64(), "wall_seconds": n.wall.as_secs_f64(),
+            })
+        });
+        json!({
+            "operators": nodes.collect::<Vec<_>>(),
+            "read_seconds": self.reading.as_secs_f64(),
+            "read_bytes": self.read_bytes,
+            "wall_seconds": self.wall.as_secs_f64(),
+            "first_batch_seconds": self.first_batch.as_secs_f64(),
+            "rows": self.stats.rows,
+            "batches": self.stats.batches,
+            "skipped": self.stats.skipped,
+            "bottleneck": self.bottleneck(),
+        })
+    }
+}
+
+impl fmt::Display for Analysis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "Measured ({:.2} s, first batch after {:.2} s, {} rows, {} batches, {} skipped)",
+            self.wall.as_secs_f64(),
+            self.first_batch.as_secs_f64(),
+            self.stats.rows,
+            self.stats.batches,
+            self.stats.skipped
+        )?;
+        writeln!(
+            f,
+            "  {:>10} {:>10} {:>9} {:>9}  operator",
+            "rows", "bytes", "CPU s", "wall s"
+        )?;
+        for node in &self.nodes {
+            let indent = "  ".repeat(node.depth);
+            let (cpu, wall) = (node.cpu.as_secs_f64(), node.wall.as_secs_f64());
+            let bytes = bytes_text(node.bytes);
+            writeln!(
+                f,
+                "  {:>10} {bytes:>10} {cpu:>9.3} {wall:>9.3}  {indent}{}",
+                node.rows, node.text
+            )?;
+        }
+        let bytes = bytes_text(self.read_bytes);
+        let reading = self.reading.as_secs_f64();
+        writeln!(
+            f,
+            "  {:>10} {bytes:>10} {:>9} {reading:>9.3}  reading",
+            "", ""
+        )?;
+        writeln!(f, "{}", self.bottleneck())
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Pipeline {}", self.name)?;
+        writeln!(f, "  semantic hash  {}", self.semantic_hash)?;
+        writeln!(f, "  plan hash      {}", self.plan_hash)?;
+        let SnapshotSummary {
+            rows,
+            bytes,
+            splits,
+            hash,
+        } = &self.snapshot;
+        writeln!(f, "  snapshot       {hash}")?;
+        writeln!(
+            f,
+            "                 {rows} rows in {splits} splits, {}",
+            bytes_text(*bytes)
+        )?;
+        writeln!(f, "  seed           {}", self.seed)?;
+        writeln!(f, "  options        {}", self.options)?;
+        writeln!(f, "Written plan")?;
+        self.written
+            .lines()
+            .try_for_each(|line| writeln!(f, "  {line}"))?;
+        writeln!(f, "Physical plan")?;
+        writeln!(f, "  tail: {}", self.tail)?;
+        writeln!(f, "  fragment:")?;
+        self.fragment
+            .lines()
+            .try_for_each(|line| writeln!(f, "    {line}"))?;
+        writeln!(f, "Columns")?;
+        for (name, kind) in &self.columns {
+            writeln!(f, "  {name}: {kind}")?;
+        }
+        let WindowSummary {
+            count,
+            smallest,
+            largest,
+        } = self.windows;
+        writeln!(f, "Order")?;
+        writeln!(
+            f,
+            "  {}: {count} windows an epoch, {smallest} to {largest} rows",
+            self.order
+        )?;
+        writeln!(
+            f,
+            "  segments of {} rows, {} side by side",
+            self.segment_rows, self.in_flight
+        )?;
+        writeln!(f, "Steps")?;
+        writeln!(f, "  {}", self.steps_text())?;
+        match self.epochs {
+            Some(epochs) => writeln!(f, "  {epochs} epochs")?,
+            None => writeln!(f, "  epochs without end")?,
+        }
+        match &self.analysis {
+            Some(analysis) => write!(f, "{analysis}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn tail_text(opened: &Opened) -> String {
+    let deal = &opened.deal;
+    let scope = match deal.scope {
+        BatchScope::PerRank => "per rank",
+        BatchScope::Global => "over all ranks",
+    };
+    let remainder = match deal.remainder {
+        Remainder::Keep => "last batch short",
+        Remainder::Drop => "remainder dropped",
+        Remainder::Pad => "remainder padded",
+    };
+    let mut text = String::new();
+    if opened.clauses.skip > 0 {
+        text += &format!("skip {}, ", opened.clauses.skip);
+    }
+    if let Some(take) = opened.clauses.take {
+        text += &format!("take {take}, ");
+    }
+    text + &format!(
+        "batch {} {scope}, {remainder}; rank {} of {}",
+        deal.rows, deal.rank, deal.world
+    )
+}
+
+fn options_text(compiled: &Compiled) -> String {
+    let options = &compiled.clauses.options;
+    let relax = match options.relax {
+        Relax::Exact => "none",
+        Relax::Numeric => "numeric",
+        Relax::Order => "order",
+        Relax::Statistical => "statistical",
+    };
+    let on_error = format!("{:?}", options.on_error).to_lowercase();
+    let optimize = format!("{:?}", options.optimize).to_lowercase();
+    format!("on_error {on_error}, relax {relax}, optimize {optimize}")
+}
+
+/// A column's type as people read it: tensors by element type, shape and layout.
+pub(crate) fn type_text(field: &Field) -> String {
+    field.data_type().to_string()
+}
+
+fn bytes_text(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}

@@ -1,0 +1,100 @@
+//! A pipeline as a table: one epoch's rows before BATCH, for queries that look at it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use forebay_planner::compile::Compiled;
+use forebay_runtime::engine::{Opened, RunConfig};
+use futures::{StreamExt, stream};
+
+/// A pipeline whose rows a query reads.
+#[derive(Debug)]
+pub(crate) struct PipelineTable {
+    compiled: Arc<Compiled>,
+    schema: SchemaRef,
+}
+
+impl PipelineTable {
+    /// The table over a pipeline that was compiled without BATCH and REPEAT.
+    pub(crate) fn new(compiled: Compiled) -> Self {
+        let schema = Arc::clone(&compiled.chosen.schema);
+        Self {
+            compiled: Arc::new(compiled),
+            schema,
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for PipelineTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = PipelineRows {
+            compiled: Arc::clone(&self.compiled),
+            schema: Arc::clone(&self.schema),
+        };
+        Ok(Arc::new(StreamingTableExec::try_new(
+            Arc::clone(&self.schema),
+            vec![Arc::new(rows)],
+            projection,
+            [],
+            false,
+            limit,
+        )?))
+    }
+}
+
+#[derive(Debug)]
+struct PipelineRows {
+    compiled: Arc<Compiled>,
+    schema: SchemaRef,
+}
+
+impl PartitionStream for PipelineRows {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let compiled = Arc::clone(&self.compiled);
+        let external = |e: forebay_runtime::error::Error| DataFusionError::External(Box::new(e));
+        let run = async move {
+            let opened = Opened::new(&compiled, &RunConfig::default())
+                .await
+                .map_err(external)?;
+            Ok::<_, DataFusionError>(stream::unfold(opened.start(), move |mut run| async move {
+                let batch = run.next().await?;
+                Some((batch.map(|b| b.batch).map_err(external), run))
+            }))
+        };
+        let rows = stream::once(run).flat_map(|opened| match opened {
+            Ok(rows) => rows.boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            rows,
+        ))
+    }
+}

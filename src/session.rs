@@ -1,0 +1,426 @@
+//! A session: tables, pipelines, and what one can do with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::LogicalPlan;
+use forebay_planner::builder::PipelineBuilder;
+use forebay_planner::catalog::{Catalog, Existing};
+use forebay_planner::clauses::{Clauses, Options, Repeat};
+use forebay_planner::compile::Compiled;
+use forebay_planner::error::{PlanError, Position};
+use forebay_planner::pipeline::Pipeline;
+use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
+use forebay_runtime::engine::{Opened, Run as EngineRun, RunConfig};
+use forebay_runtime::source::FileResolver;
+use forebay_runtime::tail::{Batch, RunStats};
+use tokio::sync::RwLock;
+
+use crate::error::{Error, Result, engine, planning};
+use crate::explain::Explanation;
+use crate::pipeline_table::PipelineTable;
+
+/// Name of a query that was run without a name of its own.
+const ANONYMOUS: &str = "query";
+
+/// What a statement gave.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It changed the session; one line says how.
+    Done(String),
+    /// Rows. The schema stands apart because there may be none.
+    Table(SchemaRef, Vec<RecordBatch>),
+    /// Text: an explanation.
+    Text(String),
+}
+
+/// Tables and pipelines, and the functions to plan and run them.
+#[derive(Debug)]
+pub struct Session {
+    catalog: RwLock<Catalog>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// A session without tables and pipelines.
+    pub fn new() -> Self {
+        let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+        Self {
+            catalog: RwLock::new(catalog),
+        }
+    }
+
+    /// Runs statements one after the other. A query is run for one epoch, without batches.
+    ///
+    /// # Errors
+    /// The first statement that fails; those before it have taken effect.
+    pub async fn execute(&self, sql: &str) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::new();
+        for statement in parse(sql)? {
+            outcomes.push(self.statement(statement).await?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Runs statements that define tables and pipelines, and answers the names of the pipelines, in
+    /// order. A bare query counts as a pipeline named `query`.
+    pub async fn load(&self, sql: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for statement in parse(sql)? {
+            match statement {
+                Statement::Query(query) => {
+                    let name = Name {
+                        value: ANONYMOUS.to_owned(),
+                        position: query.start,
+                    };
+                    self.create_pipeline(&name, Existing::Replace, &query)
+                        .await?;
+                    names.retain(|n| n != ANONYMOUS);
+                    names.push(ANONYMOUS.to_owned());
+                }
+                Statement::CreatePipeline { ref name, .. } => {
+                    let name = name.value.clone();
+                    self.statement(statement).await?;
+                    names.retain(|n| *n != name);
+                    names.push(name);
+                }
+                other => drop(self.statement(other).await?),
+            }
+        }
+        Ok(names)
+    }
+
+    async fn statement(&self, statement: Statement) -> Result<Outcome> {
+        match statement {
+            Statement::CreateSource {
+                name,
+                or_replace,
+                if_not_exists,
+                spec,
+            } => {
+                let existing = Existing::of(or_replace, if_not_exists);
+                self.catalog
+                    .write()
+                    .await
+                    .create_source(&name, existing, spec)
+                    .await?;
+                Ok(Outcome::Done(format!("created table {}", name.value)))
+            }
+            Statement::CreatePipeline {
+                name,
+                or_replace,
+                if_not_exists,
+                query,
+            } => {
+                let existing = Existing::of(or_replace, if_not_exists);
+                self.create_pipeline(&name, existing, &query).await?;
+                Ok(Outcome::Done(format!("created pipeline {}", name.value)))
+            }
+            Statement::DropSource { name, if_exists } => {
+                self.catalog.write().await.drop_source(&name, if_exists)?;
+                Ok(Outcome::Done(format!("dropped table {}", name.value)))
+            }
+            Statement::DropPipeline { name, if_exists } => {
+                self.catalog.write().await.drop_pipeline(&name, if_exists)?;
+                Ok(Outcome::Done(format!("dropped pipeline {}", name.value)))
+            }
+            Statement::ShowSources => {
+                let catalog = self.catalog.read().await;
+                let sources = catalog.sources();
+                let specs = || sources.values().map(|s| &s.spec);
+                text_table([
+                    ("name", sources.keys().cloned().collect()),
+                    ("format", specs().map(|s| s.format.to_string()).collect()),
+                    ("location", specs().map(|s| s.location.clone()).collect()),
+                ])
+            }
+            Statement::ShowPipelines => {
+                let catalog = self.catalog.read().await;
+                let pipelines = catalog.pipelines();
+                let texts = pipelines
+                    .values()
+                    .map(|p| p.text.clone().unwrap_or_default());
+                text_table([
+                    ("name", pipelines.keys().cloned().collect()),
+                    ("query", texts.collect()),
+                ])
+            }
+            Statement::Describe { name } => {
+                let schema = self.catalog.read().await.describe(&name)?;
+                let fields = || schema.fields().iter();
+                text_table([
+                    ("column", fields().map(|f| f.name().clone()).collect()),
+                    (
+                        "type",
+                        fields().map(|f| crate::explain::type_text(f)).collect(),
+                    ),
+                    (
+                        "nullable",
+                        fields().map(|f| f.is_nullable().to_string()).collect(),
+                    ),
+                ])
+            }
+            Statement::Explain { mode, target } => {
+                let pipeline = match target {
+                    ExplainTarget::Pipeline(name) => self.catalog.read().await.pipeline(&name)?,
+                    ExplainTarget::Query(query) => {
+                        Arc::new(self.catalog.read().await.plan_query(&query).await?)
+                    }
+                };
+                if let ExplainMode::WhyNot(rule) = mode {
+                    let what = format!("EXPLAIN WHY NOT {rule}");
+                    return Err(PlanError::unsupported(None, &what).into());
+                }
+                let analyze = mode == ExplainMode::Analyze;
+                let explained = self
+                    .explained(&pipeline, RunConfig::default(), analyze)
+                    .await?;
+                Ok(Outcome::Text(explained.to_string()))
+            }
+            Statement::Query(query) => self.query(&query).await,
+        }
+    }
+
+    async fn create_pipeline(
+        &self,
+        name: &Name,
+        existing: Existing,
+        query: &PipelineQuery,
+    ) -> Result<()> {
+        let mut catalog = self.catalog.write().await;
+        // What cannot be lowered is refused here, not when it is run.
+        let planned = catalog.plan_query(query).await?;
+        compile(&planned.plan, planned.clauses).map_err(|e| positioned(e, query.start))?;
+        catalog.create_pipeline(name, existing, query).await?;
+        Ok(())
+    }
+
+    /// Registers a pipeline made by the builder.
+    pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
+        let mut catalog = self.catalog.write().await;
+        let pipeline = builder.build(&catalog).await?;
+        compile(&pipeline.plan, pipeline.clauses)?;
+        Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
+    }
+
+    /// Runs a query that is just to be looked at: row by row where rows have keys, else by DataFusion.
+    async fn query(&self, query: &PipelineQuery) -> Result<Outcome> {
+        let catalog = self.catalog.read().await;
+        let mut tables: BTreeMap<String, Arc<dyn TableProvider>> = BTreeMap::new();
+        for name in catalog.pipelines_in(query) {
+            let pipeline = Arc::clone(&catalog.pipelines()[&name]);
+            let clauses = one_epoch(pipeline.clauses);
+            let compiled = compile(&pipeline.plan, clauses)?;
+            tables.insert(name, Arc::new(PipelineTable::new(compiled)));
+        }
+        let pipeline = catalog.plan_query_with(query, &tables).await?;
+        if tables.is_empty()
+            && let Ok(compiled) = Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses))
+        {
+            let opened = Opened::new(&compiled, &RunConfig::default()).await?;
+            let schema = opened.schema();
+            let mut run = opened.start();
+            let mut batches = Vec::new();
+            while let Some(batch) = run.next().await {
+                batches.push(batch?.batch);
+            }
+            return Ok(Outcome::Table(schema, batches));
+        }
+        let frame = datafusion::dataframe::DataFrame::new(catalog.session().state(), pipeline.plan);
+        let schema = Arc::clone(frame.schema().inner());
+        let batches = frame.collect().await.map_err(engine)?;
+        Ok(Outcome::Table(schema, batches))
+    }
+
+    /// A registered pipeline.
+    async fn pipeline(&self, name: &str) -> Result<Arc<Pipeline>> {
+        let name = Name {
+            value: name.to_owned(),
+            position: Position { line: 1, column: 1 },
+        };
+        self.catalog
+            .read()
+            .await
+            .pipeline(&name)
+            .map_err(|error| match error {
+                PlanError::Mistake(mut mistake) => {
+                    mistake.position = None;
+                    Error::Plan(PlanError::Mistake(mistake))
+                }
+                other => Error::Plan(other),
+            })
+    }
+
+    /// Starts a registered pipeline.
+    pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
+        let pipeline = self.pipeline(pipeline).await?;
+        let (_, opened) = open(&pipeline, &config).await?;
+        let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
+        let expected = steps
+            .zip(opened.epoch_rows)
+            .map(|(steps, _)| steps * opened.deal.full());
+        Ok(Run {
+            inner: opened.start(),
+            schema,
+            steps,
+            seed,
+            expected_rows: expected,
+        })
+    }
+
+    /// Explains a registered pipeline; with `analyze`, runs it first.
+    pub async fn explain(
+        &self,
+        pipeline: &str,
+        config: RunConfig,
+        analyze: bool,
+    ) -> Result<Explanation> {
+        let pipeline = self.pipeline(pipeline).await?;
+        self.explained(&pipeline, config, analyze).await
+    }
+
+    async fn explained(
+        &self,
+        pipeline: &Pipeline,
+        mut config: RunConfig,
+        analyze: bool,
+    ) -> Result<Explanation> {
+        if analyze {
+            config.analyze = true;
+            // One epoch shows what every epoch costs.
+            config.epochs = config.epochs.or(Some(1));
+        }
+        let (compiled, opened) = open(pipeline, &config).await?;
+        let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
+        Explanation::of(name, &compiled, opened, analyze).await
+    }
+
+    /// The columns of a table or pipeline.
+    pub async fn describe(&self, name: &str) -> Result<Schema> {
+        let name = Name {
+            value: name.to_owned(),
+            position: Position { line: 1, column: 1 },
+        };
+        Ok(self.catalog.read().await.describe(&name)?.as_ref().clone())
+    }
+
+    /// Names of all tables and pipelines, for completion.
+    pub async fn names(&self) -> Vec<String> {
+        let catalog = self.catalog.read().await;
+        catalog
+            .sources()
+            .keys()
+            .chain(catalog.pipelines().keys())
+            .cloned()
+            .collect()
+    }
+}
+
+fn positioned(error: Error, position: Position) -> Error {
+    match error {
+        Error::Plan(PlanError::Mistake(mut mistake)) => {
+            mistake.position = mistake.position.or(Some(position));
+            Error::Plan(PlanError::Mistake(mistake))
+        }
+        other => other,
+    }
+}
+
+fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
+    Compiled::new(plan, clauses).map_err(|error| planning(&error))
+}
+
+async fn open(pipeline: &Pipeline, config: &RunConfig) -> Result<(Compiled, Opened)> {
+    let mut clauses = pipeline.clauses;
+    clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
+    let compiled = compile(&pipeline.plan, clauses)?;
+    let opened = Opened::new(&compiled, config).await?;
+    Ok((compiled, opened))
+}
+
+/// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.
+fn one_epoch(clauses: Clauses) -> Clauses {
+    let Clauses {
+        shuffle,
+        seed,
+        skip,
+        take,
+        batch: _,
+        repeat: _,
+        options,
+    } = clauses;
+    let options = Options { ..options };
+    Clauses {
+        shuffle,
+        seed,
+        skip,
+        take,
+        batch: None,
+        repeat: Repeat::default(),
+        options,
+    }
+}
+
+fn text_table<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<Outcome> {
+    let columns = columns.map(|(name, values)| {
+        (
+            name,
+            Arc::new(StringArray::from_iter_values(values)) as ArrayRef,
+        )
+    });
+    let batch = RecordBatch::try_from_iter(columns).map_err(|e| engine(e.into()))?;
+    Ok(Outcome::Table(batch.schema(), vec![batch]))
+}
+
+/// A run in progress; dropping it stops it.
+#[derive(Debug)]
+pub struct Run {
+    inner: EngineRun,
+    schema: SchemaRef,
+    steps: Option<u64>,
+    seed: u64,
+    expected_rows: Option<u64>,
+}
+
+impl Run {
+    /// The schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Number of batches to come, where known.
+    pub fn steps(&self) -> Option<u64> {
+        self.steps
+    }
+
+    /// Number of rows to come at most, where known.
+    pub fn expected_rows(&self) -> Option<u64> {
+        self.expected_rows
+    }
+
+    /// The seed in force.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The next batch; `None` at the end. After an error the run has ended.
+    pub async fn next(&mut self) -> Option<Result<Batch>> {
+        self.inner
+            .next()
+            .await
+            .map(|batch| batch.map_err(Error::from))
+    }
+
+    /// What was put out so far, and what became of failed rows.
+    pub fn stats(&self) -> RunStats {
+        self.inner.stats()
+    }
+}

@@ -1,0 +1,20 @@
+//! All functions, ready to be registered with a DataFusion session.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::ScalarUDF;
+
+use crate::bind::StreamMarker;
+use crate::image::{ImageFunction, ImageHeader};
+use crate::one_hot::OneHot;
+use crate::random::RandomScalar;
+
+/// All functions, and the `__stream` marker.
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    let mut all = ImageFunction::udfs();
+    all.extend(ImageHeader::udfs());
+    all.extend(RandomScalar::udfs());
+    all.push(OneHot::udf());
+    all.push(StreamMarker::udf());
+    all
+}

@@ -1,0 +1,174 @@
+//! Encoded images: which decoder reads a format, and what every decoder must keep to.
+//!
+//! | Format | Decoder | Notes |
+//! |---|---|---|
+//! | JPEG | `zune-jpeg` | gray, YCbCr, RGB, CMYK and YCCK; baseline and progressive |
+//! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
+//!
+//! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, 16-bit samples keep
+//! their high byte. Dimensions are checked in the header, before pixels are allocated.
+
+mod jpeg;
+mod other;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use image::metadata::Orientation;
+
+use super::kernel::geometry::{flip_horizontal, flip_vertical, transpose};
+use super::op::Mode;
+use super::pixels::{Pixels, Scratch, Shape};
+use crate::tensor::{Dtype, Layout};
+
+/// Most pixels of an image: Pillow's limit before it calls a file a decompression bomb
+/// (`2 * Image.MAX_IMAGE_PIXELS`). A greater one is an error of its row.
+pub const MAX_PIXELS: u64 = 178_956_970;
+
+/// Most bytes that a decoder of the `image` crate may allocate: 16-bit RGBA at [`MAX_PIXELS`].
+pub const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8;
+
+/// What a decoder can do.
+pub(crate) trait Decoder: Sync {
+    /// Whether these bytes begin like a file of this decoder's.
+    fn accepts(&self, bytes: &[u8]) -> bool;
+    /// Height and width as shown (orientation applied), from the header alone.
+    fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String>;
+    /// Decodes to RGB bytes in height, width, channels order as stored; returns the orientation to
+    /// apply. `target` has been given its shape on return.
+    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String>;
+}
+
+/// Decoders in order of preference.
+const DECODERS: [&dyn Decoder; 2] = [&jpeg::Jpeg, &other::Other];
+
+thread_local! {
+    /// Set while a decoder runs whose panics become errors of the row.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside a decoder whose panics are caught and reported as a row's error:
+/// a panic hook has nothing to say of those.
+pub fn panics_are_caught() -> bool {
+    GUARDED.get()
+}
+
+/// Runs code that may panic on hostile input; the panic becomes an error.
+fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    GUARDED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(run));
+    GUARDED.set(false);
+    result.unwrap_or_else(|panic| Err(format!("the decoder failed: {}", panic_text(&*panic))))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown reason")
+}
+
+fn decoder_of(bytes: &[u8]) -> Result<&'static dyn Decoder, String> {
+    if bytes.is_empty() {
+        return Err("the image is empty (0 bytes)".to_owned());
+    }
+    DECODERS
+        .iter()
+        .copied()
+        .find(|d| d.accepts(bytes))
+        .ok_or_else(|| {
+            let head: Vec<String> = bytes.iter().take(4).map(|b| format!("{b:02x}")).collect();
+            format!(
+                "no JPEG, PNG, WebP, GIF, BMP or TIFF: the {} bytes begin with {}",
+                bytes.len(),
+                head.join(" ")
+            )
+        })
+}
+
+/// Checks dimensions of a header before anything of that size is allocated.
+fn check_size(width: u64, height: u64) -> Result<(usize, usize), String> {
+    if width == 0 || height == 0 {
+        return Err(format!("the image has no pixels ({width} x {height})"));
+    }
+    match width.checked_mul(height) {
+        Some(pixels) if pixels <= MAX_PIXELS => Ok((height as usize, width as usize)),
+        _ => Err(format!(
+            "the image of {width} x {height} is above the limit of {MAX_PIXELS} pixels"
+        )),
+    }
+}
+
+/// Whether an orientation exchanges rows and columns.
+const fn is_turned(orientation: Orientation) -> bool {
+    matches!(
+        orientation,
+        Orientation::Rotate90
+            | Orientation::Rotate270
+            | Orientation::Rotate90FlipH
+            | Orientation::Rotate270FlipH
+    )
+}
+
+/// Height and width as shown, from the header alone.
+pub(crate) fn dimensions(bytes: &[u8]) -> Result<(usize, usize), String> {
+    guarded(|| decoder_of(bytes)?.dimensions(bytes))
+}
+
+/// Decodes into `scratch.front`.
+pub(crate) fn decode(bytes: &[u8], mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
+    let front = &mut scratch.front;
+    let orientation = guarded(|| decoder_of(bytes)?.decode(bytes, front))?;
+    orient(scratch, orientation);
+    if mode == Mode::Gray {
+        gray(&scratch.front, &mut scratch.back);
+        scratch.swap();
+    }
+    Ok(())
+}
+
+fn orient(scratch: &mut Scratch, orientation: Orientation) {
+    if is_turned(orientation) {
+        transpose(&scratch.front, &mut scratch.back);
+        scratch.swap();
+    }
+    // After the exchange of rows and columns, each orientation is at most two mirrorings.
+    let (horizontal, vertical) = match orientation {
+        Orientation::NoTransforms | Orientation::Rotate90FlipH => (false, false),
+        Orientation::FlipHorizontal | Orientation::Rotate90 => (true, false),
+        Orientation::FlipVertical | Orientation::Rotate270 => (false, true),
+        Orientation::Rotate180 | Orientation::Rotate270FlipH => (true, true),
+    };
+    if horizontal {
+        flip_horizontal(&mut scratch.front);
+    }
+    if vertical {
+        flip_vertical(&mut scratch.front);
+    }
+}
+
+/// Luma by ITU-R BT.601 in Pillow's fixed point (`Image.convert("L")`).
+fn gray(source: &Pixels, target: &mut Pixels) {
+    target.reshape(Shape {
+        channels: 1,
+        ..source.shape
+    });
+    for (out, rgb) in target.u8s.iter_mut().zip(source.u8s.chunks_exact(3)) {
+        let [r, g, b] = [rgb[0], rgb[1], rgb[2]].map(u32::from);
+        *out = ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8;
+    }
+}
+
+/// The shape of decoded RGB.
+const fn rgb(height: usize, width: usize) -> Shape {
+    Shape {
+        height,
+        width,
+        channels: 3,
+        dtype: Dtype::U8,
+        layout: Layout::Hwc,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! PNG, WebP, GIF, BMP and TIFF by the `image` crate.
+
+use std::io::Cursor;
+
+use image::codecs::bmp::BmpDecoder;
+use image::codecs::gif::GifDecoder;
+use image::codecs::png::PngDecoder;
+use image::codecs::tiff::TiffDecoder;
+use image::codecs::webp::WebPDecoder;
+use image::metadata::Orientation;
+use image::{ColorType, ImageDecoder, ImageFormat, ImageResult, Limits};
+
+use super::{Decoder, MAX_DECODER_BYTES, Pixels, check_size, is_turned, rgb};
+
+/// The decoder of all formats but JPEG.
+pub(super) struct Other;
+
+impl Decoder for Other {
+    fn accepts(&self, bytes: &[u8]) -> bool {
+        format_of(bytes).is_some()
+    }
+
+    fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
+        let (mut decoder, name) = open(bytes)?;
+        let (height, width) = size(&*decoder)?;
+        let orientation = orientation(&mut *decoder, name)?;
+        Ok(if is_turned(orientation) {
+            (width, height)
+        } else {
+            (height, width)
+        })
+    }
+
+    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
+        let (mut decoder, name) = open(bytes)?;
+        let (height, width) = size(&*decoder)?;
+        let broken = |e| format!("broken {name}: {e}");
+        let mut limits = Limits::no_limits();
+        limits.max_alloc = Some(MAX_DECODER_BYTES);
+        decoder.set_limits(limits).map_err(broken)?;
+        let orientation = orientation(&mut *decoder, name)?;
+        let color = decoder.color_type();
+        target.reshape(rgb(height, width));
+        if color == ColorType::Rgb8 {
+            decoder.read_image_boxed(&mut target.u8s).map_err(broken)?;
+            return Ok(orientation);
+        }
+        let total = decoder.total_bytes();
+        if total > MAX_DECODER_BYTES {
+            return Err(format!(
+                "broken {name}: {total} bytes of pixels are above the limit"
+            ));
+        }
+        let mut samples = vec![0; total as usize];
+        decoder.read_image_boxed(&mut samples).map_err(broken)?;
+        to_rgb(&samples, color, &mut target.u8s)?;
+        Ok(orientation)
+    }
+}
+
+fn format_of(bytes: &[u8]) -> Option<ImageFormat> {
+    image::guess_format(bytes)
+        .ok()
+        .filter(|format| name_of(*format).is_some())
+}
+
+const fn name_of(format: ImageFormat) -> Option<&'static str> {
+    match format {
+        ImageFormat::Png => Some("PNG"),
+        ImageFormat::WebP => Some("WebP"),
+        ImageFormat::Gif => Some("GIF"),
+        ImageFormat::Bmp => Some("BMP"),
+        ImageFormat::Tiff => Some("TIFF"),
+        _ => None,
+    }
+}
+
+type Opened<'a> = (Box<dyn ImageDecoder + 'a>, &'static str);
+
+fn open(bytes: &[u8]) -> Result<Opened<'_>, String> {
+    let format = format_of(bytes).ok_or("unknown image format")?;
+    let name = name_of(format).unwrap_or("image");
+    let reader = Cursor::new(bytes);
+    let decoder: ImageResult<Box<dyn ImageDecoder>> = match format {
+        ImageFormat::Png => {
+            let mut limits = Limits::no_limits();
+            limits.max_alloc = Some(MAX_DECODER_BYTES);
+            PngDecoder::with_limits(reader, limits).map(|d| Box::new(d) as _)
+        }
+        ImageFormat::WebP => WebPDecoder::new(reader).map(|d| Box::new(d) as _),
+        ImageFormat::Gif => GifDecoder::new(reader).map(|d| Box::new(d) as _),
+        ImageFormat::Bmp => BmpDecoder::new(reader).map(|d| Box::new(d) as _),
+        _ => TiffDecoder::new(reader).map(|d| Box::new(d) as _),
+    };
+    decoder
+        .map(|d| (d, name))
+        .map_err(|e| format!("broken {name}: {e}"))
+}
+
+fn size(decoder: &dyn ImageDecoder) -> Result<(usize, usize), String> {
+    let (width, height) = decoder.dimensions();
+    check_size(width.into(), height.into())
+}
+
+fn orientation(decoder: &mut dyn ImageDecoder, name: &str) -> Result<Orientation, String> {
+    decoder
+        .orientation()
+        .map_err(|e| format!("broken {name}: {e}"))
+}
+
+/// Brings samples of any color type to RGB bytes: gray repeated, alpha dropped, the high byte of
+/// 16 bits, floats of 0 to 1 scaled.
+fn to_rgb(samples: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), String> {
+    let pixels = out.chunks_exact_mut(3);
+    let wide = |pair: &[u8]| (u16::from_ne_bytes([pair[0], pair[1]]) >> 8) as u8;
+    let real = |v: &[u8]| {
+        (f32::from_ne_bytes([v[0], v[1], v[2], v[3]]).clamp(0.0, 1.0) * 255.0 + 0.5) as u8
+    };
+    match color {
+        ColorType::L8 => pixels.zip(samples).for_each(|(p, v)| p.fill(*v)),
+        ColorType::La8 => pixels
+            .zip(samples.chunks_exact(2))
+            .for_each(|(p, v)| p.fill(v[0])),
+        ColorType::Rgb8 => out.copy_from_slice(samples),
+        ColorType::Rgba8 => {
+            pixels
+                .zip(samples.chunks_exact(4))
+                .for_each(|(p, v)| p.copy_from_slice(&v[..3]));
+        }
+        ColorType::L16 => pixels
+            .zip(samples.chunks_exact(2))
+            .for_each(|(p, v)| p.fill(wide(v))),
+        ColorType::La16 => pixels
+            .zip(samples.chunks_exact(4))
+            .for_each(|(p, v)| p.fill(wide(v))),
+        ColorType::Rgb16 => pixels.zip(samples.chunks_exact(6)).for_each(|(p, v)| {
+            p.copy_from_slice(&[wide(v), wide(&v[2..]), wide(&v[4..])]);
+        }),
+        ColorType::Rgba16 => pixels.zip(samples.chunks_exact(8)).for_each(|(p, v)| {
+            p.copy_from_slice(&[wide(v), wide(&v[2..]), wide(&v[4..])]);
+        }),
+        ColorType::Rgb32F => pixels.zip(samples.chunks_exact(12)).for_each(|(p, v)| {
+            p.copy_from_slice(&[real(v), real(&v[4..]), real(&v[8..])]);
+        }),
+        ColorType::Rgba32F => pixels.zip(samples.chunks_exact(16)).for_each(|(p, v)| {
+            p.copy_from_slice(&[real(v), real(&v[4..]), real(&v[8..])]);
+        }),
+        _ => return Err(format!("unsupported color type {color:?}")),
+    }
+    Ok(())
+}

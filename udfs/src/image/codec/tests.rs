@@ -1,0 +1,236 @@
+use image::{DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, ImageFormat, Rgb, RgbaImage};
+
+use super::*;
+use crate::image::testing::{encoded, picture};
+
+fn decoded(bytes: &[u8]) -> Result<Pixels, String> {
+    let mut scratch = Scratch::default();
+    decode(bytes, Mode::Rgb, &mut scratch)?;
+    let (height, width) = dimensions(bytes)?;
+    assert_eq!(
+        (scratch.front.shape.height, scratch.front.shape.width),
+        (height, width)
+    );
+    Ok(scratch.front)
+}
+
+#[test]
+fn lossless_formats_give_their_pixels() {
+    let picture = picture(37, 21);
+    for format in [
+        ImageFormat::Png,
+        ImageFormat::WebP,
+        ImageFormat::Bmp,
+        ImageFormat::Tiff,
+    ] {
+        let pixels = decoded(&encoded(picture.clone(), format)).unwrap();
+        assert_eq!(pixels.u8s, picture.as_raw().as_slice(), "{format:?}");
+    }
+    let gif = decoded(&encoded(
+        DynamicImage::from(picture).to_rgba8(),
+        ImageFormat::Gif,
+    ))
+    .unwrap();
+    assert_eq!((gif.shape.height, gif.shape.width), (21, 37));
+}
+
+#[test]
+fn jpeg_is_close_and_gray_is_luma() {
+    let picture = picture(64, 48);
+    let file = encoded(picture.clone(), ImageFormat::Jpeg);
+    let pixels = decoded(&file).unwrap();
+    let far = pixels
+        .u8s
+        .iter()
+        .zip(picture.as_raw())
+        .map(|(a, b)| u64::from(a.abs_diff(*b)));
+    assert!(far.sum::<u64>() < 12 * pixels.u8s.len() as u64);
+    let mut scratch = Scratch::default();
+    decode(&file, Mode::Gray, &mut scratch).unwrap();
+    assert_eq!(scratch.front.shape.channels, 1);
+    let [r, g, b] = [pixels.u8s[0], pixels.u8s[1], pixels.u8s[2]].map(f64::from);
+    let luma = 0.299 * r + 0.587 * g + 0.114 * b;
+    assert!((f64::from(scratch.front.u8s[0]) - luma).abs() <= 1.0);
+}
+
+#[test]
+fn other_color_types_come_to_rgb() {
+    let gray = GrayImage::from_pixel(3, 2, image::Luma([9]));
+    assert_eq!(
+        decoded(&encoded(gray.clone(), ImageFormat::Png))
+            .unwrap()
+            .u8s,
+        [9; 18]
+    );
+    assert_eq!(
+        decoded(&encoded(gray, ImageFormat::Jpeg))
+            .unwrap()
+            .u8s
+            .len(),
+        18
+    );
+    let alpha = GrayAlphaImage::from_pixel(1, 1, image::LumaA([9, 0]));
+    assert_eq!(
+        decoded(&encoded(alpha, ImageFormat::Png)).unwrap().u8s,
+        [9; 3]
+    );
+    let rgba = RgbaImage::from_pixel(1, 1, image::Rgba([1, 2, 3, 0]));
+    assert_eq!(
+        decoded(&encoded(rgba, ImageFormat::Png)).unwrap().u8s,
+        [1, 2, 3]
+    );
+    let wide: ImageBuffer<Rgb<u16>, _> =
+        ImageBuffer::from_pixel(1, 1, Rgb([0x1234, 0xff00, 0x00ff]));
+    assert_eq!(
+        decoded(&encoded(wide, ImageFormat::Png)).unwrap().u8s,
+        [0x12, 0xff, 0]
+    );
+}
+
+/// A JPEG with an EXIF segment that holds the orientation tag alone.
+fn with_orientation(jpeg: &[u8], orientation: u8) -> Vec<u8> {
+    let mut tiff = b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+    tiff.extend([orientation, 0, 0, 0, 0, 0, 0]);
+    let mut file = jpeg[..2].to_vec();
+    file.extend([0xff, 0xe1]);
+    file.extend(((tiff.len() + 2) as u16).to_be_bytes());
+    file.extend(tiff);
+    file.extend(&jpeg[2..]);
+    file
+}
+
+#[test]
+fn orientation_is_applied() {
+    let jpeg = encoded(picture(16, 8), ImageFormat::Jpeg);
+    let plain = decoded(&jpeg).unwrap();
+    let at = |p: &Pixels, y: usize, x: usize| {
+        let i = (y * p.shape.width + x) * 3;
+        [p.u8s[i], p.u8s[i + 1], p.u8s[i + 2]]
+    };
+    // Where the pixel shown at the top left is stored (EXIF 2.3, tag 274).
+    let corners = [
+        (0, 0),
+        (0, 15),
+        (7, 15),
+        (7, 0),
+        (0, 0),
+        (7, 0),
+        (7, 15),
+        (0, 15),
+    ];
+    for (orientation, (y, x)) in (1..=8).zip(corners) {
+        let shown = decoded(&with_orientation(&jpeg, orientation)).unwrap();
+        let turned = orientation > 4;
+        assert_eq!(
+            shown.shape.height,
+            if turned { 16 } else { 8 },
+            "{orientation}"
+        );
+        assert_eq!(at(&shown, 0, 0), at(&plain, y, x), "{orientation}");
+    }
+}
+
+#[test]
+fn broken_files_are_errors() {
+    let jpeg = encoded(picture(64, 64), ImageFormat::Jpeg);
+    for (bytes, message) in [
+        (vec![], "empty (0 bytes)"),
+        (b"hello".to_vec(), "begin with 68 65 6c 6c"),
+        (jpeg[..jpeg.len() / 2].to_vec(), "truncated"),
+        (jpeg[..20].to_vec(), "JPEG"),
+        (
+            encoded(picture(64, 64), ImageFormat::Png)[..200].to_vec(),
+            "broken PNG",
+        ),
+    ] {
+        let error = decoded(&bytes).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn a_huge_header_is_refused_before_allocation() {
+    // A PNG header of 60 000 x 60 000; its checksum is computed as the format asks.
+    let mut header = b"IHDR".to_vec();
+    header.extend(60_000_u32.to_be_bytes());
+    header.extend(60_000_u32.to_be_bytes());
+    header.extend([8, 2, 0, 0, 0]);
+    let mut crc = u32::MAX;
+    for byte in &header {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 {
+                (crc >> 1) ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            };
+        }
+    }
+    let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\x0d".to_vec();
+    file.extend(header);
+    file.extend((!crc).to_be_bytes());
+    file.extend(b"\0\0\0\0IDAT\x35\xaf\x06\x1e");
+    let error = decoded(&file).unwrap_err();
+    assert!(
+        error.contains("above the limit") || error.contains("broken PNG"),
+        "{error}"
+    );
+    // A JPEG frame header of 65 500 x 65 500.
+    let mut jpeg = encoded(picture(16, 16), ImageFormat::Jpeg);
+    let frame = jpeg.windows(2).position(|w| w == [0xff, 0xc0]).unwrap();
+    jpeg[frame + 5..frame + 9].copy_from_slice(&[0xff, 0xdc, 0xff, 0xdc]);
+    let error = decoded(&jpeg).unwrap_err();
+    assert!(error.contains("above the limit"), "{error}");
+}
+
+#[test]
+fn random_damage_never_panics() {
+    let files: Vec<Vec<u8>> = [
+        ImageFormat::Jpeg,
+        ImageFormat::Png,
+        ImageFormat::WebP,
+        ImageFormat::Bmp,
+        ImageFormat::Tiff,
+    ]
+    .into_iter()
+    .map(|format| encoded(picture(23, 17), format))
+    .collect();
+    let mut draws = crate::draw::Draws::new(5, 6, 7, 8);
+    let mut errors = 0;
+    for i in 0..600 {
+        let mut file = files[i % files.len()].clone();
+        for _ in 0..=draws.below(8) {
+            let at = draws.below(file.len() as u64) as usize;
+            file[at] = draws.next_u32() as u8;
+        }
+        if draws.chance(0.3) {
+            file.truncate(draws.below(file.len() as u64) as usize);
+        }
+        errors += usize::from(decoded(&file).is_err());
+    }
+    assert!(errors > 100, "{errors}");
+    assert!(!panics_are_caught());
+}
+
+/// Both forms of the JPEG decoder, on pictures of many sizes: sampled and not, odd borders.
+#[test]
+fn jpeg_bytes_do_not_depend_on_simd() {
+    use zune_core::bytestream::ZCursor;
+    use zune_core::colorspace::ColorSpace;
+    for (width, height) in [(8, 8), (37, 21), (128, 96), (201, 77), (640, 31)] {
+        let file = encoded(picture(width, height), ImageFormat::Jpeg);
+        let decode = |simd: crate::simd::Simd| {
+            let options = simd.jpeg_options().jpeg_set_out_colorspace(ColorSpace::RGB);
+            zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(&file), options)
+                .decode()
+                .unwrap()
+        };
+        let scalar = decode(crate::simd::Simd::Scalar);
+        assert!(!crate::simd::Simd::Scalar.jpeg_options().use_avx2());
+        assert_eq!(
+            scalar,
+            decode(crate::simd::Simd::Auto),
+            "{width} x {height}"
+        );
+    }
+}

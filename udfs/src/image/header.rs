@@ -1,0 +1,108 @@
+//! `image_width` and `image_height`: what a file's header says.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int32Array};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use rayon::prelude::*;
+
+use super::codec::dimensions;
+use super::input::{Images, Kind};
+use crate::failure::{RowFailure, RowFunction, all_or_first};
+
+/// A function that reads a dimension of an encoded image, pixels untouched.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ImageHeader {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl ImageHeader {
+    /// Both as DataFusion functions.
+    pub(crate) fn udfs() -> Vec<Arc<ScalarUDF>> {
+        let udf = |name| {
+            let signature = Signature::variadic_any(Volatility::Immutable);
+            Arc::new(ScalarUDF::new_from_impl(Self { name, signature }))
+        };
+        ["image_width", "image_height"]
+            .into_iter()
+            .map(udf)
+            .collect()
+    }
+
+    fn kind(&self, fields: &[FieldRef]) -> Result<Kind> {
+        match fields {
+            [field] => Kind::of(field, self.name, true),
+            _ => plan_err!(
+                "{0}: expected 1 argument as in {0}(bytes), found {1}",
+                self.name,
+                fields.len()
+            ),
+        }
+    }
+}
+
+impl ScalarUDFImpl for ImageHeader {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int32)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.kind(args.arg_fields)?;
+        Ok(Arc::new(Field::new(self.name, DataType::Int32, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        all_or_first(self.invoke_rows(args)?).map(ColumnarValue::Array)
+    }
+}
+
+impl RowFunction for ImageHeader {
+    fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)> {
+        let kind = self.kind(&args.arg_fields)?;
+        let column = args.args[0].to_array(args.number_rows)?;
+        let images = Images::new(&column, kind)?;
+        let sizes: Vec<Result<Option<i32>, RowFailure>> = (0..column.len())
+            .into_par_iter()
+            .map(|row| {
+                if images.is_null(row) {
+                    return Ok(None);
+                }
+                match dimensions(images.bytes(row)) {
+                    Ok((height, width)) => {
+                        let side = if self.name == "image_width" {
+                            width
+                        } else {
+                            height
+                        };
+                        Ok(Some(i32::try_from(side).unwrap_or(i32::MAX)))
+                    }
+                    Err(cause) => Err(RowFailure {
+                        row,
+                        operator: self.name.to_owned(),
+                        cause,
+                    }),
+                }
+            })
+            .collect();
+        let values: Int32Array = sizes
+            .iter()
+            .map(|s| s.as_ref().ok().copied().flatten())
+            .collect();
+        let failures = sizes.into_iter().filter_map(Result::err).collect();
+        Ok((Arc::new(values), failures))
+    }
+}

@@ -1,0 +1,136 @@
+//! Gaussian blur: a separable kernel over mirrored borders.
+
+use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
+
+/// The weights of a Gaussian of standard deviation `sigma` (pixels) at `size` whole places,
+/// summing to 1, as torchvision's `_get_gaussian_kernel1d`.
+fn weights(size: usize, sigma: f64) -> Vec<f32> {
+    let middle = (size as f64 - 1.0) * 0.5;
+    let raw: Vec<f64> = (0..size)
+        .map(|i| {
+            let x = (i as f64 - middle) / sigma;
+            libm::exp(-0.5 * x * x)
+        })
+        .collect();
+    let sum: f64 = raw.iter().sum();
+    raw.iter().map(|w| (w / sum) as f32).collect()
+}
+
+/// Blurs in place. `kernel` is (height, width), both odd; `sigma` in pixels, above zero. Fails
+/// where the image is too small to mirror half a kernel.
+pub(crate) fn gaussian_blur(
+    pixels: &mut Pixels,
+    kernel: (usize, usize),
+    sigma: f64,
+    lines: &mut Vec<f32>,
+) -> Result<(), String> {
+    let Shape { height, width, .. } = pixels.shape;
+    if kernel.0 / 2 >= height.max(1) || kernel.1 / 2 >= width.max(1) {
+        let (h, w) = kernel;
+        return Err(format!(
+            "a {h} x {w} kernel is too large for an image of {height} x {width}"
+        ));
+    }
+    by_sample!(pixels.shape.dtype, T => blur_as::<T>(pixels, kernel, sigma, lines));
+    pixels.settle();
+    Ok(())
+}
+
+fn mirrored(i: i64, n: usize) -> usize {
+    let last = n as i64 - 1;
+    let i = i.abs();
+    (if i > last { 2 * last - i } else { i }) as usize
+}
+
+fn blur_as<T: Sample>(
+    pixels: &mut Pixels,
+    kernel: (usize, usize),
+    sigma: f64,
+    lines: &mut Vec<f32>,
+) {
+    let Shape {
+        height,
+        width,
+        channels,
+        ..
+    } = pixels.shape;
+    let stride = width * channels;
+    let (down, across) = (weights(kernel.0, sigma), weights(kernel.1, sigma));
+    lines.clear();
+    lines.resize(height * stride, 0.0);
+    let mut line = vec![0.0_f32; (width + kernel.1) * channels];
+    let half = (kernel.1 / 2) as i64;
+    for (row, out) in T::of(pixels)
+        .chunks_exact(stride)
+        .zip(lines.chunks_exact_mut(stride))
+    {
+        for (x, pixel) in line.chunks_exact_mut(channels).enumerate() {
+            let from = mirrored(x as i64 - half, width).min(width - 1) * channels;
+            for (value, source) in pixel.iter_mut().zip(&row[from..from + channels]) {
+                *value = source.real();
+            }
+        }
+        for (k, &weight) in across.iter().enumerate() {
+            for (sum, value) in out.iter_mut().zip(&line[k * channels..]) {
+                *sum += weight * value;
+            }
+        }
+    }
+    let half = (kernel.0 / 2) as i64;
+    let mut sums = vec![0.0_f32; stride];
+    for (y, out) in T::of_mut(pixels).chunks_exact_mut(stride).enumerate() {
+        sums.fill(0.0);
+        for (k, &weight) in down.iter().enumerate() {
+            let from = mirrored(y as i64 + k as i64 - half, height) * stride;
+            for (sum, value) in sums.iter_mut().zip(&lines[from..from + stride]) {
+                *sum += weight * value;
+            }
+        }
+        for (value, sum) in out.iter_mut().zip(&sums) {
+            *value = T::rounded(*sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::{Dtype, Layout};
+
+    #[test]
+    fn a_point_spreads_to_the_kernel() {
+        let mut pixels = Pixels::default();
+        let shape = Shape {
+            height: 5,
+            width: 5,
+            channels: 1,
+            dtype: Dtype::F32,
+            layout: Layout::Hwc,
+        };
+        pixels.reshape(shape);
+        pixels.f32s[12] = 1.0;
+        gaussian_blur(&mut pixels, (3, 3), 1.0, &mut Vec::new()).unwrap();
+        let w = weights(3, 1.0);
+        assert!((w.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        assert_eq!(pixels.f32s[12], w[1] * w[1]);
+        assert_eq!(pixels.f32s[6], w[0] * w[0]);
+        assert_eq!(pixels.f32s[0], 0.0);
+    }
+
+    #[test]
+    fn flat_images_stay_and_small_ones_are_refused() {
+        let mut pixels = Pixels::default();
+        let shape = Shape {
+            height: 3,
+            width: 4,
+            channels: 3,
+            dtype: Dtype::U8,
+            layout: Layout::Hwc,
+        };
+        pixels.reshape(shape);
+        pixels.u8s.fill(77);
+        gaussian_blur(&mut pixels, (5, 5), 1.3, &mut Vec::new()).unwrap();
+        assert!(pixels.u8s.iter().all(|&v| v == 77));
+        assert!(gaussian_blur(&mut pixels, (7, 7), 1.3, &mut Vec::new()).is_err());
+    }
+}

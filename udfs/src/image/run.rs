@@ -1,0 +1,234 @@
+//! Running a chain of image functions over the rows of a batch, in parallel on the rayon pool that
+//! the caller is in.
+
+use arrow::array::ArrayRef;
+use datafusion::common::{Result, internal_err};
+use half::f16;
+use rayon::prelude::*;
+
+use super::input::{Images, Kind};
+use super::op::{ImageOp, Mode};
+use super::output::{Element, Tail, fixed_column, tail_length, variable_column};
+use super::pixels::{Scratch, Shape};
+use super::scratch::with_scratch;
+use super::step::Step;
+use crate::draw::Draws;
+use crate::failure::RowFailure;
+use crate::row::Rows;
+use crate::tensor::{Dtype, TensorType};
+
+/// An image function with the stream that it draws from, if it draws.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Stage {
+    /// The function.
+    pub(crate) op: ImageOp,
+    /// Its stream; `None` for pure functions.
+    pub(crate) stream: Option<u64>,
+}
+
+/// The type that a chain makes of `input`, which is first decoded if the chain begins so.
+pub(crate) fn output_type(stages: &[Stage], input: Kind) -> Result<TensorType> {
+    let mut current = match input {
+        Kind::Encoded => None,
+        Kind::Image(tensor) => Some(tensor),
+    };
+    for stage in stages {
+        current = Some(stage.op.output(current)?);
+    }
+    match current {
+        Some(tensor) => Ok(tensor),
+        None => internal_err!("an image program without functions"),
+    }
+}
+
+/// Runs the chain on each row of `column`. Returns the images, null where the input is null or the
+/// row failed, and the failures in row order.
+pub(crate) fn run(
+    stages: &[Stage],
+    column: &ArrayRef,
+    kind: Kind,
+    rows: Option<&Rows>,
+) -> Result<(ArrayRef, Vec<RowFailure>)> {
+    match output_type(stages, kind)?.dtype {
+        Dtype::U8 => run_as::<u8>(stages, column, kind, rows),
+        Dtype::F16 => run_as::<f16>(stages, column, kind, rows),
+        Dtype::F32 => run_as::<f32>(stages, column, kind, rows),
+    }
+}
+
+/// A chain split into what each row runs and what writing out does.
+struct Chain<'a, E> {
+    mode: Mode,
+    head: &'a [Stage],
+    flips: Vec<&'a Stage>,
+    tail: Tail<E>,
+    images: Images<'a>,
+    rows: Option<&'a Rows>,
+}
+
+fn run_as<E: Element>(
+    stages: &[Stage],
+    column: &ArrayRef,
+    kind: Kind,
+    rows: Option<&Rows>,
+) -> Result<(ArrayRef, Vec<RowFailure>)> {
+    let output = output_type(stages, kind)?;
+    if rows.is_none() && stages.iter().any(|s| s.stream.is_some()) {
+        return internal_err!("a random image function ran without the hidden row column");
+    }
+    let (mode, stages) = match stages {
+        [
+            Stage {
+                op: ImageOp::Decode(mode),
+                ..
+            },
+            rest @ ..,
+        ] => (*mode, rest),
+        _ => (Mode::Rgb, stages),
+    };
+    let mut current = match kind {
+        Kind::Encoded => ImageOp::Decode(mode).output(None)?,
+        Kind::Image(tensor) => tensor,
+    };
+    let mut typed = Vec::with_capacity(stages.len());
+    for stage in stages {
+        typed.push((&stage.op, current));
+        current = stage.op.output(Some(current))?;
+    }
+    let (head, tail) = stages.split_at(stages.len() - tail_length(&typed));
+    let tail_ops: Vec<&ImageOp> = tail.iter().map(|s| &s.op).collect();
+    let flips = tail
+        .iter()
+        .filter(|s| {
+            matches!(
+                s.op,
+                ImageOp::FlipHorizontal | ImageOp::RandomFlipHorizontal { .. }
+            )
+        })
+        .collect();
+    let tail = Tail::<E>::new(&tail_ops, output.channels);
+    let images = Images::new(column, kind)?;
+    let chain = Chain {
+        mode,
+        head,
+        flips,
+        tail,
+        images,
+        rows,
+    };
+    let count = column.len();
+
+    let mut failures: Vec<RowFailure>;
+    let array = match output.elements() {
+        Some(elements) if elements > 0 => {
+            // Zeroed by the system: pages are first touched by the thread that writes them.
+            let mut values = vec![E::default(); count * elements];
+            let done: Vec<Result<bool, RowFailure>> = values
+                .par_chunks_mut(elements)
+                .enumerate()
+                .map(|(row, out)| {
+                    chain
+                        .row(row, |pixels, flip, tail| {
+                            if pixels.shape.len() != out.len() {
+                                let Shape { height, width, .. } = pixels.shape;
+                                return Err(format!(
+                                    "the image of {height} x {width} is no {output}"
+                                ));
+                            }
+                            tail.write(pixels, flip, out);
+                            Ok(())
+                        })
+                        .map(|done| done.is_some())
+                })
+                .collect();
+            let valid: Vec<bool> = done.iter().map(|d| matches!(d, Ok(true))).collect();
+            failures = done.into_iter().filter_map(Result::err).collect();
+            fixed_column(values, &valid, &output)?
+        }
+        _ => {
+            let done: Vec<Result<Option<(Vec<E>, Shape)>, RowFailure>> = (0..count)
+                .into_par_iter()
+                .map(|row| {
+                    chain.row(row, |pixels, flip, tail| {
+                        let mut out = vec![E::default(); pixels.shape.len()];
+                        tail.write(pixels, flip, &mut out);
+                        Ok((out, pixels.shape))
+                    })
+                })
+                .collect();
+            failures = Vec::new();
+            let images = done.into_iter().map(|d| {
+                d.unwrap_or_else(|f| {
+                    failures.push(f);
+                    None
+                })
+            });
+            let images = images.collect();
+            variable_column(images, &output)?
+        }
+    };
+    failures.sort_by_key(|f| f.row);
+    Ok((array, failures))
+}
+
+impl<E: Element> Chain<'_, E> {
+    /// Runs one row and hands its pixels to `finish`; `None` where the row has no image.
+    fn row<T>(
+        &self,
+        row: usize,
+        finish: impl FnOnce(&super::pixels::Pixels, bool, &Tail<E>) -> Result<T, String>,
+    ) -> Result<Option<T>, RowFailure> {
+        if self.images.is_null(row) {
+            return Ok(None);
+        }
+        with_scratch(|scratch| {
+            let failed = |operator: &str, cause: String| RowFailure {
+                row,
+                operator: operator.to_owned(),
+                cause,
+            };
+            self.images
+                .load(row, self.mode, scratch)
+                .map_err(|cause| failed("decode_image", cause))?;
+            for stage in self.head {
+                self.stage(row, stage, scratch)
+                    .map_err(|cause| failed(stage.op.name(), cause))?;
+            }
+            let mut flip = false;
+            for stage in &self.flips {
+                let step = self
+                    .step(row, stage, scratch)
+                    .map_err(|c| failed(stage.op.name(), c))?;
+                flip ^= matches!(step, Some(Step::FlipHorizontal));
+            }
+            let done = finish(&scratch.front, flip, &self.tail);
+            done.map(Some).map_err(|cause| failed("image", cause))
+        })
+    }
+
+    fn step<'s>(
+        &self,
+        row: usize,
+        stage: &'s Stage,
+        scratch: &Scratch,
+    ) -> Result<Option<Step<'s>>, String> {
+        let mut draws = match (stage.stream, self.rows) {
+            (Some(stream), Some(rows)) => rows.draws(row, stream),
+            _ => Draws::new(0, 0, 0, 0),
+        };
+        let Shape {
+            height,
+            width,
+            channels,
+            ..
+        } = scratch.front.shape;
+        stage.op.step((height, width), channels, &mut draws)
+    }
+
+    fn stage(&self, row: usize, stage: &Stage, scratch: &mut Scratch) -> Result<(), String> {
+        match self.step(row, stage, scratch)? {
+            Some(step) => step.run(scratch),
+            None => Err("an image cannot be decoded twice".to_owned()),
+        }
+    }
+}
