@@ -146,6 +146,23 @@ impl PlanError {
         }
     }
 
+    /// The same error at `position`, unless it knows its place.
+    #[must_use]
+    pub fn or_at(mut self, position: Position) -> Self {
+        match &mut self {
+            Self::Mistake(mistake) => {
+                mistake.position.get_or_insert(position);
+            }
+            Self::Source {
+                position: place, ..
+            } => {
+                place.get_or_insert(position);
+            }
+            Self::Internal { .. } => {}
+        }
+        self
+    }
+
     /// The place of the error, if it is known.
     pub fn position(&self) -> Option<Position> {
         match self {
