@@ -146,6 +146,23 @@ impl PlanError {
         }
     }
 
+    /// The same error at `position`, unless it knows its place.
+    #[must_use]
+    pub fn or_at(mut self, position: Position) -> Self {
+        match &mut self {
+            Self::Mistake(mistake) => {
+                mistake.position.get_or_insert(position);
+            }
+            Self::Source {
+                position: place, ..
+            } => {
+                place.get_or_insert(position);
+            }
+            Self::Internal { .. } => {}
+        }
+        self
+    }
+
     /// The place of the error, if it is known.
     pub fn position(&self) -> Option<Position> {
         match self {
@@ -205,6 +222,12 @@ pub fn message_of(error: &DataFusionError) -> String {
         DataFusionError::Context(context, inner) => format!("{context}: {}", message_of(inner)),
         DataFusionError::Shared(inner) => message_of(inner),
         DataFusionError::External(inner) => inner.to_string(),
+        DataFusionError::Internal(message) => {
+            format!(
+                "internal error: {}; please report it",
+                message.trim_end_matches('.')
+            )
+        }
         DataFusionError::Collection(errors) => {
             errors.first().map_or_else(|| error.to_string(), message_of)
         }

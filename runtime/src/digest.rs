@@ -86,9 +86,9 @@ impl RowsDigest {
     pub fn finish(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.schema.as_deref().unwrap_or_default().as_bytes());
-        self.sum
-            .iter()
-            .for_each(|limb| drop(hasher.update(&limb.to_le_bytes())));
+        self.sum.iter().for_each(|limb| {
+            hasher.update(&limb.to_le_bytes());
+        });
         hasher.update(&self.rows.to_le_bytes());
         hasher.finalize().to_hex().to_string()
     }
@@ -135,7 +135,9 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
     hasher.update(&(array.len() as u64).to_le_bytes());
     let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
     match &nulls {
-        None => drop(hasher.update(&[0])),
+        None => {
+            hasher.update(&[0]);
+        }
         Some(nulls) => {
             hasher.update(&[1]);
             let valid: Vec<u8> = nulls.iter().map(u8::from).collect();
@@ -232,10 +234,12 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
             let all = &data.buffers()[0].as_slice()
                 [data.offset() * width..(data.offset() + data.len()) * width];
             match &nulls {
-                None => drop(hasher.update(all)),
-                Some(_) => (0..array.len())
-                    .filter(|&i| is_valid(i))
-                    .for_each(|i| drop(hasher.update(&all[i * width..(i + 1) * width]))),
+                None => {
+                    hasher.update(all);
+                }
+                Some(_) => (0..array.len()).filter(|&i| is_valid(i)).for_each(|i| {
+                    hasher.update(&all[i * width..(i + 1) * width]);
+                }),
             }
         }
         other => return not_impl_err!("the digest of a column of type {other}"),

@@ -60,6 +60,8 @@ pub struct RunConfig {
     pub limit_batches: Option<u64>,
     /// Whether the plan is rewritten, instead of what the pipeline says.
     pub optimize: Option<Optimize>,
+    /// Rows of a segment, instead of about 16 MiB of output.
+    pub segment_rows: Option<u64>,
     /// Segments run one by one, so that CPU time can be told apart by operator.
     pub analyze: bool,
 }
@@ -148,7 +150,10 @@ impl Opened {
         let job = Arc::new(Job::open(&compiled.chosen, &env).await?);
         let seed = config.seed.or(clauses.seed).unwrap_or(0);
         let epochs = config.epochs.or(clauses.repeat.epochs.map(|n| n.get()));
-        let segment_rows = size_segments(&job, &deal, &mut env, config)?;
+        let segment_rows = match config.segment_rows {
+            Some(rows) => rows.max(1),
+            None => size_segments(&job, &deal, &mut env, config)?,
+        };
         let mut opened = Self {
             job,
             deal,

@@ -25,7 +25,7 @@ use futures::{FutureExt, TryStreamExt};
 
 use crate::fragment::evaluate::evaluate;
 use crate::fragment::lookup::LookupTable;
-use crate::fragment::{Fragment, key_types, physical_expr};
+use crate::fragment::{Fragment, compile_expr, key_types, physical_expr};
 use crate::limit;
 use crate::segment;
 use crate::snapshot::{ScanSource, Snapshot};
@@ -163,11 +163,7 @@ impl Reader {
             let prune = match conjunction(prune.iter().cloned()) {
                 None => None,
                 Some(predicate) => {
-                    let schema = DFSchema::try_from(source.schema())?;
-                    let props = datafusion::execution::context::ExecutionProps::new();
-                    let ctx = Default::default();
-                    let create = datafusion::physical_expr::create_physical_expr;
-                    Some(create(&predicate, &schema, &props, &ctx)?)
+                    Some(compile_expr(&predicate, DFSchema::try_from(source.schema())?)?)
                 }
             };
             reads.push(ScanRead {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, GroupByExpr, ObjectName, Query, Select, Spanned, TableFactor, Visit, Visitor,
+    Expr, GroupByExpr, ObjectName, Query, Select, SetExpr, Spanned, TableFactor, Value,
+    ValueWithSpan, Visit, Visitor,
 };
 
 use super::cursor::normalize;
@@ -59,6 +60,8 @@ pub(crate) fn check_query(query: &Query, names: &Names<'_>) -> Result<()> {
     let mut checker = Checker {
         names,
         ctes: cte_names(query),
+        depth: 0,
+        selects: 0,
     };
     match query.visit(&mut checker) {
         ControlFlow::Continue(()) => Ok(()),
@@ -114,9 +117,21 @@ fn table_name(name: &ObjectName) -> String {
     parts.join(".")
 }
 
+/// Deepest expression, in operators and calls. A chain `a + b + ..` is as deep as it is long;
+/// planning takes stack and time with the square of it, and 2 MiB of stack hold about 400.
+const MAX_DEPTH: usize = 128;
+
+/// Most `SELECT`s of a query: `UNION ALL` nests, and 2 MiB of stack hold about 100.
+const MAX_SELECTS: usize = 64;
+
+/// Most tables of each `SELECT`: every join makes the plan a level deeper.
+const MAX_TABLES: usize = 32;
+
 struct Checker<'a> {
     names: &'a Names<'a>,
     ctes: BTreeSet<String>,
+    depth: usize,
+    selects: usize,
 }
 
 type Flow = ControlFlow<PlanError>;
@@ -134,7 +149,7 @@ impl Visitor for Checker<'_> {
     type Break = PlanError;
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
-        let position = Position::of_span(query.span());
+        let position = start_of(query);
         let recursive = query.with.as_ref().is_some_and(|with| with.recursive);
         refuse_if(recursive, position, "WITH RECURSIVE")?;
         refuse_if(query.fetch.is_some(), position, "FETCH")?;
@@ -158,6 +173,10 @@ impl Visitor for Checker<'_> {
         let modifiers = match &select.group_by {
             GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
         };
+        self.selects += 1;
+        let tables = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+        at_most(tables, MAX_TABLES, position, "tables in a SELECT")?;
+        at_most(self.selects, MAX_SELECTS, position, "SELECTs")?;
         refuse_if(select.top.is_some(), position, "TOP")?;
         refuse_if(select.into.is_some(), position, "SELECT INTO")?;
         refuse_if(!select.lateral_views.is_empty(), position, "LATERAL VIEW")?;
@@ -199,11 +218,8 @@ impl Visitor for Checker<'_> {
                 ..
             } => {
                 let position = Position::of_span(name.span());
-                if let Some(hint) = with_hints.first() {
-                    let error = PlanError::at(
-                        Position::of_span(hint.span()).or(position),
-                        "WITH (..) after a table is not supported",
-                    );
+                if !with_hints.is_empty() {
+                    let error = PlanError::at(position, "WITH (..) after a table is not supported");
                     return ControlFlow::Break(
                         error.with_hint("options are given by OPTIONS (key = 'value', ..)"),
                     );
@@ -232,7 +248,7 @@ impl Visitor for Checker<'_> {
                 sample,
                 ..
             } => {
-                let position = Position::of_span(subquery.span());
+                let position = start_of(subquery);
                 refuse_if(*lateral, position, "LATERAL")?;
                 refuse_if(sample.is_some(), position, "TABLESAMPLE")
             }
@@ -246,6 +262,12 @@ impl Visitor for Checker<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            // No place: computing the span of so deep an expression descends it again.
+            let message = format!("an expression is nested more than {MAX_DEPTH} operators deep");
+            return ControlFlow::Break(PlanError::mistake(message));
+        }
         let Expr::Function(function) = expr else {
             return Flow::Continue(());
         };
@@ -270,6 +292,44 @@ impl Visitor for Checker<'_> {
                 .with_suggestion(&name, self.names.functions.iter().map(String::as_str)),
         )
     }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> Flow {
+        let parameter = matches!(value.value, Value::Placeholder(_));
+        refuse_if(
+            parameter,
+            Position::of_span(value.span),
+            "a parameter in place of a value",
+        )
+    }
+
+    fn post_visit_expr(&mut self, _expr: &Expr) -> Flow {
+        self.depth -= 1;
+        Flow::Continue(())
+    }
+}
+
+/// The first word of a query. (Its span would be found by descending all of it.)
+fn start_of(query: &Query) -> Option<Position> {
+    if let Some(with) = &query.with {
+        return Position::of_span(with.with_token.0.span);
+    }
+    let mut body = query.body.as_ref();
+    loop {
+        match body {
+            SetExpr::Select(select) => return Position::of_span(select.select_token.0.span),
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Query(query) => body = &query.body,
+            _ => return None,
+        }
+    }
+}
+
+fn at_most(count: usize, limit: usize, position: Option<Position>, what: &str) -> Flow {
+    if count <= limit {
+        return Flow::Continue(());
+    }
+    let message = format!("a query of more than {limit} {what} is not supported");
+    ControlFlow::Break(PlanError::at(position, message))
 }
 
 impl Checker<'_> {

@@ -3,7 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError, SchemaError};
-use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, Visit, Visitor, With};
+use sqlparser::ast::{
+    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned, Visit,
+    Visitor, With,
+};
 
 use super::cursor::normalize;
 use super::plan::two_columns;
@@ -48,7 +51,7 @@ impl Diagnosis<'_> {
             return PlanError::internal(message_of(error));
         }
         let message = message_of(error);
-        if let Some(mistake) = self.not_a_condition(&message) {
+        if let Some(mistake) = self.explain_condition(&message) {
             return mistake;
         }
         let (place, message) = match position {
@@ -58,8 +61,8 @@ impl Diagnosis<'_> {
         PlanError::at(place, tidy(&message))
     }
 
-    /// A `WHERE` or `HAVING` over something else than a truth value.
-    fn not_a_condition(&self, message: &str) -> Option<PlanError> {
+    /// A condition that is none: its place, and what DataFusion means to say.
+    fn explain_condition(&self, message: &str) -> Option<PlanError> {
         struct Find(Vec<Position>);
         impl Visitor for Find {
             type Break = ();
@@ -70,18 +73,19 @@ impl Diagnosis<'_> {
                 ControlFlow::Continue(())
             }
         }
-        let rest = message.strip_prefix("Cannot create filter with non-boolean predicate ")?;
-        let (_, found) = rest.rsplit_once("returning ")?;
+        let aggregate = message.starts_with("Aggregate functions are not allowed in the WHERE");
+        let explained = if aggregate {
+            "an aggregate function is not allowed in WHERE; HAVING filters groups".to_owned()
+        } else {
+            let rest = message.strip_prefix("Cannot create filter with non-boolean predicate ")?;
+            let (_, found) = rest.rsplit_once("returning ")?;
+            format!("WHERE expects a condition, found a value of type {found}")
+        };
         let mut conditions = Find(Vec::new());
         let _ = self.query.visit(&mut conditions);
-        // With several conditions the place would be a guess; the message names the predicate.
-        match conditions.0.as_slice() {
-            [position] => {
-                let message = format!("WHERE expects a condition, found a value of type {found}");
-                Some(PlanError::at(*position, message))
-            }
-            _ => None,
-        }
+        // With several conditions the first is only a guess.
+        let position = conditions.0.first().copied().unwrap_or(self.start);
+        Some(PlanError::at(position, explained))
     }
 
     /// The first use of a name as a column.
@@ -89,6 +93,28 @@ impl Diagnosis<'_> {
         struct Find<'a>(&'a str);
         impl Visitor for Find<'_> {
             type Break = Position;
+
+            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Position> {
+                let joins = select.from.iter().flat_map(|from| &from.joins);
+                let using = joins.filter_map(|join| match &join.join_operator {
+                    JoinOperator::Join(JoinConstraint::Using(names))
+                    | JoinOperator::Inner(JoinConstraint::Using(names))
+                    | JoinOperator::Left(JoinConstraint::Using(names))
+                    | JoinOperator::LeftOuter(JoinConstraint::Using(names))
+                    | JoinOperator::Right(JoinConstraint::Using(names))
+                    | JoinOperator::RightOuter(JoinConstraint::Using(names))
+                    | JoinOperator::FullOuter(JoinConstraint::Using(names)) => Some(names),
+                    _ => None,
+                });
+                let name = using
+                    .flatten()
+                    .find(|name| name.to_string().eq_ignore_ascii_case(self.0));
+                match name.and_then(|name| Position::of_span(name.span())) {
+                    Some(position) => ControlFlow::Break(position),
+                    None => ControlFlow::Continue(()),
+                }
+            }
+
             fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Position> {
                 let ident = match expr {
                     Expr::Identifier(ident) => ident,
@@ -267,10 +293,24 @@ fn is_internal(error: &DataFusionError) -> bool {
 
 /// One line, without DataFusion's own layers.
 fn tidy(message: &str) -> String {
-    let message = message
-        .strip_prefix("Error during planning: ")
-        .or_else(|| message.strip_prefix("This feature is not implemented: "))
-        .unwrap_or(message);
+    let mut message = message;
+    for layer in [
+        "Error during planning: ",
+        "This feature is not implemented: ",
+        "Parser error: ",
+    ] {
+        message = message.strip_prefix(layer).unwrap_or(message);
+    }
+    if let Some((said, _)) = message.split_once(" No function matches the given name")
+        && !said.is_empty()
+    {
+        message = said;
+    }
+    if message.starts_with("Column in SELECT must be in GROUP BY")
+        && let Some(column) = message.split('"').nth(1)
+    {
+        return format!("column \"{column}\" must be in GROUP BY or in an aggregate function");
+    }
     let lines: Vec<_> = message
         .lines()
         .map(str::trim)

@@ -306,3 +306,86 @@ fn fold(expr: &mut Expr) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::query;
+
+    fn folded(sql: &str) -> Result<String> {
+        let mut query = query(sql).query;
+        let parameters =
+            |name: &str| (name == "f").then(|| ["a", "b", "c"].map(str::to_owned).to_vec());
+        fold_arguments(&mut query, &parameters)?;
+        Ok(query.to_string())
+    }
+
+    fn becomes(arguments: &str, expected: &str) {
+        let found = folded(&format!("SELECT f({arguments})")).unwrap();
+        assert_eq!(found, format!("SELECT f({expected})"));
+    }
+
+    #[test]
+    fn arithmetic_of_literals_is_that_of_sql() {
+        becomes("256 / 2", "128");
+        becomes("7 / 2, 7 % 4, -7 / 2", "3, 3, -3");
+        becomes("7 / 2.0, 1 - 1.5", "3.5, -0.5");
+        becomes("(1 + 2) * 3, -(-(4))", "9, 4");
+        becomes("2 - 3 - 4", "-5");
+        becomes("g(1 + 1) + 1", "g(2) + 1");
+        becomes(
+            "[1 / 2.0, 0.1 + 0.2, -(1)]",
+            "[0.5, 0.30000000000000004, -1]",
+        );
+        becomes("x + (1 + 1)", "x + 2");
+    }
+
+    #[test]
+    fn what_has_no_value_is_left_to_the_planner() {
+        for arguments in [
+            "1 / 0",
+            "9223372036854775807 + 1",
+            "99999999999999999999 + 1",
+            "1.0 / 0",
+            "1 || 2",
+            "x + 1",
+        ] {
+            becomes(arguments, arguments);
+        }
+    }
+
+    #[test]
+    fn arithmetic_outside_of_calls_keeps_its_name() {
+        assert_eq!(
+            folded("SELECT 1 + 1 FROM t WHERE x > 2 * 3").unwrap(),
+            "SELECT 1 + 1 FROM t WHERE x > 2 * 3"
+        );
+    }
+
+    #[test]
+    fn a_stream_comes_last_and_names_become_places() {
+        becomes("stream => 's'", "__stream('s')");
+        becomes("x, 2, stream => 's'", "x, 2, __stream('s')");
+        becomes(
+            "x, Stream => 's', c => 3, b => 1 + 1",
+            "x, 2, 3, __stream('s')",
+        );
+        becomes("x, b => 2", "x, b => 2");
+    }
+
+    #[test]
+    fn streams_and_names_can_be_wrong() {
+        let message = |arguments: &str| {
+            folded(&format!("SELECT f({arguments})"))
+                .unwrap_err()
+                .to_string()
+        };
+        insta::assert_snapshot!(message("stream => 's', stream => 't'"), @"line 1, column 10: stream is given twice");
+        insta::assert_snapshot!(message("stream => ''"), @"line 1, column 10: stream expects a name in quotes, found ''");
+        insta::assert_snapshot!(message("x, d => 1, stream => 's'"), @r#"line 1, column 13: unknown argument "d"; did you mean "a"?"#);
+        insta::assert_snapshot!(message("x, a => 1, stream => 's'"), @r#"line 1, column 13: argument "a" is given twice"#);
+        insta::assert_snapshot!(message("x, c => 1, stream => 's'"), @r#"argument "b" must be given too, for a later one is"#);
+        insta::assert_snapshot!(message("1, 2, 3, 4, b => 1, stream => 's'"), @"line 1, column 19: too many arguments");
+        insta::assert_snapshot!(folded("SELECT g(x => 1, stream => 's')").unwrap_err(), @"line 1, column 18: g has no named arguments but stream");
+    }
+}

@@ -64,7 +64,7 @@ mistakes! {
     misspelt_clause: "SELECT label FROM photos SHUFLE WITHIN 10 ROWS" => @r#"line 1, column 33: expected a training clause or the end of the statement after the query, found "WITHIN"; did you mean SHUFFLE?"#;
     misspelt_second_clause: "SELECT label FROM photos SHUFFLE GLOBALLY BACH 10" => @r#"line 1, column 43: expected a training clause or the end of the statement after the SHUFFLE clause, found "BACH"; did you mean BATCH?"#;
     clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t" => @"line 1, column 45: TAKE in a subquery; training clauses stand at the end of the pipeline";
-    with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')" => @"line 1, column 32: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
+    with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')" => @"line 1, column 19: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
     unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax or optimize; did you mean "on_error"?"#;
     unknown_option_value: "SELECT label FROM photos OPTIONS (on_error = 'skp')" => @r#"line 1, column 46: on_error expects 'fail', 'skip', 'replace' or 'null', found 'skp'; did you mean "skip"?"#;
     option_twice: "SELECT label FROM photos OPTIONS (relax = 'none', relax = 'order')" => @r#"line 1, column 51: option "relax" is given twice"#;
@@ -99,4 +99,89 @@ mistakes! {
     internal_function: "SELECT __stream('a') AS x FROM photos" => @r#"line 1, column 8: "__stream" is an internal function"#;
     array_of_a_column: "SELECT normalize(decode_image(image), [label]) AS x FROM photos" => @"line 1, column 8: normalize expects constant means as argument 2";
     nested_too_deeply: "SELECT ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))" => @"line 1, column 57: the query is nested too deeply";
+    column_in_a_union: "SELECT id FROM people\nUNION ALL\nSELECT idd FROM other" => @r#"line 3, column 8: unknown column "idd"; did you mean "id"?"#;
+    column_in_a_subquery: "SELECT * FROM (SELECT lable FROM photos) AS t" => @r#"line 1, column 23: unknown column "lable"; did you mean "label"?"#;
+    column_in_a_with_query: "WITH t AS (SELECT lable FROM photos) SELECT * FROM t" => @r#"line 1, column 19: unknown column "lable"; did you mean "label"?"#;
+    column_in_order_by: "SELECT label FROM photos ORDER BY lable" => @r#"line 1, column 35: unknown column "lable"; did you mean "label"?"#;
+    column_in_group_by: "SELECT count(*) AS n FROM photos GROUP BY lable" => @r#"line 1, column 43: unknown column "lable"; did you mean "label"?"#;
+    column_in_a_join: "SELECT people.id FROM people JOIN other ON people.id = other.idd" => @r#"line 1, column 56: unknown column "idd"; did you mean "id"?"#;
+    column_in_using: "SELECT 1 AS one FROM people JOIN other USING (idd)" => @r#"line 1, column 47: unknown column "idd"; did you mean "id"?"#;
+    column_in_a_call: "SELECT normalize(resize(decode_image(imag), 2, 2), 'imagenet') AS x FROM photos" => @r#"line 1, column 38: unknown column "imag"; did you mean "image"?"#;
+    column_outside_of_group_by: "SELECT label, count(*) AS n FROM photos GROUP BY class" => @r#"line 1, column 8: column "photos.label" must be in GROUP BY or in an aggregate function"#;
+    type_in_a_union: "SELECT id FROM people\nUNION ALL\nSELECT resize(id, 1, 1) FROM people" => @"line 3, column 8: resize expects an image, found Int64";
+    type_in_a_subquery: "SELECT x FROM (SELECT resize(label, 1, 1) AS x FROM photos) AS t" => @"line 1, column 23: resize expects an image, found Int32";
+    type_in_a_with_query: "WITH t AS (SELECT label AS l FROM photos)\nSELECT resize(l, 1, 1) AS x FROM t" => @"line 2, column 8: resize expects an image, found Int32";
+    type_in_where: "SELECT label FROM photos WHERE octet_length(label) > 2" => @"line 1, column 32: octet_length expects binary or text, found Int32";
+    union_of_other_widths: "SELECT id FROM people UNION ALL SELECT id, name FROM other" => @"line 1, column 1: UNION queries have different number of columns";
+    too_few_arguments: "SELECT resize(decode_image(image)) AS x FROM photos" => @"line 1, column 8: resize expects a constant size above 0 as argument 2";
+    scalar_function_of_datafusion: "SELECT abs(name) AS x FROM people" => @"line 1, column 8: Function 'abs' expects Numeric but received String";
+    wrong_comparison: "SELECT id FROM people WHERE id = image" => @r#"line 1, column 34: unknown column "image"; there are id, name"#;
+    aggregate_in_where: "SELECT id FROM people WHERE count(*) > 1" => @"line 1, column 29: an aggregate function is not allowed in WHERE; HAVING filters groups";
+    named_argument: "SELECT resize(decode_image(image), height => 2) AS x FROM photos" => @"line 1, column 8: Function 'resize' does not support named arguments";
+    bad_interval: "SELECT id + INTERVAL 'x' AS y FROM people" => @r#"line 1, column 22: Invalid input syntax for type interval: "x""#;
+    placeholder: "SELECT id FROM people WHERE id = $1" => @"line 1, column 34: a parameter in place of a value is not supported";
+    variable: "SELECT @x AS y FROM people" => @"line 1, column 8: a parameter in place of a value is not supported";
+    location_after_options: "SELECT * FROM csv(header => false, 'a.csv')" => @"line 1, column 36: the location comes before the options";
+    option_of_a_column: "SELECT * FROM csv('a.csv', header => x)" => @r#"line 1, column 28: option "header" expects a literal, found x"#;
+    option_of_a_call_twice: "SELECT * FROM csv('a.csv', header => true, HEADER => false)" => @r#"line 1, column 44: option "header" is given twice"#;
+    option_refused_by_the_source: "SELECT *\n  FROM csv('a.csv', bad => 1)" => @r#"line 2, column 8: source csv('a.csv', bad => '1'): unknown option "bad""#;
+    table_with_schema: "SELECT id FROM public.people" => @r#"line 1, column 16: unknown table "public.people""#;
+    empty_select: "SELECT FROM people" => @"line 1, column 13: expected an expression, found FROM";
+    scalar_subquery_of_two_columns: "SELECT (SELECT id, name FROM people) AS x FROM other" => @"line 1, column 9: Too many columns! The subquery should only return one column: people.id, people.name";
+}
+
+/// Deep plans take stack: what is accepted must fit into a thread's, and the rest be refused early.
+#[tokio::test]
+async fn long_texts_are_planned_or_refused_without_harm() {
+    let chain = |part: &str, link: &str, length: usize| vec![part; length].join(link);
+    for (length, accepted) in [(120, true), (1_000, false), (5_000, false)] {
+        let tables = if accepted { 32 } else { length };
+        for sql in [
+            format!(
+                "SELECT shift({}) AS x FROM people",
+                chain("id", " + ", length)
+            ),
+            format!(
+                "SELECT shift({}) AS x FROM people",
+                chain("1", " + ", length)
+            ),
+            format!(
+                "SELECT id FROM people WHERE {}",
+                chain("id > 1", " AND ", length)
+            ),
+            chain(
+                "SELECT id FROM people",
+                " UNION ALL ",
+                if accepted { 64 } else { length },
+            ),
+            format!(
+                "SELECT 1 AS one FROM {}",
+                (0..tables)
+                    .map(|n| format!("people AS p{n}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        ] {
+            let result = run(&mut filled().await, &sql).await;
+            assert_eq!(
+                result.is_ok(),
+                accepted,
+                "{length} times {}: {result:?}",
+                &sql[..40]
+            );
+            if let Err(error) = result {
+                assert!(error.position().is_some(), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_may_be_long() {
+    let list = (0..20_000)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let sql = format!("SELECT id FROM people WHERE id IN ({list})");
+    assert!(run(&mut filled().await, &sql).await.is_ok());
 }

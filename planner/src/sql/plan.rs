@@ -48,7 +48,7 @@ impl<'a> QueryPlanner<'a> {
             functions: self.functions,
             tables: tables.cloned().collect(),
         };
-        check_query(&self.source.query, &names)
+        check_query(&self.source.query, &names).map_err(|error| error.or_at(self.source.start))
     }
 
     /// Plans over `tables`, by the names that the query (its table functions replaced) gives them.
@@ -61,7 +61,7 @@ impl<'a> QueryPlanner<'a> {
             let function = self.state.scalar_functions().get(name)?;
             function.signature().parameter_names.clone()
         };
-        fold_arguments(&mut query, &parameters)?;
+        fold_arguments(&mut query, &parameters).map_err(|error| error.or_at(self.source.start))?;
         replace_table_calls(&mut query);
         let context = QueryContext {
             state: self.state,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -180,12 +180,4 @@ impl ExecutionPlan for RowExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
-}
-
-/// The visible columns of a node of a fragment.
-pub(super) fn visible(schema: &Schema) -> SchemaRef {
-    let fields = schema.fields();
-    Arc::new(Schema::new(
-        fields[..fields.len().saturating_sub(2)].to_vec(),
-    ))
 }

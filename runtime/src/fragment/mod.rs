@@ -26,11 +26,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable,
@@ -179,9 +181,16 @@ fn bind(
 
 /// The expression over the output of `input`, with its text for people.
 pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalExpr>, String)> {
-    let props = ExecutionProps::new();
-    let physical = create_physical_expr(expr, &input.expr_schema()?, &props, &Default::default())?;
-    Ok((physical, human(expr)))
+    Ok((compile_expr(expr, input.expr_schema()?)?, human(expr)))
+}
+
+/// The expression over `schema`. It is simplified first, because some functions (`coalesce`, `nvl`)
+/// exist only as what they are simplified to. Draws read a column, so none is folded.
+pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+    let schema = Arc::new(schema);
+    let context = SimplifyContext::default().with_schema(Arc::clone(&schema));
+    let simple = ExprSimplifier::new(context).simplify(expr.clone())?;
+    create_physical_expr(&simple, &schema, &ExecutionProps::new(), &Default::default())
 }
 
 fn physical(

@@ -168,12 +168,13 @@ fn encode_errors(errors: &RowErrors, rows: usize) -> ArrayRef {
     if errors.is_empty() {
         return new_null_array(ERRORS_FIELD.data_type(), rows);
     }
-    let flat = || errors.values().flatten();
-    let column = flat()
+    let flat: Vec<&SlotError> = errors.values().flatten().collect();
+    let column = flat
+        .iter()
         .map(|e| e.column.map_or(-1, |c| c as i32))
         .collect::<Int32Array>();
-    let operator = StringArray::from_iter_values(flat().map(|e| &e.operator));
-    let cause = StringArray::from_iter_values(flat().map(|e| &e.cause));
+    let operator = StringArray::from_iter_values(flat.iter().map(|e| &e.operator));
+    let cause = StringArray::from_iter_values(flat.iter().map(|e| &e.cause));
     let items = StructArray::new(
         ERROR_FIELDS.clone(),
         vec![Arc::new(column), Arc::new(operator), Arc::new(cause)],

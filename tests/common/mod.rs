@@ -1,0 +1,111 @@
+//! What the end-to-end tests share: small data of their own making, and a run as its digest.
+
+#![expect(dead_code, reason = "each test binary uses its own part")]
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
+use forebay::digest::Digest;
+use forebay::{Batch, Error, RunConfig, Session};
+use image::{Rgb, RgbImage};
+
+/// Writes `count` small JPEG photos in `classes` folders of `dir`.
+pub(crate) fn photos(dir: &Path, count: u32, classes: u32) {
+    for i in 0..count {
+        let class = dir.join(format!("class{}", i % classes));
+        std::fs::create_dir_all(&class).unwrap();
+        let (w, h) = (40 + i % 23, 36 + i % 17);
+        let pixel = |x: u32, y: u32| {
+            Rgb([
+                (x * 5 + i * 11) as u8,
+                (y * 6 + i * 3) as u8,
+                ((x ^ y) * 4 + i) as u8,
+            ])
+        };
+        RgbImage::from_fn(w, h, pixel)
+            .save(class.join(format!("{i:04}.jpg")))
+            .unwrap();
+    }
+}
+
+/// A table of `rows` rows with nulls, a list column and zeros in `d` that a division trips over.
+pub(crate) fn table(rows: i64) -> RecordBatch {
+    let id = Int64Array::from_iter_values(0..rows);
+    let x =
+        Float64Array::from_iter((0..rows).map(|i| (i % 7 != 3).then(|| i as f64 * 0.37 - 20.0)));
+    let d = Int64Array::from_iter_values((0..rows).map(|i| i % 13));
+    let name =
+        StringArray::from_iter((0..rows).map(|i| (i % 5 != 0).then(|| format!("n{}", i % 11))));
+    let list =
+        |i: i64| (i % 6 != 0).then(|| (0..i % 4).map(|j| Some(i * 10 + j)).collect::<Vec<_>>());
+    let list = ListArray::from_iter_primitive::<Int64Type, _, _>((0..rows).map(list));
+    let columns: [(&str, ArrayRef); 5] = [
+        ("id", Arc::new(id)),
+        ("x", Arc::new(x)),
+        ("d", Arc::new(d)),
+        ("name", Arc::new(name)),
+        ("list", Arc::new(list)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap()
+}
+
+/// Writes a Parquet file with row groups of `group` rows.
+pub(crate) fn parquet(path: &Path, batch: &RecordBatch, group: usize) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let props = parquet::file::properties::WriterProperties::builder()
+        .set_max_row_group_row_count(Some(group))
+        .build();
+    let file = File::create(path).unwrap();
+    let mut writer =
+        parquet::arrow::ArrowWriter::try_new(file, batch.schema(), Some(props)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// Runs a pipeline and collects its batches.
+pub(crate) async fn batches(
+    session: &Session,
+    name: &str,
+    config: RunConfig,
+) -> Result<Vec<Batch>, Error> {
+    let mut run = session.run(name, config).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = run.next().await {
+        batches.push(batch?);
+    }
+    Ok(batches)
+}
+
+/// The digest of some batches.
+pub(crate) fn digest(batches: &[Batch]) -> String {
+    let mut digest = Digest::new();
+    batches
+        .iter()
+        .for_each(|b| digest.update(&b.batch).unwrap());
+    digest.finish()
+}
+
+/// Runs a pipeline to its digest, or to the message of its error.
+pub(crate) async fn outcome(
+    session: &Session,
+    name: &str,
+    config: RunConfig,
+) -> Result<String, String> {
+    batches(session, name, config)
+        .await
+        .map(|b| digest(&b))
+        .map_err(|e| e.to_string())
+}
+
+/// The row keys of some batches, in order.
+pub(crate) fn keys(batches: &[Batch]) -> Vec<(String, u64, u32)> {
+    let of = |b: &Batch| {
+        b.keys()
+            .map(|(f, r, c)| (f.to_owned(), r, c))
+            .collect::<Vec<_>>()
+    };
+    batches.iter().flat_map(of).collect()
+}

@@ -1,0 +1,290 @@
+//! The sample-stream contract on the pipeline of the design document: one digest, whatever computes it.
+
+mod common;
+
+use arrow::array::Array;
+use common::{batches, digest, keys, outcome, photos};
+use forebay::builder::{Window, call, col, images, lit};
+use forebay::clauses::{OnError, Optimize};
+use forebay::{Pipeline, RunConfig, Session};
+
+const CLAUSES: &str = "SHUFFLE WITHIN 20 ROWS SEED 42 BATCH 16 DROP REMAINDER REPEAT 3 \
+                       OPTIONS (on_error = 'replace', relax = 'none')";
+
+/// A session over small photos (60 in 3 classes, one empty file, one broken), with the design's pipeline.
+async fn session() -> (tempfile::TempDir, Session) {
+    let dir = tempfile::tempdir().unwrap();
+    photos(dir.path(), 60, 3);
+    std::fs::write(
+        dir.path().join("class0/broken.jpg"),
+        [0xff, 0xd8, 0xff, 0xe0, 1, 2, 3],
+    )
+    .unwrap();
+    std::fs::write(dir.path().join("class1/empty.jpg"), []).unwrap();
+    let session = Session::new();
+    let sql = format!(
+        "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION '{}';
+         CREATE PIPELINE train AS
+           SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 24, 24)),
+                                   'imagenet') AS pixels
+           FROM photos WHERE octet_length(image) > 0 {CLAUSES};
+         CREATE PIPELINE counted AS
+           SELECT label, random_hflip(resize(decode_image(image), 24, 24)) AS pixels
+           FROM photos SHUFFLE WITHIN 20 ROWS SEED 7 BATCH 16 REPEAT 2 OPTIONS (on_error = 'skip');
+         CREATE PIPELINE global AS
+           SELECT label, path FROM photos SHUFFLE GLOBALLY BATCH 16 GLOBAL REPEAT 2;",
+        dir.path().display()
+    );
+    session.execute(&sql).await.unwrap();
+    (dir, session)
+}
+
+fn config() -> RunConfig {
+    RunConfig::default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_digest_for_every_setting() {
+    let (_dir, session) = session().await;
+    let expected = outcome(&session, "train", config()).await.unwrap();
+    let mebi = |n: u64| Some(n << 20);
+    let settings = [
+        RunConfig {
+            threads: Some(1),
+            ..config()
+        },
+        RunConfig {
+            threads: Some(2),
+            ..config()
+        },
+        RunConfig {
+            threads: Some(5),
+            ..config()
+        },
+        RunConfig {
+            memory_limit: mebi(20),
+            ..config()
+        },
+        RunConfig {
+            memory_limit: mebi(64),
+            ..config()
+        },
+        RunConfig {
+            memory_limit: mebi(400),
+            ..config()
+        },
+        RunConfig {
+            optimize: Some(Optimize::None),
+            ..config()
+        },
+        RunConfig {
+            optimize: Some(Optimize::Default),
+            ..config()
+        },
+        RunConfig {
+            segment_rows: Some(1),
+            ..config()
+        },
+        RunConfig {
+            segment_rows: Some(7),
+            threads: Some(3),
+            ..config()
+        },
+    ];
+    for setting in settings {
+        assert_eq!(
+            outcome(&session, "train", setting.clone()).await.unwrap(),
+            expected,
+            "{setting:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn builder_and_sql_mean_the_same() {
+    let (dir, session) = session().await;
+    let decoded = call("decode_image", [col("image")]);
+    let cropped = call("random_resized_crop", [decoded, lit(24), lit(24)]);
+    let pixels = call(
+        "normalize",
+        [call("random_hflip", [cropped]), lit("imagenet")],
+    );
+    let builder = Pipeline::from(images(dir.path().to_str().unwrap()).unwrap())
+        .filter(call("octet_length", [col("image")]).gt(lit(0)))
+        .with_column("pixels", pixels)
+        .select([col("label"), col("pixels")])
+        .shuffle(Window::rows(20), 42)
+        .batch(16)
+        .drop_remainder()
+        .repeat(3)
+        .on_error(OnError::Replace);
+    session.register("built", builder).await.unwrap();
+    let hash = async |name| {
+        let explained = session
+            .explain(name, config(), false)
+            .await
+            .unwrap()
+            .to_json();
+        explained["semantic_hash"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(hash("built").await, hash("train").await);
+    assert_ne!(hash("built").await, hash("counted").await);
+    assert_eq!(
+        outcome(&session, "built", config()).await.unwrap(),
+        outcome(&session, "train", config()).await.unwrap()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_seed_or_epoch_gives_another_stream() {
+    let (_dir, session) = session().await;
+    let base = RunConfig {
+        epochs: Some(1),
+        ..config()
+    };
+    let expected = outcome(&session, "train", base.clone()).await.unwrap();
+    let seed = RunConfig {
+        seed: Some(43),
+        ..base.clone()
+    };
+    assert_ne!(outcome(&session, "train", seed).await.unwrap(), expected);
+    let epoch = RunConfig {
+        first_epoch: 1,
+        ..base
+    };
+    assert_ne!(outcome(&session, "train", epoch).await.unwrap(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_epoch_holds_every_row_once() {
+    let (_dir, session) = session().await;
+    let all = batches(&session, "global", config()).await.unwrap();
+    for epoch in 0..2 {
+        let of_epoch: Vec<_> = all.iter().filter(|b| b.epoch == epoch).cloned().collect();
+        let mut keys = keys(&of_epoch);
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 62);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_partition_the_global_stream_in_equal_steps() {
+    let (_dir, session) = session().await;
+    for name in ["train", "counted", "global"] {
+        let whole = batches(&session, name, config()).await.unwrap();
+        let mut expected = keys(&whole);
+        expected.sort();
+        for world in [2, 3, 8] {
+            let mut union = Vec::new();
+            let mut steps = Vec::new();
+            let mut by_rank = Vec::new();
+            for rank in 0..world {
+                let config = RunConfig {
+                    rank,
+                    world,
+                    ..config()
+                };
+                let of_rank = batches(&session, name, config).await.unwrap();
+                steps.push(of_rank.len());
+                union.extend(keys(&of_rank));
+                by_rank.push(of_rank);
+            }
+            assert!(
+                steps.iter().all(|s| *s == steps[0]),
+                "{name} at {world}: {steps:?}"
+            );
+            union.sort();
+            // A failed row under 'replace' may have its stand-in in another batch's rows only.
+            assert_eq!(union, expected, "{name} at world {world}");
+            if name == "global" {
+                for (step, batch) in whole.iter().enumerate() {
+                    let parts: Vec<_> = by_rank.iter().map(|b| b[step].clone()).collect();
+                    assert_eq!(keys(&parts), keys(std::slice::from_ref(batch)));
+                }
+            }
+            if name == "counted" {
+                // Global batch b is rank (b mod world)'s.
+                for (index, batch) in whole.iter().filter(|b| b.epoch == 0).enumerate() {
+                    let of_rank = &by_rank[index % world as usize][index / world as usize];
+                    assert_eq!(
+                        digest(std::slice::from_ref(of_rank)),
+                        digest(std::slice::from_ref(batch))
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_rows_follow_the_policy_and_name_their_file() {
+    let (_dir, session) = session().await;
+    let sql = |policy: &str| {
+        format!(
+            "CREATE OR REPLACE PIPELINE p AS SELECT resize(decode_image(image), 8, 8) AS pixels, label
+             FROM photos BATCH 10 OPTIONS (on_error = '{policy}')"
+        )
+    };
+    session.execute(&sql("fail")).await.unwrap();
+    let message = outcome(&session, "p", config()).await.unwrap_err();
+    assert!(
+        message.contains("class0/broken.jpg, row 0: decode_image"),
+        "{message}"
+    );
+
+    session.execute(&sql("skip")).await.unwrap();
+    let skipped = batches(&session, "p", config()).await.unwrap();
+    let sizes: Vec<_> = skipped.iter().map(|b| b.batch.num_rows()).collect();
+    // 62 rows: the planned batch of a failed row is shorter, and nothing moves up.
+    assert_eq!(sizes.iter().sum::<usize>(), 60);
+    assert_eq!(sizes.len(), 7);
+
+    session.execute(&sql("replace")).await.unwrap();
+    let replaced = batches(&session, "p", config()).await.unwrap();
+    assert_eq!(
+        replaced.iter().map(|b| b.batch.num_rows()).sum::<usize>(),
+        62
+    );
+
+    session.execute(&sql("null")).await.unwrap();
+    let mut run = session.run("p", config()).await.unwrap();
+    let (mut rows, mut nulls) = (0, 0);
+    while let Some(batch) = run.next().await {
+        let batch = batch.unwrap().batch;
+        rows += batch.num_rows();
+        nulls += batch.column(0).null_count();
+        assert_eq!(batch.column(1).null_count(), 0);
+    }
+    assert_eq!((rows, nulls, run.stats().nulled), (62, 2, 2));
+    assert_eq!(run.stats().failures.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_in_a_slot_that_nobody_needs_does_not_surface() {
+    let (_dir, session) = session().await;
+    session
+        .execute(
+            "CREATE PIPELINE unused AS SELECT label FROM
+               (SELECT label, decode_image(image) AS pixels FROM photos) AS t BATCH 100;
+             CREATE PIPELINE filtered AS SELECT label, image_width(image) AS w FROM photos
+               WHERE path NOT LIKE '%broken%' AND image_width(image) > 1 AND octet_length(image) > 0
+               BATCH 100",
+        )
+        .await
+        .unwrap();
+    for optimize in [Optimize::None, Optimize::Default] {
+        let config = RunConfig {
+            optimize: Some(optimize),
+            ..config()
+        };
+        assert_eq!(
+            keys(&batches(&session, "unused", config.clone()).await.unwrap()).len(),
+            62
+        );
+        assert_eq!(
+            keys(&batches(&session, "filtered", config).await.unwrap()).len(),
+            60
+        );
+    }
+}
