@@ -188,7 +188,7 @@ pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalEx
 /// exist only as what they are simplified to. Draws read a column, so none is folded.
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let schema = Arc::new(schema);
-    let context = SimplifyContext::default().with_schema(Arc::clone(&schema));
+    let context = SimplifyContext::builder().with_schema(Arc::clone(&schema)).build();
     let simple = ExprSimplifier::new(context).simplify(expr.clone())?;
     create_physical_expr(&simple, &schema, &ExecutionProps::new(), &Default::default())
 }
