@@ -9,6 +9,7 @@ use forebay_planner::compile::Compiled;
 use forebay_runtime::engine::{Opened, shuffle_text};
 use forebay_runtime::fragment::NodeTotals;
 use forebay_runtime::tail::RunStats;
+use forebay_udfs::TensorType;
 use serde_json::{Value, json};
 
 use crate::error::Result;
@@ -398,7 +399,10 @@ fn options_text(compiled: &Compiled) -> String {
 
 /// A column's type as people read it: tensors by element type, shape and layout.
 pub(crate) fn type_text(field: &Field) -> String {
-    field.data_type().to_string()
+    match TensorType::from_field(field) {
+        Ok(Some(tensor)) => tensor.to_string(),
+        _ => field.data_type().to_string(),
+    }
 }
 
 fn bytes_text(bytes: u64) -> String {

@@ -23,7 +23,10 @@ impl AsyncDB for Database {
     type ColumnType = DefaultColumnType;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Error> {
-        let outcomes = self.session.execute(&sql.replace("{data}", &self.data)).await?;
+        let outcomes = self
+            .session
+            .execute(&sql.replace("{data}", &self.data))
+            .await?;
         let Some(outcome) = outcomes.into_iter().last() else {
             return Ok(DBOutput::StatementComplete(0));
         };
@@ -38,12 +41,17 @@ impl AsyncDB for Database {
                 let options = FormatOptions::default().with_null("NULL");
                 for batch in &batches {
                     let columns = batch.columns().iter();
-                    let columns: Vec<_> =
-                        columns.map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+                    let columns: Vec<_> = columns
+                        .map(|c| ArrayFormatter::try_new(c, &options).unwrap())
+                        .collect();
                     for row in 0..batch.num_rows() {
                         let cells = columns.iter().map(|c| {
                             let cell = c.value(row).to_string().replace(&self.data, "{data}");
-                            if cell.is_empty() { "(empty)".to_owned() } else { cell }
+                            if cell.is_empty() {
+                                "(empty)".to_owned()
+                            } else {
+                                cell
+                            }
                         });
                         rows.push(cells.collect());
                     }
@@ -52,7 +60,10 @@ impl AsyncDB for Database {
             }
         };
         let columns = rows.first().map_or(0, Vec::len);
-        Ok(DBOutput::Rows { types: vec![DefaultColumnType::Text; columns], rows })
+        Ok(DBOutput::Rows {
+            types: vec![DefaultColumnType::Text; columns],
+            rows,
+        })
     }
 
     async fn shutdown(&mut self) {}
@@ -66,7 +77,9 @@ fn masked(line: &str) -> String {
             return format!("{volatile}<masked>");
         }
     }
-    line.replace(' ', "\u{b7}").trim_start_matches('\u{b7}').replace('\u{b7}', " ")
+    line.replace(' ', "\u{b7}")
+        .trim_start_matches('\u{b7}')
+        .replace('\u{b7}', " ")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,8 +89,16 @@ async fn statements_give_what_the_goldens_say() {
     let rows = table(40);
     parquet(&dir.path().join("t/a.parquet"), &rows.slice(0, 25), 10);
     parquet(&dir.path().join("t/b.parquet"), &rows.slice(25, 15), 10);
-    std::fs::write(dir.path().join("names.csv"), "key,label\n0,zero\n1,one\n2,two\n5,five\n").unwrap();
-    std::fs::write(dir.path().join("twice.csv"), "key,label\n0,zero\n0,nought\n").unwrap();
+    std::fs::write(
+        dir.path().join("names.csv"),
+        "key,label\n0,zero\n1,one\n2,two\n5,five\n",
+    )
+    .unwrap();
+    std::fs::write(
+        dir.path().join("twice.csv"),
+        "key,label\n0,zero\n0,nought\n",
+    )
+    .unwrap();
     let data = dir.path().to_str().unwrap().to_owned();
     let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt")).unwrap();
     let mut files: Vec<_> = files.map(|f| f.unwrap().path()).collect();
@@ -86,13 +107,23 @@ async fn statements_give_what_the_goldens_say() {
     for file in files {
         let mut runner = Runner::new(|| {
             let data = data.clone();
-            async move { Ok(Database { session: Session::new(), data }) }
+            async move {
+                Ok(Database {
+                    session: Session::new(),
+                    data,
+                })
+            }
         });
         if std::env::var_os("FOREBAY_SLT_COMPLETE").is_some() {
-            let (validator, columns) =
-                (sqllogictest::default_validator, sqllogictest::default_column_validator);
+            let (validator, columns) = (
+                sqllogictest::default_validator,
+                sqllogictest::default_column_validator,
+            );
             let normalizer = sqllogictest::default_normalizer;
-            runner.update_test_file(&file, " ", validator, normalizer, columns).await.unwrap();
+            runner
+                .update_test_file(&file, " ", validator, normalizer, columns)
+                .await
+                .unwrap();
         } else if let Err(error) = runner.run_file_async(&file).await {
             panic!("{}", error.display(false));
         }

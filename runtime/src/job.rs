@@ -162,9 +162,10 @@ impl Reader {
             };
             let prune = match conjunction(prune.iter().cloned()) {
                 None => None,
-                Some(predicate) => {
-                    Some(compile_expr(&predicate, DFSchema::try_from(source.schema())?)?)
-                }
+                Some(predicate) => Some(compile_expr(
+                    &predicate,
+                    DFSchema::try_from(source.schema())?,
+                )?),
             };
             reads.push(ScanRead {
                 projection: projection.clone(),

@@ -16,6 +16,8 @@ pub mod canonical;
 pub mod lower;
 pub mod membership;
 pub mod optimize;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -294,9 +296,9 @@ impl fmt::Display for RowOp {
     }
 }
 
-/// An expression as EXPLAIN shows it: constants without their types, streams as `#n`.
+/// An expression as EXPLAIN shows it: constants without their types, no hidden column.
 pub fn human(expr: &Expr) -> String {
-    datafusion::logical_expr::expr::schema_name_from_exprs(std::slice::from_ref(expr))
-        .unwrap_or_else(|_| expr.to_string())
-        .replace(&format!(",{ROW_COLUMN}"), "")
+    expr.human_display()
+        .to_string()
+        .replace(&format!(", {ROW_COLUMN}"), "")
 }

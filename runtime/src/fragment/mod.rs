@@ -29,8 +29,8 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::ExecutionProps;
-use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
@@ -188,9 +188,16 @@ pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalEx
 /// exist only as what they are simplified to. Draws read a column, so none is folded.
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let schema = Arc::new(schema);
-    let context = SimplifyContext::builder().with_schema(Arc::clone(&schema)).build();
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::clone(&schema))
+        .build();
     let simple = ExprSimplifier::new(context).simplify(expr.clone())?;
-    create_physical_expr(&simple, &schema, &ExecutionProps::new(), &Default::default())
+    create_physical_expr(
+        &simple,
+        &schema,
+        &ExecutionProps::new(),
+        &Default::default(),
+    )
 }
 
 fn physical(

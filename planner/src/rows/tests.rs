@@ -1,0 +1,252 @@
+//! Plans before and after: each rewrite with a case that it accepts and one that it refuses.
+
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+
+use super::canonical::{semantic_hash, text};
+use super::lower::lower;
+use super::optimize::optimize;
+use crate::catalog::Catalog;
+use crate::pipeline::Pipeline;
+use crate::testing::{TestResolver, run};
+
+/// Plans a query over `photos` (image, path, class, label) and `t`, `u` (id, name).
+async fn planned(sql: &str) -> Pipeline {
+    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
+    let tables = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'p';
+                  CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 't';
+                  CREATE EXTERNAL TABLE u STORED AS PARQUET LOCATION 'u'";
+    run(&mut catalog, tables).await.unwrap();
+    run(&mut catalog, sql).await.unwrap().expect("a query")
+}
+
+async fn written(sql: &str) -> String {
+    lower(&planned(sql).await.plan).unwrap().to_string()
+}
+
+async fn chosen(sql: &str) -> String {
+    let plan = lower(&planned(sql).await.plan).unwrap();
+    let schema = plan.schema.clone();
+    let optimized = optimize(plan).unwrap();
+    // A rewrite keeps names, types and tensor shapes.
+    for (before, after) in schema.fields().iter().zip(optimized.schema.fields()) {
+        assert_eq!(
+            (before.name(), before.data_type()),
+            (after.name(), after.data_type())
+        );
+        assert_eq!(before.metadata(), after.metadata());
+    }
+    assert_eq!(schema.fields().len(), optimized.schema.fields().len());
+    optimized.to_string()
+}
+
+#[tokio::test]
+async fn streams_are_numbered_in_evaluation_order() {
+    let sql = "SELECT random_uniform() AS b, random_hflip(random_vflip(x)) AS c FROM
+                 (SELECT resize(decode_image(image), 4, 4) AS x FROM photos WHERE random_bool()) AS q";
+    assert_snapshot!(written(sql).await, @r#"
+    Project b = random_uniform(UInt64(1)), c = random_hflip(random_vflip(x, UInt64(2)), UInt64(3))
+      Project x = resize(decode_image(image), Int64(4), Int64(4))
+        Filter random_bool(UInt64(0))
+          Scan #0 photos [image, path, class, label]
+    "#);
+}
+
+#[tokio::test]
+async fn a_named_stream_is_shared_and_others_keep_their_numbers() {
+    let sql = "SELECT random_hflip(resize(decode_image(image), 4, 4), 0.5, stream => 'flip') AS a,
+                 random_hflip(resize(decode_image(image), 4, 4), 0.5, stream => 'flip') AS b,
+                 random_uniform() AS c FROM photos";
+    assert_snapshot!(written(sql).await, @r#"
+    Project a = random_hflip(resize(decode_image(image), Int64(4), Int64(4)), Float64(0.5), UInt64(10228132597813776651)), b = random_hflip(resize(decode_image(image), Int64(4), Int64(4)), Float64(0.5), UInt64(10228132597813776651)), c = random_uniform(UInt64(2))
+      Scan #0 photos [image, path, class, label]
+    "#);
+}
+
+#[tokio::test]
+async fn projections_merge() {
+    let sql = "SELECT id + 1 AS b FROM (SELECT id * 2 AS id, name FROM t) AS q";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project b = id * 2 + 1
+      Scan #0 t [id]
+    "#);
+}
+
+#[tokio::test]
+async fn projections_that_would_compute_twice_stay_apart() {
+    let sql = "SELECT id + id AS b FROM (SELECT id * 2 AS id FROM t) AS q";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project b = id + id
+      Project id = id * 2
+        Scan #0 t [id]
+    "#);
+}
+
+#[tokio::test]
+async fn a_filter_goes_below_a_projection_and_into_the_scan() {
+    let sql =
+        "SELECT pixels FROM (SELECT resize(decode_image(image), 4, 4) AS pixels, label FROM photos)
+               AS q WHERE label > 3";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project pixels = image_program[decode_image > resize 4x4](image)
+      Filter label > 3
+        Scan #0 photos [image, label] prune: label > 3
+    "#);
+}
+
+#[tokio::test]
+async fn a_filter_on_a_computed_column_stays_above_it() {
+    let sql = "SELECT name FROM (SELECT id * 2 AS twice, name FROM t) AS q WHERE twice > 3";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project name
+      Filter twice > 3
+        Project twice = id * 2, name
+          Scan #0 t [id, name]
+    "#);
+}
+
+#[tokio::test]
+async fn a_filter_goes_into_every_arm_of_a_union() {
+    let sql = "SELECT * FROM (SELECT id FROM t UNION ALL SELECT id + 1 FROM u) AS q WHERE id > 3";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project id
+      Union
+        Project id
+          Filter id > 3
+            Scan #0 t [id] prune: id > 3
+        Filter id > 3
+          Project id = id + 1
+            Scan #1 u [id]
+    "#);
+}
+
+#[tokio::test]
+async fn a_filter_stays_above_a_limit() {
+    let sql = "SELECT id FROM (SELECT id FROM t LIMIT 5) AS q WHERE id > 3";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project id
+      Filter id > 3
+        Limit fetch 5
+          Project id
+            Scan #0 t [id]
+    "#);
+}
+
+#[tokio::test]
+async fn a_filter_on_the_probe_side_goes_below_a_lookup_and_others_stay() {
+    let sql = "SELECT t.id, u.name FROM t JOIN u ON t.id = u.id WHERE t.id > 3 AND u.name = 'x'";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project id, name = u.name
+      Filter u.name = x
+        Lookup id = id
+          Filter id > 3
+            Scan #0 t [id] prune: id > 3
+          Scan #1 u [id, name]
+    "#);
+}
+
+#[tokio::test]
+async fn a_filter_on_stored_columns_goes_below_unnest() {
+    let sql = "SELECT * FROM (SELECT id, unnest([id, 2]) AS item FROM t) AS q WHERE id > 3";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project id, item = __unnest_placeholder(make_array(t.id,Int64(2)),depth=1)
+      Unnest columns 1
+        Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, Int64(2))
+          Filter id > 3
+            Scan #0 t [id] prune: id > 3
+    "#);
+}
+
+#[tokio::test]
+async fn a_random_filter_and_one_on_items_stay_above_unnest() {
+    let sql = "SELECT * FROM (SELECT id, unnest([id, 2]) AS item FROM t) AS q
+               WHERE random_bool() AND item > 3";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project id, item = __unnest_placeholder(make_array(t.id,Int64(2)),depth=1)
+      Filter random_bool(UInt64(0)) AND __unnest_placeholder(make_array(t.id,Int64(2)),depth=1) > 3
+        Unnest columns 1
+          Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, Int64(2))
+            Scan #0 t [id]
+    "#);
+}
+
+#[tokio::test]
+async fn a_predicate_on_an_image_header_prunes_no_stored_rows() {
+    let sql = "SELECT label FROM photos WHERE image_width(image) > 300 AND label = 1";
+    assert_snapshot!(chosen(sql).await, @r#"
+    Project label
+      Filter image_width(image) > 300 AND label = 1
+        Scan #0 photos [image, label] prune: label = 1
+    "#);
+}
+
+#[tokio::test]
+async fn nested_image_calls_fuse_and_a_shared_image_does_not() {
+    let nested = "SELECT to_chw(hflip(decode_image(image))) AS x FROM photos";
+    assert_snapshot!(chosen(nested).await, @r#"
+    Project x = image_program[decode_image > hflip > to_chw](image)
+      Scan #0 photos [image]
+    "#);
+    let shared = "SELECT hflip(x) AS a, vflip(x) AS b FROM
+                    (SELECT decode_image(image) AS x FROM photos) AS q";
+    assert_snapshot!(chosen(shared).await, @r#"
+    Project a = hflip(x), b = vflip(x)
+      Project x = decode_image(image)
+        Scan #0 photos [image]
+    "#);
+}
+
+#[tokio::test]
+async fn texts_that_mean_the_same_hash_the_same() {
+    let hash = async |sql: &str| {
+        let pipeline = planned(sql).await;
+        semantic_hash(&lower(&pipeline.plan).unwrap(), &pipeline.clauses).unwrap()
+    };
+    let base =
+        hash("SELECT id + 1 AS a FROM t WHERE id > 3 AND name = 'x' SHUFFLE GLOBALLY BATCH 4")
+            .await;
+    let same = [
+        "SELECT q.a FROM (SELECT id + 1 AS a, name AS n, id FROM t) AS q WHERE n = 'x' AND id > 3
+         SHUFFLE GLOBALLY SEED 9 BATCH 4 PER RANK REPEAT 7",
+        "SELECT id + 1 AS a FROM parquet('elsewhere') WHERE name = 'x' AND id > 3 SHUFFLE GLOBALLY BATCH 4
+         OPTIONS (on_error = 'fail', optimize = 'off')",
+    ];
+    for sql in same {
+        assert_eq!(hash(sql).await, base, "{sql}");
+    }
+    let other = [
+        "SELECT id + 2 AS a FROM t WHERE id > 3 AND name = 'x' SHUFFLE GLOBALLY BATCH 4",
+        "SELECT id + 1 AS b FROM t WHERE id > 3 AND name = 'x' SHUFFLE GLOBALLY BATCH 4",
+        "SELECT id + 1 AS a FROM t WHERE id > 3 AND name = 'x' SHUFFLE WITHIN 9 ROWS BATCH 4",
+        "SELECT id + 1 AS a FROM t WHERE id > 3 AND name = 'x' SHUFFLE GLOBALLY BATCH 4 GLOBAL",
+        "SELECT id + 1 AS a FROM t WHERE id > 3 AND name = 'x' SHUFFLE GLOBALLY BATCH 4
+         OPTIONS (on_error = 'skip')",
+        "SELECT id + 1 AS a FROM t WHERE id > 3 SHUFFLE GLOBALLY BATCH 4",
+    ];
+    for sql in other {
+        assert_ne!(hash(sql).await, base, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn the_canonical_text_names_functions_with_their_versions() {
+    let pipeline =
+        planned("SELECT random_hflip(resize(decode_image(image), 4, 4)) AS x FROM photos").await;
+    let plan = lower(&pipeline.plan).unwrap();
+    assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r#"
+    forebay 1
+    scan 0
+    x FixedSizeList(48 x non-null UInt8) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} = random_hflip(resize(decode_image(0.image:Binary), Int64(4), Int64(4)), UInt64(0), __row)
+    function decode_image 1
+    function random_hflip 1
+    function resize 1
+    shuffle None
+    skip 0
+    take None
+    batch None
+    continuous false
+    on_error Fail
+    relax Exact
+    "#);
+}
