@@ -310,7 +310,9 @@ fn random_pipelines_have_one_digest() {
             for variant in variants {
                 prop_assert_eq!(&run(variant.clone()), &expected, "{:?}\n{}", variant, sql);
             }
-            if let Err(e) = &expected { println!("ERR {e}"); }
+            if let Err(e) = &expected {
+                println!("ERR {e}");
+            }
             let (good, failed) = tally.get();
             tally.set(if expected.is_ok() {
                 (good + 1, failed)

@@ -13,7 +13,8 @@ use super::args::DemoArgs;
 use super::failure::Failure;
 use super::preview::write_sheet;
 use super::progress::rates;
-use super::{generate, output, run, units};
+use super::run::{self, Drained};
+use super::{generate, output, units};
 
 /// The pipeline's name in the SQL.
 const PIPELINE: &str = "train";
@@ -43,18 +44,22 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
     output::data("3. Its stream")?;
     let session = Session::new();
     session.load(&text).await?;
+    let began = Instant::now();
     let mut stream = session.run(PIPELINE, RunConfig::default()).await?;
-    let times = run::drain(&mut stream, quiet, |_| Ok(())).await?;
-    let stats = stream.stats();
-    if let Some(first) = times.first {
-        let seconds = (first - (Instant::now() - times.total)).as_secs_f64();
+    let Drained {
+        stats,
+        first,
+        total,
+    } = run::drain(&mut stream, quiet, |_| Ok(())).await?;
+    if let Some(first) = first {
+        let seconds = (first - began).as_secs_f64();
         output::data(&format!("   first batch after {seconds:.2} s"))?;
     }
     output::data(&format!(
         "   {} in {:.2} s  {}",
         units::counted(stats.batches, "batch", "batches"),
-        times.total.as_secs_f64(),
-        rates(&stats, times.total)
+        total.as_secs_f64(),
+        rates(&stats, total)
     ))?;
 
     output::data("\n4. What the model sees")?;
