@@ -36,12 +36,12 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
     output::data("1. Photos")?;
     make_photos(&args, folder, &photos, quiet).await?;
 
-    output::data(&format!("\n2. A pipeline: {}\n", sql.display()))?;
+    output::data(&format!("\n2. A pipeline: {}\n\n", sql.display()))?;
     let text = statements(&photos, args.count)?;
     fs::write(&sql, &text).map_err(|error| Failure::file("write", &sql, &error))?;
     output::data(&text)?;
 
-    output::data("3. Its stream")?;
+    output::data("\n3. Its stream")?;
     let session = Session::new();
     session.load(&text).await?;
     let began = Instant::now();
@@ -74,7 +74,7 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
         sheet.display()
     ))?;
 
-    output::data("\n5. EXPLAIN ANALYZE\n")?;
+    output::data("\n5. EXPLAIN ANALYZE\n\n")?;
     let config = RunConfig {
         limit_batches: Some(ANALYZED_BATCHES),
         ..RunConfig::default()
