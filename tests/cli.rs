@@ -1,5 +1,11 @@
 //! The command line, end to end, through the built program.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking; the lint's exception covers only test functions"
+)]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;

@@ -15,13 +15,13 @@ use super::units::{parse_bytes, parse_size};
     name = "forebay",
     version,
     after_help = "Data goes to standard output, messages to standard error. \
-                  Exit codes: 0 success, 1 the run failed, 2 the command line or the SQL is at \
-                  fault, 130 Ctrl-C.\n\
+                  Exit codes: 0 success, 1 data cannot be read or the run failed, 2 the command line \
+                  or the SQL is at fault, 130 Ctrl-C.\n\
                   New here? Start with `forebay demo`."
 )]
 pub(crate) struct Args {
     /// Say nothing on standard error but errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 900)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,

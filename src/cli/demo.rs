@@ -13,7 +13,8 @@ use super::args::DemoArgs;
 use super::failure::Failure;
 use super::preview::write_sheet;
 use super::progress::rates;
-use super::{generate, output, run, units};
+use super::run::{self, Drained};
+use super::{generate, output, units};
 
 /// The pipeline's name in the SQL.
 const PIPELINE: &str = "train";
@@ -35,26 +36,30 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
     output::data("1. Photos")?;
     make_photos(&args, folder, &photos, quiet).await?;
 
-    output::data(&format!("\n2. A pipeline: {}\n", sql.display()))?;
+    output::data(&format!("\n2. A pipeline: {}\n\n", sql.display()))?;
     let text = statements(&photos, args.count)?;
     fs::write(&sql, &text).map_err(|error| Failure::file("write", &sql, &error))?;
     output::data(&text)?;
 
-    output::data("3. Its stream")?;
+    output::data("\n3. Its stream")?;
     let session = Session::new();
     session.load(&text).await?;
+    let began = Instant::now();
     let mut stream = session.run(PIPELINE, RunConfig::default()).await?;
-    let times = run::drain(&mut stream, quiet, |_| Ok(())).await?;
-    let stats = stream.stats();
-    if let Some(first) = times.first {
-        let seconds = (first - (Instant::now() - times.total)).as_secs_f64();
+    let Drained {
+        stats,
+        first,
+        total,
+    } = run::drain(&mut stream, quiet, |_| Ok(())).await?;
+    if let Some(first) = first {
+        let seconds = (first - began).as_secs_f64();
         output::data(&format!("   first batch after {seconds:.2} s"))?;
     }
     output::data(&format!(
         "   {} in {:.2} s  {}",
         units::counted(stats.batches, "batch", "batches"),
-        times.total.as_secs_f64(),
-        rates(&stats, times.total)
+        total.as_secs_f64(),
+        rates(&stats, total)
     ))?;
 
     output::data("\n4. What the model sees")?;
@@ -69,7 +74,7 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
         sheet.display()
     ))?;
 
-    output::data("\n5. EXPLAIN ANALYZE\n")?;
+    output::data("\n5. EXPLAIN ANALYZE\n\n")?;
     let config = RunConfig {
         limit_batches: Some(ANALYZED_BATCHES),
         ..RunConfig::default()

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use forebay::generate::GenerateError;
 use forebay::preview::PreviewError;
+use forebay_planner::error::PlanError;
+use forebay_runtime::error::Error as RunError;
 
 /// Why a command ended without its result.
 #[derive(Debug, thiserror::Error)]
@@ -33,12 +35,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether the user's input is at fault, rather than the run.
+    /// Whether the command line or the SQL is at fault, rather than data, the system or Forebay.
     pub(crate) fn is_user(&self) -> bool {
         match self {
             Self::Usage(_) | Self::Generate(GenerateError::Option(_)) => true,
             Self::Preview(error) => matches!(error, PreviewError::Size(_)),
-            Self::Forebay(error) => error.is_user(),
+            Self::Forebay(forebay::Error::Plan(error)) => matches!(error, PlanError::Mistake(_)),
+            Self::Forebay(forebay::Error::Run(error)) => {
+                matches!(error, RunError::Config(_) | RunError::Memory { .. })
+            }
             _ => false,
         }
     }

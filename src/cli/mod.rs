@@ -1,8 +1,8 @@
 //! The command line: a thin layer over the library.
 //!
 //! Data goes to standard output, messages to standard error. The exit code is 0 where all went well
-//! (a reader that closed its pipe included), 1 where a run failed, 2 where the command line or the
-//! SQL is at fault, and 130 after Ctrl-C.
+//! (a reader that closed its pipe included), 1 where data cannot be read or a run failed, 2 where the
+//! command line or the SQL is at fault, and 130 after Ctrl-C.
 
 mod args;
 mod demo;
@@ -32,7 +32,7 @@ use args::{Args, Command};
 use failure::Failure;
 
 /// How long a command may take to wind up after Ctrl-C before the process ends regardless.
-const GRACE: Duration = Duration::from_millis(600);
+const GRACE: Duration = Duration::from_millis(400);
 /// The exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it.
 const INTERRUPTED: u8 = 130;
 

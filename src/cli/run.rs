@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
-use forebay::{Run, RunStats, Session};
+use forebay::{Batch as RunBatch, Run, RunStats, Session};
 use serde_json::json;
 
 use super::args::{DigestKind, RunArgs};
@@ -25,19 +25,22 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
         .await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
     let drained = drain(&mut run, quiet || args.json, |batch| sink.take(batch)).await;
-    // What was seen up to a failure is worth knowing too.
-    let stats = run.stats();
-    let times = match drained {
-        Ok(times) => times,
+    let Drained {
+        stats,
+        first,
+        total,
+    } = match drained {
+        Ok(drained) => drained,
         Err(failure) => {
+            // What was seen up to a failure is worth knowing too.
             if !quiet {
-                list_failures(&stats);
+                list_failures(&run.stats());
             }
             return Err(failure);
         }
     };
     let digest = sink.finish()?;
-    let seconds = times.total.as_secs_f64();
+    let seconds = total.as_secs_f64();
     if args.json {
         let failures: Vec<String> = stats.failures.iter().map(ToString::to_string).collect();
         return output::json(&json!({
@@ -47,7 +50,7 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
             "bytes": stats.bytes,
             "seconds": seconds,
             "rows_per_second": stats.rows as f64 / seconds.max(1e-9),
-            "first_batch_seconds": times.first.map(|first| (first - started).as_secs_f64()),
+            "first_batch_seconds": first.map(|first| (first - started).as_secs_f64()),
             "skipped": stats.skipped,
             "replaced": stats.replaced,
             "nulled": stats.nulled,
@@ -61,7 +64,7 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
         output::message(&format!(
             "{pipeline}: {} in {seconds:.2} s  {}",
             units::counted(stats.batches, "batch", "batches"),
-            rates(&stats, times.total)
+            rates(&stats, total)
         ));
         if format.is_some() {
             output::message(&format!("written to {}", args.out.display()));
@@ -70,8 +73,10 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
     digest.map_or(Ok(()), |digest| output::data(&digest))
 }
 
-/// When a run delivered.
-pub(crate) struct Times {
+/// What a run delivered, and when.
+pub(crate) struct Drained {
+    /// Counts of what was delivered; the engine's own run ahead of it.
+    pub(crate) stats: RunStats,
     /// The arrival of the first batch.
     pub(crate) first: Option<Instant>,
     /// From the start of the run to its end.
@@ -83,21 +88,36 @@ pub(crate) async fn drain(
     run: &mut Run,
     quiet: bool,
     mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>,
-) -> Result<Times, Failure> {
+) -> Result<Drained, Failure> {
     let started = Instant::now();
-    let mut first = None;
+    let (mut first, mut rows, mut batches, mut bytes) = (None, 0, 0, 0);
     let mut progress = Progress::new(quiet, run.steps());
+    let counted = |run: &Run, rows, batches, bytes| RunStats {
+        rows,
+        batches,
+        bytes,
+        ..run.stats()
+    };
     while let Some(batch) = run.next().await {
-        let batch = batch.inspect_err(|_| progress.finish())?;
+        let RunBatch { batch, .. } = batch.inspect_err(|_| progress.finish())?;
         first.get_or_insert_with(Instant::now);
-        take(&batch.batch)?;
-        progress.update(&run.stats());
+        take(&batch)?;
+        rows += batch.num_rows() as u64;
+        batches += 1;
+        bytes += batch.columns().iter().map(size).sum::<u64>();
+        progress.update(&counted(run, rows, batches, bytes));
     }
     progress.finish();
-    Ok(Times {
+    Ok(Drained {
+        stats: counted(run, rows, batches, bytes),
         first,
         total: started.elapsed(),
     })
+}
+
+/// Bytes of a column's rows, without what lies around them in shared buffers.
+fn size(column: &ArrayRef) -> u64 {
+    column.to_data().get_slice_memory_size().unwrap_or_default() as u64
 }
 
 /// The format of `--out`; `None` where nothing is to be written.

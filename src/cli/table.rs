@@ -247,7 +247,7 @@ mod tests {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(text.contains(&format!("{}..", "\u{e4}".repeat(60))) && text.ends_with("(2 rows)"));
-        let first = format(&batch.schema(), &[batch.clone()], 1).unwrap();
+        let first = format(&batch.schema(), std::slice::from_ref(&batch), 1).unwrap();
         assert!(first.ends_with("(2 rows, the first 1 shown)") && !first.contains("short"));
         assert_eq!(type_name(&tensor), "tensor 2x4x3 Float32 (H,W,C)");
     }

@@ -104,7 +104,7 @@ pub fn contact_sheet(
 
     let grid = Grid::new(rows, images.len(), options)?;
     let mut sheet = RgbImage::from_pixel(grid.width, grid.height, BACKGROUND);
-    for row in 0..rows {
+    for (row, label) in labels.iter().enumerate() {
         let (left, top) = grid.corner(row);
         for (i, column) in images.iter().enumerate() {
             let left = left + i as u32 * grid.tile;
@@ -125,14 +125,7 @@ pub fn contact_sheet(
             }
         }
         let width = grid.tile * images.len() as u32;
-        text::draw(
-            &mut sheet,
-            left,
-            top + grid.tile + 2,
-            width,
-            &labels[row],
-            INK,
-        );
+        text::draw(&mut sheet, left, top + grid.tile + 2, width, label, INK);
     }
     Ok(sheet)
 }
