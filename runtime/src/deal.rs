@@ -132,7 +132,7 @@ mod tests {
             let mut seen = vec![0; total as usize];
             for rank in 0..world {
                 let deal = deal(rank);
-                prop_assert_eq!(deal.steps(total), self::Deal { rank: 0, ..deal }.steps(total));
+                prop_assert_eq!(deal.steps(total), Deal { rank: 0, ..deal }.steps(total));
                 for step in 0..deal.steps(total) {
                     for ordinal in deal.range(step, total) {
                         seen[ordinal as usize] += 1;

@@ -185,25 +185,19 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
                 let start = lists.value_offset(0) as usize;
                 hash_array(&lists.values().slice(start, size * lists.len()), hasher)?;
             } else {
-                let valid = (0..array.len()).filter(|&i| is_valid(i));
-                valid
-                    .map(|i| hash_array(&lists.value(i), hasher))
-                    .collect::<Result<()>>()?;
+                let mut valid = (0..array.len()).filter(|&i| is_valid(i));
+                valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
             }
         }
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
-            let valid = (0..array.len()).filter(|&i| is_valid(i));
-            valid
-                .map(|i| hash_array(&lists.value(i), hasher))
-                .collect::<Result<()>>()?;
+            let mut valid = (0..array.len()).filter(|&i| is_valid(i));
+            valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
         }
         DataType::LargeList(_) => {
             let lists = array.as_list::<i64>();
-            let valid = (0..array.len()).filter(|&i| is_valid(i));
-            valid
-                .map(|i| hash_array(&lists.value(i), hasher))
-                .collect::<Result<()>>()?;
+            let mut valid = (0..array.len()).filter(|&i| is_valid(i));
+            valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
         }
         DataType::Struct(_) => {
             let parts = array.as_struct();

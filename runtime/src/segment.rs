@@ -42,7 +42,7 @@ enum Part {
     Direct,
     /// Rows were read split by split.
     Staged {
-        stage: RowStage,
+        stage: Box<RowStage>,
         splits: HashMap<u32, StagedSplit>,
     },
 }
@@ -118,7 +118,10 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
             let numbers = if dense { None } else { Some(numbers) };
             splits.insert(index, StagedSplit { base, numbers });
         }
-        parts.push(Part::Staged { stage, splits });
+        parts.push(Part::Staged {
+            stage: Box::new(stage),
+            splits,
+        });
     }
     Ok(Window { parts })
 }

@@ -35,7 +35,7 @@ pub(crate) fn photos(dir: &Path, count: u32, classes: u32) {
 pub(crate) fn table(rows: i64) -> RecordBatch {
     let id = Int64Array::from_iter_values(0..rows);
     let x =
-        Float64Array::from_iter((0..rows).map(|i| (i % 7 != 3).then(|| i as f64 * 0.37 - 20.0)));
+        Float64Array::from_iter((0..rows).map(|i| (i % 7 != 3).then_some(i as f64 * 0.37 - 20.0)));
     let d = Int64Array::from_iter_values((0..rows).map(|i| i % 13));
     let name =
         StringArray::from_iter((0..rows).map(|i| (i % 5 != 0).then(|| format!("n{}", i % 11))));

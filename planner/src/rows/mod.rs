@@ -34,7 +34,7 @@ pub struct RowPlan {
     /// What the operator does.
     pub op: RowOp,
     /// Its inputs, in evaluation order.
-    pub inputs: Vec<RowPlan>,
+    pub inputs: Vec<Self>,
     /// Its output columns, named uniquely; the hidden columns are not among them.
     pub schema: SchemaRef,
 }

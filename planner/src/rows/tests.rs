@@ -27,7 +27,7 @@ async fn written(sql: &str) -> String {
 
 async fn chosen(sql: &str) -> String {
     let plan = lower(&planned(sql).await.plan).unwrap();
-    let schema = plan.schema.clone();
+    let schema = Arc::clone(&plan.schema);
     let optimized = optimize(plan).unwrap();
     // A rewrite keeps names, types and tensor shapes.
     for (before, after) in schema.fields().iter().zip(optimized.schema.fields()) {

@@ -62,8 +62,8 @@ impl LookupTable {
         })
     }
 
-    /// Rows of the table.
-    pub fn len(&self) -> usize {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |c| c.len())
     }
 
@@ -107,7 +107,7 @@ impl RowOperator for Lookup {
 
     fn describe(&self) -> String {
         let kind = if self.keep_unmatched { "left" } else { "inner" };
-        format!("{kind} {} in {} rows", self.text, self.table.len())
+        format!("{kind} {} in {} rows", self.text, self.table.rows())
     }
 
     fn schema(&self) -> &SchemaRef {
