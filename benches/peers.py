@@ -12,7 +12,6 @@ the figure is the median of the rounds. tf.data crops while decoding and does no
 import io
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -83,29 +82,48 @@ def tf_data(files):
     return run
 
 
+PEERS = {"tf.data decode_and_crop": tf_data, "torchvision.io + v2": torch_io, "PIL + torchvision": pillow}
+
+
+def serve(name, folder):
+    """Runs a peer's round for each line of standard input and answers with photos a second."""
+    files = photos(folder)
+    run = PEERS[name](files)
+    run()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        run()
+        print(len(files) / (time.perf_counter() - begin), flush=True)
+
+
 def main():
     bench, folder = sys.argv[1], sys.argv[2]
-    files = photos(folder)
-    random.seed(0)
+    if len(sys.argv) > 3:
+        return serve(sys.argv[3], folder)
+    # A process each: TensorFlow and PyTorch do not load into one.
     peers = {}
-    for name, make in (("tf.data decode_and_crop", tf_data), ("torchvision.io + v2", torch_io),
-                       ("PIL + torchvision", pillow)):
-        try:
-            peers[name] = make(files)
-            peers[name]()
-        except ImportError as error:
-            print(f"{name}: left out ({error})")
-            peers.pop(name, None)
+    for name in PEERS:
+        command = [sys.executable, __file__, bench, folder, name]
+        peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True)
+        if peer.stdout.readline().strip() == "ready":
+            peers[name] = peer
+        else:
+            print(f"{name}: left out, it did not start")
     rates = {name: [] for name in [*peers, "forebay", "forebay, 2 threads"]}
     for _ in range(ROUNDS):
-        for name, run in peers.items():
-            begin = time.perf_counter()
-            run()
-            rates[name].append(len(files) / (time.perf_counter() - begin))
+        for name, peer in peers.items():
+            peer.stdin.write("\n")
+            peer.stdin.flush()
+            rates[name].append(float(peer.stdout.readline()))
         for name, threads in (("forebay", 1), ("forebay, 2 threads", 2)):
             command = [bench, folder, "--threads", str(threads), "--repeat", "1"]
             line = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             rates[name].append(json.loads(line)["photos_per_second"])
+    for peer in peers.values():
+        peer.stdin.close()
+        peer.wait()
     medians = {name: statistics.median(values) for name, values in rates.items()}
     for name, median in medians.items():
         spread = f"{min(rates[name]):.0f} to {max(rates[name]):.0f}"
