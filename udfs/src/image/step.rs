@@ -387,3 +387,6 @@ impl Step<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
+use zune_jpeg::errors::DecodeErrors;
 
 use super::{Decoder, Pixels, check_size, is_turned, rgb};
 
@@ -20,7 +21,7 @@ impl Decoder for Jpeg {
     }
 
     fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
-        let mut decoder = open(bytes);
+        let mut decoder = open(bytes, false);
         decoder
             .decode_headers()
             .map_err(|e| format!("broken JPEG: {e}"))?;
@@ -36,23 +37,49 @@ impl Decoder for Jpeg {
         if !has_end(bytes) {
             return Err("the JPEG is truncated (it has no end marker)".to_owned());
         }
-        let mut decoder = open(bytes);
-        decoder
-            .decode_headers()
-            .map_err(|e| format!("broken JPEG: {e}"))?;
-        let (height, width) = size(&decoder)?;
-        target.reshape(rgb(height, width));
-        decoder
-            .decode_into(&mut target.u8s)
-            .map_err(|e| format!("broken JPEG: {e}"))?;
-        Ok(orientation(&decoder))
+        match decode(bytes, true, target) {
+            Ok(orientation) => Ok(orientation),
+            Err(error) if is_harmless(&error) => decode(bytes, false, target),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| match error {
+            Fault::Decoder(error) => format!("broken JPEG: {error}"),
+            Fault::Size(error) => error,
+        })
     }
 }
 
-fn open(bytes: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
-    // Not strict: libjpeg, and so Pillow, reads on over small faults too.
+/// Why a JPEG did not decode.
+enum Fault {
+    Decoder(DecodeErrors),
+    Size(String),
+}
+
+/// Decodes in the library's strict mode, where a corrupt scan is an error, or reading on over it.
+fn decode(bytes: &[u8], strict: bool, target: &mut Pixels) -> Result<Orientation, Fault> {
+    let mut decoder = open(bytes, strict);
+    decoder.decode_headers().map_err(Fault::Decoder)?;
+    let (height, width) = size(&decoder).map_err(Fault::Size)?;
+    target.reshape(rgb(height, width));
+    decoder
+        .decode_into(&mut target.u8s)
+        .map_err(Fault::Decoder)?;
+    Ok(orientation(&decoder))
+}
+
+/// Whether strict mode refuses what cameras and editors do write: stray bytes between segments, and
+/// further images after the first, whose end it runs into.
+fn is_harmless(error: &Fault) -> bool {
+    match error {
+        Fault::Decoder(DecodeErrors::ExhaustedData) => true,
+        Fault::Decoder(error) => format!("{error}").contains("Extra bytes between headers"),
+        Fault::Size(_) => false,
+    }
+}
+
+fn open(bytes: &[u8], strict: bool) -> JpegDecoder<ZCursor<&[u8]>> {
     let options = DecoderOptions::new_fast()
-        .set_strict_mode(false)
+        .set_strict_mode(strict)
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
         .jpeg_set_out_colorspace(ColorSpace::RGB);

@@ -23,7 +23,7 @@ impl Decoder for Other {
     fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
         let (mut decoder, name) = open(bytes)?;
         let (height, width) = size(&*decoder)?;
-        let orientation = orientation(&mut *decoder, name)?;
+        let orientation = orientation(&mut *decoder, name);
         Ok(if is_turned(orientation) {
             (width, height)
         } else {
@@ -38,7 +38,7 @@ impl Decoder for Other {
         let mut limits = Limits::no_limits();
         limits.max_alloc = Some(MAX_DECODER_BYTES);
         decoder.set_limits(limits).map_err(broken)?;
-        let orientation = orientation(&mut *decoder, name)?;
+        let orientation = orientation(&mut *decoder, name);
         let color = decoder.color_type();
         target.reshape(rgb(height, width));
         if color == ColorType::Rgb8 {
@@ -102,10 +102,32 @@ fn size(decoder: &dyn ImageDecoder) -> Result<(usize, usize), String> {
     check_size(width.into(), height.into())
 }
 
-fn orientation(decoder: &mut dyn ImageDecoder, name: &str) -> Result<Orientation, String> {
-    decoder
-        .orientation()
-        .map_err(|e| format!("broken {name}: {e}"))
+/// The orientation of the format's own tag (TIFF), else of EXIF, else of XMP, as Pillow looks.
+/// Metadata that cannot be read says nothing: the pixels still can.
+fn orientation(decoder: &mut dyn ImageDecoder, name: &str) -> Orientation {
+    if name == "TIFF" {
+        return decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    }
+    let exif = decoder.exif_metadata().ok().flatten();
+    let exif = exif.as_deref().and_then(|chunk| {
+        // Some writers keep JPEG's segment name in front.
+        let chunk = chunk.strip_prefix(b"Exif\0\0").unwrap_or(chunk);
+        Orientation::from_exif_chunk(chunk)
+    });
+    let found = exif.or_else(|| of_xmp(&decoder.xmp_metadata().ok().flatten()?));
+    found.unwrap_or(Orientation::NoTransforms)
+}
+
+/// The digit after `tiff:Orientation`, written as an attribute or an element.
+fn of_xmp(packet: &[u8]) -> Option<Orientation> {
+    const TAG: &[u8] = b"tiff:Orientation";
+    let at = packet.windows(TAG.len()).position(|w| w == TAG)?;
+    match packet.get(at + TAG.len()..)? {
+        [b'=', b'"', digit @ b'1'..=b'8', ..] | [b'>', digit @ b'1'..=b'8', ..] => {
+            Orientation::from_exif(digit - b'0')
+        }
+        _ => None,
+    }
 }
 
 /// Brings samples of any color type to RGB bytes: gray repeated, alpha dropped, the high byte of

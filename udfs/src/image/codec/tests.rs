@@ -131,21 +131,69 @@ fn orientation_is_applied() {
 }
 
 #[test]
+fn orientation_of_png_comes_from_exif_or_xmp() {
+    let chunk = |kind: &[u8], data: &[u8]| {
+        let mut chunk = (data.len() as u32).to_be_bytes().to_vec();
+        chunk.extend(kind);
+        chunk.extend(data);
+        chunk.extend(crc(&chunk[4..]).to_be_bytes());
+        chunk
+    };
+    let png = encoded(picture(16, 8), ImageFormat::Png);
+    let exif = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    let xmp = b"XML:com.adobe.xmp\0\0\0\0\0<x tiff:Orientation=\"6\"/>";
+    for (kind, data) in [(b"eXIf", exif.as_slice()), (b"iTXt", xmp.as_slice())] {
+        let mut file = png.clone();
+        // After the header chunk: 8 bytes of signature, 25 of IHDR.
+        file.splice(33..33, chunk(kind, data));
+        let shown = decoded(&file).unwrap();
+        assert_eq!((shown.shape.height, shown.shape.width), (16, 8));
+    }
+}
+
+/// PNG's checksum.
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            if crc & 1 == 1 {
+                (crc >> 1) ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            }
+        })
+    })
+}
+
+#[test]
 fn broken_files_are_errors() {
     let jpeg = encoded(picture(64, 64), ImageFormat::Jpeg);
     for (bytes, message) in [
         (vec![], "empty (0 bytes)"),
         (b"hello".to_vec(), "begin with 68 65 6c 6c"),
         (jpeg[..jpeg.len() / 2].to_vec(), "truncated"),
+        (corrupt(&jpeg), "broken JPEG"),
         (jpeg[..20].to_vec(), "JPEG"),
         (
             encoded(picture(64, 64), ImageFormat::Png)[..200].to_vec(),
             "broken PNG",
         ),
     ] {
-        let error = decoded(&bytes).unwrap_err();
+        let error = decoded(&bytes).map(drop).unwrap_err();
         assert!(error.contains(message), "{error}");
     }
+}
+
+/// The file with its scan data overwritten by bits that are no Huffman code.
+fn corrupt(jpeg: &[u8]) -> Vec<u8> {
+    let mut file = jpeg.to_vec();
+    let scan = file.windows(2).position(|w| w == [0xff, 0xda]).unwrap() + 14;
+    let end = file.len() - 2;
+    // Ones alone, each 0xff stuffed: no Huffman code has only ones.
+    file[scan..end]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, b)| *b = if i % 2 == 0 { 0xff } else { 0 });
+    file
 }
 
 #[test]
@@ -155,22 +203,11 @@ fn a_huge_header_is_refused_before_allocation() {
     header.extend(60_000_u32.to_be_bytes());
     header.extend(60_000_u32.to_be_bytes());
     header.extend([8, 2, 0, 0, 0]);
-    let mut crc = u32::MAX;
-    for byte in &header {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 {
-                (crc >> 1) ^ 0xedb8_8320
-            } else {
-                crc >> 1
-            };
-        }
-    }
     let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\x0d".to_vec();
     file.extend(header);
-    file.extend((!crc).to_be_bytes());
+    file.extend(crc(&file[12..]).to_be_bytes());
     file.extend(b"\0\0\0\0IDAT\x35\xaf\x06\x1e");
-    let error = decoded(&file).unwrap_err();
+    let error = decoded(&file).map(drop).unwrap_err();
     assert!(
         error.contains("above the limit") || error.contains("broken PNG"),
         "{error}"
@@ -179,7 +216,7 @@ fn a_huge_header_is_refused_before_allocation() {
     let mut jpeg = encoded(picture(16, 16), ImageFormat::Jpeg);
     let frame = jpeg.windows(2).position(|w| w == [0xff, 0xc0]).unwrap();
     jpeg[frame + 5..frame + 9].copy_from_slice(&[0xff, 0xdc, 0xff, 0xdc]);
-    let error = decoded(&jpeg).unwrap_err();
+    let error = decoded(&jpeg).map(drop).unwrap_err();
     assert!(error.contains("above the limit"), "{error}");
 }
 

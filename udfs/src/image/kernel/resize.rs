@@ -12,6 +12,7 @@ use fast_image_resize::{
 };
 
 use super::geometry::Region;
+use crate::image::codec::MAX_PIXELS;
 use crate::image::op::Filter;
 use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
 use crate::simd::Simd;
@@ -20,6 +21,8 @@ use crate::simd::Simd;
 pub(crate) struct Resize {
     bytes: Resizer,
     floats: Resizer,
+    /// An image resized in width alone.
+    between: Pixels,
 }
 
 impl fmt::Debug for Resize {
@@ -48,7 +51,11 @@ impl Resize {
             bytes.set_cpu_extensions(simd.resize_extensions());
             floats.set_cpu_extensions(CpuExtensions::None);
         }
-        Self { bytes, floats }
+        Self {
+            bytes,
+            floats,
+            between: Pixels::default(),
+        }
     }
 
     /// Resizes the region `from` of `source` (height, width, channels order) to `height` x `width`.
@@ -76,10 +83,36 @@ impl Resize {
                 "cannot resize an empty image to {height} x {width}"
             ));
         }
+        // Between the two directions lies an image that is long in both.
+        let between = (from.height as u64 * width as u64).max(from.width as u64 * height as u64);
+        if between > MAX_PIXELS {
+            let (h, w) = (from.height, from.width);
+            return Err(format!(
+                "resizing {h} x {w} to {height} x {width} takes too much memory"
+            ));
+        }
         let Some(algorithm) = algorithm(filter) else {
             by_sample!(shape.dtype, T => nearest::<T>(source, from, target));
             return Ok(());
         };
+        let rough = matches!(filter, Filter::Bicubic | Filter::Lanczos);
+        if rough && !shape.dtype.is_float() && height != from.height && width != from.width {
+            // Bytes are cut to 0 to 255 between the two directions, and these filters overshoot, so
+            // the order shows: width first, as in Pillow and torchvision. The library takes height
+            // first, which for bilinear gives the same but for rounding, and is faster.
+            let mut between = std::mem::take(&mut self.between);
+            let done = self.run(source, from, (from.height, width), filter, &mut between);
+            let whole = Region {
+                top: 0,
+                left: 0,
+                height: from.height,
+                width,
+            };
+            let done =
+                done.and_then(|()| self.run(&between, whole, (height, width), filter, target));
+            self.between = between;
+            return done;
+        }
         let channels = shape.channels;
         let result = match (T::of_dtype(source), channels) {
             (T::Bytes, 1) => resize_bytes::<U8>(&mut self.bytes, source, from, target, algorithm),
@@ -345,6 +378,20 @@ mod tests {
             .run(&source, from, (5, 5), Filter::Bilinear, &mut second)
             .unwrap();
         assert_eq!(first.u8s, second.u8s);
+    }
+
+    #[test]
+    fn a_thin_image_cannot_take_all_memory() {
+        let source = noise(1, 60_000, 1, Dtype::U8);
+        let all = Region {
+            top: 0,
+            left: 0,
+            height: 1,
+            width: 60_000,
+        };
+        let mut target = Pixels::default();
+        let error = Resize::default().run(&source, all, (60_000, 2), Filter::Bicubic, &mut target);
+        assert!(error.unwrap_err().contains("too much memory"));
     }
 
     #[test]
