@@ -1,6 +1,6 @@
 //! Image functions: codecs, kernels, the functions as DataFusion sees them, and fused programs.
 //!
-//! `parse` reads a call's constants into an [`op`]; `step` takes a row's draws; `kernel` changes
+//! `parse` reads a call's constants into an `op`; `step` takes a row's draws; `kernel` changes
 //! pixels; `run` does so for all rows of a batch. A function called alone is a program of one
 //! operator, so fusing changes no byte.
 

@@ -1,0 +1,142 @@
+//! Speed questions about the engine on tables, answered in one process, interleaved.
+//!
+//! `cargo run --release -p forebay-benches`: prints medians and ratios; `benches/README.md` keeps
+//! them.
+
+#![expect(clippy::print_stdout, reason = "a program whose output is its answer")]
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use forebay::generate::Table;
+use forebay::{RunConfig, Session};
+use futures::StreamExt;
+
+/// Runs of each contender.
+const RUNS: usize = 7;
+const ROWS: u64 = 200_000;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("rows.parquet");
+    Table {
+        rows: ROWS,
+        payload: 0,
+        seed: 1,
+    }
+    .write(&file, &|_| ())?;
+    for threads in [1, 2] {
+        shuffle_against_sort(&file, threads).await?;
+    }
+    segments(&file).await?;
+    Ok(())
+}
+
+/// Filter, arithmetic, shuffle and batches of 1024 against DataFusion's filter, arithmetic and sort by
+/// a hash column.
+async fn shuffle_against_sort(file: &Path, threads: usize) -> Result<(), Box<dyn Error>> {
+    let session = Session::new();
+    let path = file.display();
+    session
+        .execute(&format!(
+            "CREATE PIPELINE p AS SELECT id, price * 2.0 + clicks AS v FROM parquet('{path}')
+             WHERE clicks > 1 SHUFFLE GLOBALLY BATCH 1024"
+        ))
+        .await?;
+    let (mut ours, mut theirs, mut rows) = (Vec::new(), Vec::new(), (0, 0));
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        let config = RunConfig {
+            threads: Some(threads),
+            ..RunConfig::default()
+        };
+        let mut run = session.run("p", config).await?;
+        rows.0 = 0;
+        while let Some(batch) = run.next().await {
+            rows.0 += batch?.batch.num_rows();
+        }
+        ours.push(start.elapsed());
+
+        let start = Instant::now();
+        let ctx = SessionContext::new_with_config(
+            SessionConfig::new()
+                .with_target_partitions(threads)
+                .with_batch_size(1024),
+        );
+        ctx.register_parquet("t", path.to_string(), ParquetReadOptions::default())
+            .await?;
+        let frame = ctx
+            .sql(
+                "SELECT id, price * 2.0 + clicks AS v FROM t WHERE clicks > 1
+                 ORDER BY id * 2654435761 % 4294967296",
+            )
+            .await?;
+        let mut stream = frame.execute_stream().await?;
+        rows.1 = 0;
+        while let Some(batch) = stream.next().await {
+            rows.1 += batch?.num_rows();
+        }
+        theirs.push(start.elapsed());
+    }
+    if rows.0 != rows.1 {
+        return Err(format!("{} rows against {}", rows.0, rows.1).into());
+    }
+    let (ours, theirs) = (median(ours), median(theirs));
+    println!(
+        "shuffle_against_sort, {threads} thread(s), {} rows out: forebay {:.1} ms, DataFusion {:.1} ms, \
+         speed ratio {:.2}",
+        rows.0,
+        millis(ours),
+        millis(theirs),
+        theirs.as_secs_f64() / ours.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// What a segment costs above its work: 10,000 segments of one row against as few as there need be.
+async fn segments(file: &Path) -> Result<(), Box<dyn Error>> {
+    let session = Session::new();
+    session
+        .execute(&format!(
+            "CREATE PIPELINE p AS SELECT id, price * 2.0 AS v FROM parquet('{}')
+             SHUFFLE WITHIN 10000 ROWS TAKE 10000 BATCH 100",
+            file.display()
+        ))
+        .await?;
+    let (mut single, mut whole) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        for (rows, times) in [(1, &mut single), (10_000, &mut whole)] {
+            let config = RunConfig {
+                threads: Some(1),
+                segment_rows: Some(rows),
+                ..RunConfig::default()
+            };
+            let start = Instant::now();
+            let mut run = session.run("p", config).await?;
+            while let Some(batch) = run.next().await {
+                batch?;
+            }
+            times.push(start.elapsed());
+        }
+    }
+    let (single, whole) = (median(single), median(whole));
+    println!(
+        "segments: 10,000 of one row {:.1} ms, as one {:.1} ms, {:.1} us a segment",
+        millis(single),
+        millis(whole),
+        single.saturating_sub(whole).as_secs_f64() * 1e6 / 1e4
+    );
+    Ok(())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
