@@ -76,8 +76,9 @@ const fn arg(name: &'static str, doc: &'static str) -> ArgumentInfo {
 /// The image argument of most functions.
 const IMAGE: ArgumentInfo = arg("image", "A decoded image [H, W, C] of u8, f16 or f32.");
 
-/// Facts of a first version. Costs are nanoseconds a row and picoseconds a byte read and written,
-/// from `udfs/examples/bench_functions.rs` on the machine named in `benches/README.md`.
+/// Facts of a first version. Costs are nanoseconds a row and picoseconds a byte read and written on one
+/// core: estimates from profiles of the training chain and the kernels' work per byte, good for an
+/// order of magnitude until a measured profile replaces them.
 const fn facts(
     purity: Purity,
     algebra: Algebra,
