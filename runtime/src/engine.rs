@@ -26,8 +26,8 @@ use crate::error::{Error, Result};
 use crate::fragment::fixed_row_bytes;
 use crate::fragment::row_batch::RowBatch;
 use crate::job::{Env, Job};
-use crate::order::{self, WindowSplits};
-use crate::segment::{self, Place, Window};
+use crate::order::{self, Place, WindowSplits};
+use crate::segment::{self, Window};
 use crate::tail::{Batch, Feed, RunStats, Tail};
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
@@ -553,13 +553,29 @@ async fn prepare(
     }
     let pass = pass_key(opened.seed, epoch);
     let job = Arc::clone(&opened.job);
+    // Where rows are numbered before they are read, only a window with rows of this rank is read;
+    // where they are not, what pruning leaves out need not be ordered.
+    let read = async |window: &WindowSplits| {
+        segment::stage(&job, &job.reader, window, &opened.env)
+            .await
+            .map(Arc::new)
+    };
+    let early = match opened.epoch_rows {
+        None => Some(read(&window).await?),
+        Some(_) => None,
+    };
     let (places, ordinals) = {
-        let opened = Arc::clone(&opened);
-        let window = window.clone();
+        let (opened, window, early) = (Arc::clone(&opened), window.clone(), early.clone());
         // Ordering millions of keys is no work for a thread that serves I/O.
         tokio::task::spawn_blocking(move || {
-            let order = order::order(&opened.job.snapshot, &window, opened.clauses.shuffle, pass);
-            choose(&opened, epoch, &window, ordinal, order)
+            let snapshot = &opened.job.snapshot;
+            let kept = |split| {
+                early
+                    .as_ref()
+                    .and_then(|staged| staged.kept(snapshot, split))
+            };
+            let order = order::order(snapshot, &window, opened.clauses.shuffle, pass, kept);
+            choose(&opened, epoch, ordinal, order)
         })
         .await
         .map_err(|e| internal_datafusion_err!("ordering a window failed: {e}"))?
@@ -567,7 +583,10 @@ async fn prepare(
     if places.is_empty() {
         return Ok(works);
     }
-    let staged = Arc::new(segment::stage(&job, &job.reader, &window, &opened.env).await?);
+    let staged = match early {
+        Some(staged) => staged,
+        None => read(&window).await?,
+    };
     let rows = opened.segment_rows as usize;
     // The first segment ends where a batch ends, if rows are numbered.
     let lead = match (&ordinals, opened.deal.world) {
@@ -598,24 +617,23 @@ async fn prepare(
 fn choose(
     opened: &Opened,
     epoch: u64,
-    window: &WindowSplits,
     ordinal: u64,
-    order: Vec<u64>,
+    order: Vec<Place>,
 ) -> (Vec<Place>, Option<Vec<u64>>) {
-    let positions = window.first_position..;
     let Some(epoch_rows) = opened.epoch_rows else {
-        return (positions.zip(order).collect(), None);
+        return (order, None);
     };
     let mut places = Vec::new();
     let mut ordinals = Vec::new();
     let mut at = ordinal;
-    for (position, stored) in positions.zip(order) {
+    for place in order {
+        let stored = opened.job.snapshot.stored(&place);
         let rows = opened
             .counts
             .as_ref()
             .map_or(1, |counts| counts.of_row(stored));
         if (at..at + rows).any(|ordinal| is_mine(opened, epoch, epoch_rows, ordinal)) {
-            places.push((position, stored));
+            places.push(place);
             ordinals.push(at);
         }
         at += rows;
@@ -660,7 +678,7 @@ async fn compute(opened: Arc<Opened>, work: Work) -> EngineResult<Done> {
     let pass = pass_key(opened.seed, epoch);
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
     let positions: Vec<u64> = match &ordinals {
-        Some(_) => places.iter().map(|p| p.0).collect(),
+        Some(_) => places.iter().map(|p| p.position).collect(),
         None => Vec::new(),
     };
     let rows = segment::run(job, reader, window, places, pass, opened.env.clone()).await?;

@@ -51,8 +51,10 @@ pub struct Env {
 pub struct ScanRead {
     /// Columns of the source, ascending.
     pub projection: Vec<usize>,
-    /// Predicate by which stored rows may be left out.
+    /// Predicate over the source's columns by which a reader may leave out rows.
     pub prune: Option<Arc<dyn PhysicalExpr>>,
+    /// The same over the projected columns: rows for which it is not true are left out once read.
+    pub keep: Option<Arc<dyn PhysicalExpr>>,
 }
 
 /// A fragment with what its scans read, by the snapshot's scans.
@@ -127,7 +129,7 @@ impl Job {
                 range,
             });
         }
-        let snapshot = Arc::new(Snapshot::new(scans));
+        let snapshot = Arc::new(Snapshot::try_new(scans)?);
         let decides = if is_one_to_one(plan) {
             None
         } else {
@@ -160,16 +162,24 @@ impl Reader {
             else {
                 continue;
             };
-            let prune = match conjunction(prune.iter().cloned()) {
-                None => None,
-                Some(predicate) => Some(compile_expr(
-                    &predicate,
-                    DFSchema::try_from(source.schema())?,
-                )?),
+            let (prune, keep) = match conjunction(prune.iter().cloned()) {
+                None => (None, None),
+                Some(predicate) => (
+                    Some(compile_expr(
+                        &predicate,
+                        DFSchema::try_from(source.schema())?,
+                    )?),
+                    Some(compile_expr(
+                        &predicate,
+                        DFSchema::try_from(Arc::clone(&node.schema))?,
+                    )?),
+                ),
             };
+            let projection = projection.clone();
             reads.push(ScanRead {
-                projection: projection.clone(),
+                projection,
                 prune,
+                keep,
             });
         }
         let fragment = Fragment::try_new(plan, tables)?;

@@ -71,30 +71,54 @@ pub fn windows(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<W
     windows
 }
 
-/// The stored rows of a window in the order of the pass.
-pub fn order(
+/// A row to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Position in the epoch: greater than that of every row before it.
+    pub position: u64,
+    /// Index into the snapshot's splits.
+    pub split: u32,
+    /// Row of the split, counted from the first row that the snapshot has of it.
+    pub offset: u32,
+}
+
+/// The rows of a window in the order of the pass. Of a split for which `kept` has row offsets (ascending), only
+/// those are rows; leaving rows out changes nothing of the order of the others.
+pub fn order<'a>(
     snapshot: &Snapshot,
     window: &WindowSplits,
     shuffle: Option<Window>,
     pass: u64,
-) -> Vec<u64> {
-    let splits = window
-        .splits
-        .iter()
-        .map(|&index| &snapshot.splits[index as usize]);
-    if shuffle.is_none() {
-        return splits.flat_map(|s| s.start..s.start + s.rows).collect();
-    }
+    kept: impl Fn(u32) -> Option<&'a [u32]>,
+) -> Vec<Place> {
     let salted = combine(pass, ROW_SALT);
-    let mut keyed: Vec<(u64, u64)> = splits
-        .flat_map(|s| {
-            (0..s.rows).map(move |i| {
-                let hash = snapshot.row_hash(s.file, s.first_row + i);
-                (combine(salted, hash), s.start + i)
-            })
+    let mut keyed: Vec<(u64, u32, u32)> = Vec::new();
+    for &index in &window.splits {
+        let split = &snapshot.splits[index as usize];
+        let mut add = |offset: u32| {
+            let hash = match shuffle {
+                Some(_) => snapshot.row_hash(split.file, split.first_row + u64::from(offset)),
+                None => 0,
+            };
+            keyed.push((combine(salted, hash), index, offset));
+        };
+        match kept(index) {
+            Some(offsets) => offsets.iter().copied().for_each(&mut add),
+            // A snapshot has no split of more rows than u32 counts.
+            None => (0..split.rows as u32).for_each(&mut add),
+        }
+    }
+    if shuffle.is_some() {
+        // Equal hashes are ordered by key: stored order is the order of (occurrence, path, row).
+        keyed.sort_unstable();
+    }
+    let positions = window.first_position..;
+    positions
+        .zip(keyed)
+        .map(|(position, (_, split, offset))| Place {
+            position,
+            split,
+            offset,
         })
-        .collect();
-    // Equal hashes are ordered by key: stored order is the order of (occurrence, path, row).
-    keyed.sort_unstable();
-    keyed.into_iter().map(|(_, stored)| stored).collect()
+        .collect()
 }

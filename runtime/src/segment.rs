@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -16,14 +17,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::fragment::fixed_row_bytes;
 use crate::fragment::row_batch::{RowBatch, SlotError};
-use crate::job::{Env, Job, Reader};
-use crate::order::{self, WindowSplits};
+use crate::job::{Env, Job, Reader, ScanRead};
+use crate::order::{self, Place, WindowSplits};
 use crate::snapshot::Snapshot;
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::RowStage;
-
-/// A row to compute: its position in the epoch and its number in the snapshot.
-pub type Place = (u64, u64);
 
 /// Rows of a segment at most, whatever their size: enough to amortise the segment's own cost.
 const MAX_SEGMENT_ROWS: u64 = 16_384;
@@ -43,16 +41,34 @@ enum Part {
     /// Rows were read split by split.
     Staged {
         stage: Box<RowStage>,
-        splits: HashMap<u32, StagedSplit>,
+        splits: Vec<StagedSplit>,
     },
 }
 
+/// The rows of a window's split that are in the stage.
 #[derive(Debug)]
 struct StagedSplit {
-    /// Index in the stage of the split's first row.
+    /// Index into the snapshot's splits.
+    split: u32,
+    /// Index in the stage of the first of them.
     base: u64,
-    /// Row numbers that came, where pruning left some out.
-    numbers: Option<Vec<u64>>,
+    /// Their offsets in the split, where some rows of it are left out.
+    offsets: Option<Vec<u32>>,
+}
+
+impl Window {
+    /// The offsets of a split's rows that are left, where pruning left some out.
+    pub fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&[u32]> {
+        match &self.parts[snapshot.splits[split as usize].scan as usize] {
+            Part::Direct => None,
+            Part::Staged { splits, .. } => find(splits, split)?.offsets.as_deref(),
+        }
+    }
+}
+
+fn find(splits: &[StagedSplit], split: u32) -> Option<&StagedSplit> {
+    let index = splits.binary_search_by_key(&split, |s| s.split).ok()?;
+    Some(&splits[index])
 }
 
 /// Rows of a segment for this reader: about `env.segment_bytes` of output.
@@ -84,7 +100,7 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
         let schema = Arc::new(source.schema().project(&read.projection)?);
         let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
         let mut stage = RowStage::new(schema, &env.memory, disk);
-        let mut splits = HashMap::new();
+        let mut splits = Vec::new();
         let request = Scan {
             projection: read.projection.clone(),
             prune: read.prune.clone(),
@@ -102,28 +118,65 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
             .buffered(env.in_flight.max(1));
         while let Some((index, split, mut rows)) = reads.next().await {
             let base = stage.rows();
-            let mut numbers = Vec::new();
+            let mut offsets = Vec::new();
             loop {
                 let start = Instant::now();
                 let Some(stored) = rows.recv().await else {
                     break;
                 };
-                let stored = stored?;
+                let stored = keep(stored?, read)?;
                 reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
-                numbers.extend_from_slice(&stored.numbers);
-                stage.push(stored.batch)?;
+                // A LIMIT may leave a part of the split, whose rows come in ascending order.
+                let end = split.first_row + split.rows;
+                let from = stored.numbers.partition_point(|&row| row < split.first_row);
+                let to = stored.numbers.partition_point(|&row| row < end);
+                let numbers = &stored.numbers[from..to];
+                offsets.extend(numbers.iter().map(|row| (row - split.first_row) as u32));
+                stage.push(stored.batch.slice(from, to - from))?;
             }
-            let dense =
-                numbers.first() == Some(&split.first_row) && numbers.len() as u64 == split.rows;
-            let numbers = if dense { None } else { Some(numbers) };
-            splits.insert(index, StagedSplit { base, numbers });
+            let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
+            let offsets = if dense { None } else { Some(offsets) };
+            splits.push(StagedSplit {
+                split: index,
+                base,
+                offsets,
+            });
         }
+        splits.sort_unstable_by_key(|s| s.split);
         parts.push(Part::Staged {
             stage: Box::new(stage),
             splits,
         });
     }
     Ok(Window { parts })
+}
+
+/// Leaves out the rows that the filter above the scan drops. Where the predicate fails, all rows
+/// stay: the filter finds the one at fault.
+fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
+    let Some(predicate) = &read.keep else {
+        return Ok(stored);
+    };
+    let truth = predicate
+        .evaluate(&stored.batch)
+        .and_then(|v| v.into_array(stored.numbers.len()));
+    let Ok(truth) = truth else { return Ok(stored) };
+    let truth = truth.as_boolean();
+    let truth = if truth.null_count() > 0 {
+        &prep_null_mask_filter(truth)
+    } else {
+        truth
+    };
+    if truth.true_count() == truth.len() {
+        return Ok(stored);
+    }
+    let batch = filter_record_batch(&stored.batch, truth)?;
+    let numbers = truth
+        .values()
+        .set_indices()
+        .map(|i| stored.numbers[i])
+        .collect();
+    Ok(StoredRows { batch, numbers })
 }
 
 fn bytes_of(batch: &RecordBatch) -> u64 {
@@ -161,8 +214,7 @@ pub async fn run(
         [only] => *only = places,
         many => {
             for place in places {
-                let split = job.snapshot.split_of(place.1);
-                many[job.snapshot.splits[split].scan as usize].push(place);
+                many[job.snapshot.splits[place.split as usize].scan as usize].push(place);
             }
         }
     }
@@ -255,31 +307,26 @@ fn leaf(
 fn gather(
     snapshot: &Snapshot,
     stage: &RowStage,
-    splits: &HashMap<u32, StagedSplit>,
+    splits: &[StagedSplit],
     places: &[Place],
     pass: u64,
 ) -> Result<RowBatch> {
     let mut indices = Vec::with_capacity(places.len());
     let mut kept = Vec::with_capacity(places.len());
-    for &(position, stored) in places {
-        let index = snapshot.split_of(stored);
-        let Some(staged) = splits.get(&(index as u32)) else {
+    for place in places {
+        let Some(staged) = find(splits, place.split) else {
             return Err(internal_datafusion_err!(
-                "row {stored} is in a split that was not staged"
+                "split {} was not staged",
+                place.split
             ));
         };
-        let split = &snapshot.splits[index];
-        let offset = stored - split.start;
-        let place = match &staged.numbers {
-            None => Some(offset),
-            Some(numbers) => numbers
-                .binary_search(&(split.first_row + offset))
-                .ok()
-                .map(|i| i as u64),
+        let index = match &staged.offsets {
+            None => Some(u64::from(place.offset)),
+            Some(offsets) => offsets.binary_search(&place.offset).ok().map(|i| i as u64),
         };
-        if let Some(place) = place {
-            indices.push(staged.base + place);
-            kept.push((position, stored));
+        if let Some(index) = index {
+            indices.push(staged.base + index);
+            kept.push(*place);
         }
     }
     let batch = stage.gather(&indices)?;
@@ -304,10 +351,13 @@ pub fn stored_order(
                 let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
                 async move {
                     let staged = Arc::new(stage(&job, &reader, &window, &env).await?);
-                    let order = order::order(&job.snapshot, &window, None, pass);
-                    let segments = order
-                        .chunks(rows)
-                        .map(|c| c.iter().map(|&stored| (stored, stored)).collect::<Vec<_>>());
+                    let snapshot = &job.snapshot;
+                    let kept = |split| staged.kept(snapshot, split);
+                    let mut places = order::order(snapshot, &window, None, pass, kept);
+                    for place in &mut places {
+                        place.position = snapshot.stored(place);
+                    }
+                    let segments = places.chunks(rows).map(<[Place]>::to_vec);
                     let segments: Vec<Vec<Place>> = segments.collect();
                     let of_window = move |s| Ok::<_, DataFusionError>((Arc::clone(&staged), s));
                     Ok::<_, DataFusionError>(stream::iter(segments.into_iter().map(of_window)))

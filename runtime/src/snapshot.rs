@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{UInt32Array, UInt64Array};
+use datafusion::common::{Result, exec_err};
 use forebay_udfs::hash::{combine, hash_bytes};
 use forebay_udfs::row::Rows;
 
+use crate::order::Place;
 use crate::source::Source;
 
 /// The stored rows of a pipeline, numbered from 0 in stored order over all scans.
@@ -60,7 +62,10 @@ pub struct SnapshotSplit {
 
 impl Snapshot {
     /// The rows of these scans, which stand by ascending occurrence.
-    pub fn new(scans: Vec<ScanSource>) -> Self {
+    ///
+    /// # Errors
+    /// A split of more than `u32::MAX` rows.
+    pub fn try_new(scans: Vec<ScanSource>) -> Result<Self> {
         let (mut files, mut splits, mut rows) = (Vec::new(), Vec::new(), 0);
         for (
             scan,
@@ -81,6 +86,13 @@ impl Snapshot {
                     if from == to {
                         continue;
                     }
+                    if to - from > u64::from(u32::MAX) {
+                        return exec_err!(
+                            "{}: {} rows in one split are too many; write the file with smaller row groups",
+                            file.path,
+                            split.rows
+                        );
+                    }
                     splits.push(SnapshotSplit {
                         scan: scan as u32,
                         file: files.len() as u32,
@@ -99,12 +111,12 @@ impl Snapshot {
                 });
             }
         }
-        Self {
+        Ok(Self {
             scans,
             files,
             splits,
             rows,
-        }
+        })
     }
 
     /// Number of stored rows.
@@ -124,13 +136,6 @@ impl Snapshot {
     /// Bytes that reading everything takes.
     pub fn bytes(&self) -> u64 {
         self.splits.iter().map(|s| s.bytes).sum()
-    }
-
-    /// The split that holds a stored row, as an index.
-    pub fn split_of(&self, stored: u64) -> usize {
-        self.splits
-            .partition_point(|s| s.start <= stored)
-            .saturating_sub(1)
     }
 
     /// The hash of a row's key.
@@ -161,27 +166,32 @@ impl Snapshot {
         &self.scans[scan as usize].source.spec().location
     }
 
-    /// The hidden row column of rows given as (position, stored number), in a pass.
-    pub fn row_ids(&self, rows: &[(u64, u64)], pass: u64) -> Rows {
-        let (mut files, mut numbers, mut hashes) = (
-            Vec::with_capacity(rows.len()),
-            Vec::with_capacity(rows.len()),
-            Vec::with_capacity(rows.len()),
-        );
-        for &(_, stored) in rows {
-            let split = &self.splits[self.split_of(stored)];
-            let row = split.first_row + (stored - split.start);
+    /// Number of a row in the snapshot.
+    #[inline]
+    pub fn stored(&self, place: &Place) -> u64 {
+        self.splits[place.split as usize].start + u64::from(place.offset)
+    }
+
+    /// The hidden row column of rows in a pass.
+    pub fn row_ids(&self, places: &[Place], pass: u64) -> Rows {
+        let n = places.len();
+        let mut files = Vec::with_capacity(n);
+        let mut numbers = Vec::with_capacity(n);
+        let mut hashes = Vec::with_capacity(n);
+        for place in places {
+            let split = &self.splits[place.split as usize];
+            let row = split.first_row + u64::from(place.offset);
             files.push(split.file);
             numbers.push(row);
             hashes.push(self.row_hash(split.file, row));
         }
         Rows {
-            position: UInt64Array::from_iter_values(rows.iter().map(|r| r.0)),
+            position: UInt64Array::from(places.iter().map(|p| p.position).collect::<Vec<_>>()),
             file: UInt32Array::from(files),
             row: UInt64Array::from(numbers),
-            child: UInt32Array::from(vec![0; rows.len()]),
+            child: UInt32Array::from(vec![0; n]),
             hash: UInt64Array::from(hashes),
-            pass: UInt64Array::from(vec![pass; rows.len()]),
+            pass: UInt64Array::from(vec![pass; n]),
         }
     }
 

@@ -39,6 +39,7 @@ const INTERRUPTED: u8 = 130;
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let started = Instant::now();
+    silence_caught_panics();
     let args = Args::parse();
     match execute(args, started) {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
@@ -51,6 +52,17 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(if failure.is_user() { 2 } else { 1 })
         }
     }
+}
+
+/// A decoder that panics on a damaged file gives that row an error, which is reported as one; the
+/// panic's own message would only be noise.
+fn silence_caught_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !forebay_udfs::image::panics_are_caught() {
+            report(panic);
+        }
+    }));
 }
 
 fn execute(args: Args, started: Instant) -> Result<(), Failure> {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, UInt64Array};
+use arrow::array::{Array, AsArray, BooleanArray, UInt64Array};
+use arrow::compute::{FilterBuilder, prep_null_mask_filter};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -45,6 +46,29 @@ impl Filter {
     }
 }
 
+/// The rows for which `truth` is true, of a batch without errors.
+fn keep(batch: RowBatch, truth: &BooleanArray) -> Result<RowBatch> {
+    let truth = if truth.null_count() > 0 {
+        &prep_null_mask_filter(truth)
+    } else {
+        truth
+    };
+    if truth.true_count() == truth.len() {
+        return Ok(batch);
+    }
+    let kept = FilterBuilder::new(truth).optimize().build();
+    let columns = batch
+        .columns
+        .iter()
+        .map(|c| kept.filter(c))
+        .collect::<Result<_, _>>()?;
+    Ok(RowBatch {
+        columns,
+        rows: kept.filter(&batch.rows)?,
+        errors: batch.errors,
+    })
+}
+
 impl RowOperator for Filter {
     fn name(&self) -> &'static str {
         "FilterExec"
@@ -67,6 +91,10 @@ impl RowOperator for Filter {
             let (truth, failures) =
                 evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;
             let truth = truth.as_boolean();
+            if failures.is_empty() && batch.errors.is_empty() {
+                batch = keep(batch, truth)?;
+                continue;
+            }
             let mut kept = Vec::with_capacity(batch.len());
             let mut doubts = Vec::new();
             for row in 0..batch.len() {
