@@ -24,7 +24,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
@@ -296,9 +297,26 @@ impl fmt::Display for RowOp {
     }
 }
 
-/// An expression as EXPLAIN shows it: constants without their types, no hidden column.
+/// An expression as EXPLAIN shows it: constants without their types, streams as `#n`, no hidden
+/// column.
 pub fn human(expr: &Expr) -> String {
-    expr.human_display()
+    let shown = expr.clone().transform_up(|e| match &e {
+        // Display puts a column's name down as it is, whatever stands in it.
+        Expr::Literal(value, _) => Ok(Transformed::yes(slot(constant_text(value)))),
+        _ => Ok(Transformed::no(e)),
+    });
+    let shown = shown.map_or_else(|_| expr.clone(), |t| t.data);
+    shown
+        .human_display()
         .to_string()
         .replace(&format!(", {ROW_COLUMN}"), "")
+}
+
+fn constant_text(value: &ScalarValue) -> String {
+    match value {
+        // Only streams are unsigned constants: literals of SQL are signed.
+        ScalarValue::UInt64(Some(stream)) => format!("#{stream}"),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => format!("'{text}'"),
+        other => other.to_string(),
+    }
 }

@@ -46,9 +46,9 @@ async fn streams_are_numbered_in_evaluation_order() {
     let sql = "SELECT random_uniform() AS b, random_hflip(random_vflip(x)) AS c FROM
                  (SELECT resize(decode_image(image), 4, 4) AS x FROM photos WHERE random_bool()) AS q";
     assert_snapshot!(written(sql).await, @r#"
-    Project b = random_uniform(UInt64(1)), c = random_hflip(random_vflip(x, UInt64(2)), UInt64(3))
-      Project x = resize(decode_image(image), Int64(4), Int64(4))
-        Filter random_bool(UInt64(0))
+    Project b = random_uniform(#1), c = random_hflip(random_vflip(x, #2), #3)
+      Project x = resize(decode_image(image), 4, 4)
+        Filter random_bool(#0)
           Scan #0 photos [image, path, class, label]
     "#);
 }
@@ -59,7 +59,7 @@ async fn a_named_stream_is_shared_and_others_keep_their_numbers() {
                  random_hflip(resize(decode_image(image), 4, 4), 0.5, stream => 'flip') AS b,
                  random_uniform() AS c FROM photos";
     assert_snapshot!(written(sql).await, @r#"
-    Project a = random_hflip(resize(decode_image(image), Int64(4), Int64(4)), Float64(0.5), UInt64(10228132597813776651)), b = random_hflip(resize(decode_image(image), Int64(4), Int64(4)), Float64(0.5), UInt64(10228132597813776651)), c = random_uniform(UInt64(2))
+    Project a = random_hflip(resize(decode_image(image), 4, 4), 0.5, #10228132597813776651), b = random_hflip(resize(decode_image(image), 4, 4), 0.5, #10228132597813776651), c = random_uniform(#2)
       Scan #0 photos [image, path, class, label]
     "#);
 }
@@ -138,7 +138,7 @@ async fn a_filter_on_the_probe_side_goes_below_a_lookup_and_others_stay() {
     let sql = "SELECT t.id, u.name FROM t JOIN u ON t.id = u.id WHERE t.id > 3 AND u.name = 'x'";
     assert_snapshot!(chosen(sql).await, @r#"
     Project id, name = u.name
-      Filter u.name = x
+      Filter u.name = 'x'
         Lookup id = id
           Filter id > 3
             Scan #0 t [id] prune: id > 3
@@ -152,7 +152,7 @@ async fn a_filter_on_stored_columns_goes_below_unnest() {
     assert_snapshot!(chosen(sql).await, @r#"
     Project id, item = __unnest_placeholder(make_array(t.id,Int64(2)),depth=1)
       Unnest columns 1
-        Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, Int64(2))
+        Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, 2)
           Filter id > 3
             Scan #0 t [id] prune: id > 3
     "#);
@@ -164,9 +164,9 @@ async fn a_random_filter_and_one_on_items_stay_above_unnest() {
                WHERE random_bool() AND item > 3";
     assert_snapshot!(chosen(sql).await, @r#"
     Project id, item = __unnest_placeholder(make_array(t.id,Int64(2)),depth=1)
-      Filter random_bool(UInt64(0)) AND __unnest_placeholder(make_array(t.id,Int64(2)),depth=1) > 3
+      Filter random_bool(#0) AND __unnest_placeholder(make_array(t.id,Int64(2)),depth=1) > 3
         Unnest columns 1
-          Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, Int64(2))
+          Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, 2)
             Scan #0 t [id]
     "#);
 }
