@@ -14,6 +14,7 @@ pub(super) struct Jpeg;
 
 const START: &[u8] = &[0xff, 0xd8];
 const END: [u8; 2] = [0xff, 0xd9];
+const SCAN: u8 = 0xda;
 
 impl Decoder for Jpeg {
     fn accepts(&self, bytes: &[u8]) -> bool {
@@ -110,20 +111,31 @@ fn has_end(bytes: &[u8]) -> bool {
     bytes[after..].windows(2).rev().any(|pair| pair == END)
 }
 
-/// Offset of the first start-of-scan marker, by walking the segments.
+/// Offset of the first start-of-scan marker.
 fn scan_start(bytes: &[u8]) -> Option<usize> {
-    let mut at = START.len();
-    loop {
-        let marker = at + bytes.get(at..)?.iter().position(|&b| b == 0xff)?;
-        let kind = *bytes.get(marker + 1)?;
-        match kind {
-            0xda => return Some(marker),
+    segments(bytes).find_map(|(kind, marker)| (kind == SCAN).then_some(marker))
+}
+
+/// Kind and offset of the marker of each segment up to the first scan's.
+pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
+    let mut next = Some(START.len());
+    std::iter::from_fn(move || {
+        let mut at = next?;
+        loop {
+            let marker = at + bytes.get(at..)?.iter().position(|&b| b == 0xff)?;
+            let kind = *bytes.get(marker + 1)?;
             // Fill bytes, and markers without a length.
-            0xff | 0x00 | 0x01 | 0xd0..=0xd9 => at = marker + 1,
-            _ => {
-                let length = bytes.get(marker + 2..marker + 4)?;
-                at = marker + 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
+            if matches!(kind, 0xff | 0x00 | 0x01 | 0xd0..=0xd9) {
+                at = marker + 1;
+                continue;
             }
+            next = if kind == SCAN {
+                None
+            } else {
+                let length = bytes.get(marker + 2..marker + 4)?;
+                Some(marker + 2 + usize::from(u16::from_be_bytes([length[0], length[1]])))
+            };
+            return Some((kind, marker));
         }
-    }
+    })
 }

@@ -3,6 +3,7 @@
 //! | Format | Decoder | Notes |
 //! |---|---|---|
 //! | JPEG | `zune-jpeg` | gray, YCbCr, RGB, CMYK and YCCK; baseline and progressive |
+//! | JPEG below 16 pixels in a direction | `jpeg-decoder` after `zune-jpeg` | subsampled chroma ends at the border |
 //! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
 //!
 //! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, 16-bit samples keep
@@ -10,6 +11,8 @@
 
 mod jpeg;
 mod other;
+mod raw_profile;
+mod small_jpeg;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -41,7 +44,7 @@ pub(crate) trait Decoder: Sync {
 }
 
 /// Decoders in order of preference.
-const DECODERS: [&dyn Decoder; 2] = [&jpeg::Jpeg, &other::Other];
+const DECODERS: [&dyn Decoder; 3] = [&small_jpeg::SmallJpeg, &jpeg::Jpeg, &other::Other];
 
 thread_local! {
     /// Set while a decoder runs whose panics become errors of the row.

@@ -10,6 +10,7 @@ use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageResult, Limits};
 
+use super::raw_profile;
 use super::{Decoder, MAX_DECODER_BYTES, Pixels, check_size, is_turned, rgb};
 
 /// The decoder of all formats but JPEG.
@@ -23,7 +24,7 @@ impl Decoder for Other {
     fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
         let (mut decoder, name) = open(bytes)?;
         let (height, width) = size(&*decoder)?;
-        let orientation = orientation(&mut *decoder, name);
+        let orientation = orientation(&mut *decoder, name, bytes);
         Ok(if is_turned(orientation) {
             (width, height)
         } else {
@@ -38,7 +39,7 @@ impl Decoder for Other {
         let mut limits = Limits::no_limits();
         limits.max_alloc = Some(MAX_DECODER_BYTES);
         decoder.set_limits(limits).map_err(broken)?;
-        let orientation = orientation(&mut *decoder, name);
+        let orientation = orientation(&mut *decoder, name, bytes);
         let color = decoder.color_type();
         target.reshape(rgb(height, width));
         if color == ColorType::Rgb8 {
@@ -102,9 +103,9 @@ fn size(decoder: &dyn ImageDecoder) -> Result<(usize, usize), String> {
     check_size(width.into(), height.into())
 }
 
-/// The orientation of the format's own tag (TIFF), else of EXIF, else of XMP, as Pillow looks.
-/// Metadata that cannot be read says nothing: the pixels still can.
-fn orientation(decoder: &mut dyn ImageDecoder, name: &str) -> Orientation {
+/// The orientation of the format's own tag (TIFF), else of EXIF, else of EXIF in a PNG text, else of
+/// XMP, as Pillow looks. Metadata that cannot be read says nothing: the pixels still can.
+fn orientation(decoder: &mut dyn ImageDecoder, name: &str, bytes: &[u8]) -> Orientation {
     if name == "TIFF" {
         return decoder.orientation().unwrap_or(Orientation::NoTransforms);
     }
@@ -114,6 +115,8 @@ fn orientation(decoder: &mut dyn ImageDecoder, name: &str) -> Orientation {
         let chunk = chunk.strip_prefix(b"Exif\0\0").unwrap_or(chunk);
         Orientation::from_exif_chunk(chunk)
     });
+    let text = || (name == "PNG").then(|| raw_profile::orientation(bytes))?;
+    let exif = exif.or_else(text);
     let found = exif.or_else(|| of_xmp(&decoder.xmp_metadata().ok().flatten()?));
     found.unwrap_or(Orientation::NoTransforms)
 }

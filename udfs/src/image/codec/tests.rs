@@ -131,7 +131,7 @@ fn orientation_is_applied() {
 }
 
 #[test]
-fn orientation_of_png_comes_from_exif_or_xmp() {
+fn orientation_of_png_comes_from_exif_text_or_xmp() {
     let chunk = |kind: &[u8], data: &[u8]| {
         let mut chunk = (data.len() as u32).to_be_bytes().to_vec();
         chunk.extend(kind);
@@ -142,7 +142,13 @@ fn orientation_of_png_comes_from_exif_or_xmp() {
     let png = encoded(picture(16, 8), ImageFormat::Png);
     let exif = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
     let xmp = b"XML:com.adobe.xmp\0\0\0\0\0<x tiff:Orientation=\"6\"/>";
-    for (kind, data) in [(b"eXIf", exif.as_slice()), (b"iTXt", xmp.as_slice())] {
+    let raw: &[u8] = b"Raw profile type exif\0\nexif\n      32\n\
+        4578696600004d4d002a0000000800010112000300000001000600000000000a\n";
+    for (kind, data) in [
+        (b"eXIf", exif.as_slice()),
+        (b"iTXt", xmp.as_slice()),
+        (b"tEXt", raw),
+    ] {
         let mut file = png.clone();
         // After the header chunk: 8 bytes of signature, 25 of IHDR.
         file.splice(33..33, chunk(kind, data));
