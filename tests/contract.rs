@@ -294,3 +294,54 @@ async fn an_error_in_a_slot_that_nobody_needs_does_not_surface() {
         );
     }
 }
+
+/// The design's pipeline on real photos, where `FOREBAY_TEST_DATA` names them.
+#[tokio::test(flavor = "multi_thread")]
+async fn real_photos_give_one_stream_at_every_world() {
+    let Some(data) = std::env::var_os("FOREBAY_TEST_DATA") else {
+        println!("skipped: FOREBAY_TEST_DATA is not set");
+        return;
+    };
+    for folder in ["photos/clothing_small/train", "photos/imagenet_sample"] {
+        let path = std::path::Path::new(&data).join(folder);
+        let session = Session::new();
+        let scope = |scope: &str| {
+            format!(
+                "CREATE OR REPLACE PIPELINE p AS
+                   SELECT label, random_hflip(random_resized_crop(decode_image(image), 32, 32)) AS pixels
+                   FROM images('{}') WHERE octet_length(image) > 0
+                   SHUFFLE WITHIN 10000 ROWS SEED 42 BATCH 32 {scope} DROP REMAINDER
+                   OPTIONS (on_error = 'replace')",
+                path.display()
+            )
+        };
+        for clause in ["", "GLOBAL"] {
+            session.execute(&scope(clause)).await.unwrap();
+            let whole = batches(&session, "p", config()).await.unwrap();
+            let mut expected = keys(&whole);
+            expected.sort();
+            for world in [1, 2, 3, 8] {
+                let mut union = Vec::new();
+                let mut by_rank = Vec::new();
+                for rank in 0..world {
+                    let config = RunConfig {
+                        rank,
+                        world,
+                        ..config()
+                    };
+                    by_rank.push(batches(&session, "p", config).await.unwrap());
+                    union.extend(keys(&by_rank[rank as usize]));
+                }
+                assert!(by_rank.iter().all(|b| b.len() == by_rank[0].len()));
+                union.sort();
+                assert_eq!(union, expected, "{folder} {clause} at world {world}");
+                if clause == "GLOBAL" {
+                    for (step, batch) in whole.iter().enumerate() {
+                        let parts: Vec<_> = by_rank.iter().map(|b| b[step].clone()).collect();
+                        assert_eq!(keys(&parts), keys(std::slice::from_ref(batch)));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -334,6 +334,8 @@ fn size_segments(job: &Job, deal: &Deal, env: &mut Env, config: &RunConfig) -> R
     let whole = WHOLE_BATCH_BYTES.min(limit / 8);
     if row_bytes.is_some() && batch_bytes <= whole {
         env.segment_bytes = batch_bytes;
+        // The rows of a segment keep all threads busy; the second one hides its stragglers.
+        env.in_flight = env.in_flight.min(2);
         return Ok(batch_rows);
     }
     Ok(rows)
