@@ -345,3 +345,57 @@ async fn real_photos_give_one_stream_at_every_world() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
+    let (_dir, session) = session().await;
+    let sizes = async |clauses: &str, config: RunConfig| {
+        let sql = format!("CREATE OR REPLACE PIPELINE p AS SELECT path FROM photos {clauses}");
+        session.execute(&sql).await.unwrap();
+        let batches = batches(&session, "p", config).await.unwrap();
+        batches
+            .iter()
+            .map(|b| b.batch.num_rows())
+            .collect::<Vec<_>>()
+    };
+    // 62 rows.
+    assert_eq!(
+        sizes("BATCH 20 REPEAT 2", config()).await,
+        [20, 20, 20, 2, 20, 20, 20, 2]
+    );
+    assert_eq!(
+        sizes("BATCH 20 DROP REMAINDER REPEAT 2", config()).await,
+        [20; 6]
+    );
+    assert_eq!(sizes("BATCH 20 PAD REMAINDER", config()).await, [20; 4]);
+    let continuous = "BATCH 20 REPEAT 2 CONTINUOUS";
+    assert_eq!(
+        sizes(continuous, config()).await,
+        [20, 20, 20, 20, 20, 20, 4]
+    );
+    assert_eq!(
+        sizes("SKIP 2 TAKE 30 BATCH 20 REPEAT 2", config()).await,
+        [20, 10, 20, 10]
+    );
+    // Four batches over three ranks: the last step of two ranks has no rows, or padded ones.
+    let rank = |rank| RunConfig {
+        rank,
+        world: 3,
+        ..config()
+    };
+    assert_eq!(sizes("BATCH 20", rank(0)).await, [20, 2]);
+    assert_eq!(sizes("BATCH 20", rank(1)).await, [20, 0]);
+    assert_eq!(sizes("BATCH 20 PAD REMAINDER", rank(1)).await, [20, 20]);
+    assert_eq!(sizes("BATCH 20 GLOBAL", rank(1)).await, [7, 7, 7, 1]);
+    let error = outcome(
+        &session,
+        "p",
+        RunConfig {
+            rank: 3,
+            world: 3,
+            ..config()
+        },
+    )
+    .await;
+    assert!(error.unwrap_err().contains("ranks count from 0"));
+}

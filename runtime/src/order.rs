@@ -122,3 +122,215 @@ pub fn order<'a>(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::RecordBatch;
+    use arrow::datatypes::{Schema, SchemaRef};
+    use async_trait::async_trait;
+    use datafusion::common::{Result, internal_err};
+    use forebay_planner::source::{Format, SourceSpec};
+    use forebay_udfs::draw::pass_key;
+    use futures::StreamExt;
+    use futures::stream::BoxStream;
+
+    use super::*;
+    use crate::snapshot::ScanSource;
+    use crate::source::{
+        Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError,
+    };
+
+    /// A source whose files have splits of these sizes, and no data.
+    #[derive(Debug)]
+    struct Sizes {
+        spec: SourceSpec,
+        schema: SchemaRef,
+        manifest: Manifest,
+    }
+
+    #[async_trait]
+    impl Source for Sizes {
+        fn spec(&self) -> &SourceSpec {
+            &self.spec
+        }
+
+        fn schema(&self) -> &SchemaRef {
+            &self.schema
+        }
+
+        fn manifest(&self) -> &Manifest {
+            &self.manifest
+        }
+
+        fn access(&self) -> Access {
+            Access::Direct
+        }
+
+        fn read_split(
+            &self,
+            _: usize,
+            _: usize,
+            _: &Scan,
+        ) -> BoxStream<'static, Result<StoredRows>> {
+            futures::stream::iter([internal_err!("no data")]).boxed()
+        }
+
+        async fn fetch(
+            &self,
+            _: &[(u32, u64)],
+            _: &[usize],
+        ) -> Result<(RecordBatch, Vec<ValueError>)> {
+            internal_err!("no data")
+        }
+    }
+
+    fn snapshot(files: &[&[u64]], range: std::ops::Range<u64>) -> Snapshot {
+        let files = files.iter().enumerate().map(|(i, splits)| {
+            let mut first_row = 0;
+            let splits = splits.iter().map(|&rows| {
+                let split = Split {
+                    first_row,
+                    rows,
+                    bytes: rows,
+                };
+                first_row += rows;
+                split
+            });
+            let splits = splits.collect();
+            SourceFile {
+                path: format!("f{i}"),
+                size: 1,
+                etag: None,
+                splits,
+            }
+        });
+        let spec = SourceSpec {
+            format: Format::Parquet,
+            location: "x".into(),
+            options: Default::default(),
+            columns: None,
+        };
+        let manifest = Manifest {
+            files: files.collect(),
+        };
+        let source = Sizes {
+            spec,
+            schema: Arc::new(Schema::empty()),
+            manifest,
+        };
+        let scan = ScanSource {
+            occurrence: 0,
+            source: Arc::new(source),
+            range,
+        };
+        Snapshot::try_new(vec![scan]).unwrap()
+    }
+
+    fn rows(n: u64) -> Option<Window> {
+        NonZeroU64::new(n).map(Window::Rows)
+    }
+
+    /// The stored rows of an epoch in order.
+    fn epoch(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<u64> {
+        let mut all = Vec::new();
+        for window in windows(snapshot, shuffle, pass) {
+            let places = order(snapshot, &window, shuffle, pass, |_| None);
+            assert_eq!(
+                places.first().map(|p| p.position),
+                Some(window.first_position)
+            );
+            all.extend(places.iter().map(|place| snapshot.stored(place)));
+        }
+        all
+    }
+
+    #[test]
+    fn every_epoch_is_a_permutation_and_windows_are_large_enough() {
+        let snapshot = snapshot(&[&[7, 1, 30], &[4], &[12, 12]], 0..u64::MAX);
+        for shuffle in [
+            None,
+            rows(1),
+            rows(10),
+            rows(40),
+            rows(1000),
+            Some(Window::Global),
+        ] {
+            let pass = pass_key(3, 1);
+            let mut all = epoch(&snapshot, shuffle, pass);
+            if shuffle.is_some() {
+                assert_ne!(all, (0..66).collect::<Vec<_>>());
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..66).collect::<Vec<_>>());
+            let windows = windows(&snapshot, shuffle, pass);
+            if let Some(Window::Rows(least)) = shuffle {
+                let whole = &windows[..windows.len() - 1];
+                assert!(whole.iter().all(|w| w.rows >= least.get()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_of_rows_cuts_splits() {
+        let snapshot = snapshot(&[&[7, 1, 30], &[4]], 5..20);
+        assert_eq!(snapshot.rows(), 15);
+        assert_eq!(snapshot.splits[0].first_row, 5);
+        assert_eq!(epoch(&snapshot, None, 0), (0..15).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn leaving_rows_out_keeps_the_order_of_the_others() {
+        let snapshot = snapshot(&[&[50, 50]], 0..u64::MAX);
+        let window = windows(&snapshot, rows(100), 5).remove(0);
+        let even: Vec<u32> = (0..50).filter(|o| o % 2 == 0).collect();
+        let all = order(&snapshot, &window, rows(100), 5, |_| None);
+        let some = order(&snapshot, &window, rows(100), 5, |_| Some(&even));
+        let stored = |p: &Place| (p.split, p.offset);
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|p| p.offset % 2 == 0)
+            .map(stored)
+            .collect();
+        assert_eq!(some.iter().map(stored).collect::<Vec<_>>(), expected);
+    }
+
+    /// Each row is as likely at each position of its window, and each split in each window.
+    #[test]
+    fn positions_are_uniform() {
+        const EPOCHS: u64 = 8000;
+        let chi_square = |counts: &[u64]| {
+            let expected = EPOCHS as f64 / counts.len() as f64;
+            counts
+                .iter()
+                .map(|&c| (c as f64 - expected).powi(2) / expected)
+                .sum::<f64>()
+        };
+        let one = snapshot(&[&[5, 5], &[10]], 0..u64::MAX);
+        let mut counts = vec![vec![0; 20]; 20];
+        for seed in 0..EPOCHS {
+            let order = epoch(&one, rows(20), pass_key(seed, 0));
+            for (position, stored) in order.into_iter().enumerate() {
+                counts[stored as usize][position] += 1;
+            }
+        }
+        // 50.8 is the chi-square of p = 1e-4 with 19 degrees of freedom, 27.9 with 7.
+        for of_row in &counts {
+            assert!(chi_square(of_row) < 50.8, "{of_row:?}");
+        }
+        let many = snapshot(&[&[1; 8]], 0..u64::MAX);
+        let mut counts = vec![vec![0; 8]; 8];
+        for epoch in 0..EPOCHS {
+            for (index, window) in windows(&many, rows(1), pass_key(11, epoch))
+                .iter()
+                .enumerate()
+            {
+                counts[window.splits[0] as usize][index] += 1;
+            }
+        }
+        for of_split in &counts {
+            assert!(chi_square(of_split) < 27.9, "{of_split:?}");
+        }
+    }
+}
