@@ -1,0 +1,73 @@
+//! Sizing: threads, memory, and how large segments are.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use datafusion::common::internal_datafusion_err;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+use super::{DEFAULT_MEMORY, RunConfig};
+use crate::deal::Deal;
+use crate::error::{Error, Result};
+use crate::fragment::fixed_row_bytes;
+use crate::job::{Env, Job};
+use crate::segment;
+
+/// Output bytes of a segment, about.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// A batch up to this size is computed as one segment, so that it need not be put together.
+const WHOLE_BATCH_BYTES: u64 = 64 << 20;
+/// Room for what is not accounted one by one.
+const MEMORY_FLOOR: u64 = 16 << 20;
+
+/// Threads and memory of a run.
+pub(super) fn environment(config: &RunConfig) -> Result<Env> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = config.threads.unwrap_or(cores).max(1);
+    let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("forebay-compute-{i}"))
+        .build()
+        .map_err(|e| internal_datafusion_err!("cannot start {threads} compute threads: {e}"))?;
+    let in_flight = if config.analyze { 1 } else { threads + 1 };
+    Ok(Env {
+        pool: Arc::new(pool),
+        // Windows have half of the memory; segments and batches the rest.
+        memory: Arc::new(GreedyMemoryPool::new((memory / 2) as usize)),
+        ctx: Arc::new(TaskContext::default()),
+        in_flight,
+        segment_bytes: SEGMENT_BYTES.min(memory / 4 / in_flight as u64).max(1),
+    })
+}
+
+/// Rows of a segment: whole batches where they are small enough.
+pub(super) fn size_segments(
+    job: &Job,
+    deal: &Deal,
+    env: &mut Env,
+    config: &RunConfig,
+) -> Result<u64> {
+    let limit = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
+    let rows = segment::segment_rows(&job.snapshot, &job.reader, env);
+    let batch_rows = deal.full().max(1);
+    let row_bytes = fixed_row_bytes(job.reader.fragment.schema());
+    let batch_bytes = row_bytes.map_or(0, |bytes| bytes.saturating_mul(batch_rows));
+    // One batch being filled, one waiting, one with the consumer.
+    let minimum = batch_bytes.saturating_mul(3).saturating_add(MEMORY_FLOOR);
+    if config.memory_limit.is_some() && limit < minimum {
+        return Err(Error::Memory { limit, minimum });
+    }
+    if batch_rows <= rows {
+        return Ok(rows / batch_rows * batch_rows);
+    }
+    let whole = WHOLE_BATCH_BYTES.min(limit / 8);
+    if row_bytes.is_some() && batch_bytes <= whole {
+        env.segment_bytes = batch_bytes;
+        // The rows of a segment keep all threads busy; the second one hides its stragglers.
+        env.in_flight = env.in_flight.min(2);
+        return Ok(batch_rows);
+    }
+    Ok(rows)
+}
