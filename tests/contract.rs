@@ -399,3 +399,31 @@ async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
     .await;
     assert!(error.unwrap_err().contains("ranks count from 0"));
 }
+
+/// The rows of a global shuffle are read once for all epochs; each epoch is still its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epoch_is_the_same_alone_and_after_others() {
+    let dir = tempfile::tempdir().unwrap();
+    common::parquet(&dir.path().join("t.parquet"), &common::table(300), 40);
+    let session = Session::new();
+    for filter in ["", "WHERE d > 3"] {
+        let sql = format!(
+            "CREATE OR REPLACE PIPELINE p AS SELECT id, random_uniform() AS u FROM parquet('{}') {filter}
+             SHUFFLE GLOBALLY SEED 5 BATCH 32 REPEAT 3",
+            dir.path().join("t.parquet").display()
+        );
+        session.execute(&sql).await.unwrap();
+        let all = batches(&session, "p", config()).await.unwrap();
+        for epoch in 0..3 {
+            let of_run: Vec<_> = all.iter().filter(|b| b.epoch == epoch).cloned().collect();
+            let alone = RunConfig {
+                first_epoch: epoch,
+                epochs: Some(1),
+                ..config()
+            };
+            let alone = batches(&session, "p", alone).await.unwrap();
+            assert_eq!(digest(&of_run), digest(&alone), "epoch {epoch}");
+            assert_eq!(keys(&of_run), keys(&alone));
+        }
+    }
+}

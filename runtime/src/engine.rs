@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use forebay_planner::clauses::{Clauses, Optimize, Window as Shuffle};
 use forebay_planner::compile::Compiled;
 use forebay_udfs::draw::pass_key;
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinHandle;
 
 use self::counts::Counts;
@@ -25,6 +25,7 @@ use crate::deal::Deal;
 use crate::error::{Error, Result};
 use crate::job::{Env, Job};
 use crate::order::{self, WindowSplits};
+use crate::segment::Window;
 use crate::tail::{Batch, Feed, RunStats, Tail};
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
@@ -76,6 +77,8 @@ pub struct Opened {
     /// they come.
     pub epoch_rows: Option<u64>,
     counts: Option<Arc<Counts>>,
+    /// The rows of `SHUFFLE GLOBALLY`, once they are read.
+    global: Arc<OnceCell<Arc<Window>>>,
     env: Env,
     segment_rows: u64,
     limit_batches: Option<u64>,
@@ -110,6 +113,7 @@ impl Opened {
             epochs,
             epoch_rows: None,
             counts: None,
+            global: Arc::default(),
             env,
             segment_rows,
             limit_batches: config.limit_batches,

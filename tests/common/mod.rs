@@ -1,6 +1,6 @@
 //! What the end-to-end tests share: small data of their own making, and a run as its digest.
 
-#![expect(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs::File;
 use std::path::Path;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{BooleanArray, UInt64Array};
 use datafusion::common::internal_datafusion_err;
+use forebay_planner::clauses::Window as Shuffle;
 use forebay_udfs::draw::pass_key;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -116,9 +117,16 @@ async fn prepare(
     // Where rows are numbered before they are read, only a window with rows of this rank is read;
     // where they are not, what pruning leaves out need not be ordered.
     let read = async |window: &WindowSplits| {
-        segment::stage(&job, &job.reader, window, &opened.env)
-            .await
-            .map(Arc::new)
+        let staged = async || {
+            segment::stage(&job, &job.reader, window, &opened.env)
+                .await
+                .map(Arc::new)
+        };
+        match opened.clauses.shuffle {
+            // One window of every split: its rows are read once for all epochs.
+            Some(Shuffle::Global) => opened.global.get_or_try_init(staged).await.map(Arc::clone),
+            _ => staged().await,
+        }
     };
     let early = match opened.epoch_rows {
         None => Some(read(&window).await?),
