@@ -1,12 +1,14 @@
 """How fast is the training chain (R4) beside its peers, one thread each?
 
     python3 -m venv venv && venv/bin/pip install numpy pillow torch torchvision tensorflow-cpu
-    cargo build --release -p forebay-udfs --example bench_r4
-    venv/bin/python benches/peers.py target/release/examples/bench_r4 PHOTOS
+    cargo build --release
+    venv/bin/python benches/peers.py target/release/forebay PHOTOS
 
-R4: decode, random resized crop 224, random horizontal flip, normalise to f32. The first 300 JPEG
-files of the folder are in memory. Rounds are interleaved, so that drift of the machine meets all;
-the figure is the median of the rounds. tf.data crops while decoding and does not antialias.
+R4: decode, random resized crop 224, random horizontal flip, normalise to f32, batches of 32. PHOTOS
+holds photos in the page cache; peers have them in memory. Rounds are interleaved, so that drift of the
+machine meets all; the figure is the median of the rounds. tf.data crops while decoding and does not
+antialias. One thread computes; what else a contender does (Forebay reads files) may use other cores, so
+two threads of Forebay are compared with one thread, and with all of it on one core.
 """
 
 import io
@@ -85,6 +87,20 @@ def tf_data(files):
 PEERS = {"tf.data decode_and_crop": tf_data, "torchvision.io + v2": torch_io, "PIL + torchvision": pillow}
 
 
+SQL = """SELECT normalize(random_hflip(random_resized_crop(decode_image(image), 224, 224)), 'imagenet') AS pixels
+FROM images('{}') BATCH 32"""
+# A run of Forebay has this many epochs, so that its start does not weigh more than that of its peers.
+EPOCHS = 10
+OURS = {"forebay": (1,), "forebay, one core": (1, ("taskset", "-c", "0")), "forebay, 2 threads": (2,)}
+
+
+def forebay(program, folder, threads, prefix=()):
+    command = [*prefix, program, "run", "-e", SQL.format(folder), "--threads", str(threads),
+               "--epochs", str(EPOCHS), "--json"]
+    line = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(line)["rows_per_second"]
+
+
 def serve(name, folder):
     """Runs a peer's round for each line of standard input and answers with photos a second."""
     files = photos(folder)
@@ -98,29 +114,27 @@ def serve(name, folder):
 
 
 def main():
-    bench, folder = sys.argv[1], sys.argv[2]
+    program, folder = sys.argv[1], sys.argv[2]
     if len(sys.argv) > 3:
         return serve(sys.argv[3], folder)
     # A process each: TensorFlow and PyTorch do not load into one.
     peers = {}
     for name in PEERS:
-        command = [sys.executable, __file__, bench, folder, name]
+        command = [sys.executable, __file__, program, folder, name]
         peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True)
         if peer.stdout.readline().strip() == "ready":
             peers[name] = peer
         else:
             print(f"{name}: left out, it did not start")
-    rates = {name: [] for name in [*peers, "forebay", "forebay, 2 threads"]}
+    rates = {name: [] for name in [*peers, *OURS]}
     for _ in range(ROUNDS):
         for name, peer in peers.items():
             peer.stdin.write("\n")
             peer.stdin.flush()
             rates[name].append(float(peer.stdout.readline()))
-        for name, threads in (("forebay", 1), ("forebay, 2 threads", 2)):
-            command = [bench, folder, "--threads", str(threads), "--repeat", "1"]
-            line = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            rates[name].append(json.loads(line)["photos_per_second"])
+        for name, settings in OURS.items():
+            rates[name].append(forebay(program, folder, *settings))
     for peer in peers.values():
         peer.stdin.close()
         peer.wait()
@@ -128,7 +142,9 @@ def main():
     for name, median in medians.items():
         spread = f"{min(rates[name]):.0f} to {max(rates[name]):.0f}"
         print(f"{median:8.0f} photos/s  {name}  ({spread}; forebay is {medians['forebay'] / median:.2f}x)")
-    print(f"2 threads: {medians['forebay, 2 threads'] / medians['forebay']:.2f}x one")
+    for one in ("forebay", "forebay, one core"):
+        pairs = [y / x for x, y in zip(rates[one], rates["forebay, 2 threads"])]
+        print(f"2 threads: {statistics.median(pairs):.2f}x {one} ({min(pairs):.2f} to {max(pairs):.2f})")
 
 
 if __name__ == "__main__":

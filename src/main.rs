@@ -9,10 +9,9 @@ fn main() -> ExitCode {
     cli::main()
 }
 
-/// Has glibc give batches and large images back to the system when they are freed, and spread small
-/// buffers over two arenas only. By default its threshold for the former grows up to 32 MiB, and buffers of that
-/// size then tear holes into the heap: over 30 epochs of photos, memory grew to 320 MiB with
-/// the defaults, and to 190 MiB with these settings, at the same speed.
+/// Has glibc give large images back to the system when they are freed, and spread small buffers over
+/// two arenas only. By default its threshold for the former grows up to 32 MiB, and buffers of that
+/// size then tear holes into the heap (`docs/internals.md`, "Measured choices").
 fn limit_heap_growth() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -20,9 +19,12 @@ fn limit_heap_growth() {
         const THRESHOLD: libc::c_int = 2 << 20;
         /// One for the threads that read and one for those that compute, about.
         const ARENAS: libc::c_int = 2;
+        /// Bytes of free heap that are kept: what the files of a batch take while they are read.
+        const KEPT: libc::c_int = 32 << 20;
         // SAFETY: no other thread runs yet, and mallopt takes two integers by value.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
             libc::mallopt(libc::M_ARENA_MAX, ARENAS);
         }
     }

@@ -309,7 +309,7 @@ fn random_pipelines_have_one_digest() {
                     ..base.clone()
                 },
                 RunConfig {
-                    memory_limit: Some(17 << 20),
+                    memory_limit: Some(24 << 20),
                     ..base
                 },
             ];

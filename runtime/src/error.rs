@@ -14,7 +14,7 @@ pub enum Error {
     /// The memory limit leaves no room to work in.
     #[error(
         "the memory limit of {limit} bytes is too small for this pipeline: it needs at least \
-         {minimum} bytes (two batches and the windows' bookkeeping); raise it or make batches smaller"
+         {minimum} bytes (three batches and the windows' bookkeeping); raise it or make batches smaller"
     )]
     Memory {
         /// What was allowed.

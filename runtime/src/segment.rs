@@ -15,8 +15,8 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::fragment::fixed_row_bytes;
 use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job, Reader, ScanRead};
 use crate::order::{self, Place, WindowSplits};
 use crate::snapshot::Snapshot;
@@ -25,8 +25,6 @@ use crate::stage::RowStage;
 
 /// Rows of a segment at most, whatever their size: enough to amortise the segment's own cost.
 const MAX_SEGMENT_ROWS: u64 = 16_384;
-/// How much larger than its encoded bytes an image is when decoded, about, at JPEG's usual quality.
-const DECODED_PER_ENCODED: u64 = 12;
 
 /// The rows of a window, ready to be taken in any order.
 #[derive(Debug)]
@@ -73,17 +71,8 @@ fn find(splits: &[StagedSplit], split: u32) -> Option<&StagedSplit> {
 
 /// Rows of a segment for this reader: about `env.segment_bytes` of output.
 pub fn segment_rows(snapshot: &Snapshot, reader: &Reader, env: &Env) -> u64 {
-    let schema = reader.fragment.schema();
-    let stored = snapshot.bytes() / snapshot.rows().max(1);
-    let row_bytes = fixed_row_bytes(schema).unwrap_or_else(|| {
-        let tensor = |f: &Arc<arrow::datatypes::Field>| {
-            f.metadata()
-                .get("ARROW:extension:name")
-                .is_some_and(|n| n.ends_with("shape_tensor"))
-        };
-        let decoded = schema.fields().iter().any(tensor);
-        stored * if decoded { DECODED_PER_ENCODED } else { 1 }
-    });
+    let stored = snapshot.row_bytes();
+    let row_bytes = RowWidth::of(reader.fragment.schema()).estimate(stored);
     (env.segment_bytes / row_bytes.max(stored).max(1)).clamp(1, MAX_SEGMENT_ROWS)
 }
 
@@ -199,94 +188,114 @@ fn ahead(mut rows: BoxStream<'static, Result<StoredRows>>) -> mpsc::Receiver<Res
     receiver
 }
 
-/// Computes the rows at these places, which belong to one window and stand in ascending position.
-pub async fn run(
-    job: Arc<Job>,
-    reader: Arc<Reader>,
+/// What the rows of a segment are computed from.
+#[derive(Debug)]
+pub struct Segment {
     window: Arc<Window>,
-    places: Vec<Place>,
+    by_scan: Vec<Vec<Place>>,
+    /// What was read row by row, by scan.
+    fetched: HashMap<usize, Fetched>,
     pass: u64,
-    env: Env,
-) -> Result<RowBatch> {
-    let mut fetched = HashMap::new();
-    let mut by_scan: Vec<Vec<Place>> = vec![Vec::new(); job.snapshot.scans.len()];
-    match by_scan.as_mut_slice() {
-        [only] => *only = places,
-        many => {
-            for place in places {
-                many[job.snapshot.splits[place.split as usize].scan as usize].push(place);
-            }
-        }
-    }
-    for (scan, places) in by_scan.iter().enumerate() {
-        let read = &reader.reads[scan];
-        if matches!(window.parts[scan], Part::Direct) && !read.projection.is_empty() {
-            let of_scan = &job.snapshot.scans[scan];
-            let ids = job.snapshot.row_ids(places, pass);
-            let files = ids
-                .file
-                .values()
-                .iter()
-                .map(|&f| job.snapshot.file_in_source(f));
-            let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
-            let start = Instant::now();
-            let (batch, failed) = of_scan.source.fetch(&rows, &read.projection).await?;
-            reader.note_reading(start.elapsed(), bytes_of(&batch));
-            fetched.insert(scan, (batch, failed));
-        }
-    }
-    let (answer, result) = oneshot::channel();
-    let pool = Arc::clone(&env.pool);
-    pool.spawn(move || {
-        let compute = || compute(&job, &reader, &window, by_scan, fetched, pass, &env);
-        let computed = catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
-            let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-            let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
-            let what = what.unwrap_or_else(|| "no message".to_owned());
-            Err(internal_datafusion_err!("an operator panicked: {what}"))
-        });
-        // The receiver is gone where the run was dropped; then nobody wants the rows.
-        let _ = answer.send(computed);
-    });
-    result
-        .await
-        .map_err(|_| internal_datafusion_err!("the compute pool dropped a segment"))?
 }
 
 type Fetched = (RecordBatch, Vec<crate::source::ValueError>);
 
-fn compute(
-    job: &Job,
-    reader: &Reader,
-    window: &Window,
-    by_scan: Vec<Vec<Place>>,
-    mut fetched: HashMap<usize, Fetched>,
-    pass: u64,
-    env: &Env,
-) -> Result<RowBatch> {
-    let mut leaves = HashMap::with_capacity(by_scan.len());
-    for (scan, places) in by_scan.into_iter().enumerate() {
-        let occurrence = job.snapshot.scans[scan].occurrence;
-        let leaf = match (&window.parts[scan], fetched.remove(&scan)) {
-            (Part::Staged { stage, splits }, _) => {
-                gather(&job.snapshot, stage, splits, &places, pass)?
-            }
-            (Part::Direct, Some((batch, failed))) => {
-                let mut leaf = leaf(batch.columns().to_vec(), &job.snapshot, &places, pass)?;
-                for error in failed {
-                    leaf.errors.entry(error.row).or_default().push(SlotError {
-                        column: Some(error.column),
-                        operator: "read".to_owned(),
-                        cause: error.cause,
-                    });
+impl Segment {
+    /// Reads what the rows at these places need. They belong to one window and stand in ascending
+    /// position.
+    pub async fn read(
+        job: &Job,
+        reader: &Reader,
+        window: Arc<Window>,
+        places: Vec<Place>,
+        pass: u64,
+    ) -> Result<Self> {
+        let mut fetched = HashMap::new();
+        let mut by_scan: Vec<Vec<Place>> = vec![Vec::new(); job.snapshot.scans.len()];
+        match by_scan.as_mut_slice() {
+            [only] => *only = places,
+            many => {
+                for place in places {
+                    many[job.snapshot.splits[place.split as usize].scan as usize].push(place);
                 }
-                leaf
             }
-            (Part::Direct, None) => leaf(Vec::new(), &job.snapshot, &places, pass)?,
-        };
-        leaves.insert(occurrence, leaf);
+        }
+        for (scan, places) in by_scan.iter().enumerate() {
+            let read = &reader.reads[scan];
+            if matches!(window.parts[scan], Part::Direct) && !read.projection.is_empty() {
+                let of_scan = &job.snapshot.scans[scan];
+                let ids = job.snapshot.row_ids(places, pass);
+                let files = ids
+                    .file
+                    .values()
+                    .iter()
+                    .map(|&f| job.snapshot.file_in_source(f));
+                let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
+                let start = Instant::now();
+                let (batch, failed) = of_scan.source.fetch(&rows, &read.projection).await?;
+                reader.note_reading(start.elapsed(), bytes_of(&batch));
+                fetched.insert(scan, (batch, failed));
+            }
+        }
+        Ok(Self {
+            window,
+            by_scan,
+            fetched,
+            pass,
+        })
     }
-    reader.fragment.run(leaves, &env.ctx)
+
+    /// Computes the segment's rows on the engine's pool.
+    pub async fn compute(self, job: Arc<Job>, reader: Arc<Reader>, env: Env) -> Result<RowBatch> {
+        let (answer, result) = oneshot::channel();
+        let pool = Arc::clone(&env.pool);
+        pool.spawn(move || {
+            let compute = || self.rows(&job, &reader, &env);
+            let computed = catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
+                let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
+                let what = what.unwrap_or_else(|| "no message".to_owned());
+                Err(internal_datafusion_err!("an operator panicked: {what}"))
+            });
+            // The receiver is gone where the run was dropped; then nobody wants the rows.
+            let _ = answer.send(computed);
+        });
+        result
+            .await
+            .map_err(|_| internal_datafusion_err!("the compute pool dropped a segment"))?
+    }
+
+    fn rows(self, job: &Job, reader: &Reader, env: &Env) -> Result<RowBatch> {
+        let Self {
+            window,
+            by_scan,
+            mut fetched,
+            pass,
+        } = self;
+        let snapshot = &job.snapshot;
+        let mut leaves = HashMap::with_capacity(by_scan.len());
+        for (scan, places) in by_scan.into_iter().enumerate() {
+            let leaf = match (&window.parts[scan], fetched.remove(&scan)) {
+                (Part::Staged { stage, splits }, _) => {
+                    gather(snapshot, stage, splits, &places, pass)?
+                }
+                (Part::Direct, Some((batch, failed))) => {
+                    let mut leaf = leaf(batch.columns().to_vec(), snapshot, &places, pass)?;
+                    for error in failed {
+                        leaf.errors.entry(error.row).or_default().push(SlotError {
+                            column: Some(error.column),
+                            operator: "read".to_owned(),
+                            cause: error.cause,
+                        });
+                    }
+                    leaf
+                }
+                (Part::Direct, None) => leaf(Vec::new(), snapshot, &places, pass)?,
+            };
+            leaves.insert(snapshot.scans[scan].occurrence, leaf);
+        }
+        reader.fragment.run(leaves, &env.ctx)
+    }
 }
 
 fn leaf(
@@ -366,17 +375,19 @@ pub fn stored_order(
         })
         .buffered(2)
         .try_flatten();
+    let read = {
+        let (job, reader) = (Arc::clone(&job), Arc::clone(&reader));
+        move |(window, places)| {
+            let (job, reader) = (Arc::clone(&job), Arc::clone(&reader));
+            async move { Segment::read(&job, &reader, window, places, pass).await }
+        }
+    };
+    let compute =
+        move |segment: Segment| segment.compute(Arc::clone(&job), Arc::clone(&reader), env.clone());
     staged
-        .map_ok(move |(window, places)| {
-            run(
-                Arc::clone(&job),
-                Arc::clone(&reader),
-                window,
-                places,
-                pass,
-                env.clone(),
-            )
-        })
+        .map_ok(read)
+        .try_buffered(in_flight)
+        .map_ok(compute)
         .try_buffered(in_flight)
         .boxed()
 }

@@ -138,6 +138,11 @@ impl Snapshot {
         self.splits.iter().map(|s| s.bytes).sum()
     }
 
+    /// Stored bytes of a row in the mean.
+    pub fn row_bytes(&self) -> u64 {
+        self.bytes() / self.rows().max(1)
+    }
+
     /// The hash of a row's key.
     #[inline]
     pub fn row_hash(&self, file: u32, row: u64) -> u64 {

@@ -12,6 +12,7 @@ pub mod hash;
 pub mod image;
 mod one_hot;
 mod random;
+pub mod recycle;
 pub mod row;
 pub mod simd;
 pub mod tensor;

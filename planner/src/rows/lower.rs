@@ -10,6 +10,7 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest};
+use datafusion::sql::utils::UNNEST_PLACEHOLDER;
 
 use super::bind::Streams;
 use super::{NamedExpr, RowOp, RowPlan, slot};
@@ -320,18 +321,29 @@ fn unique_names(schema: &DFSchema) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let mut names = Vec::with_capacity(schema.fields().len());
     for (qualifier, field) in schema.iter() {
-        let mut name = field.name().clone();
+        let own = slot_name(field.name());
+        let mut name = own.to_owned();
         if taken.contains(&name) {
-            name = qualifier.map_or_else(|| name.clone(), |q| format!("{q}.{name}"));
+            name = qualifier.map_or(name, |q| format!("{q}.{own}"));
         }
         let mut number = 2;
         while !taken.insert(name.clone()) {
-            name = format!("{}:{number}", field.name());
+            name = format!("{own}:{number}");
             number += 1;
         }
         names.push(name);
     }
     names
+}
+
+/// A column's name, for people where DataFusion made it for itself.
+fn slot_name(name: &str) -> &str {
+    // The column of lists below an unnest, and, with its depth, the column of their elements above it.
+    match name.strip_prefix(UNNEST_PLACEHOLDER) {
+        Some(rest) if rest.ends_with(",depth=1)") => "element",
+        Some(_) => "list",
+        None => name,
+    }
 }
 
 fn operator_name(plan: &LogicalPlan) -> &'static str {

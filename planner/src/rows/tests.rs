@@ -150,9 +150,9 @@ async fn a_filter_on_the_probe_side_goes_below_a_lookup_and_others_stay() {
 async fn a_filter_on_stored_columns_goes_below_unnest() {
     let sql = "SELECT * FROM (SELECT id, unnest([id, 2]) AS item FROM t) AS q WHERE id > 3";
     assert_snapshot!(chosen(sql).await, @r#"
-    Project id, item = __unnest_placeholder(make_array(t.id,Int64(2)),depth=1)
+    Project id, item = element
       Unnest columns 1
-        Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, 2)
+        Project id, list = make_array(id, 2)
           Filter id > 3
             Scan #0 t [id] prune: id > 3
     "#);
@@ -163,10 +163,10 @@ async fn a_random_filter_and_one_on_items_stay_above_unnest() {
     let sql = "SELECT * FROM (SELECT id, unnest([id, 2]) AS item FROM t) AS q
                WHERE random_bool() AND item > 3";
     assert_snapshot!(chosen(sql).await, @r#"
-    Project id, item = __unnest_placeholder(make_array(t.id,Int64(2)),depth=1)
-      Filter random_bool(#0) AND __unnest_placeholder(make_array(t.id,Int64(2)),depth=1) > 3
+    Project id, item = element
+      Filter random_bool(#0) AND element > 3
         Unnest columns 1
-          Project id, __unnest_placeholder(make_array(t.id,Int64(2))) = make_array(id, 2)
+          Project id, list = make_array(id, 2)
             Scan #0 t [id]
     "#);
 }

@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use tokio::sync::mpsc;
 
 use super::Opened;
-use super::work::{Done, compute, work};
+use super::work::{Done, compute, read, work};
 use crate::error::{Error, Result};
 use crate::tail::{Batch, Feed, RunStats};
 
@@ -34,11 +34,14 @@ impl Driver {
         let mut tail = opened.tail();
         let mut sent = 0;
         let mut epoch_began: Option<u64> = None;
-        let mut done = work(Arc::clone(opened), Arc::clone(&self.satisfied))
-            .map_ok({
-                let opened = Arc::clone(opened);
-                move |work| compute(Arc::clone(&opened), work)
-            })
+        let with = |opened: &Arc<Opened>| Arc::clone(opened);
+        let (reading, computing) = (with(opened), with(opened));
+        // Reading runs ahead by itself, so that two segments that end at once do not leave the pool
+        // waiting for the files of the next.
+        let mut done = work(with(opened), Arc::clone(&self.satisfied))
+            .map_ok(move |work| read(with(&reading), work))
+            .try_buffered(opened.env.in_flight)
+            .map_ok(move |ready| compute(with(&computing), ready))
             .try_buffered(opened.env.in_flight);
         loop {
             let mut out = Vec::new();

@@ -10,7 +10,7 @@ use datafusion::execution::memory_pool::GreedyMemoryPool;
 use super::{DEFAULT_MEMORY, RunConfig};
 use crate::deal::Deal;
 use crate::error::{Error, Result};
-use crate::fragment::fixed_row_bytes;
+use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job};
 use crate::segment;
 
@@ -52,8 +52,8 @@ pub(super) fn size_segments(
     let limit = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
     let rows = segment::segment_rows(&job.snapshot, &job.reader, env);
     let batch_rows = deal.full().max(1);
-    let row_bytes = fixed_row_bytes(job.reader.fragment.schema());
-    let batch_bytes = row_bytes.map_or(0, |bytes| bytes.saturating_mul(batch_rows));
+    let width = RowWidth::of(job.reader.fragment.schema());
+    let batch_bytes = width.fixed.saturating_mul(batch_rows);
     // One batch being filled, one waiting, one with the consumer.
     let minimum = batch_bytes.saturating_mul(3).saturating_add(MEMORY_FLOOR);
     if config.memory_limit.is_some() && limit < minimum {
@@ -62,8 +62,9 @@ pub(super) fn size_segments(
     if batch_rows <= rows {
         return Ok(rows / batch_rows * batch_rows);
     }
-    let whole = WHOLE_BATCH_BYTES.min(limit / 8);
-    if row_bytes.is_some() && batch_bytes <= whole {
+    let stored = job.snapshot.row_bytes();
+    let batch_bytes = width.estimate(stored).saturating_mul(batch_rows);
+    if !width.ragged && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 8) {
         env.segment_bytes = batch_bytes;
         // The rows of a segment keep all threads busy; the second one hides its stragglers.
         env.in_flight = env.in_flight.min(2);

@@ -13,7 +13,7 @@ use futures::{StreamExt, TryStreamExt};
 use super::Opened;
 use crate::fragment::row_batch::RowBatch;
 use crate::order::{self, Place, WindowSplits};
-use crate::segment::{self, Window};
+use crate::segment::{self, Segment, Window};
 
 /// Some windows' worth of work, in order.
 struct Unit {
@@ -33,6 +33,17 @@ pub(super) enum Work {
         window: Arc<Window>,
         places: Vec<Place>,
         ordinals: Option<Vec<u64>>,
+    },
+}
+
+/// Work with the segment's rows read.
+pub(super) enum Ready {
+    Begin(u64),
+    Segment {
+        epoch: u64,
+        segment: Segment,
+        /// Position and ordinal of each stored row, where a stored row may give several rows.
+        ordinals: Option<Vec<(u64, u64)>>,
     },
 }
 
@@ -228,29 +239,42 @@ fn is_mine(opened: &Opened, epoch: u64, epoch_rows: u64, ordinal: u64) -> bool {
         .is_some()
 }
 
+/// Reads a segment.
+pub(super) async fn read(opened: Arc<Opened>, work: Work) -> EngineResult<Ready> {
+    match work {
+        Work::Begin(epoch) => Ok(Ready::Begin(epoch)),
+        Work::Segment {
+            epoch,
+            window,
+            places,
+            ordinals,
+        } => {
+            let positions = places.iter().map(|p| p.position);
+            let ordinals = ordinals.map(|ordinals| positions.zip(ordinals).collect());
+            let pass = pass_key(opened.seed, epoch);
+            let (job, reader) = (&opened.job, &opened.job.reader);
+            let segment = Segment::read(job, reader, window, places, pass).await?;
+            Ok(Ready::Segment {
+                epoch,
+                segment,
+                ordinals,
+            })
+        }
+    }
+}
+
 /// Computes a segment.
-pub(super) async fn compute(opened: Arc<Opened>, work: Work) -> EngineResult<Done> {
-    let Work::Segment {
-        epoch,
-        window,
-        places,
-        ordinals,
-    } = work
-    else {
-        let Work::Begin(epoch) = work else {
-            return Err(internal_datafusion_err!(
-                "work that is neither a segment nor a mark"
-            ));
-        };
-        return Ok(Done::Begin(epoch));
+pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> EngineResult<Done> {
+    let (epoch, segment, ordinals) = match ready {
+        Ready::Begin(epoch) => return Ok(Done::Begin(epoch)),
+        Ready::Segment {
+            epoch,
+            segment,
+            ordinals,
+        } => (epoch, segment, ordinals),
     };
-    let pass = pass_key(opened.seed, epoch);
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
-    let positions: Vec<u64> = match &ordinals {
-        Some(_) => places.iter().map(|p| p.position).collect(),
-        None => Vec::new(),
-    };
-    let rows = segment::run(job, reader, window, places, pass, opened.env.clone()).await?;
+    let rows = segment.compute(job, reader, opened.env.clone()).await?;
     let (Some(ordinals), Some(epoch_rows)) = (ordinals, opened.epoch_rows) else {
         return Ok(Done::Rows(rows));
     };
@@ -267,9 +291,9 @@ pub(super) async fn compute(opened: Arc<Opened>, work: Work) -> EngineResult<Don
                 _ => 0,
             };
             ordinal = Some((position, nth));
-            let first = positions
-                .binary_search(&position)
-                .map_or(u64::MAX, |i| ordinals[i]);
+            let first = ordinals
+                .binary_search_by_key(&position, |&(at, _)| at)
+                .map_or(u64::MAX, |i| ordinals[i].1);
             Some(is_mine(
                 &opened,
                 epoch,

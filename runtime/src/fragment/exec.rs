@@ -1,4 +1,4 @@
-//! The skeleton of a fragment's operators: a function from batch to batch as an `ExecutionPlan`.
+//! The skeleton of a fragment's operators: a function of batches as an `ExecutionPlan`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     ReplaceChildrenOptions,
 };
-use futures::StreamExt;
+use futures::TryStreamExt;
 
 use super::row_batch::{RowBatch, hidden_schema};
 
-/// What an operator does to a batch.
+/// What an operator does to a segment's rows.
 pub trait RowOperator: fmt::Debug + Send + Sync + 'static {
     /// Name for EXPLAIN, `..Exec` by DataFusion's custom.
     fn name(&self) -> &'static str;
@@ -33,9 +33,17 @@ pub trait RowOperator: fmt::Debug + Send + Sync + 'static {
     /// Visible output columns.
     fn schema(&self) -> &SchemaRef;
 
-    /// The operator over one batch. It runs on a thread of the engine's compute pool, so it may use
-    /// rayon's parallel iterators, and must not block on I/O.
-    fn apply(&self, batch: RowBatch) -> Result<RowBatch>;
+    /// The operator over a segment's rows, one batch per input. It runs on a thread of the engine's
+    /// compute pool, so it may use rayon's parallel iterators, and must not block on I/O.
+    fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch>;
+}
+
+/// The batch of an operator with one input.
+pub(super) fn only(mut inputs: Vec<RowBatch>) -> Result<RowBatch> {
+    match (inputs.pop(), inputs.is_empty()) {
+        (Some(batch), true) => Ok(batch),
+        _ => internal_err!("an operator with one input has several, or none"),
+    }
 }
 
 /// Properties that every node of a fragment has: one partition, bounded, in order.
@@ -54,22 +62,22 @@ pub(super) fn cpu_time() -> std::time::Duration {
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// A [`RowOperator`] over the output of another node.
+/// A [`RowOperator`] over the output of other nodes.
 #[derive(Debug)]
 pub struct RowExec {
     operator: Arc<dyn RowOperator>,
-    input: Arc<dyn ExecutionPlan>,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl RowExec {
-    /// Puts `operator` above `input`.
-    pub fn new(operator: Arc<dyn RowOperator>, input: Arc<dyn ExecutionPlan>) -> Self {
+    /// Puts `operator` above `inputs`.
+    pub fn new(operator: Arc<dyn RowOperator>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         let properties = properties(hidden_schema(operator.schema()));
         Self {
             operator,
-            input,
+            inputs,
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -112,7 +120,10 @@ impl NodeMetrics {
 
 impl DisplayAs for RowExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.operator.name(), self.operator.describe())
+        match self.operator.describe().as_str() {
+            "" => write!(f, "{}", self.operator.name()),
+            text => write!(f, "{}: {text}", self.operator.name()),
+        }
     }
 }
 
@@ -126,7 +137,7 @@ impl ExecutionPlan for RowExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
+        self.inputs.iter().collect()
     }
 
     fn apply_expressions(
@@ -138,15 +149,12 @@ impl ExecutionPlan for RowExec {
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(input) = children.pop().filter(|_| children.is_empty()) else {
-            return internal_err!("{} has one input", self.operator.name());
-        };
         Ok(Arc::new(Self {
             operator: Arc::clone(&self.operator),
-            input,
+            inputs,
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }))
@@ -165,15 +173,26 @@ impl ExecutionPlan for RowExec {
         partition: usize,
         ctx: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, ctx)?;
+        let inputs = self
+            .inputs
+            .iter()
+            .map(|input| input.execute(partition, Arc::clone(&ctx)))
+            .collect::<Result<Vec<_>>>()?;
         let operator = Arc::clone(&self.operator);
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let metrics = NodeMetrics::new(&self.metrics, partition);
         let out = Arc::clone(&schema);
-        let stream = input.map(move |batch| {
-            let batch = RowBatch::try_from_batch(&batch?)?;
-            metrics.measure(|| operator.apply(batch))?.to_batch(&out)
-        });
+        // A segment is bounded, so its rows may be held.
+        let applied = async move {
+            let mut batches = Vec::with_capacity(inputs.len());
+            for mut input in inputs {
+                while let Some(batch) = input.try_next().await? {
+                    batches.push(RowBatch::try_from_batch(&batch)?);
+                }
+            }
+            metrics.measure(|| operator.apply(batches))?.to_batch(&out)
+        };
+        let stream = futures::stream::once(applied);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 

@@ -11,7 +11,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
 use super::evaluate::evaluate;
-use super::exec::RowOperator;
+use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, SlotError};
 
 /// Keeps the rows for which every conjunct is true.
@@ -86,7 +86,8 @@ impl RowOperator for Filter {
         &self.schema
     }
 
-    fn apply(&self, mut batch: RowBatch) -> Result<RowBatch> {
+    fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
+        let mut batch = only(inputs)?;
         for conjunct in &self.conjuncts {
             let (truth, failures) =
                 evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;

@@ -11,7 +11,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::evaluate::{Failures, evaluate};
-use super::exec::RowOperator;
+use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, SlotError};
 
 /// The right side of a lookup: its columns, and the row of each key.
@@ -114,7 +114,8 @@ impl RowOperator for Lookup {
         &self.schema
     }
 
-    fn apply(&self, mut batch: RowBatch) -> Result<RowBatch> {
+    fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
+        let mut batch = only(inputs)?;
         let over = batch.for_expressions(&self.input)?;
         let mut failures = Failures::new();
         let mut keys = Vec::with_capacity(self.keys.len());

@@ -10,6 +10,7 @@
 //! | [`evaluate`] | expressions over rows that may fail one by one |
 //! | [`exec`] | the skeleton that makes a function from batch to batch an `ExecutionPlan` |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
+//! | [`width`] | what a row takes in memory |
 
 pub mod evaluate;
 pub mod exec;
@@ -20,12 +21,13 @@ pub mod row_batch;
 pub mod scan;
 pub mod union;
 pub mod unnest;
+pub mod width;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::ExecutionProps;
@@ -219,7 +221,7 @@ fn physical(
                 .map(|e| physical_expr(e, input))
                 .collect::<Result<_>>()?;
             let filter = filter::Filter::new(schema, conjuncts);
-            Ok(Arc::new(RowExec::new(Arc::new(filter), child)))
+            Ok(Arc::new(RowExec::new(Arc::new(filter), vec![child])))
         }
         RowOp::Project { exprs } => {
             let input = &plan.inputs[0];
@@ -229,7 +231,7 @@ fn physical(
                 .map(|e| physical_expr(&e.expr, input))
                 .collect::<Result<_>>()?;
             let project = project::Project::new(Arc::clone(&input.schema), schema, exprs);
-            Ok(Arc::new(RowExec::new(Arc::new(project), child)))
+            Ok(Arc::new(RowExec::new(Arc::new(project), vec![child])))
         }
         RowOp::Union => {
             let inputs = plan
@@ -237,7 +239,10 @@ fn physical(
                 .iter()
                 .map(|i| physical(i, tables))
                 .collect::<Result<_>>()?;
-            Ok(Arc::new(union::UnionExec::new(&schema, inputs)))
+            Ok(Arc::new(RowExec::new(
+                Arc::new(union::Union { schema }),
+                inputs,
+            )))
         }
         RowOp::Unnest {
             columns,
@@ -254,7 +259,7 @@ fn physical(
                 preserve_nulls: *preserve_nulls,
                 nested,
             };
-            Ok(Arc::new(RowExec::new(Arc::new(unnest), child)))
+            Ok(Arc::new(RowExec::new(Arc::new(unnest), vec![child])))
         }
         RowOp::Lookup { on, keep_unmatched } => {
             let input = &plan.inputs[0];
@@ -278,7 +283,7 @@ fn physical(
                 keep_unmatched: *keep_unmatched,
                 text: text.collect::<Vec<_>>().join(" AND "),
             };
-            Ok(Arc::new(RowExec::new(Arc::new(lookup), child)))
+            Ok(Arc::new(RowExec::new(Arc::new(lookup), vec![child])))
         }
         RowOp::Limit { .. } => internal_err!("a limit that was not resolved to stored rows"),
     }
@@ -301,19 +306,4 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
             })
         })
         .collect()
-}
-
-/// Bytes that a row of `schema` takes where every type has a fixed width.
-pub fn fixed_row_bytes(schema: &Schema) -> Option<u64> {
-    schema.fields().iter().map(|f| width(f.data_type())).sum()
-}
-
-fn width(data_type: &DataType) -> Option<u64> {
-    match data_type {
-        DataType::Boolean => Some(1),
-        DataType::FixedSizeList(item, n) => Some(width(item.data_type())? * *n as u64),
-        DataType::FixedSizeBinary(n) => Some(*n as u64),
-        DataType::Struct(fields) => fields.iter().map(|f| width(f.data_type())).sum(),
-        other => other.primitive_width().map(|w| w as u64),
-    }
 }

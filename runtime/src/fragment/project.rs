@@ -10,7 +10,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 
 use super::evaluate::evaluate;
-use super::exec::RowOperator;
+use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, RowErrors, SlotError};
 
 /// Computes columns. An image program in it hands its rows to the compute pool.
@@ -72,7 +72,8 @@ impl RowOperator for Project {
         &self.schema
     }
 
-    fn apply(&self, batch: RowBatch) -> Result<RowBatch> {
+    fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
+        let batch = only(inputs)?;
         let over = batch.for_expressions(&self.input)?;
         let mut columns = Vec::with_capacity(self.exprs.len());
         let mut errors = RowErrors::new();

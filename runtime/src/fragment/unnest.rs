@@ -10,7 +10,7 @@ use datafusion::common::{Result, exec_err};
 use forebay_udfs::hash::combine;
 use forebay_udfs::row::Rows;
 
-use super::exec::RowOperator;
+use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, RowErrors, SlotError};
 
 /// One row per list element. Children take their parent's key and add their index.
@@ -46,7 +46,8 @@ impl RowOperator for Unnest {
         &self.schema
     }
 
-    fn apply(&self, batch: RowBatch) -> Result<RowBatch> {
+    fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
+        let batch = only(inputs)?;
         let lists = self
             .lists
             .iter()

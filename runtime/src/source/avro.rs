@@ -12,11 +12,11 @@ use arrow_avro::reader::ReaderBuilder;
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 
-use super::csv::SPLIT_ROWS;
 use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
 use super::plain::{merged_schema, plain_batch, plain_schema};
+use super::runs::SPLIT_ROWS;
 use super::staged::{Place, SplitReader, StagedSource, inspect_all, open as open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};

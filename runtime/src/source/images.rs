@@ -9,11 +9,12 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, BinaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
 };
-use arrow::buffer::{Buffer, OffsetBuffer};
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
 use forebay_planner::source::SourceSpec;
+use forebay_udfs::recycle;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
@@ -393,19 +394,16 @@ async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usize, String)
         let starts = std::iter::once(&0).chain(&part.ends);
         lengths.extend(starts.zip(&part.ends).map(|(start, end)| end - start));
     }
-    let values = match <[ReadFiles; 1]>::try_from(parts) {
-        Ok([only]) => only.bytes,
-        Err(parts) => parts
-            .iter()
-            .map(|part| part.bytes.as_slice())
-            .collect::<Vec<_>>()
-            .concat(),
-    };
+    let mut values = recycle::take::<u8>(parts.iter().map(|part| part.bytes.len()).sum());
+    let mut rest = values.as_mut_slice();
+    for part in &parts {
+        let (room, after) = rest.split_at_mut(part.bytes.len());
+        room.copy_from_slice(&part.bytes);
+        rest = after;
+    }
     let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok((
-        BinaryArray::try_new(offsets, Buffer::from(values), None)?,
-        failed,
-    ))
+    let values = recycle::lend(values).into_inner();
+    Ok((BinaryArray::try_new(offsets, values, None)?, failed))
 }
 
 fn readable_size(wish: &Wish) -> u64 {

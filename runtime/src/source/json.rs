@@ -18,13 +18,13 @@ use datafusion::common::{Result, exec_datafusion_err};
 use forebay_planner::source::SourceSpec;
 use serde_json::Value;
 
-use super::csv::SPLIT_ROWS;
 use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
+use super::runs::{Runs, Start};
 use super::staged::{Place, SplitReader, StagedSource, open as open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit, guarded};
-use super::{Scan, Split, StoredRows};
+use super::{Scan, StoredRows};
 
 const FORMAT: &str = "JSON";
 
@@ -64,20 +64,6 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         starts,
     });
     Ok(StagedSource::new(spec, schema, listing, splits, reader))
-}
-
-/// Where a split begins.
-#[derive(Debug, Clone, Copy)]
-struct Start {
-    offset: u64,
-    line: u64,
-}
-
-/// What the scan of a file found.
-#[derive(Debug, Default)]
-struct Scanned {
-    splits: Vec<Split>,
-    starts: Vec<Start>,
 }
 
 /// Lines of a file that are not blank.
@@ -134,8 +120,7 @@ impl<R: BufRead> Lines<R> {
 struct Objects<'a> {
     paths: std::slice::Iter<'a, PathBuf>,
     open: Option<(&'a Path, Lines<BufReader<File>>)>,
-    scanned: Vec<Scanned>,
-    rows: u64,
+    scanned: Vec<Runs>,
     failed: Option<SourceError>,
 }
 
@@ -150,8 +135,7 @@ impl Objects<'_> {
                 let input = BufReader::with_capacity(READ_BYTES, file);
                 let lines = Lines::new(input, Start { offset: 0, line: 1 });
                 self.open = Some((path, lines));
-                self.scanned.push(Scanned::default());
-                self.rows = 0;
+                self.scanned.push(Runs::default());
                 continue;
             };
             let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
@@ -161,21 +145,9 @@ impl Objects<'_> {
             };
             let object = parse(text).map_err(|e| damaged(format!("line {}: {e}", start.line)))?;
             let end = start.offset + text.len() as u64;
-            if let Some(scanned) = self.scanned.last_mut() {
-                if self.rows.is_multiple_of(SPLIT_ROWS) {
-                    scanned.starts.push(start);
-                    scanned.splits.push(Split {
-                        first_row: self.rows,
-                        rows: 0,
-                        bytes: 0,
-                    });
-                }
-                if let Some((split, first)) = scanned.splits.last_mut().zip(scanned.starts.last()) {
-                    split.rows += 1;
-                    split.bytes = end - first.offset;
-                }
+            if let Some(runs) = self.scanned.last_mut() {
+                runs.push(start, end);
             }
-            self.rows += 1;
             return Ok(Some(object));
         }
     }
@@ -218,12 +190,11 @@ fn parse(line: &[u8]) -> Result<Value, String> {
 fn scan_all(
     paths: &[PathBuf],
     declared: Option<SchemaRef>,
-) -> Result<(SchemaRef, Vec<Scanned>), SourceError> {
+) -> Result<(SchemaRef, Vec<Runs>), SourceError> {
     let mut objects = Objects {
         paths: paths.iter(),
         open: None,
         scanned: Vec::new(),
-        rows: 0,
         failed: None,
     };
     let schema = match declared {
@@ -360,6 +331,7 @@ mod tests {
     use forebay_planner::source::Format;
 
     use super::*;
+    use crate::source::runs::SPLIT_ROWS;
     use crate::source::testing::{open, read_all, spec};
     use crate::source::{FileResolver, Source};
 

@@ -20,6 +20,7 @@ mod options;
 mod parquet;
 mod plain;
 mod resolver;
+mod runs;
 mod staged;
 mod stream;
 mod table;

@@ -11,17 +11,18 @@ use arrow::array::{
     StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, Field, Float16Type, Float32Type, UInt8Type};
+use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, UInt8Type};
 use datafusion::common::{Result, exec_datafusion_err, internal_err};
 use half::f16;
 
 use super::kernel::convert;
 use super::op::ImageOp;
 use super::pixels::{Pixels, Sample, Shape};
+use crate::recycle::{Recycled, lend};
 use crate::tensor::{Dtype, Layout, TensorType, variable_fields};
 
 /// An element of a finished column.
-pub(crate) trait Element: ArrowNativeType {
+pub(crate) trait Element: Recycled {
     /// Its Arrow type.
     type Arrow: ArrowPrimitiveType<Native = Self>;
     /// The element of a byte image's byte.
@@ -255,7 +256,7 @@ pub(crate) fn fixed_column<E: Element>(
     let DataType::FixedSizeList(_, n) = tensor.data_type() else {
         return internal_err!("{tensor} has no fixed shape");
     };
-    let values = PrimitiveArray::<E::Arrow>::new(ScalarBuffer::from(elements), None);
+    let values = PrimitiveArray::<E::Arrow>::new(lend(elements), None);
     let nulls = NullBuffer::from(valid.to_vec());
     let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
     Ok(Arc::new(FixedSizeListArray::try_new(

@@ -60,8 +60,8 @@ impl Pixels {
     pub(crate) fn reshape(&mut self, shape: Shape) {
         self.shape = shape;
         match shape.dtype {
-            Dtype::U8 => self.u8s.resize(shape.len(), 0),
-            Dtype::F16 | Dtype::F32 => self.f32s.resize(shape.len(), 0.0),
+            Dtype::U8 => make_room(&mut self.u8s, shape.len()),
+            Dtype::F16 | Dtype::F32 => make_room(&mut self.f32s, shape.len()),
         }
     }
 
@@ -72,6 +72,17 @@ impl Pixels {
                 *value = f16::from_f32(*value).to_f32();
             }
         }
+    }
+}
+
+/// Makes the length `len`, whatever the elements.
+fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
+    if elements.capacity() < len {
+        // Growing in place would copy what nobody reads.
+        *elements = Vec::new();
+        *elements = vec![T::default(); len];
+    } else {
+        elements.resize(len, T::default());
     }
 }
 

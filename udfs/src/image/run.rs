@@ -14,6 +14,7 @@ use super::scratch::with_scratch;
 use super::step::Step;
 use crate::draw::Draws;
 use crate::failure::RowFailure;
+use crate::recycle::take;
 use crate::row::Rows;
 use crate::tensor::{Dtype, TensorType};
 
@@ -124,13 +125,12 @@ fn run_as<E: Element>(
     let mut failures: Vec<RowFailure>;
     let array = match output.elements() {
         Some(elements) if elements > 0 => {
-            // Zeroed by the system: pages are first touched by the thread that writes them.
-            let mut values = vec![E::default(); count * elements];
+            let mut values = take::<E>(count * elements);
             let done: Vec<Result<bool, RowFailure>> = values
                 .par_chunks_mut(elements)
                 .enumerate()
                 .map(|(row, out)| {
-                    chain
+                    let done = chain
                         .row(row, |pixels, flip, tail| {
                             if pixels.shape.len() != out.len() {
                                 let Shape { height, width, .. } = pixels.shape;
@@ -141,7 +141,11 @@ fn run_as<E: Element>(
                             tail.write(pixels, flip, out);
                             Ok(())
                         })
-                        .map(|done| done.is_some())
+                        .map(|done| done.is_some());
+                    if !matches!(done, Ok(true)) {
+                        out.fill(E::default());
+                    }
+                    done
                 })
                 .collect();
             let valid: Vec<bool> = done.iter().map(|d| matches!(d, Ok(true))).collect();

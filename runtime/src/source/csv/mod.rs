@@ -1,7 +1,7 @@
 //! `CSV`: a split is a run of rows.
 //!
 //! One scan when the source is opened checks that every record has as many fields as the first,
-//! counts the rows, and notes where runs of [`SPLIT_ROWS`] begin.
+//! counts the rows, and notes where runs of [`SPLIT_ROWS`](super::runs::SPLIT_ROWS) begin.
 
 mod infer;
 mod records;
@@ -23,17 +23,14 @@ use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
 use super::plain::merged_schema;
+use super::runs::{Runs, Start};
 use super::staged::{Place, SplitReader, StagedSource, inspect_all, open as open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit};
-use super::{Scan, Split, StoredRows};
+use super::{Scan, StoredRows};
 use infer::Guess;
 use records::{Dialect, Record, Records};
 
 const FORMAT: &str = "CSV";
-
-/// Rows of a split of text and Avro files. Part of the meaning of a pipeline (windows are made of
-/// splits): a change is a new version of the contract.
-pub(crate) const SPLIT_ROWS: u64 = 8192;
 
 /// Rows of each file that the types of columns are guessed from, unless the option `infer_rows` says
 /// otherwise. A later value of another type is an error.
@@ -165,7 +162,7 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
     };
     let (splits, starts) = scanned
         .into_iter()
-        .map(|file| (file.splits, file.starts))
+        .map(|file| (file.runs.splits, file.runs.starts))
         .unzip();
     let reader = Arc::new(Reader {
         shape,
@@ -175,25 +172,17 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
     Ok(StagedSource::new(spec, schema, listing, splits, reader))
 }
 
-/// Where a split begins.
-#[derive(Debug, Clone, Copy)]
-struct Start {
-    offset: u64,
-    line: u64,
-}
-
 /// What the scan of a file found.
 #[derive(Debug)]
 struct Scanned {
     names: Vec<String>,
     guesses: Vec<Guess>,
-    splits: Vec<Split>,
-    starts: Vec<Start>,
+    runs: Runs,
 }
 
 fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
-    let (file, size) = open_file(path)?;
+    let (file, _) = open_file(path)?;
     let mut records = Records::new(BufReader::with_capacity(READ_BYTES, file), shape.dialect, 1);
     records.skip_byte_order_mark().map_err(damaged)?;
     let mut names = None;
@@ -208,9 +197,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
     }
     let mut expected = names.as_ref().map(Vec::len);
     let mut guesses = vec![Guess::Nothing; expected.unwrap_or(0)];
-    let mut starts = Vec::new();
-    let mut splits: Vec<Split> = Vec::new();
-    let mut rows = 0u64;
+    let mut runs = Runs::default();
     loop {
         let start = Start {
             offset: records.consumed(),
@@ -223,7 +210,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
         if record.len() != columns {
             return Err(ragged(path, &record, columns));
         }
-        if (rows as usize) < shape.infer_rows {
+        if (runs.rows() as usize) < shape.infer_rows {
             guesses.resize(columns, Guess::Nothing);
             for (guess, value) in guesses.iter_mut().zip(record.fields()) {
                 if !value.is_empty() && value != shape.null {
@@ -231,26 +218,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
                 }
             }
         }
-        if rows.is_multiple_of(SPLIT_ROWS) {
-            starts.push(start);
-            splits.push(Split {
-                first_row: rows,
-                rows: 0,
-                bytes: 0,
-            });
-        }
-        rows += 1;
-        if let Some(split) = splits.last_mut() {
-            split.rows += 1;
-        }
-    }
-    let ends = starts
-        .iter()
-        .skip(1)
-        .map(|start| start.offset)
-        .chain([size]);
-    for ((split, start), end) in splits.iter_mut().zip(&starts).zip(ends) {
-        split.bytes = end.saturating_sub(start.offset);
+        runs.push(start, records.consumed());
     }
     let names = match (names, &shape.declared) {
         (None, Some(declared)) if expected.is_none_or(|n| n == declared.fields().len()) => declared
@@ -285,8 +253,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
     Ok(Scanned {
         names,
         guesses,
-        splits,
-        starts,
+        runs,
     })
 }
 

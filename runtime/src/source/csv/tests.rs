@@ -5,6 +5,7 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use forebay_planner::source::Format;
 
 use super::*;
+use crate::source::runs::SPLIT_ROWS;
 use crate::source::testing::{open, read_all, spec};
 use crate::source::{FileResolver, Source};
 
