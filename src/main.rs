@@ -19,12 +19,9 @@ fn limit_heap_growth() {
         const THRESHOLD: libc::c_int = 2 << 20;
         /// One for the threads that read and one for those that compute, about.
         const ARENAS: libc::c_int = 2;
-        /// Bytes of free heap that are kept: what the files of a batch take while they are read.
-        const KEPT: libc::c_int = 32 << 20;
         // SAFETY: no other thread runs yet, and mallopt takes two integers by value.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
             libc::mallopt(libc::M_ARENA_MAX, ARENAS);
         }
     }

@@ -15,7 +15,7 @@ use forebay::{RunConfig, Session};
 use futures::StreamExt;
 
 /// Runs of each contender.
-const RUNS: usize = 7;
+const RUNS: usize = 21;
 const ROWS: u64 = 200_000;
 
 #[tokio::main]

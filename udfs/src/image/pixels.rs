@@ -75,12 +75,16 @@ impl Pixels {
     }
 }
 
+/// Elements by which a buffer grows.
+const ROOM: usize = 256 << 10;
+
 /// Makes the length `len`, whatever the elements.
 fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
     if elements.capacity() < len {
-        // Growing in place would copy what nobody reads.
+        // Growing in place would copy what nobody reads; growing a little at a time leaves holes.
         *elements = Vec::new();
-        *elements = vec![T::default(); len];
+        *elements = vec![T::default(); len.next_multiple_of(ROOM)];
+        elements.truncate(len);
     } else {
         elements.resize(len, T::default());
     }

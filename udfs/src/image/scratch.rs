@@ -5,9 +5,9 @@ use std::cell::Cell;
 use super::pixels::Scratch;
 
 /// A thread frees buffers above this size instead of keeping them: otherwise each thread comes to
-/// hold the largest image that it has met. 8 MiB holds a photo of two megapixels; larger ones take so
+/// hold the largest image that it has met. 4 MiB holds a photo of a megapixel; larger ones take so
 /// long to decode that allocating for them does not show.
-const KEPT_BYTES: usize = 8 << 20;
+const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
     static SPARE: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
