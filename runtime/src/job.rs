@@ -27,6 +27,7 @@ use crate::fragment::evaluate::evaluate;
 use crate::fragment::lookup::LookupTable;
 use crate::fragment::{Fragment, compile_expr, key_types, physical_expr};
 use crate::limit;
+use crate::pool::ComputePool;
 use crate::segment;
 use crate::snapshot::{ScanSource, Snapshot};
 use crate::source::{Source, SourceTable};
@@ -35,7 +36,7 @@ use crate::source::{Source, SourceTable};
 #[derive(Debug, Clone)]
 pub struct Env {
     /// Compute threads.
-    pub pool: Arc<rayon::ThreadPool>,
+    pub pool: ComputePool,
     /// Memory of windows; what does not fit is spilled.
     pub memory: Arc<dyn MemoryPool>,
     /// Context of fragments.

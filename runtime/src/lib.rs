@@ -4,11 +4,12 @@
 //! |---|---|
 //! | [`source`] | files, splits, rows by reference, for each format |
 //! | [`snapshot`] | the stored rows of a pipeline and their keys |
-//! | [`order`] | windows, and the order of rows within them |
+//! | [`order`], [`kept`] | windows, the order of rows within them, and rows that pruning left |
 //! | [`stage`] | holds or spills the rows of a window |
 //! | [`fragment`] | row operators over a segment |
 //! | [`segment`] | from positions to rows: fetching, staging, computing |
 //! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
+//! | [`pool`] | the threads that compute |
 //! | [`deal`] | which rows make which batch of which rank |
 //! | [`tail`] | batches, and what becomes of failed rows |
 //! | [`engine`] | the local engine |
@@ -20,8 +21,10 @@ pub mod engine;
 pub mod error;
 pub mod fragment;
 pub mod job;
+pub mod kept;
 pub mod limit;
 pub mod order;
+pub mod pool;
 pub mod segment;
 pub mod snapshot;
 pub mod source;

@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use forebay_planner::clauses::Window;
 use forebay_udfs::hash::combine;
 
+use crate::kept::KeptRows;
 use crate::snapshot::Snapshot;
 
 /// Tells the order of splits from other uses of a pass key.
@@ -82,17 +83,18 @@ pub struct Place {
     pub offset: u32,
 }
 
-/// The rows of a window in the order of the pass. Of a split for which `kept` has row offsets (ascending), only
-/// those are rows; leaving rows out changes nothing of the order of the others.
+/// The rows of a window in the order of the pass. Of a split for which `kept` has rows, only those are
+/// rows; leaving rows out changes nothing of the order of the others.
 pub fn order<'a>(
     snapshot: &Snapshot,
     window: &WindowSplits,
     shuffle: Option<Window>,
     pass: u64,
-    kept: impl Fn(u32) -> Option<&'a [u32]>,
+    kept: impl Fn(u32) -> Option<&'a KeptRows>,
 ) -> Vec<Place> {
     let salted = combine(pass, ROW_SALT);
-    let mut keyed: Vec<(u64, u32, u32)> = Vec::new();
+    // Hash, split and offset in one number, which compares without a branch.
+    let mut keyed: Vec<u128> = Vec::new();
     for &index in &window.splits {
         let split = &snapshot.splits[index as usize];
         let mut add = |offset: u32| {
@@ -100,10 +102,12 @@ pub fn order<'a>(
                 Some(_) => snapshot.row_hash(split.file, split.first_row + u64::from(offset)),
                 None => 0,
             };
-            keyed.push((combine(salted, hash), index, offset));
+            let hash = combine(salted, hash);
+            let place = u64::from(index) << 32 | u64::from(offset);
+            keyed.push(u128::from(hash) << 64 | u128::from(place));
         };
         match kept(index) {
-            Some(offsets) => offsets.iter().copied().for_each(&mut add),
+            Some(rows) => rows.offsets().for_each(&mut add),
             // A snapshot has no split of more rows than u32 counts.
             None => (0..split.rows as u32).for_each(&mut add),
         }
@@ -115,10 +119,10 @@ pub fn order<'a>(
     let positions = window.first_position..;
     positions
         .zip(keyed)
-        .map(|(position, (_, split, offset))| Place {
+        .map(|(position, key)| Place {
             position,
-            split,
-            offset,
+            split: (key >> 32) as u32,
+            offset: key as u32,
         })
         .collect()
 }
@@ -284,7 +288,7 @@ mod tests {
     fn leaving_rows_out_keeps_the_order_of_the_others() {
         let snapshot = snapshot(&[&[50, 50]], 0..u64::MAX);
         let window = windows(&snapshot, rows(100), 5).remove(0);
-        let even: Vec<u32> = (0..50).filter(|o| o % 2 == 0).collect();
+        let even = KeptRows::new((0..50).filter(|o| o % 2 == 0));
         let all = order(&snapshot, &window, rows(100), 5, |_| None);
         let some = order(&snapshot, &window, rows(100), 5, |_| Some(&even));
         let stored = |p: &Place| (p.split, p.offset);

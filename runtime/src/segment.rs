@@ -4,7 +4,6 @@
 //! serves I/O. What a segment yields depends on its positions alone.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,11 +12,12 @@ use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::fragment::row_batch::{RowBatch, SlotError};
 use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job, Reader, ScanRead};
+use crate::kept::KeptRows;
 use crate::order::{self, Place, WindowSplits};
 use crate::snapshot::Snapshot;
 use crate::source::{Access, Scan, StoredRows};
@@ -50,16 +50,16 @@ struct StagedSplit {
     split: u32,
     /// Index in the stage of the first of them.
     base: u64,
-    /// Their offsets in the split, where some rows of it are left out.
-    offsets: Option<Vec<u32>>,
+    /// Which they are, where some rows of it are left out.
+    kept: Option<KeptRows>,
 }
 
 impl Window {
-    /// The offsets of a split's rows that are left, where pruning left some out.
-    pub fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&[u32]> {
+    /// The rows of a split that are left, where pruning left some out.
+    pub fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&KeptRows> {
         match &self.parts[snapshot.splits[split as usize].scan as usize] {
             Part::Direct => None,
-            Part::Staged { splits, .. } => find(splits, split)?.offsets.as_deref(),
+            Part::Staged { splits, .. } => find(splits, split)?.kept.as_ref(),
         }
     }
 }
@@ -124,11 +124,10 @@ pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env)
                 stage.push(stored.batch.slice(from, to - from))?;
             }
             let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
-            let offsets = if dense { None } else { Some(offsets) };
             splits.push(StagedSplit {
                 split: index,
                 base,
-                offsets,
+                kept: (!dense).then(|| KeptRows::new(offsets)),
             });
         }
         splits.sort_unstable_by_key(|s| s.split);
@@ -247,22 +246,8 @@ impl Segment {
 
     /// Computes the segment's rows on the engine's pool.
     pub async fn compute(self, job: Arc<Job>, reader: Arc<Reader>, env: Env) -> Result<RowBatch> {
-        let (answer, result) = oneshot::channel();
-        let pool = Arc::clone(&env.pool);
-        pool.spawn(move || {
-            let compute = || self.rows(&job, &reader, &env);
-            let computed = catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
-                let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-                let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
-                let what = what.unwrap_or_else(|| "no message".to_owned());
-                Err(internal_datafusion_err!("an operator panicked: {what}"))
-            });
-            // The receiver is gone where the run was dropped; then nobody wants the rows.
-            let _ = answer.send(computed);
-        });
-        result
-            .await
-            .map_err(|_| internal_datafusion_err!("the compute pool dropped a segment"))?
+        let pool = env.pool.clone();
+        pool.run(move || self.rows(&job, &reader, &env)).await
     }
 
     fn rows(self, job: &Job, reader: &Reader, env: &Env) -> Result<RowBatch> {
@@ -329,9 +314,9 @@ fn gather(
                 place.split
             ));
         };
-        let index = match &staged.offsets {
+        let index = match &staged.kept {
             None => Some(u64::from(place.offset)),
-            Some(offsets) => offsets.binary_search(&place.offset).ok().map(|i| i as u64),
+            Some(kept) => kept.rank(place.offset),
         };
         if let Some(index) = index {
             indices.push(staged.base + index);
@@ -377,17 +362,23 @@ pub fn stored_order(
         .try_flatten();
     let read = {
         let (job, reader) = (Arc::clone(&job), Arc::clone(&reader));
-        move |(window, places)| {
+        move |work: Result<(Arc<Window>, Vec<Place>)>| {
             let (job, reader) = (Arc::clone(&job), Arc::clone(&reader));
-            async move { Segment::read(&job, &reader, window, places, pass).await }
+            async move {
+                let (window, places) = work?;
+                Segment::read(&job, &reader, window, places, pass).await
+            }
         }
     };
-    let compute =
-        move |segment: Segment| segment.compute(Arc::clone(&job), Arc::clone(&reader), env.clone());
+    let compute = move |segment: Result<Segment>| {
+        let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
+        async move { segment?.compute(job, reader, env).await }
+    };
+    // Errors keep their place, as in the engine's driver.
     staged
-        .map_ok(read)
-        .try_buffered(in_flight)
-        .map_ok(compute)
-        .try_buffered(in_flight)
+        .map(read)
+        .buffered(in_flight)
+        .map(compute)
+        .buffered(in_flight)
         .boxed()
 }

@@ -19,9 +19,11 @@ use std::sync::{Mutex, PoisonError};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ToByteSlice};
 use half::f16;
+use half::vec::HalfBitsVecExt;
 
-/// Vectors that a shelf keeps: a consumer lets go of one batch about when the next is begun.
-const KEPT: usize = 2;
+/// Vectors that a shelf keeps: as many columns as a run of two segments at a time has alive, one in
+/// the channel and one with the consumer.
+const KEPT: usize = 4;
 /// Bytes that a shelf keeps.
 const KEPT_BYTES: usize = 256 << 20;
 /// Bytes below which the allocator recycles well enough itself.
@@ -40,8 +42,15 @@ impl<E: Recycled> Shelf<E> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |v: &Vec<E>| v.capacity() >= len && v.capacity() / 2 <= len;
         let Some(place) = idle.iter().rposition(fits) else {
-            // Zeroed by the system: pages are first touched by the thread that writes them.
-            return vec![E::default(); len];
+            let bytes = len.saturating_mul(size_of::<E>());
+            if bytes < SMALL {
+                return E::zeroed(len);
+            }
+            // A round capacity fits the next column, too, where columns differ in size. What nobody
+            // writes of it has no pages.
+            let mut memory = E::zeroed(bytes.next_power_of_two() / size_of::<E>());
+            memory.truncate(len);
+            return memory;
         };
         let mut memory = idle.remove(place);
         memory.resize(len, E::default());
@@ -65,20 +74,31 @@ impl<E: Recycled> Shelf<E> {
 pub trait Recycled: ArrowNativeType + Sync {
     /// The idle memory of its columns.
     fn shelf() -> &'static Shelf<Self>;
+
+    /// Zeros from the system: a page is there when it is first touched, by the thread that writes it.
+    fn zeroed(len: usize) -> Vec<Self>;
 }
 
 macro_rules! recycled {
-    ($($element:ty),*) => {$(
+    ($($element:ty: $zeroed:expr),*) => {$(
         impl Recycled for $element {
             fn shelf() -> &'static Shelf<Self> {
                 static SHELF: Shelf<$element> = Shelf::new();
                 &SHELF
             }
+
+            fn zeroed(len: usize) -> Vec<Self> {
+                $zeroed(len)
+            }
         }
     )*};
 }
 
-recycled!(u8, f16, f32);
+recycled!(
+    u8: |len| vec![0; len],
+    f16: |len| vec![0_u16; len].reinterpret_into(),
+    f32: |len| vec![0.0; len]
+);
 
 /// `len` elements for a column: zeros, or whatever a column held before.
 pub fn take<E: Recycled>(len: usize) -> Vec<E> {
@@ -126,13 +146,25 @@ mod tests {
     #[test]
     fn a_shelf_keeps_no_more_than_a_few() {
         let shelf = Shelf::<u8>::new();
-        for i in 0..6 {
+        for i in 0..KEPT + 2 {
             shelf.give(vec![0; SMALL + i]);
         }
         let kept: Vec<usize> = shelf.0.lock().unwrap().iter().map(Vec::len).collect();
-        assert_eq!(kept, [SMALL + 4, SMALL + 5]);
+        let last: Vec<usize> = (2..KEPT + 2).map(|i| SMALL + i).collect();
+        assert_eq!(kept, last);
         shelf.give(vec![0; 8]);
         assert_eq!(shelf.0.lock().unwrap().len(), KEPT);
+    }
+
+    #[test]
+    fn columns_of_about_a_size_share_memory() {
+        let shelf = Shelf::<f16>::new();
+        let first = shelf.take(SMALL + 1000);
+        assert!(first.iter().all(|v| v.to_bits() == 0));
+        let address = first.as_ptr();
+        shelf.give(first);
+        let second = shelf.take(SMALL + 400_000);
+        assert_eq!(second.as_ptr(), address);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
 use super::Opened;
@@ -34,16 +34,21 @@ impl Driver {
         let mut tail = opened.tail();
         let mut sent = 0;
         let mut epoch_began: Option<u64> = None;
-        let with = |opened: &Arc<Opened>| Arc::clone(opened);
-        let (reading, computing) = (with(opened), with(opened));
+        let (reading, computing) = (Arc::clone(opened), Arc::clone(opened));
         // Reading runs ahead by itself, so that two segments that end at once do not leave the pool
-        // waiting for the files of the next.
-        let mut done = work(with(opened), Arc::clone(&self.satisfied))
-            .map_ok(move |work| read(with(&reading), work))
-            .try_buffered(opened.env.in_flight)
-            .map_ok(move |ready| compute(with(&computing), ready))
-            .try_buffered(opened.env.in_flight);
+        // waiting for the files of the next. Errors keep their place: one that reading met must not
+        // overtake the rows before it.
+        let mut done = work(Arc::clone(opened), Arc::clone(&self.satisfied))
+            .map(move |work| read(Arc::clone(&reading), work))
+            .buffered(opened.env.in_flight)
+            .map(move |ready| compute(Arc::clone(&computing), ready))
+            .buffered(opened.env.in_flight);
         loop {
+            // Rows are taken in hand when there is room for their batch, so that none waits between
+            // the segments and the channel: memory is bounded, and the same in every epoch.
+            if self.sender.reserve().await.is_err() {
+                return Ok(());
+            }
             let mut out = Vec::new();
             let item = done.try_next().await;
             let ended = matches!(item, Ok(None));

@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use datafusion::common::internal_datafusion_err;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 
@@ -12,6 +11,7 @@ use crate::deal::Deal;
 use crate::error::{Error, Result};
 use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job};
+use crate::pool::ComputePool;
 use crate::segment;
 
 /// Output bytes of a segment, about.
@@ -26,14 +26,9 @@ pub(super) fn environment(config: &RunConfig) -> Result<Env> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = config.threads.unwrap_or(cores).max(1);
     let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|i| format!("forebay-compute-{i}"))
-        .build()
-        .map_err(|e| internal_datafusion_err!("cannot start {threads} compute threads: {e}"))?;
     let in_flight = if config.analyze { 1 } else { threads + 1 };
     Ok(Env {
-        pool: Arc::new(pool),
+        pool: ComputePool::new(threads)?,
         // Windows have half of the memory; segments and batches the rest.
         memory: Arc::new(GreedyMemoryPool::new((memory / 2) as usize)),
         ctx: Arc::new(TaskContext::default()),
@@ -64,9 +59,9 @@ pub(super) fn size_segments(
     }
     let stored = job.snapshot.row_bytes();
     let batch_bytes = width.estimate(stored).saturating_mul(batch_rows);
-    if !width.ragged && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 8) {
+    if !width.ragged && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 12) {
         env.segment_bytes = batch_bytes;
-        // The rows of a segment keep all threads busy; the second one hides its stragglers.
+        // The rows of a segment keep all threads busy; two more hide its stragglers.
         env.in_flight = env.in_flight.min(2);
         return Ok(batch_rows);
     }

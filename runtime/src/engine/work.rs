@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{BooleanArray, UInt64Array};
-use datafusion::common::internal_datafusion_err;
 use forebay_planner::clauses::Window as Shuffle;
 use forebay_udfs::draw::pass_key;
 use futures::stream::{self, BoxStream};
@@ -146,7 +145,8 @@ async fn prepare(
     let (places, ordinals) = {
         let (opened, window, early) = (Arc::clone(&opened), window.clone(), early.clone());
         // Ordering millions of keys is no work for a thread that serves I/O.
-        tokio::task::spawn_blocking(move || {
+        let pool = opened.env.pool.clone();
+        pool.run(move || {
             let snapshot = &opened.job.snapshot;
             let kept = |split| {
                 early
@@ -154,10 +154,9 @@ async fn prepare(
                     .and_then(|staged| staged.kept(snapshot, split))
             };
             let order = order::order(snapshot, &window, opened.clauses.shuffle, pass, kept);
-            choose(&opened, epoch, ordinal, order)
+            Ok(choose(&opened, epoch, ordinal, order))
         })
-        .await
-        .map_err(|e| internal_datafusion_err!("ordering a window failed: {e}"))?
+        .await?
     };
     if places.is_empty() {
         return Ok(works);
@@ -240,8 +239,8 @@ fn is_mine(opened: &Opened, epoch: u64, epoch_rows: u64, ordinal: u64) -> bool {
 }
 
 /// Reads a segment.
-pub(super) async fn read(opened: Arc<Opened>, work: Work) -> EngineResult<Ready> {
-    match work {
+pub(super) async fn read(opened: Arc<Opened>, work: EngineResult<Work>) -> EngineResult<Ready> {
+    match work? {
         Work::Begin(epoch) => Ok(Ready::Begin(epoch)),
         Work::Segment {
             epoch,
@@ -264,8 +263,8 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> EngineResult<Ready>
 }
 
 /// Computes a segment.
-pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> EngineResult<Done> {
-    let (epoch, segment, ordinals) = match ready {
+pub(super) async fn compute(opened: Arc<Opened>, ready: EngineResult<Ready>) -> EngineResult<Done> {
+    let (epoch, segment, ordinals) = match ready? {
         Ready::Begin(epoch) => return Ok(Done::Begin(epoch)),
         Ready::Segment {
             epoch,

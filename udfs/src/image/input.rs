@@ -124,6 +124,11 @@ impl<'a> Images<'a> {
         }
     }
 
+    /// Bytes of a row's file; 0 where the column holds pixels, or the row no image.
+    pub(crate) fn size(&self, row: usize) -> usize {
+        self.bytes(row).len()
+    }
+
     /// Brings the row's pixels into `scratch.front`, decoding them in `mode` where encoded. Errors
     /// are the row's.
     pub(crate) fn load(&self, row: usize, mode: Mode, scratch: &mut Scratch) -> Result<(), String> {

@@ -1,6 +1,8 @@
 //! Running a chain of image functions over the rows of a batch, in parallel on the rayon pool that
 //! the caller is in.
 
+use std::cmp::Reverse;
+
 use arrow::array::ArrayRef;
 use datafusion::common::{Result, internal_err};
 use half::f16;
@@ -56,9 +58,6 @@ pub(crate) fn run(
         Dtype::F32 => run_as::<f32>(stages, column, kind, rows),
     }
 }
-
-/// The elements and shape of one image.
-type Finished<E> = (Vec<E>, Shape);
 
 /// A chain split into what each row runs and what writing out does.
 struct Chain<'a, E> {
@@ -126,43 +125,34 @@ fn run_as<E: Element>(
     let array = match output.elements() {
         Some(elements) if elements > 0 => {
             let mut values = take::<E>(count * elements);
-            let done: Vec<Result<bool, RowFailure>> = values
-                .par_chunks_mut(elements)
-                .enumerate()
-                .map(|(row, out)| {
-                    let done = chain
-                        .row(row, |pixels, flip, tail| {
-                            if pixels.shape.len() != out.len() {
-                                let Shape { height, width, .. } = pixels.shape;
-                                return Err(format!(
-                                    "the image of {height} x {width} is no {output}"
-                                ));
-                            }
-                            tail.write(pixels, flip, out);
-                            Ok(())
-                        })
-                        .map(|done| done.is_some());
-                    if !matches!(done, Ok(true)) {
-                        out.fill(E::default());
-                    }
-                    done
-                })
-                .collect();
+            let done = chain.rows(values.chunks_mut(elements), |row, out| {
+                let done = chain
+                    .row(row, |pixels, flip, tail| {
+                        if pixels.shape.len() != out.len() {
+                            let Shape { height, width, .. } = pixels.shape;
+                            return Err(format!("the image of {height} x {width} is no {output}"));
+                        }
+                        tail.write(pixels, flip, out);
+                        Ok(())
+                    })
+                    .map(|done| done.is_some());
+                if !matches!(done, Ok(true)) {
+                    out.fill(E::default());
+                }
+                done
+            });
             let valid: Vec<bool> = done.iter().map(|d| matches!(d, Ok(true))).collect();
             failures = done.into_iter().filter_map(Result::err).collect();
             fixed_column(values, &valid, &output)?
         }
         _ => {
-            let done: Vec<Result<Option<Finished<E>>, RowFailure>> = (0..count)
-                .into_par_iter()
-                .map(|row| {
-                    chain.row(row, |pixels, flip, tail| {
-                        let mut out = vec![E::default(); pixels.shape.len()];
-                        tail.write(pixels, flip, &mut out);
-                        Ok((out, pixels.shape))
-                    })
+            let done = chain.rows(std::iter::repeat_n((), count), |row, ()| {
+                chain.row(row, |pixels, flip, tail| {
+                    let mut out = vec![E::default(); pixels.shape.len()];
+                    tail.write(pixels, flip, &mut out);
+                    Ok((out, pixels.shape))
                 })
-                .collect();
+            });
             failures = Vec::new();
             let images = done.into_iter().map(|d| {
                 d.unwrap_or_else(|f| {
@@ -179,6 +169,23 @@ fn run_as<E: Element>(
 }
 
 impl<E: Element> Chain<'_, E> {
+    /// Runs `row` on each row and what belongs to it, in parallel; the results in row order.
+    ///
+    /// The largest files come first: a photo can take as long as thirty others, and a thread that
+    /// begins with it last leaves the others without work.
+    fn rows<T: Send, R: Send>(
+        &self,
+        items: impl Iterator<Item = T>,
+        row: impl Fn(usize, T) -> R + Sync,
+    ) -> Vec<R> {
+        let mut queue: Vec<(usize, T)> = items.enumerate().collect();
+        queue.sort_by_key(|(row, _)| Reverse(self.images.size(*row)));
+        let queue = queue.into_iter().par_bridge();
+        let mut done: Vec<(usize, R)> = queue.map(|(i, item)| (i, row(i, item))).collect();
+        done.sort_unstable_by_key(|(row, _)| *row);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+
     /// Runs one row and hands its pixels to `finish`; `None` where the row has no image.
     fn row<T>(
         &self,

@@ -1,0 +1,88 @@
+//! The rows of a split that pruning left.
+
+/// A set of row offsets with the rank of each: a bitmap with the number of members before each word
+/// (Jacobson, "Space-efficient static trees and graphs", 1989, section 2).
+#[derive(Debug, Clone, Default)]
+pub struct KeptRows {
+    words: Vec<Word>,
+    len: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    members: u64,
+    /// Members in the words before.
+    before: u32,
+}
+
+impl KeptRows {
+    /// The rows with these offsets, which ascend.
+    pub fn new(offsets: impl IntoIterator<Item = u32>) -> Self {
+        let mut kept = Self::default();
+        for offset in offsets {
+            let word = offset as usize / 64;
+            if word >= kept.words.len() {
+                let members = 0;
+                let before = kept.len as u32;
+                kept.words.resize(word + 1, Word { members, before });
+            }
+            kept.words[word].members |= 1 << (offset % 64);
+            kept.len += 1;
+        }
+        kept
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of rows before the one with this offset; `None` where that was left out.
+    pub fn rank(&self, offset: u32) -> Option<u64> {
+        let word = self.words.get(offset as usize / 64)?;
+        let bit = 1_u64 << (offset % 64);
+        let before = word.before + (word.members & (bit - 1)).count_ones();
+        (word.members & bit != 0).then_some(u64::from(before))
+    }
+
+    /// The offsets, ascending.
+    pub fn offsets(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().zip(0_u32..).flat_map(|(word, at)| {
+            let mut members = word.members;
+            std::iter::from_fn(move || {
+                let bit = (members != 0).then(|| members.trailing_zeros())?;
+                members &= members - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_count_the_rows_before() {
+        for offsets in [
+            vec![],
+            vec![0],
+            vec![63, 64, 65],
+            vec![5, 200, 201, 640],
+            (0..300).filter(|o| o % 7 != 3).collect(),
+        ] {
+            let kept = KeptRows::new(offsets.iter().copied());
+            assert_eq!(kept.len(), offsets.len());
+            assert_eq!(kept.offsets().collect::<Vec<_>>(), offsets);
+            for offset in 0..700 {
+                let place = offsets.binary_search(&offset).ok().map(|i| i as u64);
+                assert_eq!(kept.rank(offset), place, "{offset} of {offsets:?}");
+            }
+        }
+    }
+}

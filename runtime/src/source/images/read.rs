@@ -1,0 +1,154 @@
+//! Reading many files into one column.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+
+use arrow::array::BinaryArray;
+use arrow::buffer::OffsetBuffer;
+use bytes::{Bytes, BytesMut};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use forebay_udfs::recycle;
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+use crate::source::error::SourceError;
+
+/// Bytes of an image file at most; a bigger one is an error of its row.
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// Bytes of one fetched column at most: the offsets of `Binary` are 32 bit.
+const MAX_FETCH_BYTES: u64 = i32::MAX as u64;
+
+/// Threads that read the files of one fetch at most.
+const READERS: usize = 16;
+
+/// Files that are worth a thread of their own.
+const FILES_PER_READER: usize = 4;
+
+/// A file to read into a fetched column.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) path: PathBuf,
+    pub(super) size: u64,
+}
+
+impl Wish {
+    /// Its room in the column.
+    fn room(&self) -> usize {
+        if self.size > MAX_FILE_BYTES {
+            0
+        } else {
+            self.size as usize
+        }
+    }
+}
+
+/// Reads files concurrently into one column; the failed ones are empty and listed with the cause.
+pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usize, String)>)> {
+    let total: u64 = wishes.iter().map(|wish| wish.room() as u64).sum();
+    if total > MAX_FETCH_BYTES {
+        return exec_err!(
+            "{} images take {total} bytes, above the {MAX_FETCH_BYTES} that one batch of them can hold: use smaller batches",
+            wishes.len()
+        );
+    }
+    let mut lengths: Vec<usize> = wishes.iter().map(Wish::room).collect();
+    let per_reader = wishes.len().div_ceil(READERS).max(FILES_PER_READER);
+    // Each reader owns a part of the column's memory, so that nothing is copied together.
+    let mut rest = BytesMut::from(Bytes::from(recycle::take::<u8>(total as usize)));
+    let mut wishes = wishes.into_iter();
+    let mut groups = Vec::new();
+    while wishes.len() > 0 {
+        let group: Vec<Wish> = wishes.by_ref().take(per_reader).collect();
+        let room = rest.split_to(group.iter().map(Wish::room).sum());
+        groups.push((group, room));
+    }
+    // Who still held a part of the memory would make the column a copy.
+    drop(rest);
+    let parts: Vec<(BytesMut, Vec<(usize, String)>)> = stream::iter(groups)
+        .map(|(group, room)| tokio::task::spawn_blocking(move || read_group(&group, room)))
+        .buffered(READERS)
+        .try_collect()
+        .await
+        .map_err(|error| exec_datafusion_err!("reading images was interrupted: {error}"))?;
+
+    let mut bytes = BytesMut::new();
+    let mut failed = Vec::new();
+    for (group, (part, failures)) in parts.into_iter().enumerate() {
+        bytes.unsplit(part);
+        let first = group * per_reader;
+        failed.extend(
+            failures
+                .into_iter()
+                .map(|(row, cause)| (first + row, cause)),
+        );
+    }
+    let mut bytes = Vec::from(bytes);
+    if !failed.is_empty() {
+        close_gaps(&mut bytes, &mut lengths, &failed);
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let values = recycle::lend(bytes).into_inner();
+    Ok((BinaryArray::try_new(offsets, values, None)?, failed))
+}
+
+/// Takes out the room of the files that could not be read, which are listed in order.
+fn close_gaps(bytes: &mut Vec<u8>, lengths: &mut [usize], failed: &[(usize, String)]) {
+    let mut failed = failed.iter().map(|(row, _)| *row).peekable();
+    let (mut from, mut to) = (0, 0);
+    for (row, length) in lengths.iter_mut().enumerate() {
+        let next = from + *length;
+        if failed.next_if_eq(&row).is_some() {
+            *length = 0;
+        } else {
+            bytes.copy_within(from..next, to);
+            to += *length;
+        }
+        from = next;
+    }
+    bytes.truncate(to);
+}
+
+/// Reads files one after the other into `room`, which is theirs exactly, and lists those that could
+/// not be read.
+fn read_group(group: &[Wish], mut room: BytesMut) -> (BytesMut, Vec<(usize, String)>) {
+    let mut failed = Vec::new();
+    let mut rest = room.as_mut();
+    for (row, wish) in group.iter().enumerate() {
+        let (place, after) = rest.split_at_mut(wish.room());
+        if let Err(cause) = read_file(wish, place) {
+            failed.push((row, cause));
+        }
+        rest = after;
+    }
+    (room, failed)
+}
+
+fn read_file(Wish { path, size }: &Wish, place: &mut [u8]) -> Result<(), String> {
+    if *size > MAX_FILE_BYTES {
+        return Err(format!(
+            "'{}' has {size} bytes, above the limit of {MAX_FILE_BYTES} for an image file",
+            path.display()
+        ));
+    }
+    let unreadable = |error| SourceError::unreadable(path, error).to_string();
+    let changed = |now| {
+        let (path, was) = (path.clone(), *size);
+        SourceError::Changed { path, was, now }.to_string()
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let length = |file: &File| file.metadata().map(|of| of.len()).map_err(unreadable);
+    let now = length(&file)?;
+    if now != *size {
+        return Err(changed(now));
+    }
+    match file.read_exact(place) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(changed(length(&file)?)),
+        Err(error) => Err(unreadable(error)),
+        // A byte more than expected: the file grew while it was read.
+        Ok(()) => match file.read(&mut [0]).map_err(unreadable)? {
+            0 => Ok(()),
+            _ => Err(changed(length(&file)?)),
+        },
+    }
+}
