@@ -8,6 +8,8 @@
 
 mod common;
 
+use std::fs::File;
+
 use arrow::array::Array;
 use common::{batches, digest, keys, outcome, photos};
 use forebay::builder::{Window, call, col, images, lit};
@@ -425,5 +427,51 @@ async fn an_epoch_is_the_same_alone_and_after_others() {
             assert_eq!(digest(&of_run), digest(&alone), "epoch {epoch}");
             assert_eq!(keys(&of_run), keys(&alone));
         }
+    }
+}
+
+/// Segments are read ahead of those being computed, but an error of reading comes where its rows would.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_reading_comes_after_the_rows_before_it() {
+    const ROWS: i64 = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.arrow");
+    let schema = common::table(1).schema();
+    let mut writer =
+        arrow::ipc::writer::FileWriter::try_new(File::create(&path).unwrap(), &schema).unwrap();
+    for at in (0..ROWS).step_by(10) {
+        writer
+            .write(&common::table(ROWS).slice(at as usize, 10))
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    // The strings of the last ten rows are no UTF-8 any more.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.windows(2).rposition(|pair| pair == b"n5").unwrap();
+    bytes[last + 1] = 0xff;
+    std::fs::write(&path, bytes).unwrap();
+
+    let session = Session::new();
+    let sql = format!(
+        "CREATE PIPELINE p AS SELECT id, name FROM arrow('{}') BATCH 10",
+        path.display()
+    );
+    session.execute(&sql).await.unwrap();
+    for threads in [1, 2, 8] {
+        let config = RunConfig {
+            threads: Some(threads),
+            segment_rows: Some(10),
+            ..config()
+        };
+        let mut run = session.run("p", config).await.unwrap();
+        let mut rows = 0;
+        let error = loop {
+            match run.next().await.unwrap() {
+                Ok(batch) => rows += batch.batch.num_rows(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert_eq!(rows, 30, "{error}");
+        assert!(error.contains("t.arrow"), "{error}");
     }
 }
