@@ -1,7 +1,7 @@
 """Does Forebay decode what Pillow decodes, to the same pixels?
 
     python3 -m venv venv && venv/bin/pip install numpy pillow
-    cargo build --release -p forebay-udfs --example decode_dump
+    cargo build --release --workspace --example decode_dump
     FOREBAY_TEST_DATA=DATA venv/bin/python benches/odd_images.py target/release/examples/decode_dump
 
 DATA holds `odd_images/` (with CATALOG.tsv). Further GIF, BMP, TIFF, PNG and WebP files are made
