@@ -453,25 +453,31 @@ async fn an_error_of_reading_comes_after_the_rows_before_it() {
 
     let session = Session::new();
     let sql = format!(
-        "CREATE PIPELINE p AS SELECT id, name FROM arrow('{}') BATCH 10",
+        "CREATE PIPELINE p AS SELECT id, name FROM arrow('{0}') BATCH 10;
+         CREATE PIPELINE within AS SELECT id, name FROM arrow('{0}') WHERE id >= 0 TAKE 25 BATCH 10;
+         CREATE PIPELINE beyond AS SELECT id, name FROM arrow('{0}') WHERE id >= 0 TAKE 35 BATCH 10;",
         path.display()
     );
     session.execute(&sql).await.unwrap();
     for threads in [1, 2, 8] {
-        let config = RunConfig {
-            threads: Some(threads),
-            segment_rows: Some(10),
-            ..config()
-        };
-        let mut run = session.run("p", config).await.unwrap();
-        let mut rows = 0;
-        let error = loop {
-            match run.next().await.unwrap() {
-                Ok(batch) => rows += batch.batch.num_rows(),
-                Err(error) => break error.to_string(),
+        // What TAKE does not reach is no error, however far ahead it was read.
+        for (pipeline, expected) in [("p", 30), ("within", 25), ("beyond", 30)] {
+            let config = RunConfig {
+                threads: Some(threads),
+                segment_rows: Some(10),
+                ..config()
+            };
+            let mut run = session.run(pipeline, config).await.unwrap();
+            let (mut rows, mut failure) = (0, None);
+            while let Some(batch) = run.next().await {
+                match batch {
+                    Ok(batch) => rows += batch.batch.num_rows(),
+                    Err(error) => failure = Some(error.to_string()),
+                }
             }
-        };
-        assert_eq!(rows, 30, "{error}");
-        assert!(error.contains("t.arrow"), "{error}");
+            assert_eq!(rows, expected, "{pipeline} {threads} {failure:?}");
+            let fails = pipeline != "within";
+            assert_eq!(failure.is_some_and(|why| why.contains("t.arrow")), fails);
+        }
     }
 }

@@ -235,7 +235,6 @@ impl Opened {
             opened: Arc::clone(&opened),
             sender,
             stats: Arc::clone(&stats),
-            satisfied: Arc::default(),
         };
         let task = tokio::spawn(driver.run());
         Run {

@@ -41,7 +41,8 @@ pub struct Env {
     pub memory: Arc<dyn MemoryPool>,
     /// Context of fragments.
     pub ctx: Arc<TaskContext>,
-    /// Segments that run side by side.
+    /// Segments that are computed side by side, that are read ahead of them, and splits that are read
+    /// side by side: each so many.
     pub in_flight: usize,
     /// Output bytes of a segment, about.
     pub segment_bytes: u64,

@@ -9,12 +9,13 @@
 //! | [`fragment`] | row operators over a segment |
 //! | [`segment`] | from positions to rows: fetching, staging, computing |
 //! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
-//! | [`pool`] | the threads that compute |
+//! | [`pool`], [`ahead`] | the threads that compute; work begun before its turn |
 //! | [`deal`] | which rows make which batch of which rank |
 //! | [`tail`] | batches, and what becomes of failed rows |
 //! | [`engine`] | the local engine |
 //! | [`digest`] | one hash of a whole stream |
 
+pub mod ahead;
 pub mod deal;
 pub mod digest;
 pub mod engine;

@@ -32,7 +32,9 @@ impl ComputePool {
                 let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
                 let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
                 let what = what.unwrap_or_else(|| "no message".to_owned());
-                Err(internal_datafusion_err!("an operator panicked: {what}"))
+                Err(internal_datafusion_err!(
+                    "work on the compute pool panicked: {what}"
+                ))
             });
             // The receiver is gone where the run was dropped; then nobody wants the answer.
             let _ = answer.send(done);

@@ -14,6 +14,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
+use crate::ahead::begun_ahead;
 use crate::fragment::row_batch::{RowBatch, SlotError};
 use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job, Reader, ScanRead};
@@ -374,11 +375,6 @@ pub fn stored_order(
         let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
         async move { segment?.compute(job, reader, env).await }
     };
-    // Errors keep their place, as in the engine's driver.
-    staged
-        .map(read)
-        .buffered(in_flight)
-        .map(compute)
-        .buffered(in_flight)
-        .boxed()
+    let read = begun_ahead(staged, in_flight, read, Err);
+    begun_ahead(read, in_flight, compute, Err).boxed()
 }

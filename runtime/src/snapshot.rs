@@ -135,7 +135,8 @@ impl Snapshot {
 
     /// Bytes that reading everything takes.
     pub fn bytes(&self) -> u64 {
-        self.splits.iter().map(|s| s.bytes).sum()
+        let bytes = self.splits.iter().map(|s| s.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Stored bytes of a row in the mean.

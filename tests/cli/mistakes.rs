@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{Ran, TABLE_PIPELINE, forebay, tables};
 
-/// Queries with a mistake, over the table `t` and the photos of [`photos`].
+/// Queries with a mistake, over the table `t` and some generated photos.
 const MISTAKES: [(&str, &str); 24] = [
     ("no statement", "42"),
     ("unknown keyword", "SELEC id FROM t"),

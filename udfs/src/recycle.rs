@@ -2,8 +2,8 @@
 //!
 //! A batch of images is tens of megabytes. Where each batch's memory comes fresh from the system, every
 //! page of it is first zeroed by the kernel and faulted in. So memory goes back to a shelf when the last
-//! holder of its column lets go, and the next batch of about that size takes it from there. Measured on
-//! photos (`benches/README.md`): a tenth of the time of a run.
+//! holder of its column lets go, and the next batch of about that size takes it from there. It stays
+//! with the process when a run ends. `docs/internals.md` has what it saves.
 //!
 //! ```
 //! use forebay_udfs::recycle::{lend, take};
@@ -21,8 +21,8 @@ use arrow::datatypes::{ArrowNativeType, ToByteSlice};
 use half::f16;
 use half::vec::HalfBitsVecExt;
 
-/// Vectors that a shelf keeps: as many columns as a run of two segments at a time has alive, one in
-/// the channel and one with the consumer.
+/// Vectors that a shelf keeps: as many columns of finished images as a run has alive, two being
+/// computed, one in the channel and one with the consumer.
 const KEPT: usize = 4;
 /// Bytes that a shelf keeps.
 const KEPT_BYTES: usize = 256 << 20;
@@ -43,7 +43,7 @@ impl<E: Recycled> Shelf<E> {
         let fits = |v: &Vec<E>| v.capacity() >= len && v.capacity() / 2 <= len;
         let Some(place) = idle.iter().rposition(fits) else {
             let bytes = len.saturating_mul(size_of::<E>());
-            if bytes < SMALL {
+            if !(SMALL..=KEPT_BYTES).contains(&bytes) {
                 return E::zeroed(len);
             }
             // A round capacity fits the next column, too, where columns differ in size. What nobody
@@ -165,6 +165,20 @@ mod tests {
         shelf.give(first);
         let second = shelf.take(SMALL + 400_000);
         assert_eq!(second.as_ptr(), address);
+    }
+
+    #[test]
+    fn a_lent_column_comes_back_when_its_last_holder_lets_go() {
+        // No other test has large columns of this type.
+        let column = lend(take::<f16>(2 * SMALL));
+        let address = column.as_ptr();
+        let held = column.clone();
+        drop(column);
+        let other = take::<f16>(2 * SMALL);
+        assert_ne!(other.as_ptr(), address);
+        drop(held);
+        let again = take::<f16>(2 * SMALL);
+        assert_eq!(again.as_ptr(), address);
     }
 
     #[test]

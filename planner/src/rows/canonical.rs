@@ -33,7 +33,7 @@ impl std::fmt::Debug for SemanticHash {
 }
 
 /// Version of the canonical text; raised when it changes for an unchanged pipeline.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The semantic hash of a lowered, unoptimised plan under its clauses.
 ///

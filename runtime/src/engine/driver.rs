@@ -1,13 +1,13 @@
 //! The driver of a run: segments side by side, their rows in order into the tail.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use super::Opened;
-use super::work::{Done, compute, read, work};
+use super::work::{Satisfied, Step, compute, read, work};
+use crate::ahead::begun_ahead;
 use crate::error::{Error, Result};
 use crate::tail::{Batch, Feed, RunStats};
 
@@ -16,8 +16,6 @@ pub(super) struct Driver {
     pub(super) opened: Arc<Opened>,
     pub(super) sender: mpsc::Sender<Result<Batch>>,
     pub(super) stats: Arc<Mutex<RunStats>>,
-    /// One more than the last epoch whose TAKE is satisfied.
-    pub(super) satisfied: Arc<AtomicU64>,
 }
 
 impl Driver {
@@ -34,15 +32,23 @@ impl Driver {
         let mut tail = opened.tail();
         let mut sent = 0;
         let mut epoch_began: Option<u64> = None;
-        let (reading, computing) = (Arc::clone(opened), Arc::clone(opened));
         // Reading runs ahead by itself, so that two segments that end at once do not leave the pool
-        // waiting for the files of the next. Errors keep their place: one that reading met must not
-        // overtake the rows before it.
-        let mut done = work(Arc::clone(opened), Arc::clone(&self.satisfied))
-            .map(move |work| read(Arc::clone(&reading), work))
-            .buffered(opened.env.in_flight)
-            .map(move |ready| compute(Arc::clone(&computing), ready))
-            .buffered(opened.env.in_flight);
+        // waiting for the files of the next.
+        let (at, satisfied) = (Arc::clone(opened), Satisfied::default());
+        let works = work(Arc::clone(opened), satisfied.clone());
+        let hint = satisfied.clone();
+        let read = move |step: Step<_>| {
+            let at = Arc::clone(&at);
+            step.then(hint.clone(), move |work| read(at, work))
+        };
+        let read = begun_ahead(works, opened.env.in_flight, read, Step::lost);
+        let (at, hint) = (Arc::clone(opened), satisfied.clone());
+        let compute = move |step: Step<_>| {
+            let at = Arc::clone(&at);
+            step.then(hint.clone(), move |ready| compute(at, ready))
+        };
+        let done = begun_ahead(read, opened.env.in_flight, compute, Step::lost);
+        let mut done = std::pin::pin!(done);
         loop {
             // Rows are taken in hand when there is room for their batch, so that none waits between
             // the segments and the channel: memory is bounded, and the same in every epoch.
@@ -50,12 +56,19 @@ impl Driver {
                 return Ok(());
             }
             let mut out = Vec::new();
-            let item = done.try_next().await;
-            let ended = matches!(item, Ok(None));
-            let stepped = match item {
-                Err(error) => Err(Error::Engine(error)),
-                Ok(None) => tail.finish(&mut out),
-                Ok(Some(Done::Begin(epoch))) => {
+            let step = done.next().await;
+            let ended = step.is_none();
+            let stepped = match step {
+                None => tail.finish(&mut out),
+                Some(Step::Skipped) => Ok(()),
+                // Whether what comes after the last row of TAKE was begun is a matter of timing.
+                Some(Step::Failed { epoch, .. })
+                    if tail.is_satisfied() && epoch_began == Some(epoch) =>
+                {
+                    Ok(())
+                }
+                Some(Step::Failed { error, .. }) => Err(Error::Engine(error)),
+                Some(Step::Begin(epoch)) => {
                     let first = epoch_began.is_none();
                     let finished = match (first, continuous) {
                         (false, false) => tail.finish(&mut out),
@@ -81,12 +94,12 @@ impl Driver {
                     epoch_began = Some(epoch);
                     finished
                 }
-                Ok(Some(Done::Rows(rows))) => tail.push(rows, &mut out),
+                Some(Step::Rows { of: rows, .. }) => tail.push(rows, &mut out),
             };
             if tail.is_satisfied()
                 && let Some(epoch) = epoch_began
             {
-                self.satisfied.store(epoch + 1, Ordering::Relaxed);
+                satisfied.mark(epoch);
             }
             if let Ok(mut stats) = self.stats.lock() {
                 stats.clone_from(tail.stats());

@@ -33,7 +33,8 @@ pub(super) fn environment(config: &RunConfig) -> Result<Env> {
         memory: Arc::new(GreedyMemoryPool::new((memory / 2) as usize)),
         ctx: Arc::new(TaskContext::default()),
         in_flight,
-        segment_bytes: SEGMENT_BYTES.min(memory / 4 / in_flight as u64).max(1),
+        // As many segments are read ahead as are computed.
+        segment_bytes: SEGMENT_BYTES.min(memory / 8 / in_flight as u64).max(1),
     })
 }
 
@@ -58,10 +59,12 @@ pub(super) fn size_segments(
         return Ok(rows / batch_rows * batch_rows);
     }
     let stored = job.snapshot.row_bytes();
-    let batch_bytes = width.estimate(stored).saturating_mul(batch_rows);
-    if !width.ragged && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 12) {
+    let row_bytes = width.estimate(stored).max(stored);
+    let batch_bytes = row_bytes.saturating_mul(batch_rows);
+    // With the two that are computed and the two that are read ahead, half of the memory at most.
+    if width.tensors && !width.ragged && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 8) {
         env.segment_bytes = batch_bytes;
-        // The rows of a segment keep all threads busy; two more hide its stragglers.
+        // The rows of such a segment keep all threads busy; the second one hides its stragglers.
         env.in_flight = env.in_flight.min(2);
         return Ok(batch_rows);
     }

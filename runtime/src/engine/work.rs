@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{BooleanArray, UInt64Array};
+use datafusion::common::DataFusionError;
 use forebay_planner::clauses::Window as Shuffle;
 use forebay_udfs::draw::pass_key;
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
 
 use super::Opened;
 use crate::fragment::row_batch::RowBatch;
@@ -24,46 +25,106 @@ struct Unit {
     ordinal: u64,
 }
 
-/// A window's segments, or the mark that an epoch begins.
-pub(super) enum Work {
+/// A piece of the run, in its place among the others: what is to be done of it, or what became of it.
+pub(super) enum Step<T> {
+    /// An epoch begins.
     Begin(u64),
-    Segment {
+    /// Rows of an epoch.
+    Rows {
+        /// The epoch.
         epoch: u64,
-        window: Arc<Window>,
-        places: Vec<Place>,
-        ordinals: Option<Vec<u64>>,
+        /// Its rows.
+        of: T,
     },
+    /// Rows that nobody needs: the epoch's TAKE is satisfied.
+    Skipped,
+    /// An error that ends the run, unless the epoch's TAKE is satisfied by the rows before it.
+    Failed { epoch: u64, error: DataFusionError },
 }
 
-/// Work with the segment's rows read.
-pub(super) enum Ready {
-    Begin(u64),
-    Segment {
-        epoch: u64,
-        segment: Segment,
-        /// Position and ordinal of each stored row, where a stored row may give several rows.
-        ordinals: Option<Vec<(u64, u64)>>,
-    },
+impl<T> Step<T> {
+    /// A broken invariant, which ends the run wherever it comes.
+    pub(super) const fn lost(error: DataFusionError) -> Self {
+        let epoch = u64::MAX;
+        Self::Failed { epoch, error }
+    }
+
+    /// Does the next thing with the rows.
+    pub(super) async fn then<U, F: Future<Output = EngineResult<U>>>(
+        self,
+        satisfied: Satisfied,
+        next: impl FnOnce(T) -> F,
+    ) -> Step<U> {
+        match self {
+            Self::Begin(epoch) => Step::Begin(epoch),
+            Self::Rows { epoch, .. } if satisfied.has(epoch) => Step::Skipped,
+            Self::Rows { epoch, of } => match next(of).await {
+                Ok(of) => Step::Rows { epoch, of },
+                Err(error) => Step::Failed { epoch, error },
+            },
+            Self::Skipped => Step::Skipped,
+            Self::Failed { epoch, error } => Step::Failed { epoch, error },
+        }
+    }
 }
 
-/// What became of it.
-pub(super) enum Done {
-    Begin(u64),
-    Rows(RowBatch),
+/// Which epochs need no more rows, because their TAKE has all of its own. A hint for what runs ahead:
+/// the driver alone decides, in the order of the stream.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Satisfied(Arc<AtomicU64>);
+
+impl Satisfied {
+    /// Marks an epoch and those before it.
+    pub(super) fn mark(&self, epoch: u64) {
+        self.0.store(epoch + 1, Ordering::Relaxed);
+    }
+
+    fn has(&self, epoch: u64) -> bool {
+        self.0.load(Ordering::Relaxed) > epoch
+    }
+}
+
+/// The rows of a segment, to be read.
+pub(super) struct Work {
+    window: Arc<Window>,
+    places: Vec<Place>,
+    ordinals: Option<Vec<u64>>,
+    epoch: u64,
+}
+
+/// A segment that was read.
+pub(super) struct Ready {
+    segment: Segment,
+    /// Position and ordinal of each stored row, where a stored row may give several rows.
+    ordinals: Option<Vec<(u64, u64)>>,
+    epoch: u64,
 }
 
 pub(super) type EngineResult<T> = datafusion::common::Result<T>;
 
 /// The run's work, in order. Windows are read one ahead.
-pub(super) fn work(
-    opened: Arc<Opened>,
-    satisfied: Arc<AtomicU64>,
-) -> BoxStream<'static, EngineResult<Work>> {
+pub(super) fn work(opened: Arc<Opened>, satisfied: Satisfied) -> BoxStream<'static, Step<Work>> {
     units(Arc::clone(&opened))
-        .map(move |unit| prepare(Arc::clone(&opened), unit, Arc::clone(&satisfied)))
+        .map(move |unit| {
+            let (opened, satisfied) = (Arc::clone(&opened), satisfied.clone());
+            async move {
+                let (epoch, begins) = (unit.epoch, unit.begins);
+                let mut steps = Vec::new();
+                if begins {
+                    steps.push(Step::Begin(epoch));
+                }
+                match prepare(opened, unit, satisfied).await {
+                    Ok(works) => {
+                        let rows = |of| Step::Rows { epoch, of };
+                        steps.extend(works.into_iter().map(rows));
+                    }
+                    Err(error) => steps.push(Step::Failed { epoch, error }),
+                }
+                stream::iter(steps)
+            }
+        })
         .buffered(2)
-        .map_ok(|works| stream::iter(works.into_iter().map(Ok)))
-        .try_flatten()
+        .flatten()
         .boxed()
 }
 
@@ -104,22 +165,15 @@ fn units(opened: Arc<Opened>) -> impl futures::Stream<Item = Unit> {
 }
 
 /// Orders the rows of a window, finds those that this rank computes, and reads what they need.
-async fn prepare(
-    opened: Arc<Opened>,
-    unit: Unit,
-    satisfied: Arc<AtomicU64>,
-) -> EngineResult<Vec<Work>> {
+async fn prepare(opened: Arc<Opened>, unit: Unit, satisfied: Satisfied) -> EngineResult<Vec<Work>> {
     let Unit {
         epoch,
-        begins,
         window,
         ordinal,
+        ..
     } = unit;
     let mut works = Vec::new();
-    if begins {
-        works.push(Work::Begin(epoch));
-    }
-    if satisfied.load(Ordering::Relaxed) > epoch {
+    if satisfied.has(epoch) {
         return Ok(works);
     }
     let pass = pass_key(opened.seed, epoch);
@@ -179,11 +233,11 @@ async fn prepare(
             start + rows
         }
         .min(places.len());
-        works.push(Work::Segment {
-            epoch,
+        works.push(Work {
             window: Arc::clone(&staged),
             places: places[start..end].to_vec(),
             ordinals: ordinals.as_ref().map(|o| o[start..end].to_vec()),
+            epoch,
         });
         start = end;
     }
@@ -239,43 +293,36 @@ fn is_mine(opened: &Opened, epoch: u64, epoch_rows: u64, ordinal: u64) -> bool {
 }
 
 /// Reads a segment.
-pub(super) async fn read(opened: Arc<Opened>, work: EngineResult<Work>) -> EngineResult<Ready> {
-    match work? {
-        Work::Begin(epoch) => Ok(Ready::Begin(epoch)),
-        Work::Segment {
-            epoch,
-            window,
-            places,
-            ordinals,
-        } => {
-            let positions = places.iter().map(|p| p.position);
-            let ordinals = ordinals.map(|ordinals| positions.zip(ordinals).collect());
-            let pass = pass_key(opened.seed, epoch);
-            let (job, reader) = (&opened.job, &opened.job.reader);
-            let segment = Segment::read(job, reader, window, places, pass).await?;
-            Ok(Ready::Segment {
-                epoch,
-                segment,
-                ordinals,
-            })
-        }
-    }
+pub(super) async fn read(opened: Arc<Opened>, work: Work) -> EngineResult<Ready> {
+    let Work {
+        window,
+        places,
+        ordinals,
+        epoch,
+    } = work;
+    let pass = pass_key(opened.seed, epoch);
+    let positions = places.iter().map(|p| p.position);
+    let ordinals = ordinals.map(|ordinals| positions.zip(ordinals).collect());
+    let (job, reader) = (&opened.job, &opened.job.reader);
+    let segment = Segment::read(job, reader, window, places, pass).await?;
+    Ok(Ready {
+        segment,
+        ordinals,
+        epoch,
+    })
 }
 
 /// Computes a segment.
-pub(super) async fn compute(opened: Arc<Opened>, ready: EngineResult<Ready>) -> EngineResult<Done> {
-    let (epoch, segment, ordinals) = match ready? {
-        Ready::Begin(epoch) => return Ok(Done::Begin(epoch)),
-        Ready::Segment {
-            epoch,
-            segment,
-            ordinals,
-        } => (epoch, segment, ordinals),
-    };
+pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> EngineResult<RowBatch> {
+    let Ready {
+        segment,
+        ordinals,
+        epoch,
+    } = ready;
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
     let rows = segment.compute(job, reader, opened.env.clone()).await?;
     let (Some(ordinals), Some(epoch_rows)) = (ordinals, opened.epoch_rows) else {
-        return Ok(Done::Rows(rows));
+        return Ok(rows);
     };
     // Of the rows that a stored row gives, some may be another rank's.
     let ids = rows.row_ids()?;
@@ -306,5 +353,5 @@ pub(super) async fn compute(opened: Arc<Opened>, ready: EngineResult<Ready>) -> 
         .map(|i| i as u64)
         .collect::<Vec<_>>()
         .into();
-    Ok(Done::Rows(rows.take(&kept)?))
+    rows.take(&kept)
 }

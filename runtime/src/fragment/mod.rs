@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`row_batch`] | batches of keyed rows whose slots may hold errors |
 //! | [`evaluate`] | expressions over rows that may fail one by one |
-//! | [`exec`] | the skeleton that makes a function from batch to batch an `ExecutionPlan` |
+//! | [`exec`] | the skeleton that makes a function of one batch per input an `ExecutionPlan` |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
 //! | [`width`] | what a row takes in memory |
 

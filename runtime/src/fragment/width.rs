@@ -13,6 +13,8 @@ pub struct RowWidth {
     pub fixed: u64,
     /// Whether there are texts, bytes or lists, which are about as large as they are stored.
     pub variable: bool,
+    /// Whether there are tensors, whose functions run in parallel over the rows of a segment.
+    pub tensors: bool,
     /// Whether there are tensors of varying shape, which are larger than what they are decoded from.
     pub ragged: bool,
 }
@@ -23,12 +25,15 @@ impl RowWidth {
         let mut width = Self {
             fixed: 0,
             variable: false,
+            tensors: false,
             ragged: false,
         };
         for field in schema.fields() {
+            let tensor = is_tensor(field);
+            width.tensors |= tensor;
             match bytes(field.data_type()) {
-                Some(bytes) => width.fixed += bytes,
-                None if is_tensor(field) => width.ragged = true,
+                Some(bytes) => width.fixed = width.fixed.saturating_add(bytes),
+                None if tensor => width.ragged = true,
                 None => width.variable = true,
             }
         }
@@ -39,11 +44,11 @@ impl RowWidth {
     pub fn estimate(&self, stored: u64) -> u64 {
         let variable = if self.variable { stored } else { 0 };
         let ragged = if self.ragged {
-            stored * DECODED_PER_ENCODED
+            stored.saturating_mul(DECODED_PER_ENCODED)
         } else {
             0
         };
-        self.fixed + variable + ragged
+        self.fixed.saturating_add(variable).saturating_add(ragged)
     }
 }
 
@@ -54,9 +59,13 @@ fn is_tensor(field: &Field) -> bool {
 fn bytes(data_type: &DataType) -> Option<u64> {
     match data_type {
         DataType::Boolean => Some(1),
-        DataType::FixedSizeList(item, n) => Some(bytes(item.data_type())? * *n as u64),
+        DataType::FixedSizeList(item, n) => {
+            Some(bytes(item.data_type())?.saturating_mul(*n as u64))
+        }
         DataType::FixedSizeBinary(n) => Some(*n as u64),
-        DataType::Struct(fields) => fields.iter().map(|f| bytes(f.data_type())).sum(),
+        DataType::Struct(fields) => fields.iter().try_fold(0_u64, |sum, field| {
+            Some(sum.saturating_add(bytes(field.data_type())?))
+        }),
         other => other.primitive_width().map(|w| w as u64),
     }
 }

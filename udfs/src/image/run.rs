@@ -121,8 +121,7 @@ fn run_as<E: Element>(
     };
     let count = column.len();
 
-    let mut failures: Vec<RowFailure>;
-    let array = match output.elements() {
+    Ok(match output.elements() {
         Some(elements) if elements > 0 => {
             let mut values = take::<E>(count * elements);
             let done = chain.rows(values.chunks_mut(elements), |row, out| {
@@ -142,8 +141,8 @@ fn run_as<E: Element>(
                 done
             });
             let valid: Vec<bool> = done.iter().map(|d| matches!(d, Ok(true))).collect();
-            failures = done.into_iter().filter_map(Result::err).collect();
-            fixed_column(values, &valid, &output)?
+            let failures = done.into_iter().filter_map(Result::err).collect();
+            (fixed_column(values, &valid, &output)?, failures)
         }
         _ => {
             let done = chain.rows(std::iter::repeat_n((), count), |row, ()| {
@@ -153,7 +152,7 @@ fn run_as<E: Element>(
                     Ok((out, pixels.shape))
                 })
             });
-            failures = Vec::new();
+            let mut failures = Vec::new();
             let images = done.into_iter().map(|d| {
                 d.unwrap_or_else(|f| {
                     failures.push(f);
@@ -161,11 +160,9 @@ fn run_as<E: Element>(
                 })
             });
             let images = images.collect();
-            variable_column(images, &output)?
+            (variable_column(images, &output)?, failures)
         }
-    };
-    failures.sort_by_key(|f| f.row);
-    Ok((array, failures))
+    })
 }
 
 impl<E: Element> Chain<'_, E> {

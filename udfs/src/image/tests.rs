@@ -368,3 +368,26 @@ proptest! {
         }
     }
 }
+
+/// Memory of large columns is recycled: what an earlier batch left there must not show.
+#[test]
+fn the_place_of_an_image_that_is_not_there_is_zero() {
+    let large = || {
+        call(
+            "to_float",
+            vec![call("resize", vec![decoded(), lit(400), lit(400)])],
+        )
+    };
+    let file = || Some(encoded(picture(40, 40), ImageFormat::Png));
+    let full = batch(&[file(), file()]);
+    drop(evaluate(large(), &full).unwrap());
+    let (found, _) = evaluate(large(), &batch(&[file(), None])).unwrap();
+    let values = found
+        .as_fixed_size_list()
+        .values()
+        .as_primitive::<Float32Type>()
+        .values();
+    let (first, second) = values.split_at(400 * 400 * 3);
+    assert!(found.is_null(1) && first.iter().any(|&v| v > 0.0));
+    assert!(second.iter().all(|&v| v == 0.0));
+}

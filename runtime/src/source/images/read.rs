@@ -146,9 +146,10 @@ fn read_file(Wish { path, size }: &Wish, place: &mut [u8]) -> Result<(), String>
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(changed(length(&file)?)),
         Err(error) => Err(unreadable(error)),
         // A byte more than expected: the file grew while it was read.
-        Ok(()) => match file.read(&mut [0]).map_err(unreadable)? {
-            0 => Ok(()),
-            _ => Err(changed(length(&file)?)),
+        Ok(()) => match file.read_exact(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
+            Err(error) => Err(unreadable(error)),
+            Ok(()) => Err(changed(length(&file)?)),
         },
     }
 }

@@ -135,6 +135,26 @@ async fn files_that_vanish_or_change_are_errors_of_their_rows() {
 }
 
 #[tokio::test]
+async fn rows_after_a_file_that_cannot_be_read_have_their_own_bytes() {
+    let names: Vec<String> = (0..100).map(|i| format!("c/{i:03}.png")).collect();
+    let dir = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let folder = open(dir.path(), &[]).await.unwrap();
+    let lost = |i: usize| i.is_multiple_of(9) || i == 40;
+    for name in names.iter().enumerate().filter(|(i, _)| lost(*i)) {
+        fs::remove_file(dir.path().join(name.1)).unwrap();
+    }
+    let rows: Vec<_> = (0..100).map(|file| (file, 0)).collect();
+    let (batch, errors) = folder.fetch(&rows, &[0]).await.unwrap();
+    let failed: Vec<usize> = errors.iter().map(|e| e.row).collect();
+    assert_eq!(failed, (0..100).filter(|&i| lost(i)).collect::<Vec<_>>());
+    let images = batch.column(0).as_binary::<i32>();
+    for (i, name) in names.iter().enumerate() {
+        let expected = if lost(i) { "" } else { name };
+        assert_eq!(images.value(i), expected.as_bytes());
+    }
+}
+
+#[tokio::test]
 async fn a_file_above_the_limit_is_an_error_before_it_is_read() {
     let dir = tree(&["c/a.jpg"]);
     fs::File::options()
