@@ -5,7 +5,6 @@
 #[derive(Debug, Clone, Default)]
 pub struct KeptRows {
     words: Vec<Word>,
-    len: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,27 +18,15 @@ impl KeptRows {
     /// The rows with these offsets, which ascend.
     pub fn new(offsets: impl IntoIterator<Item = u32>) -> Self {
         let mut kept = Self::default();
-        for offset in offsets {
+        for (before, offset) in (0_u32..).zip(offsets) {
             let word = offset as usize / 64;
             if word >= kept.words.len() {
                 let members = 0;
-                let before = kept.len as u32;
                 kept.words.resize(word + 1, Word { members, before });
             }
             kept.words[word].members |= 1 << (offset % 64);
-            kept.len += 1;
         }
         kept
-    }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Number of rows before the one with this offset; `None` where that was left out.
@@ -77,7 +64,6 @@ mod tests {
             (0..300).filter(|o| o % 7 != 3).collect(),
         ] {
             let kept = KeptRows::new(offsets.iter().copied());
-            assert_eq!(kept.len(), offsets.len());
             assert_eq!(kept.offsets().collect::<Vec<_>>(), offsets);
             for offset in 0..700 {
                 let place = offsets.binary_search(&offset).ok().map(|i| i as u64);
