@@ -9,7 +9,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Clauses, Options, Repeat};
+use forebay_planner::clauses::{Clauses, Repeat};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::pipeline::Pipeline;
@@ -207,7 +207,7 @@ impl Session {
     pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
         let mut catalog = self.catalog.write().await;
         let pipeline = builder.build(&catalog).await?;
-        compile(&pipeline.plan, pipeline.clauses)?;
+        compile(&pipeline.plan, pipeline.clauses.clone())?;
         Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
     }
 
@@ -217,13 +217,13 @@ impl Session {
         let mut tables: BTreeMap<String, Arc<dyn TableProvider>> = BTreeMap::new();
         for name in catalog.pipelines_in(query) {
             let pipeline = Arc::clone(&catalog.pipelines()[&name]);
-            let clauses = one_epoch(pipeline.clauses);
+            let clauses = one_epoch(pipeline.clauses.clone());
             let compiled = compile(&pipeline.plan, clauses)?;
             tables.insert(name, Arc::new(PipelineTable::new(compiled)));
         }
         let pipeline = catalog.plan_query_with(query, &tables).await?;
         if tables.is_empty()
-            && let Ok(compiled) = Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses))
+            && let Ok(compiled) = Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses.clone()))
         {
             let opened = Opened::new(&compiled, &RunConfig::default()).await?;
             let schema = opened.schema();
@@ -339,7 +339,7 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
 }
 
 async fn open(pipeline: &Pipeline, config: &RunConfig) -> Result<(Compiled, Opened)> {
-    let mut clauses = pipeline.clauses;
+    let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
     let compiled = compile(&pipeline.plan, clauses)?;
     let opened = Opened::new(&compiled, config).await?;
@@ -355,9 +355,9 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         take,
         batch: _,
         repeat: _,
+        cache,
         options,
     } = clauses;
-    let options = Options { ..options };
     Clauses {
         shuffle,
         seed,
@@ -365,6 +365,7 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         take,
         batch: None,
         repeat: Repeat::default(),
+        cache,
         options,
     }
 }

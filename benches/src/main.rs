@@ -1,9 +1,11 @@
 //! Speed questions about the engine on tables, answered in one process, interleaved.
 //!
 //! `cargo run --release -p forebay-benches`: prints medians and ratios; `benches/README.md` keeps
-//! them.
+//! them. With the argument `planning` it times the optimiser alone.
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its answer")]
+
+mod planning;
 
 use std::error::Error;
 use std::path::Path;
@@ -21,6 +23,9 @@ const ROWS: u64 = 200_000;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
+    if std::env::args().nth(1).as_deref() == Some("planning") {
+        return planning::times(dir.path()).await;
+    }
     let file = dir.path().join("rows.parquet");
     Table {
         rows: ROWS,

@@ -1,5 +1,6 @@
 //! The training clauses that follow a query: order, batches, epochs, options.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 /// How far rows may travel in a shuffle.
@@ -90,6 +91,17 @@ pub enum Relax {
     Statistical,
 }
 
+impl std::fmt::Display for Relax {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Numeric => "numeric",
+            Self::Order => "order",
+            Self::Statistical => "statistical",
+        })
+    }
+}
+
 /// Whether the written plan is rewritten: `OPTIONS (optimize = '..')`, `--optimize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Optimize {
@@ -100,8 +112,24 @@ pub enum Optimize {
     Default,
 }
 
+/// `CACHE ..`: where rows are kept from epoch to epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Cache {
+    /// `CACHE OFF`: nowhere.
+    Off,
+    /// `CACHE AUTO`: where it pays, if it does.
+    Auto,
+    /// `CACHE AT step [FREEZING RANDOMNESS]`.
+    At {
+        /// The name of a function, or of an output column.
+        step: String,
+        /// Whether the draws of the first epoch are kept with the rows.
+        freezing: bool,
+    },
+}
+
 /// `OPTIONS (..)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// Policy for failed rows.
     pub on_error: OnError,
@@ -109,10 +137,16 @@ pub struct Options {
     pub relax: Relax,
     /// Optimiser switch.
     pub optimize: Optimize,
+    /// Names of rewrite rules that are left out: `disable_rules = 'a, b'`.
+    pub disable_rules: BTreeSet<String>,
+    /// Directory, or URL of an object store, of cached rows.
+    pub cache_dir: Option<String>,
+    /// Bytes that cached rows may take there.
+    pub cache_quota: Option<u64>,
 }
 
 /// The training clauses of a pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Clauses {
     /// `SHUFFLE ..`; stored order where absent.
     pub shuffle: Option<Window>,
@@ -126,6 +160,8 @@ pub struct Clauses {
     pub batch: Option<Batch>,
     /// `REPEAT ..`.
     pub repeat: Repeat,
+    /// `CACHE ..`; where absent, [`Cache::Auto`] if there is a `cache_dir`.
+    pub cache: Option<Cache>,
     /// `OPTIONS (..)`.
     pub options: Options,
 }

@@ -4,8 +4,10 @@ use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::clauses::{Clauses, Optimize};
+use crate::optimizer::rules::is_disabled;
+use crate::optimizer::{Config, Machine, Report, optimize};
 use crate::rows::canonical::{SemanticHash, semantic_hash};
-use crate::rows::{RowPlan, lower, optimize};
+use crate::rows::{RowPlan, lower, tidy};
 
 /// A pipeline ready for execution: what was written, what was chosen, and what it means.
 #[derive(Debug, Clone)]
@@ -14,6 +16,8 @@ pub struct Compiled {
     pub written: RowPlan,
     /// The plan that runs.
     pub chosen: RowPlan,
+    /// What the optimiser did; `None` where it was off.
+    pub report: Option<Report>,
     /// The training clauses.
     pub clauses: Clauses,
     /// Names the stream's meaning.
@@ -23,15 +27,26 @@ pub struct Compiled {
 impl Compiled {
     /// Lowers and optimises an analysed plan.
     pub fn new(plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
+        Self::on(&Machine::default(), plan, clauses)
+    }
+
+    /// Lowers and optimises an analysed plan for a machine.
+    pub fn on(machine: &Machine, plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
         let written = lower::lower(plan)?;
         let semantic_hash = semantic_hash(&written, &clauses)?;
-        let chosen = match clauses.options.optimize {
-            Optimize::None => written.clone(),
-            Optimize::Default => optimize::optimize(written.clone())?,
+        let (chosen, report) = match clauses.options.optimize {
+            Optimize::None => (written.clone(), None),
+            Optimize::Default => {
+                let config = Config::of(&clauses, machine)?;
+                let (chosen, report) = optimize(written.clone(), &clauses, &config)?;
+                let disabled = |rule: &str| is_disabled(&config.disabled, rule);
+                (tidy::tidy(chosen, disabled)?, Some(report))
+            }
         };
         Ok(Self {
             written,
             chosen,
+            report,
             clauses,
             semantic_hash,
         })

@@ -5,9 +5,11 @@ pub mod catalog;
 pub mod clauses;
 pub mod compile;
 pub mod error;
+pub mod optimizer;
 pub mod pipeline;
 pub mod rows;
 pub mod source;
 pub mod sql;
 #[cfg(test)]
 mod testing;
+pub mod units;

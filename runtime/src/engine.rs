@@ -87,7 +87,7 @@ pub struct Opened {
 impl Opened {
     /// Opens a compiled pipeline.
     pub async fn new(compiled: &Compiled, config: &RunConfig) -> Result<Self> {
-        let clauses = compiled.clauses;
+        let clauses = &compiled.clauses;
         let world = config.world.max(1);
         if config.rank >= world {
             return Err(Error::Config(format!(
@@ -107,7 +107,7 @@ impl Opened {
         let mut opened = Self {
             job,
             deal,
-            clauses,
+            clauses: clauses.clone(),
             seed,
             first_epoch: config.first_epoch,
             epochs,

@@ -347,7 +347,7 @@ impl Tail {
         }
         let ids = members.row_ids()?;
         for (&row, errors) in &members.errors {
-            let failure = self.failure(&ids, row, &errors[0]);
+            let failure = self.failure(&ids, row, reported(errors));
             if self.on_error == OnError::Fail {
                 return Err(Error::Row(Box::new(failure)));
             }
@@ -372,7 +372,7 @@ impl Tail {
                     match (row..n).chain(0..row).find(|&r| good(r)) {
                         Some(stand_in) => picks.push(stand_in as u64),
                         None => {
-                            let mut failure = self.failure(&ids, 0, &members.errors[&0][0]);
+                            let mut failure = self.failure(&ids, 0, reported(&members.errors[&0]));
                             failure.cause += &format!(
                                 "; every one of the batch's {n} rows failed, so none can stand in"
                             );
@@ -433,6 +433,12 @@ impl Tail {
             cause: error.cause.clone(),
         }
     }
+}
+
+/// The error of a row that stands for all of them: that of a predicate, else that of the first column.
+/// It does not depend on the order in which a plan computes them.
+fn reported(errors: &[SlotError]) -> &SlotError {
+    errors.iter().min_by_key(|e| e.column).unwrap_or(&errors[0])
 }
 
 fn unreachable_policy<T>() -> Result<T> {

@@ -10,7 +10,7 @@ pub enum Purity {
 }
 
 /// How a function's output relates to the pixels of its input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algebra {
     /// Not a function over images, or one that reads more than pixels.
     Opaque,
@@ -18,7 +18,9 @@ pub enum Algebra {
     Decode,
     /// Each output pixel depends on the input pixel at the same place alone.
     Pointwise,
-    /// Moves or mixes pixels by place, whatever their values.
+    /// Each output pixel is a copy of the input pixel at a place that does not depend on pixels.
+    Select,
+    /// Mixes pixels by place, or adds others.
     Spatial,
     /// Each output pixel may depend on every input pixel.
     Global,

@@ -16,6 +16,7 @@ pub mod recycle;
 pub mod row;
 pub mod simd;
 pub mod tensor;
+pub mod width;
 
 pub use bind::{bind_stream, is_random};
 pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_info};

@@ -67,7 +67,7 @@ impl Stages {
     pub(super) fn finish(&self) -> Result<Clauses> {
         match &self.mistake {
             Some(message) => Err(PlanError::mistake(message.clone())),
-            None => Ok(self.clauses),
+            None => Ok(self.clauses.clone()),
         }
     }
 

@@ -14,7 +14,7 @@ use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
 use super::{RowOp, RowPlan, slot};
-use crate::clauses::Clauses;
+use crate::clauses::{Cache, Clauses};
 
 /// Names the meaning of a stream (design contract, "Two hashes"): 32 bytes of BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,13 +54,22 @@ pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
         take,
         batch,
         repeat,
+        cache,
         options,
     } = clauses;
     let rows = Canonical::of(plan)?.render(&plan.schema);
     let continuous = repeat.continuous;
+    // Where rows are kept does not change them, unless their draws are kept with them.
+    let frozen = match cache {
+        Some(Cache::At {
+            step,
+            freezing: true,
+        }) => format!("frozen {step}\n"),
+        _ => String::new(),
+    };
     Ok(format!(
         "forebay {VERSION}\n{rows}shuffle {shuffle:?}\nskip {skip}\ntake {take:?}\nbatch {batch:?}\n\
-         continuous {continuous}\non_error {:?}\nrelax {:?}\n",
+         continuous {continuous}\non_error {:?}\nrelax {:?}\n{frozen}",
         options.on_error, options.relax
     ))
 }
@@ -88,6 +97,8 @@ impl Canonical {
                 }
                 Ok(this)
             }
+            // What is kept is what would be computed.
+            RowOp::Cache => Ok(only(inputs)),
             RowOp::Project { exprs } => {
                 let mut this = only(inputs);
                 let over = &plan.inputs[0].schema;

@@ -110,11 +110,15 @@ impl Lowering {
                 Ok(RowPlan::filter(input, split_conjunction_owned(predicate)))
             }
             LogicalPlan::Union(union) => {
-                let inputs = union
-                    .inputs
-                    .iter()
-                    .map(|i| self.plan(i))
-                    .collect::<Result<Vec<_>>>()?;
+                let mut inputs = Vec::new();
+                for input in &union.inputs {
+                    let input = self.plan(input)?;
+                    // A union of a union is one union.
+                    match input.op {
+                        RowOp::Union => inputs.extend(input.inputs),
+                        _ => inputs.push(input),
+                    }
+                }
                 let names = unique_names(&union.schema);
                 let fields = names.into_iter().enumerate().map(|(i, name)| {
                     // An extension type survives only where every input agrees on it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use datafusion::common::Result;
 use forebay_udfs::row::ROW_COLUMN;
 
-use super::optimize::prune_columns;
+use super::tidy::prune_columns;
 use super::{RowOp, RowPlan};
 
 /// Whether each stored row gives exactly one row.
@@ -13,7 +13,7 @@ pub fn is_one_to_one(plan: &RowPlan) -> bool {
     let mut one_to_one = true;
     visit_stream(plan, &mut |node| {
         one_to_one &= match &node.op {
-            RowOp::Scan { .. } | RowOp::Project { .. } | RowOp::Union => true,
+            RowOp::Scan { .. } | RowOp::Project { .. } | RowOp::Union | RowOp::Cache => true,
             RowOp::Lookup { keep_unmatched, .. } => *keep_unmatched,
             RowOp::Filter { .. } | RowOp::Limit { .. } | RowOp::Unnest { .. } => false,
         };
@@ -32,6 +32,13 @@ pub fn multiplies(plan: &RowPlan) -> bool {
 
 /// The plan without every column that does not decide which rows reach the output.
 pub fn membership(plan: RowPlan) -> Result<RowPlan> {
+    // What is kept has more columns than decide.
+    let plan = plan.rewrite(&mut |mut node| {
+        Ok(match node.op {
+            RowOp::Cache => node.inputs.swap_remove(0),
+            _ => node,
+        })
+    })?;
     prune_columns(plan, &BTreeSet::new())
 }
 

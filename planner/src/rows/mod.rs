@@ -9,15 +9,15 @@
 //! | [`bind`] | gives each random function its stream |
 //! | [`canonical`] | the text that the semantic hash is taken of |
 //! | [`membership`] | which stored rows reach the output |
-//! | [`optimize`] | exact rewrites: filters down, projections merged, columns pruned, images fused |
+//! | [`tidy`] | what is left to do on a chosen plan: projections merged, columns pruned, images fused |
 
 pub mod bind;
 pub mod canonical;
 pub mod lower;
 pub mod membership;
-pub mod optimize;
 #[cfg(test)]
 mod tests;
+pub mod tidy;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -100,6 +100,8 @@ pub enum RowOp {
         /// Whether rows without a match stay, with nulls (`LEFT JOIN`).
         keep_unmatched: bool,
     },
+    /// Rows that are kept from epoch to epoch, and not computed again.
+    Cache,
 }
 
 impl RowPlan {
@@ -125,6 +127,24 @@ impl RowPlan {
             inputs: vec![input],
             schema,
         })
+    }
+
+    /// The names of the output columns.
+    pub fn names(&self) -> Vec<String> {
+        let fields = self.schema.fields().iter();
+        fields.map(|f| f.name().clone()).collect()
+    }
+
+    /// A projection to exactly these columns, unless the plan has exactly them.
+    pub fn exactly(self, wanted: &[String]) -> Result<Self> {
+        if self.schema.fields().iter().map(|f| f.name()).eq(wanted) {
+            return Ok(self);
+        }
+        let exprs = wanted.iter().map(|name| NamedExpr {
+            name: name.clone(),
+            expr: slot(name),
+        });
+        Self::project(self, exprs.collect())
     }
 
     /// Puts a filter above `input`; merges it with a filter that is there already.
@@ -194,6 +214,11 @@ impl RowPlan {
 /// A column of the node's input, by slot name.
 pub fn slot(name: impl Into<String>) -> Expr {
     Expr::Column(Column::new_unqualified(name))
+}
+
+/// Whether an expression draws.
+pub fn draws(expr: &Expr) -> bool {
+    expr.column_refs().iter().any(|c| c.name == ROW_COLUMN)
 }
 
 /// The slots that an expression reads, without the hidden row column.
@@ -274,6 +299,7 @@ impl fmt::Display for RowOp {
                 write!(f, "Project {}", list(shown))
             }
             Self::Union => write!(f, "Union"),
+            Self::Cache => write!(f, "Cache"),
             Self::Limit { skip, fetch } => {
                 write!(f, "Limit")?;
                 if *skip > 0 {

@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::dialect::{CLAUSE_WORDS, clause_word};
 use super::options::parse_options;
 use super::statement::ClausePositions;
-use crate::clauses::{Batch, BatchScope, Clauses, Remainder, Repeat, Window};
+use crate::clauses::{Batch, BatchScope, Cache, Clauses, Remainder, Repeat, Window};
 use crate::error::{PlanError, Position, Result, closest};
 
 const ORDER: &str = "the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, \
@@ -21,7 +21,15 @@ pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<(Clauses, ClauseP
     loop {
         let token = cursor.peek().token.clone();
         if matches!(token, Token::EOF | Token::SemiColon) {
-            return Ok((clauses, positions));
+            let asked = matches!(clauses.cache, Some(Cache::Auto | Cache::At { .. }));
+            return match positions.cache {
+                Some(position) if asked && clauses.options.cache_dir.is_none() => {
+                    let message = "CACHE needs a place for the rows";
+                    let hint = "add OPTIONS (cache_dir = '..')";
+                    Err(PlanError::at(position, message).with_hint(hint))
+                }
+                _ => Ok((clauses, positions)),
+            };
         }
         let position = cursor.position();
         let Some(word) = clause_word(&token) else {
@@ -60,7 +68,10 @@ pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<(Clauses, ClauseP
                 clauses.repeat = repeat(cursor)?;
                 positions.repeat = Some(position);
             }
-            "CACHE" => return Err(cache(cursor, position)),
+            "CACHE" => {
+                clauses.cache = Some(cache(cursor)?);
+                positions.cache = Some(position);
+            }
             _ => {
                 clauses.options = parse_options(cursor)?;
                 positions.options = Some(position);
@@ -234,25 +245,29 @@ fn bucket(cursor: &mut Cursor<'_>, start: Position) -> PlanError {
         .unwrap_or_else(|| PlanError::unsupported(start, "BUCKET BY"))
 }
 
-fn cache(cursor: &mut Cursor<'_>, start: Position) -> PlanError {
-    let mut parse = || -> Result<()> {
-        if cursor.eat(&["OFF"]) || cursor.eat(&["AUTO"]) {
-            return Ok(());
+fn cache(cursor: &mut Cursor<'_>) -> Result<Cache> {
+    if cursor.eat(&["OFF"]) {
+        return Ok(Cache::Off);
+    }
+    if cursor.eat(&["AUTO"]) {
+        return Ok(Cache::Auto);
+    }
+    if !cursor.eat(&["AT"]) {
+        return Err(cursor.expected("CACHE", "OFF, AUTO or AT"));
+    }
+    let step = match &cursor.peek().token {
+        Token::SingleQuotedString(step) => {
+            let step = step.clone();
+            cursor.next();
+            step
         }
-        if !cursor.eat(&["AT"]) {
-            return Err(cursor.expected("CACHE", "OFF, AUTO or AT"));
-        }
-        match cursor.peek().token {
-            Token::SingleQuotedString(_) => {
-                cursor.next();
-                Ok(())
-            }
-            _ => cursor.name("CACHE AT", "a column or a place").map(drop),
-        }
+        _ => cursor.name("CACHE AT", "a column or a function")?.0,
     };
-    parse()
-        .err()
-        .unwrap_or_else(|| PlanError::unsupported(start, "CACHE"))
+    let freezing = cursor.eat(&["FREEZING"]);
+    if freezing {
+        cursor.expect("RANDOMNESS", "CACHE AT .. FREEZING")?;
+    }
+    Ok(Cache::At { step, freezing })
 }
 
 #[cfg(test)]
@@ -269,7 +284,7 @@ mod tests {
 
     /// Each clause as written, and what it means.
     fn clauses() -> Vec<(&'static str, Clauses)> {
-        let none = Clauses::default();
+        let none = Clauses::default;
         let batch = Batch {
             rows: rows(4),
             scope: BatchScope::PerRank,
@@ -277,43 +292,43 @@ mod tests {
         };
         let with = |batch: Batch| Clauses {
             batch: Some(batch),
-            ..none
+            ..none()
         };
         let repeats = |epochs, continuous| Clauses {
             repeat: Repeat { epochs, continuous },
-            ..none
+            ..none()
         };
-        let options = |options| Clauses { options, ..none };
-        let plain = Options::default();
+        let options = |options| Clauses { options, ..none() };
+        let plain = Options::default;
         vec![
-            ("", none),
+            ("", none()),
             (
                 "SHUFFLE WITHIN 100 ROWS",
                 Clauses {
                     shuffle: Some(Window::Rows(rows(100))),
-                    ..none
+                    ..none()
                 },
             ),
             (
                 "shuffle globally",
                 Clauses {
                     shuffle: Some(Window::Global),
-                    ..none
+                    ..none()
                 },
             ),
             (
                 "SEED 42",
                 Clauses {
                     seed: Some(42),
-                    ..none
+                    ..none()
                 },
             ),
-            ("SKIP 3", Clauses { skip: 3, ..none }),
+            ("SKIP 3", Clauses { skip: 3, ..none() }),
             (
                 "TAKE 3",
                 Clauses {
                     take: Some(3),
-                    ..none
+                    ..none()
                 },
             ),
             ("BATCH 4", with(batch)),
@@ -348,14 +363,14 @@ mod tests {
                 options(Options {
                     on_error: OnError::Skip,
                     relax: Relax::Order,
-                    ..plain
+                    ..plain()
                 }),
             ),
             (
                 "OPTIONS (optimize off)",
                 options(Options {
                     optimize: Optimize::None,
-                    ..plain
+                    ..plain()
                 }),
             ),
             (
@@ -372,8 +387,9 @@ mod tests {
                     },
                     options: Options {
                         relax: Relax::Numeric,
-                        ..plain
+                        ..plain()
                     },
+                    cache: None,
                 },
             ),
         ]

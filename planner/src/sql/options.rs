@@ -1,12 +1,23 @@
 //! `OPTIONS (..)`: keys and values of pipelines and of sources.
 
+use std::collections::BTreeSet;
+
 use sqlparser::tokenizer::Token;
 
 use super::cursor::Cursor;
 use crate::clauses::{OnError, Optimize, Options, Relax};
 use crate::error::{PlanError, Position, Result};
+use crate::optimizer::rules::rule_families;
+use crate::units::parse_bytes;
 
-const KEYS: [&str; 3] = ["on_error", "relax", "optimize"];
+const KEYS: [&str; 6] = [
+    "on_error",
+    "relax",
+    "optimize",
+    "disable_rules",
+    "cache_dir",
+    "cache_quota",
+];
 
 /// A `key = value` of `OPTIONS (..)`.
 #[derive(Debug)]
@@ -81,6 +92,9 @@ pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
             "on_error" => options.on_error = choose(&pair, &ON_ERROR)?,
             "relax" => options.relax = choose(&pair, &RELAX)?,
             "optimize" => options.optimize = choose(&pair, &OPTIMIZE)?,
+            "disable_rules" => options.disable_rules = rule_names(&pair)?,
+            "cache_dir" => options.cache_dir = Some(pair.value),
+            "cache_quota" => options.cache_quota = Some(bytes(&pair)?),
             key => {
                 return Err(PlanError::at(
                     pair.key_position,
@@ -91,6 +105,37 @@ pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
         }
     }
     Ok(options)
+}
+
+/// Names of rewrite rules, separated by commas.
+fn rule_names(pair: &KeyValue) -> Result<BTreeSet<String>> {
+    let names = pair
+        .value
+        .split(',')
+        .map(str::trim)
+        .filter(|n| !n.is_empty());
+    let known = rule_families();
+    names
+        .map(|name| {
+            match known
+                .iter()
+                .any(|(rule, family)| *rule == name || *family == name)
+            {
+                true => Ok(name.to_owned()),
+                false => {
+                    let message = format!("there is no rewrite rule \"{name}\"");
+                    let rules = known.iter().map(|(rule, _)| *rule);
+                    Err(PlanError::at(pair.value_position, message).with_suggestion(name, rules))
+                }
+            }
+        })
+        .collect()
+}
+
+/// A number of bytes, with a unit or without.
+fn bytes(pair: &KeyValue) -> Result<u64> {
+    parse_bytes(&pair.value)
+        .map_err(|why| PlanError::at(pair.value_position, format!("{}: {why}", pair.key)))
 }
 
 const ON_ERROR: [(&str, OnError); 4] = [

@@ -85,7 +85,7 @@ impl<'a> QueryPlanner<'a> {
         Ok(Pipeline {
             name: None,
             plan,
-            clauses: self.source.clauses,
+            clauses: self.source.clauses.clone(),
             text: Some(self.source.text.clone()),
         })
     }

@@ -35,6 +35,8 @@ pub struct ClausePositions {
     pub batch: Option<Position>,
     /// `REPEAT`.
     pub repeat: Option<Position>,
+    /// `CACHE`.
+    pub cache: Option<Position>,
     /// `OPTIONS`.
     pub options: Option<Position>,
 }

@@ -285,6 +285,7 @@ fn physical(
             };
             Ok(Arc::new(RowExec::new(Arc::new(lookup), vec![child])))
         }
+        RowOp::Cache => physical(&plan.inputs[0], tables),
         RowOp::Limit { .. } => internal_err!("a limit that was not resolved to stored rows"),
     }
 }

@@ -1,10 +1,8 @@
 //! The width of rows: what a row of a schema takes in memory, as far as its types tell.
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
 use forebay_udfs::tensor::TensorType;
-
-/// How much larger than its encoded bytes an image is when decoded, about, at JPEG's usual quality.
-const DECODED_PER_ENCODED: u64 = 12;
+use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
 
 /// What the types of a schema say about the bytes of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +29,7 @@ impl RowWidth {
         for field in schema.fields() {
             let tensor = is_tensor(field);
             width.tensors |= tensor;
-            match bytes(field.data_type()) {
+            match fixed_bytes(field.data_type()) {
                 Some(bytes) => width.fixed = width.fixed.saturating_add(bytes),
                 None if tensor => width.ragged = true,
                 None => width.variable = true,
@@ -56,22 +54,10 @@ fn is_tensor(field: &Field) -> bool {
     !matches!(TensorType::from_field(field), Ok(None))
 }
 
-fn bytes(data_type: &DataType) -> Option<u64> {
-    match data_type {
-        DataType::Boolean => Some(1),
-        DataType::FixedSizeList(item, n) => {
-            Some(bytes(item.data_type())?.saturating_mul(*n as u64))
-        }
-        DataType::FixedSizeBinary(n) => Some(*n as u64),
-        DataType::Struct(fields) => fields.iter().try_fold(0_u64, |sum, field| {
-            Some(sum.saturating_add(bytes(field.data_type())?))
-        }),
-        other => other.primitive_width().map(|w| w as u64),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::DataType;
+
     use super::*;
 
     #[test]

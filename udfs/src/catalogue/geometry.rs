@@ -153,7 +153,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The mirrored image.",
         example: "SELECT hflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.functional.horizontal_flip: equal.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (200, 0, 300)),
+        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 300)),
     },
     FunctionInfo {
         name: "vflip",
@@ -164,7 +164,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The mirrored image.",
         example: "SELECT vflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.functional.vertical_flip: equal.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (200, 0, 60)),
+        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 60)),
     },
     FunctionInfo {
         name: "random_hflip",
@@ -175,7 +175,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, mirrored or not.",
         example: "SELECT random_hflip(decode_image(image), 0.5) FROM photos",
         counterpart: "torchvision v2.RandomHorizontalFlip(p): equal given the choice.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (300, 0, 150)),
+        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 150)),
     },
     FunctionInfo {
         name: "random_vflip",
@@ -186,7 +186,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, mirrored or not.",
         example: "SELECT random_vflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.RandomVerticalFlip(p): equal given the choice.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (300, 0, 30)),
+        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 30)),
     },
     FunctionInfo {
         name: "rotate",

@@ -1,9 +1,11 @@
-//! Exact rewrites of the row plan: same rows, same bytes, same order, same surfaced errors.
+//! What is left to do on a chosen row plan, whatever it costs: same rows, same bytes, same order, same
+//! surfaced errors.
 //!
 //! | rewrite | condition | why it is exact |
 //! |---|---|---|
+//! | drop projections to the same columns | | nothing is computed |
 //! | merge projections | no computed column is read twice | substitution; draws follow the row, not the place |
-//! | push filters down | the predicate reads columns that exist below | errors are values: a dropped row's errors never surface |
+//! | filters below renames | the projection computes nothing | substitution |
 //! | prune columns | the column is not needed above | an error of a slot that nobody needs does not surface |
 //! | prune stored rows | conjunct repeated by a filter above the scan | only rows that the filter drops are left out |
 //! | fuse image calls | nested image calls | the program runs the same kernels in the same order |
@@ -15,30 +17,35 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
-use forebay_udfs::row::ROW_COLUMN;
 
-use super::{NamedExpr, RowOp, RowPlan, reads, slot};
+use super::{NamedExpr, RowOp, RowPlan, draws, reads};
 
-/// Applies every rewrite of this module.
-pub fn optimize(plan: RowPlan) -> Result<RowPlan> {
-    let outputs = names(&plan);
-    let plan = plan.rewrite(&mut merge_projections)?;
-    let plan = push_filters(plan, Vec::new())?;
-    let plan = plan.rewrite(&mut merge_projections)?;
-    let plan = exactly(
-        prune_columns(plan, &outputs.iter().cloned().collect())?,
-        &outputs,
-    )?;
-    let plan = plan.rewrite(&mut merge_projections)?;
-    plan.rewrite(&mut |node| fuse_images(prune_rows(node)))
-}
+/// Columns that nobody needs are neither read nor computed.
+pub const DROP_UNUSED: &str = "drop-unused";
+/// A scan may leave out rows that the filter above it drops.
+pub const FILTER_INTO_SCAN: &str = "filter-into-scan";
+/// Nested image functions run as one program.
+pub const FUSE_IMAGES: &str = "fuse-images";
 
-fn names(plan: &RowPlan) -> Vec<String> {
-    plan.schema
-        .fields()
-        .iter()
-        .map(|f| f.name().clone())
-        .collect()
+/// Applies every rewrite of this module, but for the named ones that are `disabled`.
+pub fn tidy(plan: RowPlan, disabled: impl Fn(&str) -> bool) -> Result<RowPlan> {
+    let outputs = plan.names();
+    let plan = plan.rewrite(&mut merge_projections)?;
+    let plan = plan.rewrite(&mut filters_below_renames)?;
+    let mut plan = plan.rewrite(&mut merge_projections)?;
+    if !disabled(DROP_UNUSED) {
+        let needed = outputs.iter().cloned().collect();
+        plan = prune_columns(plan, &needed)?.exactly(&outputs)?;
+        plan = plan.rewrite(&mut merge_projections)?;
+    }
+    plan = plan.rewrite(&mut |node| Ok(without_identity(node)))?;
+    if !disabled(FILTER_INTO_SCAN) {
+        plan = plan.rewrite(&mut |node| Ok(prune_rows(node)))?;
+    }
+    match disabled(FUSE_IMAGES) {
+        true => Ok(plan),
+        false => plan.rewrite(&mut fuse_images),
+    }
 }
 
 /// Replaces slots by what `values` says of them.
@@ -102,102 +109,47 @@ fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
     RowPlan::project(input, merged)
 }
 
-/// Moves `conjuncts`, which are over `plan`'s output, as far down as they go.
-fn push_filters(mut plan: RowPlan, conjuncts: Vec<Expr>) -> Result<RowPlan> {
-    match &plan.op {
-        RowOp::Filter { conjuncts: own } => {
-            let all = own.iter().cloned().chain(conjuncts).collect();
-            push_filters(plan.inputs.swap_remove(0), all)
-        }
-        RowOp::Project { exprs } => {
-            let values: BTreeMap<_, _> = exprs
-                .iter()
-                .filter(|e| matches!(e.expr, Expr::Column(_)))
-                .map(|e| (e.name.clone(), e.expr.clone()))
-                .collect();
-            let known = |e: &Expr| reads(e).iter().all(|name| values.contains_key(name));
-            let (down, stay): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(known);
-            let down = down
-                .iter()
-                .map(|e| substitute(e, &values))
-                .collect::<Result<_>>()?;
-            plan.inputs = vec![push_filters(plan.inputs.swap_remove(0), down)?];
-            Ok(RowPlan::filter(plan, stay))
-        }
-        RowOp::Union => {
-            let outputs = names(&plan);
-            let inputs = std::mem::take(&mut plan.inputs);
-            plan.inputs = inputs
-                .into_iter()
-                .map(|input| {
-                    let values = rename(&outputs, &names(&input));
-                    let down = conjuncts.iter().map(|e| substitute(e, &values));
-                    let down = down.collect::<Result<_>>()?;
-                    push_filters(input, down)
-                })
-                .collect::<Result<_>>()?;
-            Ok(plan)
-        }
-        RowOp::Unnest { columns, lists, .. } => {
-            // A draw above is a draw of the child row, so a random predicate stays above.
-            let below = names(&plan.inputs[0]);
-            let values = plan.schema.fields().iter().zip(columns);
-            let values: BTreeMap<_, _> = values
-                .filter(|(_, from)| !lists.contains(from))
-                .map(|(field, &from)| (field.name().clone(), slot(&below[from])))
-                .collect();
-            let movable = |e: &Expr| !draws(e) && reads(e).iter().all(|n| values.contains_key(n));
-            let (down, stay): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(movable);
-            let down = down
-                .iter()
-                .map(|e| substitute(e, &values))
-                .collect::<Result<_>>()?;
-            plan.inputs = vec![push_filters(plan.inputs.swap_remove(0), down)?];
-            Ok(RowPlan::filter(plan, stay))
-        }
-        RowOp::Lookup { .. } => {
-            let probe = names(&plan.inputs[0]);
-            let values = rename(&names(&plan)[..probe.len()], &probe);
-            let known = |e: &Expr| reads(e).iter().all(|name| values.contains_key(name));
-            let (down, stay): (Vec<_>, Vec<_>) = conjuncts.into_iter().partition(known);
-            let down = down
-                .iter()
-                .map(|e| substitute(e, &values))
-                .collect::<Result<_>>()?;
-            let build = push_filters(plan.inputs.swap_remove(1), Vec::new())?;
-            let probe = push_filters(plan.inputs.swap_remove(0), down)?;
-            plan.inputs = vec![probe, build];
-            Ok(RowPlan::filter(plan, stay))
-        }
-        RowOp::Limit { .. } => {
-            plan.inputs = vec![push_filters(plan.inputs.swap_remove(0), Vec::new())?];
-            Ok(RowPlan::filter(plan, conjuncts))
-        }
-        RowOp::Scan { .. } => Ok(RowPlan::filter(plan, conjuncts)),
+/// A projection to exactly the columns of its input is none.
+fn without_identity(mut node: RowPlan) -> RowPlan {
+    let RowOp::Project { exprs } = &node.op else {
+        return node;
+    };
+    let over = node.inputs[0].schema.fields().iter();
+    let same = |e: &NamedExpr, name: &String| {
+        e.name == *name && matches!(&e.expr, Expr::Column(c) if c.name == *name)
+    };
+    let pairs = exprs.iter().zip(over.map(|f| f.name()));
+    match exprs.len() == node.inputs[0].schema.fields().len()
+        && pairs.into_iter().all(|(e, n)| same(e, n))
+    {
+        true => node.inputs.swap_remove(0),
+        false => node,
     }
 }
 
-fn rename(from: &[String], to: &[String]) -> BTreeMap<String, Expr> {
-    from.iter().cloned().zip(to.iter().map(slot)).collect()
-}
-
-fn draws(expr: &Expr) -> bool {
-    expr.column_refs().iter().any(|c| c.name == ROW_COLUMN)
-}
-
-/// A projection to exactly these slots, unless `plan` has exactly them.
-fn exactly(plan: RowPlan, wanted: &[String]) -> Result<RowPlan> {
-    if names(&plan) == wanted {
-        return Ok(plan);
+/// A filter goes below a projection that only renames and drops columns.
+fn filters_below_renames(mut node: RowPlan) -> Result<RowPlan> {
+    let RowOp::Filter { conjuncts } = &node.op else {
+        return Ok(node);
+    };
+    let RowOp::Project { exprs } = &node.inputs[0].op else {
+        return Ok(node);
+    };
+    if !exprs.iter().all(|e| matches!(e.expr, Expr::Column(_))) {
+        return Ok(node);
     }
-    let exprs = wanted
+    let values = exprs
         .iter()
-        .map(|n| NamedExpr {
-            name: n.clone(),
-            expr: slot(n),
-        })
+        .map(|e| (e.name.clone(), e.expr.clone()))
         .collect();
-    RowPlan::project(plan, exprs)
+    let below = conjuncts
+        .iter()
+        .map(|e| substitute(e, &values))
+        .collect::<Result<_>>()?;
+    let mut project = node.inputs.swap_remove(0);
+    let input = RowPlan::filter(project.inputs.swap_remove(0), below);
+    project.inputs = vec![filters_below_renames(input)?];
+    Ok(project)
 }
 
 /// Drops the columns that neither `needed` nor an operator below asks for. The output has at least
@@ -258,6 +210,14 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
                 conjuncts,
             ))
         }
+        // What is kept does not depend on what is needed now, lest it be kept twice.
+        RowOp::Cache => {
+            let all = plan.names();
+            let input = plan.inputs.swap_remove(0);
+            plan.inputs =
+                vec![prune_columns(input, &all.iter().cloned().collect())?.exactly(&all)?];
+            Ok(plan)
+        }
         RowOp::Limit { .. } => {
             plan.inputs = vec![prune_columns(plan.inputs.swap_remove(0), needed)?];
             plan.schema = Arc::clone(&plan.inputs[0].schema);
@@ -268,11 +228,11 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
             plan.inputs = std::mem::take(&mut plan.inputs)
                 .into_iter()
                 .map(|input| {
-                    let wanted: Vec<_> = keep.iter().map(|&i| names(&input)[i].clone()).collect();
-                    exactly(
-                        prune_columns(input, &wanted.iter().cloned().collect())?,
-                        &wanted,
-                    )
+                    let wanted: Vec<_> = keep
+                        .iter()
+                        .map(|&i| input.schema.field(i).name().clone())
+                        .collect();
+                    prune_columns(input, &wanted.iter().cloned().collect())?.exactly(&wanted)
                 })
                 .collect::<Result<_>>()?;
             plan.schema = Arc::new(plan.schema.project(&keep)?);
@@ -283,7 +243,7 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
             lists,
             preserve_nulls,
         } => {
-            let below = names(&plan.inputs[0]);
+            let below = plan.inputs[0].names();
             let keep: Vec<usize> = indices(&plan.schema, kept);
             let from: BTreeSet<usize> = keep
                 .iter()
@@ -305,7 +265,7 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
             )?;
             Ok(RowPlan {
                 op,
-                inputs: vec![exactly(input, &wanted)?],
+                inputs: vec![input.exactly(&wanted)?],
                 schema,
             })
         }
@@ -324,7 +284,7 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
             let mut inputs = Vec::new();
             for (side, input) in std::mem::take(&mut plan.inputs).into_iter().enumerate() {
                 let offset = side * split;
-                let all = names(&input);
+                let all = input.names();
                 let wanted = |i: &usize| {
                     kept(plan.schema.field(offset + i)) || on_reads[side].contains(&all[*i])
                 };
@@ -332,7 +292,7 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
                 keep.extend(chosen.iter().map(|i| offset + i));
                 let wanted: Vec<_> = chosen.iter().map(|&i| all[i].clone()).collect();
                 let pruned = prune_columns(input, &wanted.iter().cloned().collect())?;
-                inputs.push(exactly(pruned, &wanted)?);
+                inputs.push(pruned.exactly(&wanted)?);
             }
             Ok(RowPlan {
                 op,

@@ -1,0 +1,112 @@
+//! How long the optimiser takes over pipelines of growing size.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay::generate::Table;
+use forebay_planner::catalog::Catalog;
+use forebay_planner::compile::Compiled;
+use forebay_planner::sql::{Statement, parse};
+use forebay_runtime::source::FileResolver;
+
+use crate::{RUNS, median, millis};
+
+/// Steps of an image pipeline as people write them, the first `n` of which make a pipeline.
+const STEPS: [&str; 14] = [
+    "decode_image(image)",
+    "random_resized_crop(X, 224, 224)",
+    "random_hflip(X)",
+    "color_jitter(X, 0.4, 0.4, 0.4, 0.1)",
+    "random_grayscale(X, 0.2)",
+    "gaussian_blur(X, 9)",
+    "random_vflip(X)",
+    "solarize(X, 128)",
+    "posterize(X, 4)",
+    "to_float(X)",
+    "random_rotate(X, 10)",
+    "center_crop(X, 200, 200)",
+    "random_erasing(X)",
+    "normalize(X, 'imagenet')",
+];
+
+/// A pipeline of `n` operators: two filters, computed labels, and steps over an image.
+fn realistic(file: &Path, n: usize) -> String {
+    let (filters, labels) = (n / 5, n / 7);
+    let mut pixels = "image".to_owned();
+    for step in STEPS.iter().take(n - filters - labels) {
+        pixels = step.replace('X', &pixels);
+    }
+    let mut sql = format!("SELECT pixels FROM (SELECT {pixels} AS pixels, id, clicks");
+    for label in 0..labels {
+        let _ = write!(sql, ", clicks * {label} + 1 AS l{label}");
+    }
+    let _ = write!(
+        sql,
+        " FROM (SELECT CAST(text AS BYTEA) AS image, id, clicks FROM parquet('{}')) AS r) AS q WHERE true",
+        file.display()
+    );
+    for filter in 0..filters {
+        let _ = match filter < labels {
+            true => write!(sql, " AND l{filter} > {filter}"),
+            false => write!(sql, " AND id % {} > 0", filter + 2),
+        };
+    }
+    sql + " SHUFFLE GLOBALLY BATCH 32"
+}
+
+/// `n` operators of which each can pass each other: half of them filters.
+fn commuting(file: &Path, n: usize) -> String {
+    let mut sql = "SELECT * FROM (SELECT id".to_owned();
+    for column in 0..n - n / 2 {
+        let _ = write!(sql, ", clicks * {column} AS c{column}");
+    }
+    let _ = write!(sql, " FROM parquet('{}')) AS q WHERE true", file.display());
+    for filter in 0..n / 2 {
+        let _ = write!(sql, " AND id <> {filter}");
+    }
+    sql
+}
+
+/// Prints the median planning time of each pipeline.
+pub(crate) async fn times(dir: &Path) -> Result<(), Box<dyn Error>> {
+    let file = dir.join("rows.parquet");
+    Table {
+        rows: 1000,
+        payload: 0,
+        seed: 1,
+    }
+    .write(&file, &|_| ())?;
+    let pipelines = [5, 10, 15, 20].map(|n| ("realistic", n, realistic(&file, n)));
+    let groups = [12, 20].map(|n| ("all commuting", n, commuting(&file, n)));
+    for (kind, n, sql) in pipelines.into_iter().chain(groups) {
+        let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+        let Some(Statement::Query(query)) = parse(&sql)?.pop() else {
+            return Err(format!("no query: {sql}").into());
+        };
+        let pipeline = catalog.plan_query(&query).await?;
+        let mut taken = Vec::new();
+        let mut found = None;
+        for _ in 0..RUNS {
+            let start = Instant::now();
+            let compiled = Compiled::new(&pipeline.plan, pipeline.clauses.clone())?;
+            taken.push(start.elapsed());
+            found = compiled.report;
+        }
+        let report = found.ok_or("the optimiser is off")?;
+        println!(
+            "planning, {kind}, {n} operators: {:.2} ms (longest {:.2}); {} nodes, {} classes, {} iterations, \
+             saturated {}, cost {:.3} of written",
+            millis(median(taken.clone())),
+            taken.iter().copied().max().map_or(0.0, millis),
+            report.saturation.nodes,
+            report.saturation.classes,
+            report.saturation.iterations,
+            report.saturation.saturated,
+            report.chosen as f64 / report.written as f64,
+        );
+    }
+    Ok(())
+}

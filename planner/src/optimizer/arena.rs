@@ -1,0 +1,355 @@
+//! The arena: what the e-graph's leaves stand for.
+//!
+//! Leaves are indices, so that nodes are small and their order depends on this plan alone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, FieldRef, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
+use forebay_udfs::row::{ROW_COLUMN, row_field};
+
+use super::slots::{Slot, SlotSet};
+use super::spec::{OpCost, OpKind, OpSpec, algebra, declared_cost};
+use crate::rows::{RowPlan, draws, human, reads, slot as column};
+
+/// Leaves of the e-graph: an index with a letter, so that terms can be written and read.
+macro_rules! leaf {
+    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ();
+
+            fn from_str(text: &str) -> Result<Self, ()> {
+                let index = text.strip_prefix($letter).ok_or(())?;
+                index.parse().map(Self).map_err(|_| ())
+            }
+        }
+    };
+}
+
+leaf!(
+    /// An operator, by its [`OpSpec`].
+    ParamId,
+    "p"
+);
+leaf!(
+    /// The slots that an operator passes on.
+    KeepId,
+    "k"
+);
+leaf!(
+    /// A scan, by its [`ScanSpec`].
+    ScanId,
+    "s"
+);
+
+/// A type of a slot, as an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(u32);
+
+/// A source read by a plan.
+#[derive(Clone)]
+pub struct ScanSpec {
+    /// Ordinal of the scan in the plan.
+    pub occurrence: u32,
+    /// The table's name.
+    pub name: String,
+    /// The table.
+    pub source: Arc<dyn TableSource>,
+    /// Columns of the table's schema, and the slots that they fill.
+    pub columns: Vec<(usize, Slot)>,
+    /// Rows, where known.
+    pub rows: Option<u64>,
+    /// Stored bytes of a row, where known.
+    pub row_bytes: Option<u64>,
+}
+
+impl fmt::Debug for ScanSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ScanSpec(#{} {} {:?})",
+            self.occurrence, self.name, self.columns
+        )
+    }
+}
+
+/// What the leaves of one plan's e-graph stand for.
+#[derive(Debug, Default, Clone)]
+pub struct Arena {
+    slots: Vec<String>,
+    by_name: HashMap<String, Slot>,
+    specs: Vec<Arc<OpSpec>>,
+    by_spec: HashMap<Arc<OpSpec>, ParamId>,
+    keeps: Vec<SlotSet>,
+    by_keep: HashMap<SlotSet, KeepId>,
+    scans: Vec<ScanSpec>,
+    builds: Vec<RowPlan>,
+    types: Vec<FieldRef>,
+    by_type: HashMap<FieldRef, TypeId>,
+    outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
+}
+
+impl Arena {
+    /// A new slot, named after `name`.
+    pub fn slot(&mut self, name: &str) -> Slot {
+        let slot = Slot(self.slots.len() as u32);
+        let mut unique = name.to_owned();
+        let mut number = 2;
+        while self.by_name.contains_key(&unique) || unique == ROW_COLUMN {
+            unique = format!("{name}'{number}");
+            number += 1;
+        }
+        self.by_name.insert(unique.clone(), slot);
+        self.slots.push(unique);
+        slot
+    }
+
+    /// The unique name of a slot.
+    pub fn name(&self, slot: Slot) -> &str {
+        &self.slots[slot.0 as usize]
+    }
+
+    /// The slots that an expression over slot names reads.
+    pub fn reads(&self, expr: &Expr) -> SlotSet {
+        let names = reads(expr);
+        names
+            .iter()
+            .filter_map(|n| self.by_name.get(n))
+            .copied()
+            .collect()
+    }
+
+    /// Renames the columns of `over` in an expression to the slots that hold them.
+    pub fn over_slots(&self, expr: &Expr, over: &Schema, slots: &[Slot]) -> Result<Expr> {
+        let renamed = expr.clone().transform_up(|e| match &e {
+            Expr::Column(c) if c.name != ROW_COLUMN => {
+                let held = slots[over.index_of(&c.name)?];
+                Ok(Transformed::yes(column(self.name(held))))
+            }
+            _ => Ok(Transformed::no(e)),
+        })?;
+        Ok(renamed.data)
+    }
+
+    /// The index of an operator.
+    pub fn intern(&mut self, spec: OpSpec) -> ParamId {
+        if let Some(&known) = self.by_spec.get(&spec) {
+            return known;
+        }
+        let param = ParamId(self.specs.len() as u32);
+        let spec = Arc::new(spec);
+        self.by_spec.insert(Arc::clone(&spec), param);
+        self.specs.push(spec);
+        param
+    }
+
+    /// The operator at an index.
+    pub fn spec(&self, param: ParamId) -> &Arc<OpSpec> {
+        &self.specs[param.0 as usize]
+    }
+
+    /// The index of a set of slots.
+    pub fn keep(&mut self, slots: SlotSet) -> KeepId {
+        if let Some(&known) = self.by_keep.get(&slots) {
+            return known;
+        }
+        let keep = KeepId(self.keeps.len() as u32);
+        self.by_keep.insert(slots.clone(), keep);
+        self.keeps.push(slots);
+        keep
+    }
+
+    /// The set of slots at an index.
+    pub fn kept(&self, keep: KeepId) -> &SlotSet {
+        &self.keeps[keep.0 as usize]
+    }
+
+    /// What an operator needs of its input so that it can pass on `wanted`.
+    pub fn needed(&self, param: ParamId, wanted: &SlotSet) -> SlotSet {
+        let spec = self.spec(param);
+        let made = match &spec.kind {
+            OpKind::Flatten { lists, .. } => lists.iter().map(|&(_, element)| element).collect(),
+            _ => spec.writes.clone(),
+        };
+        wanted.difference(&made).union(&spec.reads)
+    }
+
+    /// The operator that computes `slot`.
+    pub fn row(&mut self, slot: Slot, expr: Expr, fallible: bool) -> ParamId {
+        let spec = OpSpec {
+            text: format!("{} = {}", self.name(slot), human(&expr)),
+            reads: self.reads(&expr),
+            writes: SlotSet::from_iter([slot]),
+            draws: draws(&expr),
+            fallible,
+            pinned: false,
+            algebra: algebra(&expr),
+            cost: declared_cost(&expr),
+            kind: OpKind::Row {
+                slot,
+                expr: Box::new(expr),
+            },
+        };
+        self.intern(spec)
+    }
+
+    /// The operator that keeps the rows for which `predicate` is true.
+    pub fn filter(&mut self, predicate: Expr, fallible: bool) -> ParamId {
+        let spec = OpSpec {
+            text: human(&predicate),
+            reads: self.reads(&predicate),
+            writes: SlotSet::default(),
+            draws: draws(&predicate),
+            fallible,
+            pinned: false,
+            algebra: algebra(&predicate),
+            cost: declared_cost(&predicate),
+            kind: OpKind::Filter {
+                predicate: Box::new(predicate),
+            },
+        };
+        self.intern(spec)
+    }
+
+    /// The operator that takes rows of an epoch, whose order decides which where it is `shuffled`.
+    pub fn take(&mut self, skip: u64, take: u64, shuffled: bool) -> ParamId {
+        let text = match take {
+            u64::MAX => format!("skip {skip}"),
+            take => format!("skip {skip} take {take}"),
+        };
+        let none = SlotSet::default;
+        let kind = OpKind::Take {
+            skip,
+            take,
+            shuffled,
+        };
+        self.plain(kind, text, none(), none())
+    }
+
+    /// An operator that neither draws nor fails and costs next to nothing itself.
+    pub fn plain(
+        &mut self,
+        kind: OpKind,
+        text: String,
+        reads: SlotSet,
+        writes: SlotSet,
+    ) -> ParamId {
+        self.intern(OpSpec {
+            kind,
+            text,
+            reads,
+            writes,
+            draws: false,
+            fallible: false,
+            pinned: false,
+            algebra: forebay_udfs::facts::Algebra::Opaque,
+            cost: OpCost {
+                ps_per_row: 1_000,
+                ps_per_byte_in: 0,
+                ps_per_byte_out: 0,
+            },
+        })
+    }
+
+    /// The index of a scan. The same columns of the same scan are the same.
+    pub fn add_scan(&mut self, scan: ScanSpec) -> ScanId {
+        let same = |s: &ScanSpec| s.occurrence == scan.occurrence && s.columns == scan.columns;
+        if let Some(known) = self.scans.iter().position(same) {
+            return ScanId(known as u32);
+        }
+        self.scans.push(scan);
+        ScanId(self.scans.len() as u32 - 1)
+    }
+
+    /// The scan at an index.
+    pub fn scan(&self, scan: ScanId) -> &ScanSpec {
+        &self.scans[scan.0 as usize]
+    }
+
+    /// Adds the build side of a lookup.
+    pub fn add_build(&mut self, plan: RowPlan) -> usize {
+        self.builds.push(plan);
+        self.builds.len() - 1
+    }
+
+    /// The build side at an index.
+    pub fn build(&self, index: usize) -> &RowPlan {
+        &self.builds[index]
+    }
+
+    /// The index of a type. Names are no part of it.
+    pub fn type_of(&mut self, field: &Field) -> TypeId {
+        let field: FieldRef = Arc::new(field.clone().with_name(""));
+        if let Some(&known) = self.by_type.get(&field) {
+            return known;
+        }
+        let id = TypeId(self.types.len() as u32);
+        self.by_type.insert(Arc::clone(&field), id);
+        self.types.push(field);
+        id
+    }
+
+    /// The type with nulls.
+    pub fn nullable(&mut self, id: TypeId) -> TypeId {
+        let field = self.field(id).as_ref().clone();
+        self.type_of(&field.with_nullable(true))
+    }
+
+    /// The type at an index.
+    pub fn field(&self, id: TypeId) -> &FieldRef {
+        &self.types[id.0 as usize]
+    }
+
+    /// The type that an expression has over slots of these types; else why it has none.
+    pub fn output(
+        &mut self,
+        param: ParamId,
+        expr: &Expr,
+        columns: &BTreeMap<Slot, TypeId>,
+    ) -> Result<TypeId, String> {
+        let of_reads: BTreeMap<Slot, TypeId> = self
+            .spec(param)
+            .reads
+            .iter()
+            .filter_map(|slot| Some((slot, *columns.get(&slot)?)))
+            .collect();
+        let key = (param, of_reads.values().copied().collect::<Vec<_>>());
+        if let Some(known) = self.outputs.get(&key) {
+            return known.clone();
+        }
+        let mut fields: Vec<FieldRef> = of_reads
+            .iter()
+            .map(|(&slot, &id)| {
+                let field = self.field(id).as_ref().clone();
+                Arc::new(field.with_name(self.name(slot)))
+            })
+            .collect();
+        fields.push(row_field());
+        let found = DFSchema::try_from(Schema::new(fields))
+            .and_then(|schema| expr.to_field(&schema))
+            .map(|(_, field)| self.type_of(&field))
+            .map_err(|e| e.strip_backtrace());
+        self.outputs.insert(key, found.clone());
+        found
+    }
+
+    /// The names of slots, for people.
+    pub fn names(&self, slots: &SlotSet) -> BTreeSet<&str> {
+        slots.iter().map(|s| self.name(s)).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! What a plan costs: whole picoseconds of one core, so that sums do not depend on their order.
+
+use egg::Id;
+
+use super::arena::{Arena, ParamId};
+use super::facts::PlanFact;
+use super::lang::Node;
+use super::spec::OpKind;
+
+/// Prices of moving bytes, in picoseconds a byte. They are declared, of the order that
+/// `benches/README.md` shows for its machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Coefficients {
+    /// Reading stored bytes.
+    pub read: u128,
+    /// Copying a column's bytes, where rows are chosen or joined.
+    pub copy: u128,
+    /// Handling a row, whatever it holds.
+    pub row: u128,
+    /// Writing a byte of a cache, compression included.
+    pub cache_write: u128,
+    /// Reading a byte of a cache, decompression included.
+    pub cache_read: u128,
+    /// Finding a row of a cache.
+    pub cache_row: u128,
+}
+
+impl Default for Coefficients {
+    fn default() -> Self {
+        Self {
+            read: 300,
+            copy: 150,
+            row: 5_000,
+            cache_write: 2_000,
+            cache_read: 700,
+            cache_row: 20_000,
+        }
+    }
+}
+
+/// A cost in picoseconds.
+pub type Cost = u128;
+
+/// What a node itself costs, given the facts of its class and of its inputs, and its operator. More than zero, so that
+/// no best plan holds itself.
+pub fn self_cost<'a>(
+    arena: &Arena,
+    prices: &Coefficients,
+    node: &Node,
+    out: &PlanFact,
+    param: Option<ParamId>,
+    of: impl Fn(Id) -> Option<&'a PlanFact>,
+) -> Cost {
+    let moved = |fact: &PlanFact| {
+        let row = fact
+            .live_bytes()
+            .saturating_mul(prices.copy)
+            .saturating_add(prices.row);
+        fact.rows.number().saturating_mul(row)
+    };
+    let cost = match node {
+        Node::Param(_) | Node::Keep(_) => return 0,
+        Node::Scan(_) => {
+            let row = out
+                .live_bytes()
+                .saturating_mul(prices.read)
+                .saturating_add(prices.row);
+            out.rows.number().saturating_mul(row)
+        }
+        Node::Cat(_) | Node::Zip(_) => moved(out),
+        Node::Op([_, _, input]) => {
+            let (Some(param), Some(input)) = (param, of(*input)) else {
+                return Cost::MAX;
+            };
+            let spec = arena.spec(param);
+            let read = input.bytes(spec.reads.iter());
+            let written = out.bytes(spec.writes.iter());
+            let compute = u128::from(spec.cost.ps_per_row)
+                .saturating_add(read.saturating_mul(spec.cost.ps_per_byte_in.into()))
+                .saturating_add(written.saturating_mul(spec.cost.ps_per_byte_out.into()));
+            let compute = input.rows.number().saturating_mul(compute);
+            match spec.kind {
+                OpKind::Row { .. } => compute,
+                OpKind::Filter { .. }
+                | OpKind::Flatten { .. }
+                | OpKind::Lookup { .. }
+                | OpKind::Shuffle { .. }
+                | OpKind::Batch { .. } => compute.saturating_add(moved(out)),
+                OpKind::Limit { .. } | OpKind::Take { .. } => out.rows.number(),
+            }
+        }
+    };
+    cost.saturating_add(1)
+}

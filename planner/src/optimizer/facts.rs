@@ -1,0 +1,346 @@
+//! Facts: what is known of the rows that a plan gives, whichever way they are computed.
+//!
+//! Two plans of one e-class give the same rows, so facts belong to classes: types must agree, and
+//! estimates are joined by the lower one. Estimates are logarithms in whole 1024ths of an octave, so
+//! that factors add up to the same sum in every order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, Operator};
+use egg::Id;
+use forebay_udfs::TensorType;
+use forebay_udfs::facts::Algebra;
+use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
+
+use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
+use super::lang::Node;
+use super::slots::{Slot, SlotSet};
+use super::spec::OpKind;
+
+/// A base-2 logarithm in 1024ths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Log2(pub i32);
+
+impl Log2 {
+    /// The logarithm of a whole number; of 0, that of 1.
+    pub fn of(number: u64) -> Self {
+        Self((libm::log2(number.max(1) as f64) * 1024.0) as i32)
+    }
+
+    /// The number, at least 1.
+    pub fn number(self) -> u128 {
+        libm::exp2(f64::from(self.0.clamp(0, 100 * 1024)) / 1024.0) as u128
+    }
+
+    /// Times `factor`, by adding logarithms.
+    pub const fn times(self, factor: Self) -> Self {
+        Self(self.0 + factor.0)
+    }
+}
+
+/// A slot of a plan: its type and about how many bytes a row it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// The type.
+    pub data_type: TypeId,
+    /// Bytes of a row.
+    pub bytes: Log2,
+}
+
+/// What is known of a plan's rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanFact {
+    /// The slots.
+    pub columns: BTreeMap<Slot, Column>,
+    /// The number of rows of an epoch.
+    pub rows: Log2,
+    /// The number of rows that epochs take theirs from.
+    pub pool: Log2,
+    /// An operator that draws, where there is one.
+    pub draws: Option<ParamId>,
+    /// An operator after which a row is not known by its place in its file, where there is one.
+    pub unaddressed: Option<ParamId>,
+}
+
+impl PlanFact {
+    /// The slots.
+    pub fn slots(&self) -> SlotSet {
+        self.columns.keys().copied().collect()
+    }
+
+    /// The types of the slots.
+    pub fn types(&self) -> BTreeMap<Slot, TypeId> {
+        self.columns
+            .iter()
+            .map(|(&s, c)| (s, c.data_type))
+            .collect()
+    }
+
+    /// Whether the other plan has the same slots with the same types.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let types = |(&slot, column): (&Slot, &Column)| (slot, column.data_type);
+        let (a, b) = (self.columns.iter(), other.columns.iter());
+        a.map(types).eq(b.map(types))
+    }
+
+    /// Bytes of a row.
+    pub fn live_bytes(&self) -> u128 {
+        self.columns.values().map(|c| c.bytes.number()).sum()
+    }
+
+    /// Bytes of the given slots in a row.
+    pub fn bytes<'a>(&'a self, slots: impl Iterator<Item = Slot> + 'a) -> u128 {
+        slots
+            .filter_map(|s| self.columns.get(&s))
+            .map(|c| c.bytes.number())
+            .sum()
+    }
+}
+
+/// What is known of a node's class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// A leaf that names an operator.
+    Param(ParamId),
+    /// A leaf that names slots.
+    Keep(KeepId),
+    /// A plan.
+    Plan(Arc<PlanFact>),
+}
+
+/// The fact of a node over classes with facts; else why there is no such plan.
+pub fn fact<'a>(
+    arena: &mut Arena,
+    node: &Node,
+    of: impl Fn(Id) -> Option<&'a Fact>,
+) -> Result<Fact, String> {
+    let plan = |id: Id| match of(id) {
+        Some(Fact::Plan(plan)) => Ok(plan.as_ref()),
+        _ => Err("an operator over no plan".to_owned()),
+    };
+    match node {
+        Node::Param(param) => Ok(Fact::Param(*param)),
+        Node::Scan(scan) => Ok(Fact::Plan(Arc::new(scan_fact(arena, *scan)))),
+        Node::Keep(keep) => Ok(Fact::Keep(*keep)),
+        Node::Op([param, keep, input]) => match (of(*param), of(*keep)) {
+            (Some(Fact::Param(param)), Some(Fact::Keep(keep))) => {
+                let kept = arena.kept(*keep).clone();
+                op_fact(arena, *param, &kept, plan(*input)?).map(|f| Fact::Plan(Arc::new(f)))
+            }
+            _ => Err("an operator without its parameter".to_owned()),
+        },
+        Node::Cat([a, b]) => {
+            let (a, b) = (plan(*a)?, plan(*b)?);
+            cat_fact(arena, a, b).map(|f| Fact::Plan(Arc::new(f)))
+        }
+        Node::Zip([a, b]) => {
+            let (a, b) = (plan(*a)?, plan(*b)?);
+            if !a.slots().is_disjoint(&b.slots()) {
+                return Err("the inputs of a zip share slots".to_owned());
+            }
+            let columns = a.columns.iter().chain(&b.columns);
+            Ok(Fact::Plan(Arc::new(PlanFact {
+                columns: columns.map(|(&s, &c)| (s, c)).collect(),
+                rows: a.rows.min(b.rows),
+                pool: a.pool.min(b.pool),
+                draws: either(a.draws, b.draws),
+                unaddressed: either(a.unaddressed, b.unaddressed),
+            })))
+        }
+    }
+}
+
+/// The fact of a union, whose columns are nullable, as in the row plan.
+pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFact, String> {
+    let different = || "the inputs of a union have different columns".to_owned();
+    if !a.columns.keys().eq(b.columns.keys()) {
+        return Err(different());
+    }
+    let mut columns = BTreeMap::new();
+    for ((&slot, a), b) in a.columns.iter().zip(b.columns.values()) {
+        let data_type = arena.nullable(a.data_type);
+        if data_type != arena.nullable(b.data_type) {
+            return Err(different());
+        }
+        let bytes = a.bytes.max(b.bytes);
+        columns.insert(slot, Column { data_type, bytes });
+    }
+    let sum = |a: Log2, b: Log2| {
+        let sum = u64::try_from(a.number() + b.number());
+        Log2::of(sum.unwrap_or(u64::MAX))
+    };
+    Ok(PlanFact {
+        columns,
+        rows: sum(a.rows, b.rows),
+        pool: sum(a.pool, b.pool),
+        draws: either(a.draws, b.draws),
+        unaddressed: either(a.unaddressed, b.unaddressed),
+    })
+}
+
+/// The first of the operators that either plan has.
+pub fn either(a: Option<ParamId>, b: Option<ParamId>) -> Option<ParamId> {
+    a.into_iter().chain(b).min()
+}
+
+/// Rows of a source that does not say.
+const UNKNOWN_ROWS: u64 = 100_000;
+/// Bytes of a text or a list that says nothing of itself.
+const UNKNOWN_BYTES: u64 = 32;
+/// Bytes of encoded content that says nothing of itself: about a photo of ImageNet.
+const UNKNOWN_BLOB: u64 = 100_000;
+
+fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
+    let spec = arena.scan(scan).clone();
+    let schema = spec.source.schema();
+    let mut columns = BTreeMap::new();
+    for &(index, slot) in &spec.columns {
+        let field = schema.field(index);
+        let bytes = match field.data_type() {
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+                Log2::of(spec.row_bytes.unwrap_or(UNKNOWN_BLOB))
+            }
+            other => Log2::of(fixed_bytes(other).unwrap_or(UNKNOWN_BYTES)),
+        };
+        let data_type = arena.type_of(field);
+        columns.insert(slot, Column { data_type, bytes });
+    }
+    PlanFact {
+        columns,
+        rows: Log2::of(spec.rows.unwrap_or(UNKNOWN_ROWS)),
+        pool: Log2::of(spec.rows.unwrap_or(UNKNOWN_ROWS)),
+        draws: None,
+        unaddressed: None,
+    }
+}
+
+/// What unions, lookups and unnests do to their columns, as in the row plan.
+fn all_nullable(arena: &mut Arena, plan: &mut PlanFact) {
+    for column in plan.columns.values_mut() {
+        column.data_type = arena.nullable(column.data_type);
+    }
+}
+
+/// The fact of an operator that passes on `kept`, over rows of which `input` is known; else why it
+/// cannot stand there.
+pub fn op_fact(
+    arena: &mut Arena,
+    param: ParamId,
+    kept: &SlotSet,
+    input: &PlanFact,
+) -> Result<PlanFact, String> {
+    let spec = Arc::clone(arena.spec(param));
+    let missing = spec.reads.difference(&input.slots());
+    if !missing.is_empty() {
+        return Err(format!("{:?} is not there yet", arena.names(&missing)));
+    }
+    let mut out = input.clone();
+    out.draws = either(out.draws, spec.draws.then_some(param));
+    match &spec.kind {
+        OpKind::Row { slot, expr } => {
+            let data_type = arena.output(param, expr, &input.types())?;
+            let field = Arc::clone(arena.field(data_type));
+            let bytes = match fixed_bytes(field.data_type()) {
+                Some(bytes) => Log2::of(bytes),
+                None => {
+                    let read = input.bytes(spec.reads.iter());
+                    let read = Log2::of(u64::try_from(read).unwrap_or(u64::MAX));
+                    let tensor = TensorType::from_field(&field);
+                    let decodes = spec.algebra == Algebra::Decode && matches!(tensor, Ok(Some(_)));
+                    match decodes {
+                        true => read.times(Log2::of(DECODED_PER_ENCODED)),
+                        false => read,
+                    }
+                }
+            };
+            out.columns.insert(*slot, Column { data_type, bytes });
+        }
+        OpKind::Filter { predicate } => {
+            let kept = selectivity(predicate);
+            out.rows = out.rows.times(kept);
+            out.pool = out.pool.times(kept);
+        }
+        OpKind::Flatten { lists, .. } => {
+            for &(list, element) in lists {
+                let Some(column) = out.columns.remove(&list) else {
+                    return Err(format!("the list {} is not there yet", arena.name(list)));
+                };
+                let (DataType::List(item)
+                | DataType::LargeList(item)
+                | DataType::FixedSizeList(item, _)) =
+                    arena.field(column.data_type).data_type().clone()
+                else {
+                    return Err(format!("{} is no list", arena.name(list)));
+                };
+                let data_type = arena.type_of(&item);
+                let bytes = column.bytes.times(Log2(-FANOUT.0));
+                out.columns.insert(element, Column { data_type, bytes });
+            }
+            out.rows = out.rows.times(FANOUT);
+            out.pool = out.pool.times(FANOUT);
+            out.unaddressed = either(out.unaddressed, Some(param));
+            all_nullable(arena, &mut out);
+        }
+        OpKind::Lookup { build, columns, .. } => {
+            // Its rows are made of another table's too, which may change.
+            out.unaddressed = either(out.unaddressed, Some(param));
+            let schema = Arc::clone(&arena.build(*build).schema);
+            for (name, slot) in columns {
+                let field = schema.field_with_name(name).map_err(|e| e.to_string())?;
+                let bytes = Log2::of(fixed_bytes(field.data_type()).unwrap_or(UNKNOWN_BYTES));
+                let data_type = arena.type_of(field);
+                out.columns.insert(*slot, Column { data_type, bytes });
+            }
+            all_nullable(arena, &mut out);
+        }
+        OpKind::Limit { fetch: Some(n), .. } => {
+            out.rows = out.rows.min(Log2::of(*n));
+            out.pool = out.pool.min(Log2::of(*n));
+        }
+        OpKind::Take { take, shuffled, .. } => {
+            out.rows = out.rows.min(Log2::of(*take));
+            // In another order every epoch takes other rows.
+            if !shuffled {
+                out.pool = out.pool.min(Log2::of(*take));
+            }
+        }
+        OpKind::Batch { .. } => out.unaddressed = either(out.unaddressed, Some(param)),
+        OpKind::Limit { fetch: None, .. } | OpKind::Shuffle { .. } => {}
+    }
+    out.columns.retain(|&slot, _| kept.contains(slot));
+    match out.columns.len() == kept.iter().count() {
+        true => Ok(out),
+        false => Err(format!("{:?} is not all there", arena.names(kept))),
+    }
+}
+
+/// Elements of a list: 4.
+const FANOUT: Log2 = Log2(2048);
+
+/// The part of the rows that a predicate keeps, unless a profile says: the fractions of System R
+/// (Selinger et al., SIGMOD 1979, table 1).
+pub fn selectivity(predicate: &Expr) -> Log2 {
+    /// 1/10.
+    const EQUAL: Log2 = Log2(-3402);
+    /// 1/3.
+    const RANGE: Log2 = Log2(-1623);
+    /// 1/4.
+    const BETWEEN: Log2 = Log2(-2048);
+    /// 1/2.
+    const OTHER: Log2 = Log2(-1024);
+    match predicate {
+        Expr::BinaryExpr(binary) => match binary.op {
+            Operator::Eq => EQUAL,
+            Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => RANGE,
+            Operator::And => selectivity(&binary.left).times(selectivity(&binary.right)),
+            Operator::NotEq => Log2(-156),
+            _ => OTHER,
+        },
+        Expr::Between(_) => BETWEEN,
+        Expr::IsNotNull(_) => Log2(-156),
+        Expr::IsNull(_) => EQUAL,
+        _ => OTHER,
+    }
+}

@@ -1,0 +1,296 @@
+//! From a row plan to a tree of operators.
+//!
+//! Nested calls of a projection become a chain of operators over one slot, the innermost first, so
+//! that each of them can move by itself.
+
+use std::collections::BTreeMap;
+
+use datafusion::common::{DFSchema, Result, internal_err};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::ScalarFunction;
+use forebay_udfs::facts::Algebra;
+
+use super::arena::{Arena, ScanSpec};
+use super::slots::{Slot, SlotSet};
+use super::spec::{OpKind, algebra, fallible};
+use super::tree::Tree;
+use crate::clauses::{Clauses, Remainder, Window};
+use crate::rows::{RowOp, RowPlan, slot as column};
+
+/// A plan as a tree, with what is needed to make it a row plan again.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The tree.
+    pub tree: Tree,
+    /// The output columns: names and slots.
+    pub outputs: Vec<(String, Slot)>,
+}
+
+impl Lowered {
+    /// The slots of the output columns.
+    pub fn wanted(&self) -> SlotSet {
+        self.outputs.iter().map(|&(_, slot)| slot).collect()
+    }
+}
+
+/// Lowers a plan and the clauses above it.
+pub fn lower(arena: &mut Arena, plan: &RowPlan, clauses: &Clauses) -> Result<Lowered> {
+    let mut lowering = Lowering { arena };
+    let free = vec![None; plan.schema.fields().len()];
+    let (tree, slots) = lowering.plan(plan, &free)?;
+    let tree = lowering.clauses(tree, clauses);
+    let names = plan.schema.fields().iter().map(|f| f.name().clone());
+    Ok(Lowered {
+        tree,
+        outputs: names.zip(slots).collect(),
+    })
+}
+
+struct Lowering<'a> {
+    arena: &'a mut Arena,
+}
+
+impl Lowering<'_> {
+    /// A slot for an output column: the one that is asked for, or a new one.
+    fn target(&mut self, wanted: Option<Slot>, name: &str) -> Slot {
+        wanted.unwrap_or_else(|| self.arena.slot(name))
+    }
+
+    /// Lowers `plan`. Output column `i` is in slot `targets[i]` where one is given. Returns the slots
+    /// of the output columns; there may be others.
+    fn plan(&mut self, plan: &RowPlan, targets: &[Option<Slot>]) -> Result<(Tree, Vec<Slot>)> {
+        match &plan.op {
+            RowOp::Scan {
+                occurrence,
+                name,
+                source,
+                projection,
+                ..
+            } => {
+                let fields = plan.schema.fields().iter().zip(targets);
+                let slots: Vec<Slot> = fields
+                    .map(|(field, &wanted)| self.target(wanted, field.name()))
+                    .collect();
+                let columns = projection.iter().copied().zip(slots.iter().copied());
+                let scan = self.arena.add_scan(ScanSpec {
+                    occurrence: *occurrence,
+                    name: name.clone(),
+                    source: std::sync::Arc::clone(source),
+                    columns: columns.collect(),
+                    rows: None,
+                    row_bytes: None,
+                });
+                Ok((Tree::Scan(scan), slots))
+            }
+            RowOp::Filter { conjuncts } => {
+                let (mut tree, slots) = self.plan(&plan.inputs[0], targets)?;
+                let typed = plan.inputs[0].expr_schema()?;
+                for conjunct in conjuncts {
+                    let over = &plan.inputs[0].schema;
+                    let predicate = self.arena.over_slots(conjunct, over, &slots)?;
+                    let can_fail = fallible(conjunct, &typed);
+                    let param = self.arena.filter(predicate, can_fail);
+                    tree = tree.then(param);
+                }
+                Ok((tree, slots))
+            }
+            RowOp::Project { exprs } => {
+                let input = &plan.inputs[0];
+                let typed = input.expr_schema()?;
+                // A column that is passed on keeps its slot; one that is passed on twice is copied.
+                let mut wanted = vec![None; input.schema.fields().len()];
+                let mut passed = BTreeMap::new();
+                for (output, named) in exprs.iter().enumerate() {
+                    if let Expr::Column(c) = &named.expr {
+                        let from = input.schema.index_of(&c.name)?;
+                        if let std::collections::btree_map::Entry::Vacant(first) =
+                            passed.entry(from)
+                        {
+                            first.insert(output);
+                            wanted[from] = targets[output];
+                        }
+                    }
+                }
+                let (mut tree, below) = self.plan(input, &wanted)?;
+                let mut slots = Vec::with_capacity(exprs.len());
+                for (output, named) in exprs.iter().enumerate() {
+                    if let Expr::Column(c) = &named.expr {
+                        let from = input.schema.index_of(&c.name)?;
+                        if passed.get(&from) == Some(&output) {
+                            slots.push(below[from]);
+                            continue;
+                        }
+                    }
+                    let slot = self.target(targets[output], &named.name);
+                    let expr = self.arena.over_slots(&named.expr, &input.schema, &below)?;
+                    let steps = chain(expr, self.arena.name(slot));
+                    let alone = steps.len() == 1;
+                    for step in steps {
+                        // The steps of a chain are over types between, which only image functions have.
+                        let can_fail = match alone {
+                            true => fallible(&named.expr, &typed),
+                            false => fallible(&step, &DFSchema::empty()),
+                        };
+                        let param = self.arena.row(slot, step, can_fail);
+                        tree = tree.then(param);
+                    }
+                    slots.push(slot);
+                }
+                Ok((tree, slots))
+            }
+            // Where rows are kept is chosen anew.
+            RowOp::Cache => self.plan(&plan.inputs[0], targets),
+            RowOp::Union => {
+                let mut united = None;
+                for input in &plan.inputs {
+                    let wanted: Vec<Option<Slot>> = match &united {
+                        None => targets.to_vec(),
+                        Some((_, slots)) => {
+                            let slots: &Vec<Slot> = slots;
+                            slots.iter().copied().map(Some).collect()
+                        }
+                    };
+                    let (tree, slots) = self.plan(input, &wanted)?;
+                    united = Some(match united {
+                        None => (tree, slots),
+                        Some((before, slots)) => (Tree::Cat(Box::new([before, tree])), slots),
+                    });
+                }
+                match united {
+                    Some(united) => Ok(united),
+                    None => internal_err!("a union without inputs"),
+                }
+            }
+            RowOp::Limit { skip, fetch } => {
+                let (tree, slots) = self.plan(&plan.inputs[0], targets)?;
+                let kind = OpKind::Limit {
+                    skip: *skip,
+                    fetch: *fetch,
+                };
+                let none = SlotSet::default;
+                let text = plan.op.to_string();
+                let param = self.arena.plain(kind, text, none(), none());
+                Ok((tree.then(param), slots))
+            }
+            RowOp::Unnest {
+                columns,
+                lists,
+                preserve_nulls,
+            } => {
+                let input = &plan.inputs[0];
+                let mut wanted = vec![None; input.schema.fields().len()];
+                for (output, &from) in columns.iter().enumerate() {
+                    if !lists.contains(&from) {
+                        wanted[from] = targets[output];
+                    }
+                }
+                let (tree, below) = self.plan(input, &wanted)?;
+                let mut pairs = Vec::new();
+                let mut slots = Vec::with_capacity(columns.len());
+                for (output, &from) in columns.iter().enumerate() {
+                    if !lists.contains(&from) {
+                        slots.push(below[from]);
+                        continue;
+                    }
+                    let element = self.target(targets[output], plan.schema.field(output).name());
+                    pairs.push((below[from], element));
+                    slots.push(element);
+                }
+                let reads = pairs.iter().map(|&(list, _)| list).collect();
+                // The lists are gone above, so nothing that uses them may pass.
+                let writes = pairs.iter().flat_map(|&(l, e)| [l, e]).collect();
+                let text = plan.op.to_string();
+                let kind = OpKind::Flatten {
+                    lists: pairs,
+                    preserve_nulls: *preserve_nulls,
+                };
+                let param = self.arena.plain(kind, text, reads, writes);
+                Ok((tree.then(param), slots))
+            }
+            RowOp::Lookup { on, keep_unmatched } => {
+                let (probe, build) = (&plan.inputs[0], &plan.inputs[1]);
+                let split = probe.schema.fields().len();
+                let (tree, mut slots) = self.plan(probe, &targets[..split])?;
+                let mut pairs = Vec::with_capacity(on.len());
+                let mut reads = SlotSet::default();
+                for (l, r) in on {
+                    let l = self.arena.over_slots(l, &probe.schema, &slots)?;
+                    reads = reads.union(&self.arena.reads(&l));
+                    pairs.push((l, r.clone()));
+                }
+                let mut columns = Vec::new();
+                for (i, field) in build.schema.fields().iter().enumerate() {
+                    let name = plan.schema.field(split + i).name();
+                    let slot = self.target(targets[split + i], name);
+                    columns.push((field.name().clone(), slot));
+                    slots.push(slot);
+                }
+                let writes = columns.iter().map(|&(_, slot)| slot).collect();
+                let kind = OpKind::Lookup {
+                    build: self.arena.add_build(build.clone()),
+                    on: pairs,
+                    columns,
+                    keep_unmatched: *keep_unmatched,
+                };
+                let text = plan.op.to_string();
+                let param = self.arena.plain(kind, text, reads, writes);
+                Ok((tree.then(param), slots))
+            }
+        }
+    }
+
+    /// The operators of the training clauses.
+    fn clauses(&mut self, mut tree: Tree, clauses: &Clauses) -> Tree {
+        let none = SlotSet::default;
+        if let Some(shuffle) = clauses.shuffle {
+            let global = matches!(shuffle, Window::Global);
+            let text = if global {
+                "shuffle globally"
+            } else {
+                "shuffle"
+            };
+            let kind = OpKind::Shuffle { global };
+            let param = self.arena.plain(kind, text.to_owned(), none(), none());
+            tree = tree.then(param);
+        }
+        if clauses.skip > 0 || clauses.take.is_some() {
+            let param = self.arena.take(
+                clauses.skip,
+                clauses.take.unwrap_or(u64::MAX),
+                clauses.shuffle.is_some(),
+            );
+            tree = tree.then(param);
+        }
+        if let Some(batch) = clauses.batch {
+            let rows = batch.rows.get();
+            let kind = OpKind::Batch {
+                rows,
+                drop_remainder: batch.remainder == Remainder::Drop,
+            };
+            let param = self
+                .arena
+                .plain(kind, format!("batch {rows}"), none(), none());
+            tree = tree.then(param);
+        }
+        tree
+    }
+}
+
+/// The steps of an expression, the innermost first: nested image functions one by one, each over the
+/// slot that the one before it wrote.
+fn chain(expr: Expr, slot: &str) -> Vec<Expr> {
+    let Expr::ScalarFunction(ScalarFunction { func, mut args }) = expr else {
+        return vec![expr];
+    };
+    let is_image = |e: &Expr| !matches!(algebra(e), Algebra::Opaque);
+    let whole = |args| Expr::ScalarFunction(ScalarFunction { func, args });
+    match args.first_mut() {
+        Some(inner) if is_image(inner) => {
+            let below = std::mem::replace(inner, column(slot));
+            let mut steps = chain(below, slot);
+            steps.push(whole(args));
+            steps
+        }
+        _ => vec![whole(args)],
+    }
+}

@@ -1,0 +1,249 @@
+//! The optimiser: rewrites of the row plan in an e-graph, and the choice among them by cost.
+//!
+//! A plan is lowered to a term over slots, the rules of the tiers that the user allows are applied
+//! until nothing is left to rewrite, and the cheapest plan of the root's class is raised again. On any
+//! doubt the written plan runs, and the report says why.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`slots`] | columns under names that no operator changes |
+//! | [`spec`] | operators with what may be assumed of them |
+//! | [`arena`] | what the leaves of a term stand for |
+//! | [`tree`] | a plan as a tree of operators |
+//! | [`lower`], [`raise`] | row plan to tree and back |
+//! | [`rules`] | the rewrite rules, a file per family |
+//! | [`normal`] | the rules that always pay, before the search |
+//! | [`sort`] | a good order to start the search from |
+//! | [`lang`], [`facts`] | terms, and what is known of the rows of a class |
+//! | [`graph`], [`saturate`] | the e-graph and its saturation |
+//! | [`cost`], [`cache`] | prices, and what may be cached |
+//! | [`extract`] | the cheapest plan, with its cache point |
+
+pub mod arena;
+pub mod cache;
+pub mod cost;
+pub mod extract;
+pub mod facts;
+pub mod graph;
+pub mod lang;
+pub mod lower;
+pub mod normal;
+#[cfg(test)]
+mod oracle;
+pub mod raise;
+pub mod rules;
+pub mod saturate;
+pub mod slots;
+pub mod sort;
+pub mod spec;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+
+use datafusion::common::{Result, plan_err};
+
+use self::arena::Arena;
+use self::cache::{Budget, CacheCosts};
+use self::cost::{Coefficients, Cost};
+use self::graph::plant;
+use self::lower::Lowered;
+use self::normal::{Applied, normal};
+use self::rules::{Rule, Tier, is_disabled, rules};
+use self::saturate::{Limits, Saturation, saturate};
+use self::sort::{effects, sorted};
+use self::tree::Tree;
+use crate::clauses::{Cache, Clauses};
+use crate::rows::{RowOp, RowPlan};
+
+/// What plans are priced for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Machine {
+    /// Prices of one core.
+    pub prices: Coefficients,
+    /// Cores that compute; 0 counts as one.
+    pub cores: u64,
+    /// Bytes a second that the cache's storage takes, as measured.
+    pub cache_write: Option<u64>,
+    /// Bytes a second that the cache's storage gives, as measured.
+    pub cache_read: Option<u64>,
+}
+
+impl Machine {
+    /// The price of a byte of the cache, in picoseconds of one core: while storage is busy, all of
+    /// them could compute.
+    fn cache_price(&self, measured: Option<u64>, declared: u128) -> u128 {
+        let wall = measured.map_or(declared, |bytes| {
+            1_000_000_000_000 / u128::from(bytes.max(1))
+        });
+        wall.saturating_mul(self.cores.max(1).into())
+    }
+}
+
+/// What the optimiser may do.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// How far it may change the stream.
+    pub tier: Tier,
+    /// Names of rules, or of families of rules, that are left out.
+    pub disabled: BTreeSet<String>,
+    /// Prices.
+    pub prices: Coefficients,
+    /// What caching costs, and over how many epochs plans are priced.
+    pub cache: CacheCosts,
+    /// Where the search ends.
+    pub limits: Limits,
+}
+
+/// Epochs over which a pipeline without end is priced: a usual length of a training run on ImageNet.
+const ENDLESS: u64 = 90;
+
+impl Config {
+    /// What a pipeline's clauses allow, on this machine.
+    ///
+    /// # Errors
+    /// A cache is asked for without a place for it.
+    pub fn of(clauses: &Clauses, machine: &Machine) -> Result<Self> {
+        let options = &clauses.options;
+        let budget = |freezing| Budget {
+            bytes: options.cache_quota.map_or(u128::MAX, u128::from),
+            write: machine.cache_price(machine.cache_write, machine.prices.cache_write),
+            read: machine.cache_price(machine.cache_read, machine.prices.cache_read),
+            row: machine.prices.cache_row,
+            price: 0,
+            freezing,
+        };
+        let (budget, at) = match (&clauses.cache, &options.cache_dir) {
+            (Some(Cache::Auto | Cache::At { .. }), None) => {
+                return plan_err!("CACHE needs a place for the rows: OPTIONS (cache_dir = '..')");
+            }
+            (Some(Cache::Off), _) | (None, None) => (None, None),
+            (Some(Cache::Auto) | None, Some(_)) => (Some(budget(false)), None),
+            (Some(Cache::At { step, freezing }), Some(_)) => {
+                (Some(budget(*freezing)), Some(step.clone()))
+            }
+        };
+        Ok(Self {
+            tier: options.relax,
+            disabled: options.disable_rules.clone(),
+            prices: machine.prices,
+            cache: CacheCosts {
+                epochs: clauses.repeat.epochs.map_or(ENDLESS, NonZeroU64::get),
+                budget,
+                at,
+            },
+            limits: Limits::default(),
+        })
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let rules = rules().into_iter();
+        rules
+            .filter(|rule| rule.tier <= self.tier && !is_disabled(&self.disabled, rule.name))
+            .collect()
+    }
+}
+
+/// What the optimiser did with a plan.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Cost of the written plan over all epochs.
+    pub written: Cost,
+    /// Cost of the chosen plan over all epochs.
+    pub chosen: Cost,
+    /// Whether a point of it is cached.
+    pub cached: bool,
+    /// The rules that were applied before the search.
+    pub before: Vec<Applied>,
+    /// How the search went.
+    pub saturation: Saturation,
+    /// Why the written plan runs, where it does on a doubt.
+    pub doubt: Option<String>,
+}
+
+/// The plan that the search chose, with all that it knew.
+struct Searched {
+    graph: graph::PlanGraph,
+    chosen: Tree,
+    report: Report,
+}
+
+/// Searches for the cheapest plan that is equal to a lowered one; else says why it must not be believed.
+fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Searched, String> {
+    let rules = config.rules();
+    let mut report = Report::default();
+    let tree = normal(&mut arena, &rules, lowered.tree.clone(), &mut report.before);
+    let wanted = lowered.wanted();
+    let written = lowered.tree.term(&mut arena, &wanted);
+    let written = extract::price(&mut arena, &config.prices, &written)?;
+    report.written = written.saturating_mul(config.cache.epochs.into());
+    let term = tree.term(&mut arena, &wanted);
+    let (mut graph, root) = plant(arena, &term);
+    let known = effects(&graph, &config.prices, &term);
+    let sorted = sorted(&mut graph.analysis.arena, &rules, &known, &tree);
+    if sorted != tree {
+        let term = sorted.term(&mut graph.analysis.arena, &wanted);
+        let id = graph.add_expr(&term);
+        if graph::agree(&graph, root, id) {
+            graph.union_trusted(root, id, "sort");
+        }
+    }
+    let disabled = |name: &str| is_disabled(&config.disabled, name);
+    report.saturation = saturate(&mut graph, &rules, disabled, config.limits);
+    if let Some(why) = graph.analysis.poisoned.take() {
+        return Err(why);
+    }
+    let at = config.cache.at.as_ref();
+    let at = at.map(|step| cache::steps(&graph.analysis.arena, lowered, step));
+    let found = extract::cheapest(&graph, &config.prices, &config.cache, at.as_ref(), root);
+    let (chosen, priced) = found.ok_or("no plan could be chosen")?;
+    report.chosen = priced.total;
+    report.cached = priced.cached;
+    Ok(Searched {
+        chosen,
+        graph,
+        report,
+    })
+}
+
+/// The cheapest plan that the rules of up to the tier find for `plan`.
+pub fn optimize(
+    mut plan: RowPlan,
+    clauses: &Clauses,
+    config: &Config,
+) -> Result<(RowPlan, Report)> {
+    plan = plan.rewrite(&mut |mut node| {
+        if matches!(node.op, RowOp::Lookup { .. }) {
+            let build = node.inputs.swap_remove(1);
+            let (build, _) = optimize(build, &Clauses::default(), config)?;
+            node.inputs.push(build);
+        }
+        Ok(node)
+    })?;
+    let mut arena = Arena::default();
+    let lowered = lower::lower(&mut arena, &plan, clauses)?;
+    let searched = match search(arena, &lowered, config) {
+        Ok(searched) => searched,
+        Err(why) => return Ok((plan, doubted(why))),
+    };
+    if let (Some(step), false) = (&config.cache.at, searched.report.cached) {
+        return Err(cache::refused_at(&searched, &lowered, config, step));
+    }
+    let arena = &searched.graph.analysis.arena;
+    let raised = raise::raise(arena, &searched.chosen, &lowered.outputs)?;
+    let columns = raised.schema.fields().iter().zip(plan.schema.fields());
+    if let Some((got, wanted)) = columns.into_iter().find(|(a, b)| a != b) {
+        let why = format!("the chosen plan has the column {got} instead of {wanted}");
+        return Ok((plan, doubted(why)));
+    }
+    Ok((raised, searched.report))
+}
+
+fn doubted(why: String) -> Report {
+    Report {
+        doubt: Some(why),
+        ..Report::default()
+    }
+}

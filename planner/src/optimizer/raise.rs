@@ -1,0 +1,201 @@
+//! From a tree of operators back to a row plan.
+//!
+//! Shuffle, take and batch stay clauses: the engine orders, takes and batches keys, and computes a row
+//! only when it is wanted, so a row function above them in the term is part of the same fragment.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::{Result, internal_err};
+
+use super::arena::{Arena, ParamId};
+use super::slots::{Slot, SlotSet};
+use super::spec::OpKind;
+use super::tree::Tree;
+use crate::rows::{NamedExpr, RowOp, RowPlan, slot as column};
+
+/// The row plan of a tree, with these output columns.
+pub fn raise(arena: &Arena, tree: &Tree, outputs: &[(String, Slot)]) -> Result<RowPlan> {
+    let wanted = outputs.iter().map(|&(_, slot)| slot).collect();
+    let plan = plan(arena, tree, &wanted)?;
+    let named = outputs.iter().map(|(name, slot)| NamedExpr {
+        name: name.clone(),
+        expr: column(arena.name(*slot)),
+    });
+    RowPlan::project(plan, named.collect())
+}
+
+/// What the columns of unions, lookups and unnests are.
+fn all_nullable(fields: Vec<Field>) -> SchemaRef {
+    let fields = fields.into_iter().map(|field| field.with_nullable(true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The row plan of a tree, of whose slots something above needs `wanted`.
+fn plan(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
+    let names = || -> Vec<String> { wanted.iter().map(|s| arena.name(s).to_owned()).collect() };
+    match tree {
+        Tree::Scan(scan) => {
+            let spec = arena.scan(*scan);
+            let schema = spec.source.schema();
+            let fields: Vec<Field> = spec
+                .columns
+                .iter()
+                .map(|&(index, _)| schema.field(index).clone())
+                .collect();
+            let renamed = spec
+                .columns
+                .iter()
+                .zip(&fields)
+                .map(|(&(_, slot), field)| NamedExpr {
+                    name: arena.name(slot).to_owned(),
+                    expr: column(field.name()),
+                });
+            let renamed: Vec<NamedExpr> = renamed.collect();
+            let scan = RowPlan {
+                op: RowOp::Scan {
+                    occurrence: spec.occurrence,
+                    name: spec.name.clone(),
+                    source: Arc::clone(&spec.source),
+                    projection: spec.columns.iter().map(|&(index, _)| index).collect(),
+                    prune: Vec::new(),
+                },
+                inputs: Vec::new(),
+                schema: Arc::new(Schema::new(fields)),
+            };
+            RowPlan::project(scan, renamed)
+        }
+        Tree::Op(param, input) => {
+            let below = arena.needed(*param, wanted);
+            op(arena, *param, plan(arena, input, &below)?)
+        }
+        Tree::Cache(input) => {
+            // What is kept is what is needed, and nothing else.
+            let input = plan(arena, input, wanted)?.exactly(&names())?;
+            Ok(RowPlan {
+                schema: Arc::clone(&input.schema),
+                op: RowOp::Cache,
+                inputs: vec![input],
+            })
+        }
+        Tree::Cat(inputs) => {
+            let [a, b] = inputs.each_ref();
+            let a = plan(arena, a, wanted)?.exactly(&names())?;
+            let b = plan(arena, b, wanted)?.exactly(&names())?;
+            let fields = a.schema.fields().iter().map(|f| f.as_ref().clone());
+            let schema = all_nullable(fields.collect());
+            // A union of a union is one union.
+            let mut inputs = Vec::new();
+            for input in [a, b] {
+                match input.op {
+                    RowOp::Union => inputs.extend(input.inputs),
+                    _ => inputs.push(input),
+                }
+            }
+            Ok(RowPlan {
+                op: RowOp::Union,
+                inputs,
+                schema,
+            })
+        }
+        Tree::Zip(..) => internal_err!("zip has no row plan"),
+    }
+}
+
+fn op(arena: &Arena, param: ParamId, input: RowPlan) -> Result<RowPlan> {
+    let spec = arena.spec(param);
+    match &spec.kind {
+        OpKind::Row { slot, expr } => {
+            let name = arena.name(*slot);
+            let mut exprs: Vec<NamedExpr> = input
+                .names()
+                .into_iter()
+                .filter(|n| n != name)
+                .map(|n| NamedExpr {
+                    expr: column(&n),
+                    name: n,
+                })
+                .collect();
+            exprs.push(NamedExpr {
+                name: name.to_owned(),
+                expr: expr.as_ref().clone(),
+            });
+            RowPlan::project(input, exprs)
+        }
+        OpKind::Filter { predicate } => {
+            Ok(RowPlan::filter(input, vec![predicate.as_ref().clone()]))
+        }
+        OpKind::Flatten {
+            lists,
+            preserve_nulls,
+        } => {
+            let below = input.names();
+            let mut fields = Vec::with_capacity(below.len());
+            let mut positions = std::collections::BTreeSet::new();
+            for (position, name) in below.iter().enumerate() {
+                let field = input.schema.field(position);
+                let list = lists.iter().find(|(list, _)| arena.name(*list) == name);
+                fields.push(match list {
+                    None => field.clone(),
+                    Some((_, element)) => {
+                        positions.insert(position);
+                        let item = match field.data_type() {
+                            arrow::datatypes::DataType::List(item)
+                            | arrow::datatypes::DataType::LargeList(item)
+                            | arrow::datatypes::DataType::FixedSizeList(item, _) => item,
+                            other => return internal_err!("unnest of {other}"),
+                        };
+                        let item = item.as_ref().clone();
+                        item.with_name(arena.name(*element))
+                    }
+                });
+            }
+            Ok(RowPlan {
+                op: RowOp::Unnest {
+                    columns: (0..below.len()).collect(),
+                    lists: positions,
+                    preserve_nulls: *preserve_nulls,
+                },
+                inputs: vec![input],
+                schema: all_nullable(fields),
+            })
+        }
+        OpKind::Lookup {
+            build,
+            on,
+            columns,
+            keep_unmatched,
+        } => {
+            let build = arena.build(*build).clone();
+            let mut fields: Vec<Field> = input
+                .schema
+                .fields()
+                .iter()
+                .map(|f| f.as_ref().clone())
+                .collect();
+            for (field, (_, slot)) in build.schema.fields().iter().zip(columns) {
+                fields.push(field.as_ref().clone().with_name(arena.name(*slot)));
+            }
+            Ok(RowPlan {
+                op: RowOp::Lookup {
+                    on: on.clone(),
+                    keep_unmatched: *keep_unmatched,
+                },
+                inputs: vec![input, build],
+                schema: all_nullable(fields),
+            })
+        }
+        OpKind::Limit { skip, fetch } => {
+            let schema = Arc::clone(&input.schema);
+            Ok(RowPlan {
+                op: RowOp::Limit {
+                    skip: *skip,
+                    fetch: *fetch,
+                },
+                inputs: vec![input],
+                schema,
+            })
+        }
+        OpKind::Shuffle { .. } | OpKind::Take { .. } | OpKind::Batch { .. } => Ok(input),
+    }
+}

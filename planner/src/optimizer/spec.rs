@@ -1,0 +1,236 @@
+//! Operators as the e-graph sees them: what they read, write, draw and may do, apart from where
+//! they stand.
+
+use std::fmt;
+
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use forebay_udfs::facts::{Algebra, Cost};
+
+use super::slots::{Slot, SlotSet};
+
+/// What an operator does to the rows below it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum OpKind {
+    /// Computes a slot of each row from others, or from itself.
+    Row {
+        /// The slot.
+        slot: Slot,
+        /// Its value, over slot names.
+        expr: Box<Expr>,
+    },
+    /// Keeps the rows for which the predicate is true.
+    Filter {
+        /// The predicate, over slot names.
+        predicate: Box<Expr>,
+    },
+    /// A row per element of lists: slots of lists, each with the slot of its elements.
+    Flatten {
+        /// List and element slots.
+        lists: Vec<(Slot, Slot)>,
+        /// Whether an empty list gives a row.
+        preserve_nulls: bool,
+    },
+    /// Adds the columns of the one matching row of another plan.
+    Lookup {
+        /// The arena's index of the other plan.
+        build: usize,
+        /// Equal pairs: over slot names, over the other plan's columns.
+        on: Vec<(Expr, Expr)>,
+        /// The other plan's columns as slots.
+        columns: Vec<(String, Slot)>,
+        /// Whether rows without a match stay.
+        keep_unmatched: bool,
+    },
+    /// Rows `skip .. skip + fetch` in stored order.
+    Limit {
+        /// Rows dropped.
+        skip: u64,
+        /// Rows kept.
+        fetch: Option<u64>,
+    },
+    /// The epoch's order.
+    Shuffle {
+        /// Whether one window holds all rows.
+        global: bool,
+    },
+    /// Rows `skip .. skip + take` of an epoch.
+    Take {
+        /// Rows dropped.
+        skip: u64,
+        /// Rows kept; `u64::MAX` for all.
+        take: u64,
+        /// Whether the epoch's order decides which.
+        shuffled: bool,
+    },
+    /// Batches of rows.
+    Batch {
+        /// Rows of a batch.
+        rows: u64,
+        /// Whether a remainder is dropped.
+        drop_remainder: bool,
+    },
+}
+
+/// An operator with what the optimiser may assume of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OpSpec {
+    /// What it does.
+    pub kind: OpKind,
+    /// As EXPLAIN shows it. Two operators with one text are one operator.
+    pub text: String,
+    /// Slots that it reads.
+    pub reads: SlotSet,
+    /// Slots that it writes.
+    pub writes: SlotSet,
+    /// Whether its value depends on the draws of the row.
+    pub draws: bool,
+    /// Whether a row can fail in it.
+    pub fallible: bool,
+    /// Whether the user fixed its place.
+    pub pinned: bool,
+    /// How the pixels that it writes relate to those that it reads.
+    pub algebra: Algebra,
+    /// Declared cost.
+    pub cost: OpCost,
+}
+
+impl OpSpec {
+    /// The name of the function that a row operator calls last.
+    pub fn function(&self) -> Option<&str> {
+        match &self.kind {
+            OpKind::Row { expr, .. } => match expr.as_ref() {
+                Expr::ScalarFunction(call) => Some(call.func.name()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// [`Cost`] that can be a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpCost {
+    /// Picoseconds a row.
+    pub ps_per_row: u64,
+    /// Picoseconds a byte read.
+    pub ps_per_byte_in: u64,
+    /// Picoseconds a byte written.
+    pub ps_per_byte_out: u64,
+}
+
+impl From<Cost> for OpCost {
+    fn from(cost: Cost) -> Self {
+        Self {
+            ps_per_row: cost.ns_per_row * 1000,
+            ps_per_byte_in: cost.ps_per_byte_in,
+            ps_per_byte_out: cost.ps_per_byte_out,
+        }
+    }
+}
+
+impl fmt::Display for OpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Whether some row can fail in an expression over columns of `schema`. Of DataFusion's operators only
+/// those that have a value for all operands of their types are taken as safe.
+pub fn fallible(expr: &Expr, schema: &DFSchema) -> bool {
+    let mut fallible = false;
+    let visited = expr.apply(|e| {
+        fallible |= match e {
+            Expr::Column(_)
+            | Expr::Literal(..)
+            | Expr::Alias(_)
+            | Expr::Not(_)
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::Between(_)
+            | Expr::InList(_)
+            | Expr::TryCast(_) => false,
+            Expr::Cast(cast) => {
+                let from = cast.expr.get_type(schema);
+                !from.is_ok_and(|from| widens(&from, cast.field.data_type()))
+            }
+            Expr::BinaryExpr(binary) => !matches!(
+                binary.op,
+                Operator::Eq
+                    | Operator::NotEq
+                    | Operator::Lt
+                    | Operator::LtEq
+                    | Operator::Gt
+                    | Operator::GtEq
+                    | Operator::And
+                    | Operator::Or
+                    | Operator::IsDistinctFrom
+                    | Operator::IsNotDistinctFrom
+            ),
+            Expr::ScalarFunction(call) => {
+                forebay_udfs::facts_of(call.func.name()).is_none_or(|facts| facts.fallible)
+            }
+            _ => true,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.is_err() || fallible
+}
+
+/// Whether every value of one type has one of another.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    let bytes = |t: &DataType| t.primitive_width().unwrap_or(0);
+    let (signed, unsigned) = (to.is_signed_integer(), to.is_unsigned_integer());
+    from == to
+        || from.is_integer() && to.is_floating() && *to != DataType::Float16
+        || from.is_signed_integer() && signed && bytes(from) <= bytes(to)
+        || from.is_unsigned_integer() && unsigned && bytes(from) <= bytes(to)
+        || from.is_unsigned_integer() && signed && bytes(from) < bytes(to)
+        || from.is_floating() && to.is_floating() && bytes(from) <= bytes(to)
+}
+
+/// The declared cost of an expression: the sum over its calls. What declares nothing counts as one
+/// vectorised pass over its rows.
+pub fn declared_cost(expr: &Expr) -> OpCost {
+    /// A comparison or an addition over an Arrow array of eight-byte numbers, about.
+    const PASS: OpCost = OpCost {
+        ps_per_row: 1_000,
+        ps_per_byte_in: 0,
+        ps_per_byte_out: 0,
+    };
+    let mut sum = OpCost {
+        ps_per_row: 0,
+        ps_per_byte_in: 0,
+        ps_per_byte_out: 0,
+    };
+    let _ = expr.apply(|e| {
+        let cost = match e {
+            Expr::Column(_) | Expr::Literal(..) | Expr::Alias(_) => {
+                return Ok(TreeNodeRecursion::Continue);
+            }
+            Expr::ScalarFunction(call) => {
+                forebay_udfs::facts_of(call.func.name()).map_or(PASS, |facts| facts.cost.into())
+            }
+            _ => PASS,
+        };
+        sum.ps_per_row += cost.ps_per_row;
+        sum.ps_per_byte_in += cost.ps_per_byte_in;
+        sum.ps_per_byte_out += cost.ps_per_byte_out;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    sum
+}
+
+/// How the outermost function of an expression treats pixels.
+pub fn algebra(expr: &Expr) -> Algebra {
+    match expr {
+        Expr::ScalarFunction(call) => {
+            forebay_udfs::facts_of(call.func.name()).map_or(Algebra::Opaque, |facts| facts.algebra)
+        }
+        _ => Algebra::Opaque,
+    }
+}

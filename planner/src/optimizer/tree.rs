@@ -1,0 +1,107 @@
+//! A plan as a tree of operators, before it is a term: what is lowered, sorted, and raised.
+
+use super::arena::{Arena, ParamId, ScanId};
+use super::lang::{Node, Term};
+use super::slots::SlotSet;
+use super::spec::OpKind;
+use egg::Id;
+
+/// A plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tree {
+    /// The rows of a source.
+    Scan(ScanId),
+    /// An operator over a plan.
+    Op(ParamId, Box<Self>),
+    /// All rows of one plan, then all of another.
+    Cat(Box<[Self; 2]>),
+    /// The rows of two plans side by side, and which slots the second one gives.
+    Zip(Box<[Self; 2]>, SlotSet),
+    /// A plan whose rows are kept from epoch to epoch.
+    Cache(Box<Self>),
+}
+
+impl Tree {
+    /// An operator over this plan.
+    #[must_use]
+    pub fn then(self, param: ParamId) -> Self {
+        Self::Op(param, Box::new(self))
+    }
+
+    /// Calls `f` on every part of the plan, inputs first.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
+        match self {
+            Self::Scan(_) => {}
+            Self::Op(_, input) | Self::Cache(input) => input.visit(f),
+            Self::Cat(inputs) | Self::Zip(inputs, _) => inputs.iter().for_each(|i| i.visit(f)),
+        }
+        f(self);
+    }
+
+    /// The slots that the plan's operators and scans make.
+    pub fn slots(&self, arena: &Arena) -> SlotSet {
+        match self {
+            Self::Scan(scan) => arena.scan(*scan).columns.iter().map(|&(_, s)| s).collect(),
+            Self::Op(param, input) => {
+                let spec = arena.spec(*param);
+                let below = input.slots(arena);
+                match &spec.kind {
+                    OpKind::Flatten { lists, .. } => {
+                        let gone = lists.iter().map(|&(list, _)| list).collect();
+                        below
+                            .difference(&gone)
+                            .union(&spec.writes.difference(&gone))
+                    }
+                    _ => below.union(&spec.writes),
+                }
+            }
+            Self::Cache(input) => input.slots(arena),
+            Self::Cat(inputs) => inputs[0].slots(arena).intersection(&inputs[1].slots(arena)),
+            Self::Zip(inputs, _) => inputs[0].slots(arena).union(&inputs[1].slots(arena)),
+        }
+    }
+
+    /// The plan as a term that passes on `wanted` and, below that, what is needed for it: nothing else
+    /// is read or computed.
+    pub fn term(&self, arena: &mut Arena, wanted: &SlotSet) -> Term {
+        let mut term = Term::default();
+        self.add(arena, wanted, &mut term);
+        term
+    }
+
+    fn add(&self, arena: &mut Arena, wanted: &SlotSet, term: &mut Term) -> Id {
+        match self {
+            Self::Scan(scan) => {
+                let mut narrow = arena.scan(*scan).clone();
+                narrow.columns.retain(|&(_, slot)| wanted.contains(slot));
+                let narrow = arena.add_scan(narrow);
+                term.add(Node::Scan(narrow))
+            }
+            Self::Op(param, input) => {
+                let spec = arena.spec(*param);
+                let unused = spec.writes.is_disjoint(wanted) && !spec.pinned;
+                // An error of a slot that nobody needs does not surface.
+                if matches!(spec.kind, OpKind::Row { .. }) && unused {
+                    return input.add(arena, wanted, term);
+                }
+                let below = arena.needed(*param, wanted);
+                let input = input.add(arena, &below, term);
+                let param = term.add(Node::Param(*param));
+                let keep = term.add(Node::Keep(arena.keep(wanted.clone())));
+                term.add(Node::Op([param, keep, input]))
+            }
+            Self::Cache(input) => input.add(arena, wanted, term),
+            Self::Cat(inputs) => {
+                let [a, b] = inputs
+                    .each_ref()
+                    .map(|input| input.add(arena, wanted, term));
+                term.add(Node::Cat([a, b]))
+            }
+            Self::Zip(inputs, second) => {
+                let a = inputs[0].add(arena, &wanted.difference(second), term);
+                let b = inputs[1].add(arena, &wanted.intersection(second), term);
+                term.add(Node::Zip([a, b]))
+            }
+        }
+    }
+}
