@@ -1,0 +1,60 @@
+//! A content-addressed store of computed rows.
+//!
+//! The rows of a pipeline's *prefix* (a sub-plan over one scan, whose rows are the stored ones but for
+//! those that a filter drops) are written once and read, row by row in any order, in later epochs and
+//! by other processes. Rows are addressed by file and row number, never by position in an epoch, so
+//! the cache shows in no stream.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `store`, `files` | a directory or an object store, and the objects in it |
+//! | `key` | names of prefixes, files and rows |
+//! | `entry`, `read` | finding and reading rows |
+//! | `writer`, `segment` | collecting rows into immutable segments, and publishing them |
+//! | `block`, `size` | record batches as bytes; the bytes of rows |
+//! | `layout`, `index` | the addresses of a segment's rows, on disk and in memory |
+//! | `manifest`, `exclusive`, `guard` | which segments there are, and who may change that |
+//! | `compression`, `bandwidth`, `clock` | measured choices |
+//! | `quota` | what stays when not all fits |
+//! | `recent` | the blocks read last |
+//! | `admin` | what people ask of a store |
+//!
+//! Everything in a store is untrusted: bytes are decoded only after their checksum matched, and what
+//! is damaged, cut off or missing is absent, hence computed and written again. Checksums find
+//! damage, not forgery: who can write to the store can change the rows.
+
+mod admin;
+mod bandwidth;
+mod block;
+mod clock;
+mod compression;
+mod entry;
+mod error;
+mod exclusive;
+mod files;
+mod guard;
+mod index;
+mod key;
+mod layout;
+mod manifest;
+mod quota;
+mod read;
+mod recent;
+mod segment;
+mod size;
+mod store;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use admin::{Damage, SegmentSummary, Summary, Verified};
+pub use bandwidth::{Bandwidth, Traffic};
+pub use compression::{Compression, Trial, choose};
+pub use entry::{Entry, EntryInfo, Location, Place};
+pub use error::CacheError;
+pub use key::{CacheKey, FileKey, RowAddress};
+pub use read::CachedRows;
+pub use store::{CacheOptions, CacheStore, Counters};
+pub use writer::{Writer, WriterState};

@@ -1,0 +1,132 @@
+//! What is damaged is absent, is reported, and is written again. It is never read as if it were sound.
+
+use std::fs;
+
+use super::*;
+
+/// A directory with one segment of twenty rows, and its path.
+async fn stored() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CacheOptions {
+        segment_bytes: 1 << 20,
+        ..small()
+    };
+    write(&entry(&directory(&folder, options).await).await, &shuffled(20)).await;
+    let mut segments = files(folder.path(), ".arrows");
+    assert_eq!(segments.len(), 1);
+    (folder, segments.pop().unwrap())
+}
+
+/// Reads all rows; those that came, and whether damage was reported.
+async fn read(folder: &tempfile::TempDir) -> (Vec<u64>, bool) {
+    let store = directory(folder, small()).await;
+    let all: Vec<u64> = (0..20).collect();
+    let got = there(&entry(&store).await, &all).await;
+    (got, store.counters().damaged > 0)
+}
+
+#[tokio::test]
+async fn a_flipped_byte_anywhere_is_found() {
+    let (folder, segment) = stored().await;
+    let manifest = files(folder.path(), "manifest.json").pop().unwrap();
+    let (bytes, listed) = (fs::read(&segment).unwrap(), fs::read(&manifest).unwrap());
+    let all: Vec<u64> = (0..20).collect();
+    // The schema's message in front is for other tools: it is never read here.
+    let start = crate::cache::block::schema_message(&schema()).unwrap().len();
+    for at in (start..bytes.len()).step_by(31) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 0x10;
+        fs::write(&segment, &bad).unwrap();
+        fs::write(&manifest, &listed).unwrap();
+        let (got, reported) = read(&folder).await;
+        let end_marker = got == all && !reported;
+        if end_marker {
+            continue;
+        }
+        assert!(got.len() < 20 && reported, "byte {at}");
+        // It was taken out of the manifest: who comes next has no more to do with it.
+        assert!(!segment.exists(), "byte {at}");
+        assert_eq!(read(&folder).await, (vec![], false));
+    }
+}
+
+#[tokio::test]
+async fn a_segment_cut_off_or_missing_is_found() {
+    let (folder, segment) = stored().await;
+    let manifest = files(folder.path(), "manifest.json").pop().unwrap();
+    let (bytes, listed) = (fs::read(&segment).unwrap(), fs::read(&manifest).unwrap());
+    for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&segment, &bytes[..length]).unwrap();
+        fs::write(&manifest, &listed).unwrap();
+        assert_eq!(read(&folder).await, (vec![], true), "{length}");
+    }
+    assert!(!segment.exists());
+    fs::write(&manifest, &listed).unwrap();
+    assert_eq!(read(&folder).await, (vec![], true));
+}
+
+#[tokio::test]
+async fn what_goes_while_it_is_read_is_missing() {
+    let (folder, segment) = stored().await;
+    let store = directory(&folder, small()).await;
+    let entry = entry(&store).await;
+    let locations: Vec<_> = entry.find(&addresses(0..20)).into_iter().flatten().collect();
+    assert_eq!(locations.len(), 20);
+    let length = fs::metadata(&segment).unwrap().len();
+    fs::File::options().write(true).open(&segment).unwrap().set_len(length / 2).unwrap();
+    let got = entry.read(&locations).await.unwrap();
+    assert!(!got.missing.is_empty());
+    assert_eq!(got.batch.num_rows() + got.missing.len(), 20);
+    // The locations are stale now, and no error.
+    assert_eq!(entry.read(&locations).await.unwrap().missing.len(), 20);
+    assert_eq!(entry.find(&addresses([3])), [None]);
+    assert_eq!(store.counters().damaged, 1);
+}
+
+#[tokio::test]
+async fn what_was_damaged_is_written_again() {
+    let (folder, segment) = stored().await;
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let store = directory(&folder, small()).await;
+    let entry = entry(&store).await;
+    let all: Vec<u64> = (0..20).collect();
+    // Found by a writer's own process while it writes.
+    let mut writer = entry.writer().await.unwrap().unwrap();
+    assert!(there(&entry, &all).await.len() < 20);
+    writer.append(&addresses(0..20), &batch(0..20), &[]).await.unwrap();
+    writer.finish().await.unwrap();
+    assert_eq!(there(&entry, &all).await, all);
+    assert_eq!(read(&folder).await, (all, false));
+    assert!(store.verify(false).await.unwrap().damaged.is_empty());
+}
+
+#[tokio::test]
+async fn a_damaged_manifest_is_an_empty_one() {
+    let (folder, segment) = stored().await;
+    let manifest = files(folder.path(), "manifest.json").pop().unwrap();
+    let listed = fs::read_to_string(&manifest).unwrap();
+    let name = segment.file_stem().unwrap().to_str().unwrap();
+    for bad in [
+        String::new(),
+        listed[..listed.len() / 2].to_owned(),
+        listed.replace(name, "../../../../../../../etc/passwd"),
+        listed.replace("\"version\":1", "\"version\":9"),
+        "[".repeat(100_000),
+    ] {
+        assert_ne!(bad, listed);
+        fs::write(&manifest, bad).unwrap();
+        assert_eq!(read(&folder).await.0, [0; 0]);
+    }
+    // Lies about a segment are found where they matter.
+    let lies = [("\"rows\":20", "\"rows\":21"), ("\"row_bytes\":", "\"row_bytes\":9")];
+    for (from, to) in lies {
+        fs::write(&manifest, listed.replacen(from, to, 1)).unwrap();
+        assert_eq!(read(&folder).await.0.len(), 20, "{to}");
+    }
+    fs::write(&manifest, "no JSON").unwrap();
+    write(&entry(&directory(&folder, small()).await).await, &[1, 2]).await;
+    assert_eq!(read(&folder).await, (vec![1, 2], false));
+}
