@@ -7,7 +7,6 @@ use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::files::Unreadable;
 use super::key::{CacheKey, checksum_of, is_hex};
-use super::layout;
 use super::manifest::{Manifest, SegmentEntry};
 use super::quota::benefit;
 use super::store::CacheStore;
@@ -97,7 +96,11 @@ impl CacheStore {
         for key in self.shared.files.keys().await? {
             found.extend(self.explain(&key).await?);
         }
-        found.sort_by(|a, b| b.benefit.total_cmp(&a.benefit).then_with(|| a.key.cmp(&b.key)));
+        found.sort_by(|a, b| {
+            b.benefit
+                .total_cmp(&a.benefit)
+                .then_with(|| a.key.cmp(&b.key))
+        });
         Ok(found)
     }
 
@@ -119,7 +122,11 @@ impl CacheStore {
             ..
         } = loaded.manifest;
         // Claims of a manifest may be of any size.
-        let sum = |of: fn(&SegmentEntry) -> u64| segments.iter().fold(0u64, |sum, s| sum.saturating_add(of(s)));
+        let sum = |of: fn(&SegmentEntry) -> u64| {
+            segments
+                .iter()
+                .fold(0u64, |sum, s| sum.saturating_add(of(s)))
+        };
         let (bytes, saved_ps) = (sum(|s| s.bytes), sum(|s| s.saved_ps));
         let idle = files.clock.unix_ms().saturating_sub(last_used_ms);
         Ok(Some(Summary {
@@ -259,13 +266,14 @@ impl CacheStore {
     }
 
     /// Bytes of a segment that is sound.
-    async fn verify_segment(&self, key: &CacheKey, segment: &SegmentEntry) -> Result<u64, Unreadable> {
+    async fn verify_segment(
+        &self,
+        key: &CacheKey,
+        segment: &SegmentEntry,
+    ) -> Result<u64, Unreadable> {
         let files = &self.shared.files;
         let path = files.segment(key, &segment.name);
-        let data = segment.bytes - segment.index_bytes;
-        let index = files.ranges(&path, segment.bytes, &[data..segment.bytes]).await?;
-        let index = index.first().map_or(&[][..], |part| part);
-        let layout = layout::decode_checked(index, data, &segment.name).map_err(Unreadable::Damaged)?;
+        let layout = segment.read_layout(files, key).await?;
         for (group, blocks) in layout.blocks.chunks(VERIFY_BLOCKS).enumerate() {
             let ranges: Vec<_> = blocks
                 .iter()

@@ -156,7 +156,10 @@ mod tests {
         meter.read(HISTORY_BYTES, Duration::from_secs(1 << 20));
         let before = fast.bps().unwrap();
         assert!(meter.bandwidth().read_bps.unwrap() < before / 1000);
-        let absurd = Traffic { bytes: u64::MAX, nanos: 1 };
+        let absurd = Traffic {
+            bytes: u64::MAX,
+            nanos: 1,
+        };
         assert_eq!(absurd.bps(), Some(u64::MAX));
     }
 }

@@ -50,7 +50,8 @@ pub struct Trial {
 impl Trial {
     /// Nanoseconds a byte of rows costs, written once and read `reads` times.
     fn cost(&self, bandwidth: Bandwidth, reads: u32) -> f64 {
-        let transfer = |bps: Option<u64>| self.ratio * 1e9 / bps.unwrap_or(ASSUMED_BPS).max(1) as f64;
+        let transfer =
+            |bps: Option<u64>| self.ratio * 1e9 / bps.unwrap_or(ASSUMED_BPS).max(1) as f64;
         let write = self.encode + transfer(bandwidth.write_bps);
         let read = self.decode + transfer(bandwidth.read_bps);
         write + f64::from(reads) * read
@@ -80,13 +81,31 @@ mod tests {
 
     /// About what texts give: LZ4 halves them fast, Zstandard thirds them slowly.
     const TEXT: [Trial; 3] = [
-        Trial { compression: Compression::None, ratio: 1.0, encode: 0.1, decode: 0.1 },
-        Trial { compression: Compression::Lz4, ratio: 0.5, encode: 2.0, decode: 0.5 },
-        Trial { compression: Compression::Zstd, ratio: 0.3, encode: 5.0, decode: 1.5 },
+        Trial {
+            compression: Compression::None,
+            ratio: 1.0,
+            encode: 0.1,
+            decode: 0.1,
+        },
+        Trial {
+            compression: Compression::Lz4,
+            ratio: 0.5,
+            encode: 2.0,
+            decode: 0.5,
+        },
+        Trial {
+            compression: Compression::Zstd,
+            ratio: 0.3,
+            encode: 5.0,
+            decode: 1.5,
+        },
     ];
 
     fn of(bps: u64) -> Bandwidth {
-        Bandwidth { write_bps: Some(bps), read_bps: Some(bps) }
+        Bandwidth {
+            write_bps: Some(bps),
+            read_bps: Some(bps),
+        }
     }
 
     #[test]
@@ -98,9 +117,15 @@ mod tests {
 
     #[test]
     fn what_does_not_shrink_is_left_alone() {
-        let photos = TEXT.map(|trial| Trial { ratio: 0.99, ..trial });
+        let photos = TEXT.map(|trial| Trial {
+            ratio: 0.99,
+            ..trial
+        });
         assert_eq!(choose(&photos, of(20_000_000), 10), Compression::None);
-        let unmeasured = Bandwidth { write_bps: None, read_bps: None };
+        let unmeasured = Bandwidth {
+            write_bps: None,
+            read_bps: None,
+        };
         assert_eq!(choose(&photos, unmeasured, 0), Compression::None);
         assert_eq!(choose(&TEXT, unmeasured, 10), Compression::Lz4);
         assert_eq!(choose(&[], unmeasured, 1), Compression::None);
@@ -108,7 +133,12 @@ mod tests {
 
     #[test]
     fn rows_read_often_may_be_slow_to_write() {
-        let slow = Trial { compression: Compression::Zstd, ratio: 0.2, encode: 100.0, decode: 0.2 };
+        let slow = Trial {
+            compression: Compression::Zstd,
+            ratio: 0.2,
+            encode: 100.0,
+            decode: 0.2,
+        };
         let trials = [TEXT[0], slow];
         assert_eq!(choose(&trials, of(200_000_000), 1), Compression::None);
         assert_eq!(choose(&trials, of(200_000_000), 100), Compression::Zstd);

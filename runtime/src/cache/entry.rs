@@ -15,7 +15,7 @@ use super::exclusive::Exclusive;
 use super::files::Unreadable;
 use super::index::{Index, Slot};
 use super::key::{CacheKey, RowAddress, checksum_of, hex};
-use super::layout::{self, Block, Layout};
+use super::layout::{Block, Layout};
 use super::manifest::{Manifest, SegmentEntry};
 use super::store::Shared;
 
@@ -190,7 +190,9 @@ impl Entry {
     pub async fn refresh(&self) -> Result<(), CacheError> {
         let inner = &self.inner;
         let _changing = inner.changing.lock().await;
-        let manifest = Manifest::load(&inner.shared.files, &inner.key).await?.manifest;
+        let manifest = Manifest::load(&inner.shared.files, &inner.key)
+            .await?
+            .manifest;
         // Rows of another schema are none of this prefix.
         let listed = match manifest.schema == inner.fingerprint {
             true => manifest.segments,
@@ -204,19 +206,29 @@ impl Entry {
             unknown.cloned().collect()
         });
         let mut loads = futures::stream::iter(unknown)
-            .map(|segment| async move { (self.load(&segment).await, segment) })
+            .map(|segment| async move {
+                let layout = segment.read_layout(&inner.shared.files, &inner.key).await;
+                (layout, segment)
+            })
             .buffered(INDEX_READS);
         let mut loaded = Vec::new();
         while let Some((found, segment)) = loads.next().await {
             match found {
                 Ok(layout) => loaded.push((segment, layout)),
                 Err(Unreadable::Damaged(cause)) => self.condemn(&segment.name, &cause),
-                Err(Unreadable::Failed(error)) => log::warn!("{error}: its rows are computed again"),
+                Err(Unreadable::Failed(error)) => {
+                    log::warn!("{error}: its rows are computed again")
+                }
             }
         }
         let names: HashSet<&str> = listed.iter().map(|s| s.name.as_str()).collect();
         self.with_mut(|state| {
-            let gone: Vec<Arc<str>> = state.names.keys().filter(|name| !names.contains(&***name)).cloned().collect();
+            let gone: Vec<Arc<str>> = state
+                .names
+                .keys()
+                .filter(|name| !names.contains(&***name))
+                .cloned()
+                .collect();
             for name in gone {
                 state.forget(&name);
             }
@@ -232,21 +244,15 @@ impl Entry {
         Ok(())
     }
 
-    /// Reads and checks the index of a segment.
-    async fn load(&self, segment: &SegmentEntry) -> Result<Layout, Unreadable> {
-        let files = &self.inner.shared.files;
-        let path = files.segment(&self.inner.key, &segment.name);
-        let data = segment.bytes - segment.index_bytes;
-        let parts = files.ranges(&path, segment.bytes, &[data..segment.bytes]).await?;
-        let index = parts.first().map_or(&[][..], |part| part);
-        layout::decode_checked(index, data, &segment.name).map_err(Unreadable::Damaged)
-    }
-
     /// Makes the rows of a segment known.
     pub(super) fn adopt(&self, segment: &SegmentEntry, layout: &Layout) {
         let segment = Segment {
             name: Arc::from(segment.name.as_str()),
-            path: self.inner.shared.files.segment(&self.inner.key, &segment.name),
+            path: self
+                .inner
+                .shared
+                .files
+                .segment(&self.inner.key, &segment.name),
             bytes: segment.bytes,
             blocks: layout.blocks.clone(),
             rows: layout.kept.saturating_add(layout.dropped),
@@ -279,7 +285,14 @@ impl Entry {
 
     /// Number of rows that are known of, those that the filter dropped included.
     pub fn rows(&self) -> u64 {
-        self.with(|state| state.slots.iter().flatten().map(|segment| segment.rows).sum())
+        self.with(|state| {
+            state
+                .slots
+                .iter()
+                .flatten()
+                .map(|segment| segment.rows)
+                .sum()
+        })
     }
 
     /// Bytes of memory that the addresses of the rows take.
@@ -315,7 +328,8 @@ impl Entry {
             return;
         }
         let shared = &self.inner.shared;
-        let acquired = Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await;
+        let acquired =
+            Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await;
         let done = match acquired {
             Ok(Some(mut exclusive)) => {
                 let done = exclusive.drop_segments(&condemned).await;
@@ -326,7 +340,9 @@ impl Entry {
             Err(error) => Err(error),
         };
         match done {
-            Ok(_) => self.with_mut(|state| state.condemned.retain(|name| !condemned.contains(name))),
+            Ok(_) => {
+                self.with_mut(|state| state.condemned.retain(|name| !condemned.contains(name)))
+            }
             Err(error) => log::debug!("{error}"),
         }
     }
@@ -342,10 +358,22 @@ impl Entry {
     }
 
     fn with<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.inner.state.read().unwrap_or_else(PoisonError::into_inner))
+        look(
+            &self
+                .inner
+                .state
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     fn with_mut<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.inner.state.write().unwrap_or_else(PoisonError::into_inner))
+        change(
+            &mut self
+                .inner
+                .state
+                .write()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }

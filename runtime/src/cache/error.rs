@@ -9,7 +9,9 @@ use super::key::CacheKey;
 #[non_exhaustive]
 pub enum CacheError {
     /// A text that is no key.
-    #[error("'{text}' is no cache key: expected 64 hexadecimal digits, or the first of them as `forebay cache ls` prints")]
+    #[error(
+        "'{text}' is no cache key: expected 64 hexadecimal digits, or the first of them as `forebay cache ls` prints"
+    )]
     Key {
         /// What was given.
         text: String,

@@ -57,7 +57,7 @@ impl Exclusive {
     /// Replaces the stored manifest by `manifest`, in one step.
     pub(super) async fn commit(&mut self, manifest: Manifest) -> Result<(), CacheError> {
         self.confirm().await?;
-        let mode = match (&self.files.directory, self.version.take()) {
+        let mode = match (&self.files.directory, self.version.clone()) {
             (Some(_), _) => PutMode::Overwrite,
             // One more check that nobody took over: the lease may have run out since.
             (None, Some(version)) => PutMode::Update(version),
@@ -71,15 +71,22 @@ impl Exclusive {
     }
 
     /// Takes segments out of the manifest and removes them. How many there were.
-    pub(super) async fn drop_segments(&mut self, names: &HashSet<String>) -> Result<usize, CacheError> {
+    pub(super) async fn drop_segments(
+        &mut self,
+        names: &HashSet<String>,
+    ) -> Result<usize, CacheError> {
         let mut manifest = self.manifest.clone();
-        manifest.segments.retain(|segment| !names.contains(&segment.name));
+        manifest
+            .segments
+            .retain(|segment| !names.contains(&segment.name));
         let dropped = self.manifest.segments.len() - manifest.segments.len();
         if dropped > 0 {
             self.commit(manifest).await?;
         }
         for name in names {
-            self.files.delete(&self.files.segment(&self.key, name)).await?;
+            self.files
+                .delete(&self.files.segment(&self.key, name))
+                .await?;
         }
         Ok(dropped)
     }
@@ -87,10 +94,17 @@ impl Exclusive {
     /// Removes what a process that died while it wrote left behind.
     pub(super) async fn remove_leftovers(&self) -> Result<(), CacheError> {
         self.files.remove_temporary(&self.key);
-        let known: HashSet<&str> = self.manifest.segments.iter().map(|s| s.name.as_str()).collect();
+        let known: HashSet<&str> = self
+            .manifest
+            .segments
+            .iter()
+            .map(|s| s.name.as_str())
+            .collect();
         for name in self.files.segments(&self.key).await? {
             if !known.contains(name.as_str()) {
-                self.files.delete(&self.files.segment(&self.key, &name)).await?;
+                self.files
+                    .delete(&self.files.segment(&self.key, &name))
+                    .await?;
             }
         }
         Ok(())

@@ -17,7 +17,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
+    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
 };
 
 use super::bandwidth::{History, Meter};
@@ -100,6 +101,30 @@ impl Files {
         Ok(Some((found.bytes().await.map_err(failed)?, version)))
     }
 
+    /// Makes sure that an object has as many bytes as it should.
+    pub(super) async fn check_size(&self, path: &Path, size: u64) -> Result<(), Unreadable> {
+        match self.store.head(path).await {
+            Ok(meta) if meta.size == size => Ok(()),
+            Ok(meta) => Err(cut_off(meta.size, size)),
+            Err(StoreError::NotFound { .. }) => Err(missing()),
+            Err(error) => Err(Unreadable::Failed(CacheError::store("read", path, error))),
+        }
+    }
+
+    /// A part of an object that should have `size` bytes.
+    pub(super) async fn range(
+        &self,
+        path: &Path,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<Bytes, Unreadable> {
+        let parts = self
+            .ranges(path, size, std::slice::from_ref(&range))
+            .await?;
+        // As many parts as ranges: that was checked.
+        Ok(parts.into_iter().next().unwrap_or_default())
+    }
+
     /// Parts of an object that should have `size` bytes.
     pub(super) async fn ranges(
         &self,
@@ -110,14 +135,10 @@ impl Files {
         let start = self.clock.elapsed();
         let parts = match self.store.get_ranges(path, ranges).await {
             Ok(parts) => parts,
-            Err(StoreError::NotFound { .. }) => {
-                return Err(Unreadable::Damaged("it is missing".to_owned()));
-            }
+            Err(StoreError::NotFound { .. }) => return Err(missing()),
             Err(error) => {
-                return Err(match self.store.head(path).await {
-                    Ok(meta) if meta.size != size => cut_off(meta.size, size),
-                    _ => Unreadable::Failed(CacheError::store("read", path, error)),
-                });
+                self.check_size(path, size).await?;
+                return Err(Unreadable::Failed(CacheError::store("read", path, error)));
             }
         };
         let read: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -180,7 +201,10 @@ impl Files {
         listed
             .map_err(|error| CacheError::store("list", &folder, error))
             .try_filter_map(|meta| async move {
-                let name = meta.location.filename().and_then(|n| n.strip_suffix(SEGMENT));
+                let name = meta
+                    .location
+                    .filename()
+                    .and_then(|n| n.strip_suffix(SEGMENT));
                 Ok(name.filter(|name| is_hex(name, 32)).map(str::to_owned))
             })
             .try_collect()
@@ -197,7 +221,10 @@ impl Files {
                 Err(StoreError::NotFound { .. }) => Ok(0),
                 Err(error) => Err(CacheError::store("list", &self.prefix, error)),
             })
-            .try_fold(0u64, |sum, size| async move { Ok(sum.saturating_add(size)) })
+            .try_fold(
+                0u64,
+                |sum, size| async move { Ok(sum.saturating_add(size)) },
+            )
             .await
     }
 
@@ -248,6 +275,10 @@ impl Files {
 fn is_temporary(name: &FsPath) -> bool {
     let number = name.to_str().and_then(|name| name.rsplit_once('#'));
     number.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn missing() -> Unreadable {
+    Unreadable::Damaged("it is missing".to_owned())
 }
 
 fn cut_off(found: u64, expected: u64) -> Unreadable {

@@ -50,7 +50,11 @@ impl Guard {
     }
 
     /// Makes sure that the right is still held, and will be for a while.
-    pub(super) async fn confirm(&mut self, files: &Files, key: &CacheKey) -> Result<(), CacheError> {
+    pub(super) async fn confirm(
+        &mut self,
+        files: &Files,
+        key: &CacheKey,
+    ) -> Result<(), CacheError> {
         let Self::Lease {
             owner,
             version,
@@ -66,7 +70,10 @@ impl Guard {
         }
         let until = now.saturating_add(term.as_millis() as u64);
         let mode = PutMode::Update(version.clone());
-        match files.put(&files.lease(key), lease(owner, until)?, mode).await {
+        match files
+            .put(&files.lease(key), lease(owner, until)?, mode)
+            .await
+        {
             Ok(renewed) => {
                 (*version, *expires_ms) = (renewed, until);
                 Ok(())
@@ -87,10 +94,10 @@ impl Guard {
         let path = files.lease(key);
         let held = files.read_small(&path, SMALL).await.ok().flatten();
         let held = held.and_then(|(bytes, _)| serde_json::from_slice::<Lease>(&bytes).ok());
-        if held.is_some_and(|lease| lease.owner == owner) {
-            if let Err(error) = files.delete(&path).await {
-                log::debug!("{error}");
-            }
+        if held.is_some_and(|lease| lease.owner == owner)
+            && let Err(error) = files.delete(&path).await
+        {
+            log::debug!("{error}");
         }
     }
 }
@@ -121,7 +128,9 @@ async fn take_lease(
     let mode = match files.read_small(&path, SMALL).await {
         Ok(None) => PutMode::Create,
         Ok(Some((bytes, version))) => match serde_json::from_slice::<Lease>(&bytes) {
-            Ok(held) if held.expires_ms > now && held.expires_ms <= now.saturating_add(MAX_TERM_MS) => {
+            Ok(held)
+                if held.expires_ms > now && held.expires_ms <= now.saturating_add(MAX_TERM_MS) =>
+            {
                 return Ok(None);
             }
             // Expired, or nonsense that nobody holds.

@@ -112,7 +112,9 @@ fn halves(slot: Slot, run: &Run) -> impl Iterator<Item = Placed> {
     let file: FileKey = run.first.file;
     let (mut row, mut left, mut at) = (run.first.row, run.rows, run.at);
     std::iter::from_fn(move || {
-        let rows = left.min((1 << 32) - u64::from(row as u32)).min(u64::from(u32::MAX));
+        let rows = left
+            .min((1 << 32) - u64::from(row as u32))
+            .min(u64::from(u32::MAX));
         if rows == 0 {
             return None;
         }
@@ -183,7 +185,9 @@ mod tests {
     }
 
     fn index(slot: Slot, rows: &[(u8, u64, bool)]) -> Index {
-        let rows = rows.iter().map(|&(file, row, keep)| (address(file, row), keep));
+        let rows = rows
+            .iter()
+            .map(|&(file, row, keep)| (address(file, row), keep));
         Index::new(slot, &runs(rows))
     }
 
@@ -225,9 +229,17 @@ mod tests {
             .merged(&index(1, &new), |_| true)
             .merged(&more, |_| true);
         for row in 0..120 {
-            let expected = if row < 100 { (0, row as u32) } else { (1, row as u32 - 85) };
+            let expected = if row < 100 {
+                (0, row as u32)
+            } else {
+                (1, row as u32 - 85)
+            };
             let found = all.find(address(1, row)).unwrap();
-            assert_eq!((found.slot, found.at), (expected.0, Some(expected.1)), "{row}");
+            assert_eq!(
+                (found.slot, found.at),
+                (expected.0, Some(expected.1)),
+                "{row}"
+            );
         }
         assert_eq!(all.find(address(2, 7)).unwrap().slot, 2);
         assert_eq!(all.find(address(1, 200)).unwrap().at, None);

@@ -155,7 +155,13 @@ mod tests {
         let key = CacheKey::new(std::array::from_fn(|i| i as u8 * 7));
         assert_eq!(key.to_string().parse::<CacheKey>().unwrap(), key);
         assert!(key.to_string().starts_with(&key.short()));
-        for text in ["", "../../etc/passwd", &"g".repeat(64), &"A".repeat(64), &"\u{e4}".repeat(32)] {
+        for text in [
+            "",
+            "../../etc/passwd",
+            &"g".repeat(64),
+            &"A".repeat(64),
+            &"\u{e4}".repeat(32),
+        ] {
             let error = text.parse::<CacheKey>().unwrap_err();
             assert!(error.is_user(), "{error}");
         }

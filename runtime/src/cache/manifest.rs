@@ -7,6 +7,7 @@ use super::compression::Compression;
 use super::error::CacheError;
 use super::files::{Files, Unreadable};
 use super::key::{CacheKey, is_hex};
+use super::layout::{Layout, decode_checked};
 
 /// The version of the layout of manifests and segments. Others are not read.
 const VERSION: u32 = 1;
@@ -99,7 +100,9 @@ impl Manifest {
             Err(Unreadable::Failed(error)) => return Err(error),
         };
         if let Some(cause) = &damage {
-            log::warn!("the cache manifest '{path}' is damaged ({cause}): its rows are computed again");
+            log::warn!(
+                "the cache manifest '{path}' is damaged ({cause}): its rows are computed again"
+            );
         }
         Ok(Loaded {
             manifest: found.unwrap_or_else(|| Self::empty(key)),
@@ -131,7 +134,11 @@ impl Manifest {
             return Err("a segment's name or size makes no sense".to_owned());
         }
         let mut names = std::collections::HashSet::new();
-        let unique: Vec<bool> = manifest.segments.iter().map(|s| names.insert(s.name.clone())).collect();
+        let unique: Vec<bool> = manifest
+            .segments
+            .iter()
+            .map(|s| names.insert(s.name.clone()))
+            .collect();
         let mut unique = unique.into_iter();
         manifest.segments.retain(|_| unique.next().unwrap_or(false));
         Ok(manifest)
@@ -139,6 +146,22 @@ impl Manifest {
 
     pub(super) fn to_json(&self) -> Result<Vec<u8>, CacheError> {
         serde_json::to_vec(self).map_err(|e| CacheError::Invariant(e.to_string()))
+    }
+}
+
+impl SegmentEntry {
+    /// Reads and checks the index of the segment.
+    pub(super) async fn read_layout(
+        &self,
+        files: &Files,
+        key: &CacheKey,
+    ) -> Result<Layout, Unreadable> {
+        let path = files.segment(key, &self.name);
+        // The manifest may claim any size; from here on none is believed beyond what is there.
+        files.check_size(&path, self.bytes).await?;
+        let data = self.bytes - self.index_bytes;
+        let index = files.range(&path, self.bytes, data..self.bytes).await?;
+        decode_checked(&index, data, &self.name).map_err(Unreadable::Damaged)
     }
 }
 
@@ -172,7 +195,10 @@ mod tests {
         assert!(Manifest::parse(&bytes, &CacheKey::new([8; 32])).is_err());
         let mut twice = manifest.clone();
         twice.segments.push(manifest.segments[0].clone());
-        assert_eq!(Manifest::parse(&twice.to_json().unwrap(), &key), Ok(manifest));
+        assert_eq!(
+            Manifest::parse(&twice.to_json().unwrap(), &key),
+            Ok(manifest)
+        );
     }
 
     #[test]

@@ -45,7 +45,11 @@ struct Candidate {
 fn victims(mut candidates: Vec<Candidate>, excess: u64, below: f64) -> Option<Vec<Candidate>> {
     candidates.retain(|candidate| candidate.benefit < below);
     // Names break ties, so that processes that do this at once choose the same.
-    candidates.sort_by(|a, b| a.benefit.total_cmp(&b.benefit).then_with(|| a.name.cmp(&b.name)));
+    candidates.sort_by(|a, b| {
+        a.benefit
+            .total_cmp(&b.benefit)
+            .then_with(|| a.name.cmp(&b.name))
+    });
     let mut freed = 0u64;
     let enough = candidates.iter().position(|candidate| {
         freed = freed.saturating_add(candidate.bytes);
@@ -129,14 +133,23 @@ async fn candidates(
         if except.contains(&key) {
             continue;
         }
-        let idle = files.clock.unix_ms().saturating_sub(files.last_used(&key).await);
+        let idle = files
+            .clock
+            .unix_ms()
+            .saturating_sub(files.last_used(&key).await);
         let loaded = Manifest::load(files, &key).await?;
-        candidates.extend(loaded.manifest.segments.into_iter().map(|segment| Candidate {
-            key,
-            benefit: benefit(segment.saved_ps, segment.bytes, idle),
-            name: segment.name,
-            bytes: segment.bytes,
-        }));
+        candidates.extend(
+            loaded
+                .manifest
+                .segments
+                .into_iter()
+                .map(|segment| Candidate {
+                    key,
+                    benefit: benefit(segment.saved_ps, segment.bytes, idle),
+                    name: segment.name,
+                    bytes: segment.bytes,
+                }),
+        );
     }
     Ok(candidates)
 }

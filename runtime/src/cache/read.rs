@@ -91,10 +91,14 @@ impl Entry {
                     "a row that the filter dropped was asked for".to_owned(),
                 ));
             };
-            let segment = segments.entry(place.slot).or_insert_with(|| self.segment(place.slot));
+            let segment = segments
+                .entry(place.slot)
+                .or_insert_with(|| self.segment(place.slot));
             let Some(segment) = segment else { continue };
             let after = segment.blocks.partition_point(|b| b.first_row <= place.row);
-            let block = after.checked_sub(1).and_then(|b| Some((b, segment.blocks.get(b)?)));
+            let block = after
+                .checked_sub(1)
+                .and_then(|b| Some((b, segment.blocks.get(b)?)));
             if let Some((number, block)) = block {
                 let rows = wanted.entry((place.slot, number)).or_default();
                 rows.push((place.row - block.first_row, at));
@@ -170,7 +174,9 @@ impl Entry {
                     }
                 }
             }
-            let pieces = pieces.into_iter().map(|(batch, wanted)| narrow(batch, wanted));
+            let pieces = pieces
+                .into_iter()
+                .map(|(batch, wanted)| narrow(batch, wanted));
             (pieces.collect::<Result<Vec<_>, _>>(), sound)
         });
         match work.await {
@@ -179,7 +185,9 @@ impl Entry {
                 (pieces, sound)
             }
             Ok((Err(error), _)) => {
-                log::warn!("cached rows cannot be taken from their block ({error}): they are computed again");
+                log::warn!(
+                    "cached rows cannot be taken from their block ({error}): they are computed again"
+                );
                 (Vec::new(), false)
             }
             Err(error) => {
@@ -190,7 +198,12 @@ impl Entry {
     }
 
     /// Checks and decodes a block.
-    fn decode(&self, segment: &Segment, number: usize, bytes: Bytes) -> Result<RecordBatch, String> {
+    fn decode(
+        &self,
+        segment: &Segment,
+        number: usize,
+        bytes: Bytes,
+    ) -> Result<RecordBatch, String> {
         let block = segment.blocks.get(number).ok_or("it has no such block")?;
         if checksum_of(&bytes) != block.checksum {
             return Err(format!("the checksum of block {number} does not match"));

@@ -111,11 +111,14 @@ impl Pending {
             .filter_map(|number| self.batches.get(*number as usize))
             .collect();
         let Some(first) = batches.first() else {
-            return Err(ArrowError::InvalidArgumentError("a block without rows".to_owned()));
+            return Err(ArrowError::InvalidArgumentError(
+                "a block without rows".to_owned(),
+            ));
         };
         if first.num_columns() == 0 {
             return Ok(first.slice(0, 0)).and_then(|empty| {
-                let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(block.len()));
+                let options =
+                    arrow::array::RecordBatchOptions::new().with_row_count(Some(block.len()));
                 RecordBatch::try_new_with_options(empty.schema(), vec![], &options)
             });
         }
@@ -167,7 +170,10 @@ pub(super) fn encode(
         parts.push(bytes.into());
     }
     parts.push(Bytes::from_static(&END));
-    let rows = pending.rows.iter().map(|row| (row.address, row.place.is_some()));
+    let rows = pending
+        .rows
+        .iter()
+        .map(|row| (row.address, row.place.is_some()));
     let runs = layout::runs(rows);
     let index = layout::encode(schema_message.len() as u64, &blocks, &runs);
     let name = hex(&checksum_of(&index));
@@ -211,7 +217,9 @@ pub(super) fn choose_compression(
     let mut trials = Vec::new();
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let start = clock.elapsed();
-        let encoded = batches.iter().map(|batch| guarded(|| block::encode(batch, compression)));
+        let encoded = batches
+            .iter()
+            .map(|batch| guarded(|| block::encode(batch, compression)));
         let encoded = encoded.collect::<Result<Vec<_>, _>>()?;
         let between = clock.elapsed();
         let stored: usize = encoded.iter().map(Vec::len).sum();

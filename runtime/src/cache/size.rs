@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, ByteView, OffsetSizeTrait, RecordBatch, RecordBatchOptions, make_array,
+    Array, ArrayRef, AsArray, ByteView, OffsetSizeTrait, RecordBatch, RecordBatchOptions,
+    make_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
@@ -151,7 +152,9 @@ fn compact_array(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
                 .iter()
                 .map(|child| Ok(compact_array(&make_array(child.clone()))?.to_data()))
                 .collect::<Result<Vec<_>, ArrowError>>()?;
-            Ok(make_array(data.into_builder().child_data(children).build()?))
+            Ok(make_array(
+                data.into_builder().child_data(children).build()?,
+            ))
         }
         _ => Ok(Arc::clone(array)),
     }

@@ -79,7 +79,13 @@ impl CacheStore {
     /// # Errors
     /// The location is no directory of this machine, or one that cannot be made.
     pub async fn open(location: &str, options: CacheOptions) -> Result<Self, CacheError> {
-        Self::open_through(location, options, Arc::new(SystemClock::default()), |store| store).await
+        Self::open_through(
+            location,
+            options,
+            Arc::new(SystemClock::default()),
+            |store| store,
+        )
+        .await
     }
 
     /// Opens a directory, and reaches its files through what `wrap` makes of them.
@@ -95,8 +101,11 @@ impl CacheStore {
             cause,
         };
         std::fs::create_dir_all(&directory).map_err(|e| problem(e.to_string()))?;
-        let directory = directory.canonicalize().map_err(|e| problem(e.to_string()))?;
-        let store = LocalFileSystem::new_with_prefix(&directory).map_err(|e| problem(e.to_string()))?;
+        let directory = directory
+            .canonicalize()
+            .map_err(|e| problem(e.to_string()))?;
+        let store =
+            LocalFileSystem::new_with_prefix(&directory).map_err(|e| problem(e.to_string()))?;
         let store = store.with_automatic_cleanup(true);
         let files = Files {
             store: wrap(Arc::new(store)),
@@ -192,7 +201,9 @@ impl Shared {
         let json = serde_json::to_vec(&self.files.meter.history());
         let json = json.map_err(|e| CacheError::Invariant(e.to_string()))?;
         let path = self.files.bandwidth();
-        let put = self.files.put(&path, PutPayload::from(json), PutMode::Overwrite);
+        let put = self
+            .files
+            .put(&path, PutPayload::from(json), PutMode::Overwrite);
         put.await.map(drop)
     }
 
@@ -216,7 +227,9 @@ fn directory_of(location: &str) -> Result<PathBuf, CacheError> {
         return Ok(PathBuf::from(location));
     };
     if scheme != "file" {
-        return Err(problem("only paths of this machine and file:// URLs are supported"));
+        return Err(problem(
+            "only paths of this machine and file:// URLs are supported",
+        ));
     }
     Url::parse(location)
         .ok()
@@ -231,7 +244,10 @@ mod tests {
     #[test]
     fn a_location_is_a_path_or_a_file_url() {
         assert_eq!(directory_of("a/b").unwrap(), PathBuf::from("a/b"));
-        assert_eq!(directory_of("file:///a%20b/c").unwrap(), PathBuf::from("/a b/c"));
+        assert_eq!(
+            directory_of("file:///a%20b/c").unwrap(),
+            PathBuf::from("/a b/c")
+        );
         for location in ["", "s3://bucket/a", "file://host/a"] {
             assert!(directory_of(location).unwrap_err().is_user(), "{location}");
         }

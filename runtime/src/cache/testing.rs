@@ -66,7 +66,9 @@ impl Throttle {
         let refill = (since.as_nanos() * u128::from(self.bytes_per_second) / 1_000_000_000) as u64;
         let tokens = (tokens + refill).min(self.burst);
         let lacking = bytes.saturating_sub(tokens);
-        self.clock.advance(Duration::from_nanos(lacking * 1_000_000_000 / self.bytes_per_second));
+        self.clock.advance(Duration::from_nanos(
+            lacking * 1_000_000_000 / self.bytes_per_second,
+        ));
         *bucket = (tokens.saturating_sub(bytes), self.clock.elapsed());
     }
 }
@@ -167,9 +169,11 @@ pub(super) struct Disk {
 impl Hook for Disk {
     fn before_put(&self, location: &Path, payload: &PutPayload) -> Result<()> {
         let bytes = payload.content_length() as u64;
-        let taken = self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| {
-            free.checked_sub(bytes)
-        });
+        let taken = self
+            .free
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| {
+                free.checked_sub(bytes)
+            });
         taken.map(drop).map_err(|_| object_store::Error::Generic {
             store: "test",
             source: format!("no space left for {location}").into(),

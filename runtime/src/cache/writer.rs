@@ -50,19 +50,15 @@ impl Entry {
     /// The store cannot be read or locked.
     pub async fn writer(&self) -> Result<Option<Writer>, CacheError> {
         let shared = &self.inner.shared;
-        let acquired = Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await?;
+        let acquired =
+            Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await?;
         let Some(mut exclusive) = acquired else {
             return Ok(None);
         };
-        let of_other_schema = exclusive.manifest.schema != self.inner.fingerprint;
-        let unusable: HashSet<String> = match of_other_schema {
-            true => exclusive.manifest.segments.iter().map(|s| s.name.clone()).collect(),
-            false => self.condemned(),
-        };
-        exclusive.drop_segments(&unusable).await?;
-        exclusive.remove_leftovers().await?;
-        // What was written since the entry was opened need not be written again.
-        self.refresh().await?;
+        if let Err(error) = self.prepare(&mut exclusive).await {
+            exclusive.release().await;
+            return Err(error);
+        }
         Ok(Some(Writer {
             entry: self.clone(),
             exclusive: Some(exclusive),
@@ -70,6 +66,24 @@ impl Entry {
             state: WriterState::Writing,
             compression: None,
         }))
+    }
+
+    /// Removes what nobody can read, and learns what was written since the entry was opened: that
+    /// need not be written again.
+    async fn prepare(&self, exclusive: &mut Exclusive) -> Result<(), CacheError> {
+        let of_other_schema = exclusive.manifest.schema != self.inner.fingerprint;
+        let unusable: HashSet<String> = match of_other_schema {
+            true => exclusive
+                .manifest
+                .segments
+                .iter()
+                .map(|s| s.name.clone())
+                .collect(),
+            false => self.condemned(),
+        };
+        exclusive.drop_segments(&unusable).await?;
+        exclusive.remove_leftovers().await?;
+        self.refresh().await
     }
 }
 
@@ -230,7 +244,9 @@ impl Writer {
             writer: inner.info.writer.clone(),
         };
         let Some(exclusive) = &mut self.exclusive else {
-            return Err(CacheError::Invariant("a writer that ended wrote".to_owned()));
+            return Err(CacheError::Invariant(
+                "a writer that ended wrote".to_owned(),
+            ));
         };
         exclusive.confirm().await?;
         let _room = inner.shared.admission.lock().await;
@@ -244,7 +260,9 @@ impl Writer {
         manifest.text = inner.info.text.clone();
         manifest.schema = inner.fingerprint.clone();
         manifest.compute_ps_per_row = inner.info.compute_ps_per_row;
-        manifest.segments.retain(|old| !condemned.contains(&old.name));
+        manifest
+            .segments
+            .retain(|old| !condemned.contains(&old.name));
         manifest.segments.push(segment.clone());
         let _changing = inner.changing.lock().await;
         let written = match inner.shared.files.put_large(&path, encoded.parts).await {

@@ -65,11 +65,16 @@ async fn child() {
     });
     let wrap = |inner| Arc::new(Hooked { inner, hook: stop }) as Arc<dyn ObjectStore>;
     let clock = Arc::new(SystemClock::default());
-    let store = CacheStore::open_through(folder, small(), clock, wrap).await.unwrap();
+    let store = CacheStore::open_through(folder, small(), clock, wrap)
+        .await
+        .unwrap();
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in [0..20, 20..40] {
-        writer.append(&addresses(rows.clone()), &batch(rows), &[]).await.unwrap();
+        writer
+            .append(&addresses(rows.clone()), &batch(rows), &[])
+            .await
+            .unwrap();
         writer.flush().await.unwrap();
     }
     unreachable!("the child was to stop");

@@ -11,7 +11,11 @@ async fn stored() -> (tempfile::TempDir, std::path::PathBuf) {
         segment_bytes: 1 << 20,
         ..small()
     };
-    write(&entry(&directory(&folder, options).await).await, &shuffled(20)).await;
+    write(
+        &entry(&directory(&folder, options).await).await,
+        &shuffled(20),
+    )
+    .await;
     let mut segments = files(folder.path(), ".arrows");
     assert_eq!(segments.len(), 1);
     (folder, segments.pop().unwrap())
@@ -32,7 +36,9 @@ async fn a_flipped_byte_anywhere_is_found() {
     let (bytes, listed) = (fs::read(&segment).unwrap(), fs::read(&manifest).unwrap());
     let all: Vec<u64> = (0..20).collect();
     // The schema's message in front is for other tools: it is never read here.
-    let start = crate::cache::block::schema_message(&schema()).unwrap().len();
+    let start = crate::cache::block::schema_message(&schema())
+        .unwrap()
+        .len();
     for at in (start..bytes.len()).step_by(31) {
         let mut bad = bytes.clone();
         bad[at] ^= 0x10;
@@ -70,10 +76,19 @@ async fn what_goes_while_it_is_read_is_missing() {
     let (folder, segment) = stored().await;
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
-    let locations: Vec<_> = entry.find(&addresses(0..20)).into_iter().flatten().collect();
+    let locations: Vec<_> = entry
+        .find(&addresses(0..20))
+        .into_iter()
+        .flatten()
+        .collect();
     assert_eq!(locations.len(), 20);
     let length = fs::metadata(&segment).unwrap().len();
-    fs::File::options().write(true).open(&segment).unwrap().set_len(length / 2).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&segment)
+        .unwrap()
+        .set_len(length / 2)
+        .unwrap();
     let got = entry.read(&locations).await.unwrap();
     assert!(!got.missing.is_empty());
     assert_eq!(got.batch.num_rows() + got.missing.len(), 20);
@@ -96,7 +111,10 @@ async fn what_was_damaged_is_written_again() {
     // Found by a writer's own process while it writes.
     let mut writer = entry.writer().await.unwrap().unwrap();
     assert!(there(&entry, &all).await.len() < 20);
-    writer.append(&addresses(0..20), &batch(0..20), &[]).await.unwrap();
+    writer
+        .append(&addresses(0..20), &batch(0..20), &[])
+        .await
+        .unwrap();
     writer.finish().await.unwrap();
     assert_eq!(there(&entry, &all).await, all);
     assert_eq!(read(&folder).await, (all, false));
@@ -121,7 +139,10 @@ async fn a_damaged_manifest_is_an_empty_one() {
         assert_eq!(read(&folder).await.0, [0; 0]);
     }
     // Lies about a segment are found where they matter.
-    let lies = [("\"rows\":20", "\"rows\":21"), ("\"row_bytes\":", "\"row_bytes\":9")];
+    let lies = [
+        ("\"rows\":20", "\"rows\":21"),
+        ("\"row_bytes\":", "\"row_bytes\":9"),
+    ];
     for (from, to) in lies {
         fs::write(&manifest, listed.replacen(from, to, 1)).unwrap();
         assert_eq!(read(&folder).await.0.len(), 20, "{to}");

@@ -12,7 +12,9 @@ async fn throttled(memory: &Arc<InMemory>, bytes_per_second: u64) -> CacheStore 
     let hook = Arc::new(Throttle::new(Arc::clone(&clock), bytes_per_second, 64));
     let inner: Arc<dyn ObjectStore> = Arc::clone(memory) as _;
     let hooked = Arc::new(Hooked { inner, hook });
-    CacheStore::with_clock(hooked, "a/cache", small(), clock).await.unwrap()
+    CacheStore::with_clock(hooked, "a/cache", small(), clock)
+        .await
+        .unwrap()
 }
 
 fn about(measured: Option<u64>, expected: u64) -> bool {
@@ -33,7 +35,11 @@ async fn bandwidth_is_measured_and_kept_with_the_store() {
     let reader = entry(&next).await;
     let all: Vec<u64> = (0..400).collect();
     assert_eq!(there(&reader, &all).await, all);
-    assert!(about(next.bandwidth().read_bps, 500_000), "{:?}", next.bandwidth());
+    assert!(
+        about(next.bandwidth().read_bps, 500_000),
+        "{:?}",
+        next.bandwidth()
+    );
     next.save_bandwidth().await.unwrap();
     let last = throttled(&memory, 1).await;
     assert_eq!(last.bandwidth(), next.bandwidth());
@@ -50,7 +56,9 @@ async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String
         ..small()
     };
     let clock = Arc::new(ManualClock::default());
-    let store = CacheStore::with_clock(memory, "", options, clock).await.unwrap();
+    let store = CacheStore::with_clock(memory, "", options, clock)
+        .await
+        .unwrap();
     let texts = StringArray::from_iter_values((0..300).map(text));
     let batch = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef)]).unwrap();
     if let Some(bps) = bytes_per_second {
@@ -61,9 +69,16 @@ async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String
     let info = EntryInfo::new("texts", batch.schema(), 1);
     let entry = store.entry(KEY, info).await.unwrap();
     let mut writer = entry.writer().await.unwrap().unwrap();
-    writer.append(&addresses(0..300), &batch, &[]).await.unwrap();
+    writer
+        .append(&addresses(0..300), &batch, &[])
+        .await
+        .unwrap();
     writer.finish().await.unwrap();
-    let locations: Vec<_> = entry.find(&addresses(0..300)).into_iter().flatten().collect();
+    let locations: Vec<_> = entry
+        .find(&addresses(0..300))
+        .into_iter()
+        .flatten()
+        .collect();
     assert_eq!(entry.read(&locations).await.unwrap().batch, batch);
     store.explain(&KEY).await.unwrap().unwrap().segments[0].compression
 }
@@ -77,7 +92,9 @@ async fn compression_is_chosen_by_what_it_gains() {
         let hashes = (0..40).map(|n| forebay_udfs::hash::combine(i, n));
         // Six random bits a byte, of which Zstandard alone makes something.
         let letter = |bits: u64| char::from(b'0' + (bits & 63) as u8);
-        hashes.flat_map(|hash| (0..10).map(move |n| letter(hash >> (6 * n)))).collect()
+        hashes
+            .flat_map(|hash| (0..10).map(move |n| letter(hash >> (6 * n))))
+            .collect()
     };
     assert_ne!(compression(None, noise).await, Compression::Lz4);
 }

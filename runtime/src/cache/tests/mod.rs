@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryViewArray, DictionaryArray, FixedSizeListArray, Float32Array, Int32Array,
-    Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    Array, ArrayRef, BinaryViewArray, DictionaryArray, FixedSizeListArray, Float32Array,
+    Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
 use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, Schema, SchemaRef};
 use object_store::memory::InMemory;
@@ -61,8 +61,11 @@ fn batch(rows: impl IntoIterator<Item = u64>) -> RecordBatch {
     let texts = StringArray::from_iter_values(each().map(|i| "t".repeat((i % 40) as usize)));
     let long = each().map(|i| vec![i as u8; (i * 13 % 90) as usize]);
     let views = BinaryViewArray::from_iter_values(long);
-    let words: DictionaryArray<Int32Type> = each().map(|i| ["cat", "dog"][i as usize % 2]).collect();
-    let values = Float32Array::from_iter_values(each().flat_map(|i| (0..6).map(move |c| (i * 6 + c) as f32)));
+    let words: DictionaryArray<Int32Type> =
+        each().map(|i| ["cat", "dog"][i as usize % 2]).collect();
+    let values = Float32Array::from_iter_values(
+        each().flat_map(|i| (0..6).map(move |c| (i * 6 + c) as f32)),
+    );
     let item = Arc::new(Field::new("item", DataType::Float32, false));
     let pixels = FixedSizeListArray::new(item, 6, Arc::new(values), None);
     let lists = each().map(|i| Some((0..i % 9).map(|c| Some(c as f32)).collect::<Vec<_>>()));
@@ -71,8 +74,14 @@ fn batch(rows: impl IntoIterator<Item = u64>) -> RecordBatch {
     let dim = Arc::new(Field::new("item", DataType::Int32, false));
     let shape = FixedSizeListArray::new(dim, 2, Arc::new(dims), None);
     let ragged = StructArray::from(vec![
-        (Arc::new(Field::new("data", data.data_type().clone(), true)), Arc::new(data) as ArrayRef),
-        (Arc::new(Field::new("shape", shape.data_type().clone(), false)), Arc::new(shape) as ArrayRef),
+        (
+            Arc::new(Field::new("data", data.data_type().clone(), true)),
+            Arc::new(data) as ArrayRef,
+        ),
+        (
+            Arc::new(Field::new("shape", shape.data_type().clone(), false)),
+            Arc::new(shape) as ArrayRef,
+        ),
     ]);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(ids),
@@ -88,7 +97,10 @@ fn batch(rows: impl IntoIterator<Item = u64>) -> RecordBatch {
         .map(|(name, column)| Field::new(name, column.data_type().clone(), true))
         .collect();
     fields[4].set_metadata(extension("arrow.fixed_shape_tensor", r#"{"shape":[2,3]}"#));
-    fields[5].set_metadata(extension("arrow.variable_shape_tensor", r#"{"dim_names":["H","W"]}"#));
+    fields[5].set_metadata(extension(
+        "arrow.variable_shape_tensor",
+        r#"{"dim_names":["H","W"]}"#,
+    ));
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
@@ -101,7 +113,9 @@ fn info() -> EntryInfo {
 }
 
 async fn directory(folder: &tempfile::TempDir, options: CacheOptions) -> CacheStore {
-    CacheStore::open(folder.path().to_str().unwrap(), options).await.unwrap()
+    CacheStore::open(folder.path().to_str().unwrap(), options)
+        .await
+        .unwrap()
 }
 
 /// A store in memory, with a clock that stands still.
@@ -111,9 +125,15 @@ async fn in_memory(options: CacheOptions) -> (CacheStore, Arc<InMemory>, Arc<Man
     (store, memory, clock)
 }
 
-async fn over(memory: &Arc<InMemory>, clock: &Arc<ManualClock>, options: CacheOptions) -> CacheStore {
+async fn over(
+    memory: &Arc<InMemory>,
+    clock: &Arc<ManualClock>,
+    options: CacheOptions,
+) -> CacheStore {
     let (memory, clock) = (Arc::clone(memory), Arc::clone(clock));
-    CacheStore::with_clock(memory, "a/cache", options, clock).await.unwrap()
+    CacheStore::with_clock(memory, "a/cache", options, clock)
+        .await
+        .unwrap()
 }
 
 async fn entry(store: &CacheStore) -> Entry {
@@ -125,7 +145,10 @@ async fn write(entry: &Entry, rows: &[u64]) {
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in rows.chunks(50) {
         let batch = batch(rows.iter().copied());
-        writer.append(&addresses(rows.iter().copied()), &batch, &[]).await.unwrap();
+        writer
+            .append(&addresses(rows.iter().copied()), &batch, &[])
+            .await
+            .unwrap();
     }
     writer.finish().await.unwrap();
 }
@@ -138,7 +161,10 @@ async fn there(entry: &Entry, rows: &[u64]) -> Vec<u64> {
         .zip(found)
         .filter_map(|(row, location)| Some((*row, location?)))
         .unzip();
-    let CachedRows { batch: read, missing } = entry.read(&locations).await.unwrap();
+    let CachedRows {
+        batch: read,
+        missing,
+    } = entry.read(&locations).await.unwrap();
     let read_rows: Vec<u64> = known
         .iter()
         .enumerate()

@@ -39,9 +39,18 @@ async fn extension_types_survive() {
     let location = read.find(&[address(2)])[0].unwrap();
     let row = read.read(&[location]).await.unwrap().batch;
     let schema = row.schema();
-    assert_eq!(schema.field(4).extension_type_name(), Some("arrow.fixed_shape_tensor"));
-    assert_eq!(schema.field(5).extension_type_name(), Some("arrow.variable_shape_tensor"));
-    assert_eq!(schema.field(5).extension_type_metadata(), Some(r#"{"dim_names":["H","W"]}"#));
+    assert_eq!(
+        schema.field(4).extension_type_name(),
+        Some("arrow.fixed_shape_tensor")
+    );
+    assert_eq!(
+        schema.field(5).extension_type_name(),
+        Some("arrow.variable_shape_tensor")
+    );
+    assert_eq!(
+        schema.field(5).extension_type_metadata(),
+        Some(r#"{"dim_names":["H","W"]}"#)
+    );
     // The segment itself is an Arrow stream, for whoever wants to look into it.
     let segment = std::fs::File::open(&files(folder.path(), ".arrows")[0]).unwrap();
     let stream = StreamReader::try_new(segment, None).unwrap();
@@ -57,21 +66,38 @@ async fn dropped_rows_are_known_and_not_computed_again() {
     let mut writer = first.writer().await.unwrap().unwrap();
     let (even, odd): (Vec<u64>, Vec<u64>) = (0..100).partition(|row| row % 2 == 0);
     writer
-        .append(&addresses(even.clone()), &batch(even.clone()), &addresses(odd.clone()))
+        .append(
+            &addresses(even.clone()),
+            &batch(even.clone()),
+            &addresses(odd.clone()),
+        )
         .await
         .unwrap();
     // A segment of nothing but dropped rows.
-    writer.append(&[], &batch([]), &addresses(200..300)).await.unwrap();
+    writer
+        .append(&[], &batch([]), &addresses(200..300))
+        .await
+        .unwrap();
     writer.flush().await.unwrap();
-    writer.append(&[], &batch([]), &addresses(300..310)).await.unwrap();
+    writer
+        .append(&[], &batch([]), &addresses(300..310))
+        .await
+        .unwrap();
     writer.finish().await.unwrap();
     let again = entry(&store).await;
     assert_eq!(there(&again, &even).await, even);
     let dropped = again.find(&addresses(odd.into_iter().chain(200..310)));
-    assert!(dropped.iter().all(|found| *found == Some(Location::Dropped)));
+    assert!(
+        dropped
+            .iter()
+            .all(|found| *found == Some(Location::Dropped))
+    );
     assert_eq!(again.rows(), 210);
     let error = again.read(&[Location::Dropped]).await.unwrap_err();
-    assert!(!error.is_user() && error.to_string().contains("dropped"), "{error}");
+    assert!(
+        !error.is_user() && error.to_string().contains("dropped"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -80,8 +106,14 @@ async fn rows_are_stored_once_however_often_they_are_appended() {
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
     for _ in 0..3 {
-        writer.append(&addresses(0..40), &batch(0..40), &[]).await.unwrap();
-        writer.append(&addresses(20..60), &batch(20..60), &[]).await.unwrap();
+        writer
+            .append(&addresses(0..40), &batch(0..40), &[])
+            .await
+            .unwrap();
+        writer
+            .append(&addresses(20..60), &batch(20..60), &[])
+            .await
+            .unwrap();
         writer.flush().await.unwrap();
     }
     writer.finish().await.unwrap();
@@ -99,14 +131,20 @@ async fn a_reader_learns_what_was_written_when_it_refreshes() {
     let store = directory(&folder, small()).await;
     let written = entry(&store).await;
     let mut writer = written.writer().await.unwrap().unwrap();
-    writer.append(&addresses(0..30), &batch(0..30), &[]).await.unwrap();
+    writer
+        .append(&addresses(0..30), &batch(0..30), &[])
+        .await
+        .unwrap();
     reader.refresh().await.unwrap();
     assert_eq!(there(&reader, &[3]).await, [0; 0]);
     writer.flush().await.unwrap();
     assert_eq!(there(&reader, &[3]).await, [0; 0]);
     reader.refresh().await.unwrap();
     assert_eq!(there(&reader, &[3, 40]).await, [3]);
-    writer.append(&addresses(30..60), &batch(30..60), &[]).await.unwrap();
+    writer
+        .append(&addresses(30..60), &batch(30..60), &[])
+        .await
+        .unwrap();
     assert_eq!(writer.state(), WriterState::Writing);
     assert!(writer.pending_bytes() > 0);
     writer.finish().await.unwrap();
@@ -129,7 +167,10 @@ async fn reading_a_row_reads_its_block_alone_and_a_large_row_is_a_block() {
     let info = EntryInfo::new("bytes", column(0..0).schema(), 1);
     let entry = store.entry(KEY, info).await.unwrap();
     let mut writer = entry.writer().await.unwrap().unwrap();
-    writer.append(&addresses(0..20), &column(0..20), &[]).await.unwrap();
+    writer
+        .append(&addresses(0..20), &column(0..20), &[])
+        .await
+        .unwrap();
     writer.finish().await.unwrap();
     let read = |row: u64| {
         let (store, entry) = (&store, &entry);
@@ -166,11 +207,21 @@ async fn rows_without_columns_are_cached_too() {
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         RecordBatch::try_new_with_options(Arc::clone(&empty), vec![], &options).unwrap()
     };
-    let entry = store.entry(KEY, EntryInfo::new("", Arc::clone(&empty), 1)).await.unwrap();
+    let entry = store
+        .entry(KEY, EntryInfo::new("", Arc::clone(&empty), 1))
+        .await
+        .unwrap();
     let mut writer = entry.writer().await.unwrap().unwrap();
-    writer.append(&addresses(0..9), &rows(9), &addresses(9..12)).await.unwrap();
+    writer
+        .append(&addresses(0..9), &rows(9), &addresses(9..12))
+        .await
+        .unwrap();
     writer.finish().await.unwrap();
-    let locations: Vec<_> = entry.find(&addresses([8, 0, 3])).into_iter().flatten().collect();
+    let locations: Vec<_> = entry
+        .find(&addresses([8, 0, 3]))
+        .into_iter()
+        .flatten()
+        .collect();
     assert_eq!(entry.read(&locations).await.unwrap().batch, rows(3));
 }
 
@@ -180,13 +231,19 @@ async fn rows_of_another_schema_are_not_mixed_in() {
     let first = entry(&store).await;
     let mut writer = first.writer().await.unwrap().unwrap();
     let other = batch(0..3).project(&[0, 1]).unwrap();
-    let error = writer.append(&addresses(0..3), &other, &[]).await.unwrap_err();
+    let error = writer
+        .append(&addresses(0..3), &other, &[])
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("broken invariant"), "{error}");
     assert_eq!(writer.state(), WriterState::Disabled);
     writer.finish().await.unwrap();
     write(&first, &[1, 2]).await;
     // The same key with other columns: nothing is found, and what is written replaces the old.
-    let narrow = store.entry(KEY, EntryInfo::new("", other.schema(), 1)).await.unwrap();
+    let narrow = store
+        .entry(KEY, EntryInfo::new("", other.schema(), 1))
+        .await
+        .unwrap();
     assert_eq!(narrow.find(&addresses([1])), [None]);
     let mut writer = narrow.writer().await.unwrap().unwrap();
     writer.append(&addresses(0..3), &other, &[]).await.unwrap();

@@ -13,8 +13,14 @@ use crate::cache::{CacheError, WriterState};
 async fn there_is_one_writer_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
-    let directories = (directory(&folder, small()).await, directory(&folder, small()).await);
-    let objects = (over(&memory, &clock, small()).await, over(&memory, &clock, small()).await);
+    let directories = (
+        directory(&folder, small()).await,
+        directory(&folder, small()).await,
+    );
+    let objects = (
+        over(&memory, &clock, small()).await,
+        over(&memory, &clock, small()).await,
+    );
     for (one, other) in [directories, objects] {
         let first = entry(&one).await;
         let second = entry(&other).await;
@@ -22,11 +28,21 @@ async fn there_is_one_writer_at_a_time() {
         assert!(second.writer().await.unwrap().is_none());
         assert!(first.writer().await.unwrap().is_none());
         let error = other.remove(&KEY).await.unwrap_err();
-        assert!(error.is_user() && error.to_string().contains("being written"), "{error}");
+        assert!(
+            error.is_user() && error.to_string().contains("being written"),
+            "{error}"
+        );
         // Another key is another matter.
         let key = CacheKey::new([9; 32]);
         let elsewhere = other.entry(key, info()).await.unwrap();
-        elsewhere.writer().await.unwrap().unwrap().finish().await.unwrap();
+        elsewhere
+            .writer()
+            .await
+            .unwrap()
+            .unwrap()
+            .finish()
+            .await
+            .unwrap();
         writer.finish().await.unwrap();
         assert!(second.writer().await.unwrap().is_some());
     }
@@ -50,7 +66,10 @@ async fn two_writers_at_once_leave_one_correct_entry() {
                 };
                 for rows in (start..start + 400).collect::<Vec<u64>>().chunks(40) {
                     let rows = || rows.iter().copied();
-                    writer.append(&addresses(rows()), &batch(rows()), &[]).await.unwrap();
+                    writer
+                        .append(&addresses(rows()), &batch(rows()), &[])
+                        .await
+                        .unwrap();
                 }
                 writer.finish().await.unwrap();
                 1
@@ -78,24 +97,32 @@ async fn a_writer_that_fell_asleep_is_taken_over() {
     let (store, memory, clock) = in_memory(small()).await;
     let slow_entry = entry(&store).await;
     let mut slow = slow_entry.writer().await.unwrap().unwrap();
-    slow.append(&addresses(0..10), &batch(0..10), &[]).await.unwrap();
+    slow.append(&addresses(0..10), &batch(0..10), &[])
+        .await
+        .unwrap();
     slow.flush().await.unwrap();
     let other = over(&memory, &clock, small()).await;
     // As long as it writes it stays.
     clock.advance(Duration::from_secs(200));
-    slow.append(&addresses(10..20), &batch(10..20), &[]).await.unwrap();
+    slow.append(&addresses(10..20), &batch(10..20), &[])
+        .await
+        .unwrap();
     slow.flush().await.unwrap();
     clock.advance(Duration::from_secs(200));
     let fast_entry = entry(&other).await;
     assert!(fast_entry.writer().await.unwrap().is_none());
     clock.advance(Duration::from_secs(200));
     let mut fast = fast_entry.writer().await.unwrap().unwrap();
-    slow.append(&addresses(20..30), &batch(20..30), &[]).await.unwrap();
+    slow.append(&addresses(20..30), &batch(20..30), &[])
+        .await
+        .unwrap();
     let error = slow.flush().await.unwrap_err();
     assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
     assert_eq!(slow.state(), WriterState::Disabled);
     slow.finish().await.unwrap();
-    fast.append(&addresses(25..40), &batch(25..40), &[]).await.unwrap();
+    fast.append(&addresses(25..40), &batch(25..40), &[])
+        .await
+        .unwrap();
     fast.finish().await.unwrap();
     let all: Vec<u64> = (0..40).collect();
     let expected: Vec<u64> = (0..20).chain(25..40).collect();
@@ -116,13 +143,20 @@ async fn a_full_disk_ends_writing_and_nothing_else() {
         let wrap = |inner| Arc::new(Hooked { inner, hook }) as Arc<dyn ObjectStore>;
         let clock = Arc::new(ManualClock::default());
         let location = folder.path().to_str().unwrap();
-        let store = CacheStore::open_through(location, small(), clock, wrap).await.unwrap();
+        let store = CacheStore::open_through(location, small(), clock, wrap)
+            .await
+            .unwrap();
         let entry = entry(&store).await;
         let mut writer = entry.writer().await.unwrap().unwrap();
         let mut errors = 0;
         for rows in shuffled(300).chunks(30) {
             let rows = || rows.iter().copied();
-            errors += u32::from(writer.append(&addresses(rows()), &batch(rows()), &[]).await.is_err());
+            errors += u32::from(
+                writer
+                    .append(&addresses(rows()), &batch(rows()), &[])
+                    .await
+                    .is_err(),
+            );
         }
         assert!(errors <= 1, "once is enough");
         if errors == 1 {
@@ -138,7 +172,10 @@ async fn a_full_disk_ends_writing_and_nothing_else() {
         assert_eq!(seen, again_seen, "{free}");
         let verified = store.verify(false).await.unwrap();
         assert!(verified.damaged.is_empty());
-        assert_eq!(files(folder.path(), ".arrows").len() as u64, verified.segments);
+        assert_eq!(
+            files(folder.path(), ".arrows").len() as u64,
+            verified.segments
+        );
         disk.free.store(u64::MAX, Ordering::SeqCst);
     }
 }
@@ -151,14 +188,30 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
     let mut writer = entry.writer().await.unwrap().unwrap();
     // In the place of the entry's folder.
     std::fs::write(folder.path().join(KEY.to_string()), "in the way").unwrap();
-    writer.append(&addresses(0..3), &batch(0..3), &[]).await.unwrap();
+    writer
+        .append(&addresses(0..3), &batch(0..3), &[])
+        .await
+        .unwrap();
     let error = writer.flush().await.unwrap_err();
-    assert!(error.to_string().starts_with("the cache cannot write '0707"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("the cache cannot write '0707"),
+        "{error}"
+    );
     assert_eq!(writer.state(), WriterState::Disabled);
-    writer.append(&addresses(3..6), &batch(3..6), &[]).await.unwrap();
+    writer
+        .append(&addresses(3..6), &batch(3..6), &[])
+        .await
+        .unwrap();
     assert_eq!(writer.pending_bytes(), 0);
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = CacheStore::open(file.to_str().unwrap(), small()).await.unwrap_err();
-    assert!(error.is_user() && error.to_string().contains("file"), "{error}");
+    let error = CacheStore::open(file.to_str().unwrap(), small())
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_user() && error.to_string().contains("file"),
+        "{error}"
+    );
 }
