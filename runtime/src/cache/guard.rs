@@ -6,7 +6,6 @@
 //! holds, and that can be taken over afterwards. Clocks of machines may differ by less than a lease.
 
 use std::fs::{File, TryLockError};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use object_store::{Error as StoreError, PutMode, PutPayload, UpdateVersion};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CacheError;
 use super::files::{Files, SMALL, Unreadable};
-use super::key::{CacheKey, checksum_of, hex};
+use super::key::{CacheKey, fresh, hex};
 
 /// The right to change a key.
 #[derive(Debug)]
@@ -122,7 +121,7 @@ async fn take_lease(
     term: Duration,
 ) -> Result<Option<Guard>, CacheError> {
     let path = files.lease(key);
-    let owner = new_owner(files);
+    let owner = hex(&fresh(&*files.clock));
     let now = files.clock.unix_ms();
     let expires_ms = now.saturating_add(term.as_millis() as u64);
     let mode = match files.read_small(&path, SMALL).await {
@@ -168,17 +167,4 @@ fn lease(owner: &str, expires_ms: u64) -> Result<PutPayload, CacheError> {
     };
     let bytes = serde_json::to_vec(&lease).map_err(|e| CacheError::Invariant(e.to_string()))?;
     Ok(bytes.into())
-}
-
-/// A name that no other holder of a lease has.
-fn new_owner(files: &Files) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let parts = [
-        u64::from(std::process::id()),
-        files.clock.unix_ms(),
-        files.clock.elapsed().as_nanos() as u64,
-        COUNT.fetch_add(1, Ordering::Relaxed),
-        std::ptr::from_ref(files) as u64,
-    ];
-    hex(&checksum_of(&parts.map(u64::to_le_bytes).concat()))
 }

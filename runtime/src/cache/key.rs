@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::clock::Clock;
 use super::error::CacheError;
 
 /// What names a cached prefix: a fingerprint of its meaning, computed by the caller. Prefixes of one
@@ -139,6 +141,20 @@ pub(super) fn checksum_of(bytes: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(bytes);
     checksum(&hasher)
+}
+
+/// Bytes that nobody else makes, in this process or another.
+pub(super) fn fresh(clock: &dyn Clock) -> [u8; 16] {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let parts = [
+        u64::from(std::process::id()),
+        clock.unix_ms(),
+        clock.elapsed().as_nanos() as u64,
+        COUNT.fetch_add(1, Ordering::Relaxed),
+        // Where the system loads programs at random places, processes of two machines differ here.
+        std::ptr::from_ref(&COUNT) as u64,
+    ];
+    checksum_of(&parts.map(u64::to_le_bytes).concat())
 }
 
 /// Bytes as lower-case hexadecimal digits.

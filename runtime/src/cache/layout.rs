@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! segment: schema message, blocks, end marker, index
-//! index:   magic, bytes before the first block,
+//! index:   magic, 16 bytes that no other segment has, bytes before the first block,
 //!          number of blocks, then for each: bytes, rows, checksum (16 bytes),
 //!          number of files, then for each, ascending: file key (16 bytes), number of runs, then for
 //!          each, ascending: rows since the last run's end, 2 * rows (+ 1 where they were dropped)
 //! ```
 //! Numbers are LEB128. The kept rows of the runs are the rows of the blocks, in order. A segment is
-//! named by the checksum of its index, so a name stands for all its contents.
+//! named by the checksum of its index, so a name stands for all its contents. Names never recur: a
+//! segment that was found damaged and the same rows written again are not taken for each other.
 
 use super::block::{END, MAX_BLOCK_BYTES};
 use super::key::{FileKey, RowAddress, checksum_of, hex};
@@ -76,8 +77,8 @@ pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<Run> {
 }
 
 /// Writes an index.
-pub(super) fn encode(header: u64, blocks: &[Block], runs: &[Run]) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
+pub(super) fn encode(id: [u8; 16], header: u64, blocks: &[Block], runs: &[Run]) -> Vec<u8> {
+    let mut bytes = [MAGIC.as_slice(), &id].concat();
     put(&mut bytes, header);
     put(&mut bytes, blocks.len() as u64);
     for block in blocks {
@@ -115,6 +116,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
 /// match all the same.
 fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
     let mut reader = Reader(bytes.strip_prefix(MAGIC)?);
+    reader.array()?;
     let mut start = reader.number()?;
     // A block takes at least 18 bytes of index, a file 18, a run 2: no count makes us allocate more
     // than a small multiple of what was read.
@@ -256,7 +258,11 @@ mod tests {
             kept: 5,
             dropped: 1,
         };
-        (encode(300, &layout.blocks, &layout.runs), layout, 2308)
+        (
+            encode([9; 16], 300, &layout.blocks, &layout.runs),
+            layout,
+            2308,
+        )
     }
 
     #[test]
@@ -270,10 +276,15 @@ mod tests {
     #[test]
     fn a_row_costs_few_bytes() {
         let rows = (0..100_000).map(|i| (address(1, i * 37), true));
-        let bytes = encode(0, &[], &runs(rows));
+        let bytes = encode([9; 16], 0, &[], &runs(rows));
         assert!(bytes.len() < 210_000, "{}", bytes.len());
-        let together = encode(0, &[], &runs((0..100_000).map(|i| (address(1, i), true))));
-        assert!(together.len() < 40, "{}", together.len());
+        let together = encode(
+            [9; 16],
+            0,
+            &[],
+            &runs((0..100_000).map(|i| (address(1, i), true))),
+        );
+        assert!(together.len() < 60, "{}", together.len());
     }
 
     #[test]
@@ -292,7 +303,7 @@ mod tests {
                 }
             }
         }
-        let mut huge = MAGIC.to_vec();
+        let mut huge = [MAGIC.as_slice(), &[0; 16]].concat();
         put(&mut huge, 0);
         put(&mut huge, u64::MAX);
         assert_eq!(decode(&huge, data), None);

@@ -9,15 +9,16 @@
 //! |---|---|
 //! | `store`, `files` | a directory or an object store, and the objects in it |
 //! | `key` | names of prefixes, files and rows |
-//! | `entry`, `read` | finding and reading rows |
-//! | `writer`, `segment` | collecting rows into immutable segments, and publishing them |
+//! | `entry`, `known`, `read` | finding and reading rows |
+//! | `refresh` | learning what other processes wrote, and of damage |
+//! | `writer`, `segment`, `publish` | collecting rows into immutable segments, and publishing them |
 //! | `block`, `size` | record batches as bytes; the bytes of rows |
 //! | `layout`, `index` | the addresses of a segment's rows, on disk and in memory |
 //! | `manifest`, `exclusive`, `guard` | which segments there are, and who may change that |
 //! | `compression`, `bandwidth`, `clock` | measured choices |
 //! | `quota` | what stays when not all fits |
 //! | `recent` | the blocks read last |
-//! | `admin` | what people ask of a store |
+//! | `admin`, `verify` | what people ask of a store |
 //!
 //! Everything in a store is untrusted: bytes are decoded only after their checksum matched, and what
 //! is damaged, cut off or missing is absent, hence computed and written again. Checksums find
@@ -35,11 +36,14 @@ mod files;
 mod guard;
 mod index;
 mod key;
+mod known;
 mod layout;
 mod manifest;
+mod publish;
 mod quota;
 mod read;
 mod recent;
+mod refresh;
 mod segment;
 mod size;
 mod store;
@@ -47,9 +51,10 @@ mod store;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod writer;
 
-pub use admin::{Damage, SegmentSummary, Summary, Verified};
+pub use admin::{SegmentSummary, Summary};
 pub use bandwidth::{Bandwidth, Traffic};
 pub use compression::{Compression, Trial, choose};
 pub use entry::{Entry, EntryInfo, Location, Place};
@@ -57,4 +62,5 @@ pub use error::CacheError;
 pub use key::{CacheKey, FileKey, RowAddress};
 pub use read::CachedRows;
 pub use store::{CacheOptions, CacheStore, Counters};
+pub use verify::{Damage, Verified};
 pub use writer::{Writer, WriterState};

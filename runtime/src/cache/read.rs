@@ -12,10 +12,11 @@ use bytes::Bytes;
 use futures::StreamExt;
 
 use super::block::{decode, guarded};
-use super::entry::{Entry, Location, Segment};
+use super::entry::{Entry, Location};
 use super::error::CacheError;
 use super::files::Unreadable;
 use super::key::checksum_of;
+use super::known::Segment;
 use super::size::{compact, row_bytes};
 
 /// Bytes that one request asks for, about: many small blocks together, a large one alone.
@@ -153,7 +154,7 @@ impl Entry {
         let (parts, mut sound) = match parts {
             Ok(parts) => (parts, true),
             Err(Unreadable::Damaged(cause)) => {
-                self.condemn(&segment.name, &cause);
+                self.lose(&segment.name, &cause).await;
                 (Vec::new(), false)
             }
             Err(Unreadable::Failed(error)) => {

@@ -9,7 +9,7 @@ use super::bandwidth::Bandwidth;
 use super::block::{self, END, MAX_BLOCK_BYTES, guarded};
 use super::clock::Clock;
 use super::compression::{Compression, Trial, choose};
-use super::key::{RowAddress, checksum_of, hex};
+use super::key::{RowAddress, checksum_of, fresh, hex};
 use super::layout::{self, Block, Layout};
 use super::size::{compact, row_bytes};
 
@@ -149,6 +149,7 @@ pub(super) fn encode(
     schema_message: &[u8],
     block_bytes: u64,
     compression: Compression,
+    clock: &dyn Clock,
 ) -> Result<Encoded, String> {
     pending.sort();
     let mut parts = vec![Bytes::copy_from_slice(schema_message)];
@@ -175,7 +176,7 @@ pub(super) fn encode(
         .iter()
         .map(|row| (row.address, row.place.is_some()));
     let runs = layout::runs(rows);
-    let index = layout::encode(schema_message.len() as u64, &blocks, &runs);
+    let index = layout::encode(fresh(clock), schema_message.len() as u64, &blocks, &runs);
     let name = hex(&checksum_of(&index));
     let data = start + END.len() as u64;
     // As readers will see it: what cannot be read is not published.

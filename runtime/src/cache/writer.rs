@@ -1,7 +1,6 @@
 //! Writing rows into an entry.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
@@ -11,10 +10,7 @@ use super::entry::Entry;
 use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::key::RowAddress;
-use super::manifest::SegmentEntry;
-use super::quota::make_room;
-use super::read::blocking;
-use super::segment::{Encoded, MAX_ROWS, Pending, choose_compression, encode};
+use super::segment::{MAX_ROWS, Pending};
 use super::size::row_bytes;
 
 /// What becomes of appended rows.
@@ -34,12 +30,13 @@ pub enum WriterState {
 /// flushed, and lets others write; [`finish`](Self::finish) is the polite way.
 #[derive(Debug)]
 pub struct Writer {
-    entry: Entry,
+    pub(super) entry: Entry,
     /// `None` once the writer ended.
-    exclusive: Option<Exclusive>,
-    pending: Pending,
-    state: WriterState,
-    compression: Option<Compression>,
+    pub(super) exclusive: Option<Exclusive>,
+    pub(super) pending: Pending,
+    pub(super) state: WriterState,
+    /// Chosen by the first rows.
+    pub(super) compression: Option<Compression>,
 }
 
 impl Entry {
@@ -218,94 +215,5 @@ impl Writer {
             self.publish().await?;
         }
         Ok(())
-    }
-
-    /// Writes what is held in memory as a segment: the whole object first, then the manifest that
-    /// names it.
-    async fn publish(&mut self) -> Result<(), CacheError> {
-        let pending = std::mem::take(&mut self.pending);
-        if self.state != WriterState::Writing {
-            return Ok(());
-        }
-        let (encoded, compression) = self.encode(pending).await?;
-        self.compression = Some(compression);
-        let inner = Arc::clone(&self.entry.inner);
-        let rows = encoded.layout.kept + encoded.layout.dropped;
-        let segment = SegmentEntry {
-            name: encoded.name,
-            bytes: encoded.bytes,
-            index_bytes: encoded.index_bytes,
-            rows: encoded.layout.kept,
-            dropped: encoded.layout.dropped,
-            row_bytes: encoded.row_bytes,
-            compression,
-            saved_ps: rows.saturating_mul(inner.info.compute_ps_per_row),
-            written_ms: inner.shared.files.clock.unix_ms(),
-            writer: inner.info.writer.clone(),
-        };
-        let Some(exclusive) = &mut self.exclusive else {
-            return Err(CacheError::Invariant(
-                "a writer that ended wrote".to_owned(),
-            ));
-        };
-        exclusive.confirm().await?;
-        let _room = inner.shared.admission.lock().await;
-        if !make_room(&inner.shared, &inner.key, segment.bytes, segment.saved_ps).await? {
-            self.state = WriterState::Full;
-            return Ok(());
-        }
-        let path = inner.shared.files.segment(&inner.key, &segment.name);
-        let condemned = self.entry.condemned();
-        let mut manifest = exclusive.manifest.clone();
-        manifest.text = inner.info.text.clone();
-        manifest.schema = inner.fingerprint.clone();
-        manifest.compute_ps_per_row = inner.info.compute_ps_per_row;
-        manifest
-            .segments
-            .retain(|old| !condemned.contains(&old.name));
-        manifest.segments.push(segment.clone());
-        let _changing = inner.changing.lock().await;
-        let written = match inner.shared.files.put_large(&path, encoded.parts).await {
-            Ok(()) => exclusive.commit(manifest).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = written {
-            // Nobody finds it; it only takes space, until the next writer comes.
-            inner.shared.files.delete(&path).await.ok();
-            return Err(error);
-        }
-        for name in &condemned {
-            let gone = inner.shared.files.segment(&inner.key, name);
-            inner.shared.files.delete(&gone).await.ok();
-        }
-        self.entry.adopt(&segment, &encoded.layout);
-        self.entry.touch().await;
-        Ok(())
-    }
-
-    async fn encode(&self, pending: Pending) -> Result<(Encoded, Compression), CacheError> {
-        let inner = Arc::clone(&self.entry.inner);
-        let chosen = self.compression;
-        let work = blocking(move || {
-            let block_bytes = inner.shared.options.block_bytes;
-            let files = &inner.shared.files;
-            let compression = match chosen {
-                Some(compression) => compression,
-                None => choose_compression(
-                    &pending,
-                    &inner.schema_message,
-                    block_bytes,
-                    &*files.clock,
-                    files.meter.bandwidth(),
-                    inner.info.expected_reads,
-                )?,
-            };
-            let encoded = encode(pending, &inner.schema_message, block_bytes, compression)?;
-            Ok((encoded, compression))
-        });
-        work.await?.map_err(|cause| CacheError::Rows {
-            action: "store",
-            cause,
-        })
     }
 }

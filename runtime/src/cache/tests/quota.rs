@@ -136,6 +136,8 @@ async fn evicting_what_is_read_or_written_breaks_neither() {
     let got = reader.read(&locations).await.unwrap();
     assert!(!got.missing.is_empty());
     assert_eq!(got.batch.num_rows() + got.missing.len(), 200);
+    // That is no damage.
+    assert_eq!(store.counters().damaged, 0);
     reader.refresh().await.unwrap();
     let left = there(&reader, &all).await;
     assert_eq!(left.len() as u64, rows(&store, 1).await);
