@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where time comes from.
-pub(super) trait Clock: fmt::Debug + Send + Sync {
+pub(crate) trait Clock: fmt::Debug + Send + Sync {
     /// Time since some moment; never goes back.
     fn elapsed(&self) -> Duration;
     /// Milliseconds since 1970.

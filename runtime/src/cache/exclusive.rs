@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::{PutMode, PutPayload, UpdateVersion};
+use object_store::{Error as StoreError, PutMode, PutPayload, UpdateVersion};
 
 use super::error::CacheError;
 use super::files::Files;
@@ -65,7 +65,14 @@ impl Exclusive {
         };
         let bytes = PutPayload::from(manifest.to_json()?);
         let path = self.files.manifest(&self.key);
-        self.version = Some(self.files.put(&path, bytes, mode).await?);
+        self.version = Some(match self.files.put(&path, bytes, mode).await {
+            Ok(version) => version,
+            Err(CacheError::Store {
+                source: StoreError::Precondition { .. } | StoreError::AlreadyExists { .. },
+                ..
+            }) => return Err(CacheError::LeaseLost { key: self.key }),
+            Err(error) => return Err(error),
+        });
         self.manifest = manifest;
         Ok(())
     }

@@ -15,6 +15,10 @@
 use super::block::{END, MAX_BLOCK_BYTES};
 use super::key::{FileKey, RowAddress, checksum_of, hex};
 
+/// Blocks, and runs, of a segment at most: more than a writer makes. It bounds what a hostile index
+/// takes in memory.
+const MAX_PARTS: usize = 1 << 20;
+
 const MAGIC: &[u8; 8] = b"FOREBAY1";
 
 /// Where a block lies, and what it must be.
@@ -151,6 +155,9 @@ fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
         }
         last = Some(file);
         let count = reader.count(2)?;
+        if runs.len() + count > MAX_PARTS {
+            return None;
+        }
         runs.reserve(count);
         let mut end = 0u64;
         for _ in 0..count {
@@ -213,7 +220,7 @@ impl Reader<'_> {
     /// A number of things that take at least `each` bytes.
     fn count(&mut self, each: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
-        (count <= self.0.len() / each).then_some(count)
+        (count <= self.0.len() / each && count <= MAX_PARTS).then_some(count)
     }
 
     fn array(&mut self) -> Option<[u8; 16]> {

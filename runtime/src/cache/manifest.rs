@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Bytes of the index of a segment at most.
-const MAX_INDEX_BYTES: u64 = 256 << 20;
+const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// What is stored for a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

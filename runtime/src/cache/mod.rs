@@ -20,6 +20,8 @@
 //! | `recent` | the blocks read last |
 //! | `admin`, `verify` | what people ask of a store |
 //!
+//! All of it needs a Tokio runtime: checksums, compression and files are work for its blocking threads.
+//!
 //! Everything in a store is untrusted: bytes are decoded only after their checksum matched, and what
 //! is damaged, cut off or missing is absent, hence computed and written again. Checksums find
 //! damage, not forgery: who can write to the store can change the rows.
@@ -48,7 +50,7 @@ mod segment;
 mod size;
 mod store;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod verify;

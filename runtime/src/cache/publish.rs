@@ -55,8 +55,9 @@ impl Writer {
             .segments
             .retain(|old| !condemned.contains(&old.name));
         manifest.segments.push(segment.clone());
+        let put = inner.shared.files.put_large(&path, encoded.parts).await;
         let _changing = inner.changing.lock().await;
-        let written = match inner.shared.files.put_large(&path, encoded.parts).await {
+        let written = match put {
             Ok(()) => exclusive.commit(manifest).await,
             Err(error) => Err(error),
         };

@@ -1,6 +1,6 @@
 //! Making a segment of the rows that a writer holds.
 
-use arrow::array::{RecordBatch, UInt64Array};
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::error::ArrowError;
 use bytes::Bytes;
@@ -116,11 +116,8 @@ impl Pending {
             ));
         };
         if first.num_columns() == 0 {
-            return Ok(first.slice(0, 0)).and_then(|empty| {
-                let options =
-                    arrow::array::RecordBatchOptions::new().with_row_count(Some(block.len()));
-                RecordBatch::try_new_with_options(empty.schema(), vec![], &options)
-            });
+            let options = RecordBatchOptions::new().with_row_count(Some(block.len()));
+            return RecordBatch::try_new_with_options(first.schema(), vec![], &options);
         }
         let places: Vec<(usize, usize)> = block
             .iter()

@@ -19,12 +19,12 @@ use super::clock::Clock;
 
 /// A clock that goes only when it is moved.
 #[derive(Debug, Default)]
-pub(super) struct ManualClock {
+pub(crate) struct ManualClock {
     nanos: AtomicU64,
 }
 
 impl ManualClock {
-    pub(super) fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.nanos.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
     }
 }
@@ -41,7 +41,7 @@ impl Clock for ManualClock {
 
 /// Lets a number of bytes a second through. Who has to wait moves the clock on instead.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     clock: Arc<ManualClock>,
     bytes_per_second: u64,
     burst: u64,
@@ -50,7 +50,7 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    pub(super) fn new(clock: Arc<ManualClock>, bytes_per_second: u64, burst: u64) -> Self {
+    pub(crate) fn new(clock: Arc<ManualClock>, bytes_per_second: u64, burst: u64) -> Self {
         Self {
             clock,
             bytes_per_second,
@@ -59,7 +59,7 @@ impl Throttle {
         }
     }
 
-    pub(super) fn pass(&self, bytes: u64) {
+    pub(crate) fn pass(&self, bytes: u64) {
         let mut bucket = self.bucket.lock().unwrap();
         let (tokens, counted) = *bucket;
         let since = self.clock.elapsed() - counted;
@@ -74,7 +74,7 @@ impl Throttle {
 }
 
 /// What a [`Hooked`] store asks before it does something: an answer of its own, or none.
-pub(super) trait Hook: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Hook: fmt::Debug + Send + Sync + 'static {
     /// Before an object is written.
     fn before_put(&self, _location: &Path, _payload: &PutPayload) -> Result<()> {
         Ok(())
@@ -87,9 +87,9 @@ pub(super) trait Hook: fmt::Debug + Send + Sync + 'static {
 
 /// A store that asks a hook.
 #[derive(Debug)]
-pub(super) struct Hooked<H> {
-    pub(super) inner: Arc<dyn ObjectStore>,
-    pub(super) hook: Arc<H>,
+pub(crate) struct Hooked<H> {
+    pub(crate) inner: Arc<dyn ObjectStore>,
+    pub(crate) hook: Arc<H>,
 }
 
 impl<H: Hook> fmt::Display for Hooked<H> {
@@ -162,8 +162,8 @@ impl Hook for Throttle {
 
 /// A disk with room for a number of bytes.
 #[derive(Debug)]
-pub(super) struct Disk {
-    pub(super) free: AtomicU64,
+pub(crate) struct Disk {
+    pub(crate) free: AtomicU64,
 }
 
 impl Hook for Disk {

@@ -126,6 +126,7 @@ async fn a_damaged_manifest_is_an_empty_one() {
     let (folder, segment) = stored().await;
     let manifest = files(folder.path(), "manifest.json").pop().unwrap();
     let listed = fs::read_to_string(&manifest).unwrap();
+    let sound = fs::read(&segment).unwrap();
     let name = segment.file_stem().unwrap().to_str().unwrap();
     for bad in [
         String::new(),
@@ -138,6 +139,13 @@ async fn a_damaged_manifest_is_an_empty_one() {
         fs::write(&manifest, bad).unwrap();
         assert_eq!(read(&folder).await.0, [0; 0]);
     }
+    // Sizes that nothing on the disk bears out are not allocated.
+    let size = fs::metadata(&segment).unwrap().len();
+    let huge = listed.replace(&format!("\"bytes\":{size}"), "\"bytes\":999999999999");
+    assert_ne!(huge, listed);
+    fs::write(&manifest, huge).unwrap();
+    assert_eq!(read(&folder).await, (vec![], true));
+    fs::write(&segment, &sound).unwrap();
     // Lies about a segment are found where they matter.
     let lies = [
         ("\"rows\":20", "\"rows\":21"),

@@ -132,6 +132,42 @@ async fn a_writer_that_fell_asleep_is_taken_over() {
 }
 
 #[tokio::test]
+async fn clocks_that_differ_leave_one_correct_entry() {
+    let (store, memory, _) = in_memory(small()).await;
+    let behind_entry = entry(&store).await;
+    let mut behind = behind_entry.writer().await.unwrap().unwrap();
+    // To this machine the lease has run out; to the one that holds it, it has not.
+    let ahead = Arc::new(ManualClock::default());
+    ahead.advance(Duration::from_secs(400));
+    let other = over(&memory, &ahead, small()).await;
+    let ahead_entry = entry(&other).await;
+    let mut fast = ahead_entry.writer().await.unwrap().unwrap();
+    fast.append(&addresses(0..10), &batch(0..10), &[])
+        .await
+        .unwrap();
+    fast.flush().await.unwrap();
+    behind
+        .append(&addresses(5..20), &batch(5..20), &[])
+        .await
+        .unwrap();
+    let error = behind.flush().await.unwrap_err();
+    assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
+    fast.append(&addresses(10..15), &batch(10..15), &[])
+        .await
+        .unwrap();
+    fast.finish().await.unwrap();
+    // The lease of the new writer was not given up with the old one's.
+    behind.finish().await.unwrap();
+    let all: Vec<u64> = (0..20).collect();
+    assert_eq!(
+        there(&entry(&other).await, &all).await,
+        (0..15).collect::<Vec<_>>()
+    );
+    let verified = other.verify(false).await.unwrap();
+    assert_eq!((verified.segments, verified.damaged.len()), (2, 0));
+}
+
+#[tokio::test]
 async fn a_full_disk_ends_writing_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     for free in (0..60_000).step_by(1700) {
