@@ -210,6 +210,12 @@ impl Entry {
             return Err(format!("the checksum of block {number} does not match"));
         }
         let stored = bytes.len();
+        // What an object store gives may be a slice of several blocks read at once, which would all
+        // stay in memory for the sake of one.
+        let bytes = match self.inner.shared.files.directory {
+            Some(_) => bytes,
+            None => Bytes::copy_from_slice(&bytes),
+        };
         let batch = decode(&self.inner.schema_message, bytes, block.rows)
             .map_err(|cause| format!("block {number} cannot be decoded: {cause}"))?;
         // The same schema object for all batches of an entry.

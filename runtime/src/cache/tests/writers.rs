@@ -92,6 +92,47 @@ async fn two_writers_at_once_leave_one_correct_entry() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_see_whole_segments_while_one_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = entry(&directory(&folder, small()).await).await;
+    let mut writer = written.writer().await.unwrap().unwrap();
+    let (done, _) = tokio::sync::watch::channel(false);
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        let store = directory(&folder, small()).await;
+        let done = done.subscribe();
+        readers.push(tokio::spawn(async move {
+            let entry = entry(&store).await;
+            let all = shuffled(300);
+            let mut seen = 0;
+            loop {
+                let last = *done.borrow();
+                entry.refresh().await.unwrap();
+                let got = there(&entry, &all).await.len();
+                assert!(got >= seen, "rows went away");
+                seen = got;
+                if last {
+                    return (seen, store.counters().damaged);
+                }
+            }
+        }));
+    }
+    for rows in shuffled(300).chunks(10) {
+        let rows = || rows.iter().copied();
+        writer
+            .append(&addresses(rows()), &batch(rows()), &[])
+            .await
+            .unwrap();
+        writer.flush().await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    done.send(true).unwrap();
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), (300, 0));
+    }
+}
+
 #[tokio::test]
 async fn a_writer_that_fell_asleep_is_taken_over() {
     let (store, memory, clock) = in_memory(small()).await;
