@@ -1,7 +1,6 @@
 //! `forebay cache`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use forebay_runtime::cache::{
     Bandwidth, CacheOptions, CacheStore, Damage, SegmentSummary, Summary, Verified,
@@ -25,16 +24,8 @@ pub(crate) async fn execute(args: CacheArgs) -> Result<(), Failure> {
     }
 }
 
-/// Opens a cache that is there: looking at one must not make one.
 async fn open(place: &CachePlace) -> Result<CacheStore, Failure> {
-    let there = place.dir.contains("://") || Path::new(&place.dir).is_dir();
-    if !there {
-        return Err(Failure::Usage(format!(
-            "no directory '{}': check the path",
-            place.dir
-        )));
-    }
-    Ok(CacheStore::open(&place.dir, CacheOptions::default()).await?)
+    Ok(CacheStore::open_existing(&place.dir, CacheOptions::default()).await?)
 }
 
 async fn list(place: &CachePlace) -> Result<(), Failure> {
@@ -128,10 +119,16 @@ async fn why(place: &CachePlace, key: &str) -> Result<(), Failure> {
 fn explained(entry: &Summary, bandwidth: Bandwidth, now: u64) -> String {
     let mut lines = vec![
         ("key", entry.key.to_string()),
-        ("prefix", entry.text.replace('\n', "\n              ")),
+        (
+            "prefix",
+            units::printable(&entry.text).replace('\n', "\n              "),
+        ),
     ];
     if let Some(cause) = &entry.damage {
-        lines.push(("damaged", format!("its manifest cannot be read: {cause}")));
+        lines.push((
+            "damaged",
+            format!("its manifest cannot be read: {}", units::printable(cause)),
+        ));
     }
     let dropped = match entry.dropped {
         0 => String::new(),
@@ -184,7 +181,7 @@ fn explained(entry: &Summary, bandwidth: Bandwidth, now: u64) -> String {
             units::bytes(segment.bytes),
             segment.compression.to_string(),
             units::ago(segment.written_ms, now),
-            segment.writer.clone(),
+            units::printable(&segment.writer),
         ]
     });
     text.push('\n');
@@ -209,8 +206,9 @@ fn verified_text(verified: &Verified) -> String {
             .as_ref()
             .map_or("manifest".to_owned(), |name| format!("segment {name}"));
         text.push_str(&format!(
-            "damaged: {what} of entry {}: {cause}\n",
-            key.short()
+            "damaged: {what} of entry {}: {}\n",
+            key.short(),
+            units::printable(cause)
         ));
     }
     if verified.removed > 0 {
@@ -275,7 +273,8 @@ fn prefix(entry: &Summary) -> String {
     if entry.damage.is_some() {
         return "(its manifest is damaged)".to_owned();
     }
-    let line = entry.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = units::printable(&entry.text);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_PREFIX) {
         Some((end, _)) => format!("{}..", &line[..end]),
         None => line,

@@ -115,6 +115,14 @@ pub(crate) fn unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
+/// A text of unknown origin, without the characters that steer a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let plain = |c: char| c == '\n' || !c.is_control();
+    text.chars()
+        .map(|c| if plain(c) { c } else { '\u{fffd}' })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,5 +182,10 @@ mod tests {
             ["just now", "just now", "1 min ago", "2 h ago", "9 days ago"]
         );
         assert_eq!(ago(0, now), "unknown");
+    }
+
+    #[test]
+    fn texts_of_others_do_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\nb\u{e4}"), "a\u{fffd}[2J\nb\u{e4}");
     }
 }

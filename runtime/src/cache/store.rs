@@ -88,6 +88,20 @@ impl CacheStore {
         .await
     }
 
+    /// Opens a directory that is there: looking at a cache must not make one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or there is no such directory.
+    pub async fn open_existing(location: &str, options: CacheOptions) -> Result<Self, CacheError> {
+        if !directory_of(location)?.is_dir() {
+            return Err(CacheError::Location {
+                location: location.to_owned(),
+                cause: "there is no such directory: check the path".to_owned(),
+            });
+        }
+        Self::open(location, options).await
+    }
+
     /// Opens a directory, and reaches its files through what `wrap` makes of them.
     pub(super) async fn open_through(
         location: &str,
