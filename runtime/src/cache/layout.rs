@@ -15,9 +15,9 @@
 use super::block::{END, MAX_BLOCK_BYTES};
 use super::key::{FileKey, RowAddress, checksum_of, hex};
 
-/// Blocks, and runs, of a segment at most: more than a writer makes. It bounds what a hostile index
-/// takes in memory.
-const MAX_PARTS: usize = 1 << 20;
+/// Rows of a segment at most, hence blocks and runs: more than a writer makes. It bounds what
+/// a hostile index takes in memory.
+const MAX_ROWS: usize = 1 << 20;
 
 const MAGIC: &[u8; 8] = b"FOREBAY1";
 
@@ -155,7 +155,7 @@ fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
         }
         last = Some(file);
         let count = reader.count(2)?;
-        if runs.len() + count > MAX_PARTS {
+        if runs.len() + count > MAX_ROWS {
             return None;
         }
         runs.reserve(count);
@@ -181,7 +181,8 @@ fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
             }
         }
     }
-    (at == kept && reader.0.is_empty()).then_some(Layout {
+    let few = dropped.saturating_add(u64::from(kept)) <= MAX_ROWS as u64;
+    (at == kept && few && reader.0.is_empty()).then_some(Layout {
         blocks,
         runs,
         kept: u64::from(kept),
@@ -220,7 +221,7 @@ impl Reader<'_> {
     /// A number of things that take at least `each` bytes.
     fn count(&mut self, each: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
-        (count <= self.0.len() / each && count <= MAX_PARTS).then_some(count)
+        (count <= self.0.len() / each && count <= MAX_ROWS).then_some(count)
     }
 
     fn array(&mut self) -> Option<[u8; 16]> {
@@ -314,5 +315,15 @@ mod tests {
         put(&mut huge, 0);
         put(&mut huge, u64::MAX);
         assert_eq!(decode(&huge, data), None);
+        let dropped = |rows| Run {
+            first: address(1, 0),
+            rows,
+            at: None,
+        };
+        let end = END.len() as u64;
+        for (rows, sound) in [(1000, true), (1 << 60, false)] {
+            let bytes = encode([0; 16], 0, &[], &[dropped(rows)]);
+            assert_eq!(decode(&bytes, end).is_some(), sound, "{rows}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::key::{RowAddress, checksum_of, fresh, hex};
 use super::layout::{self, Block, Layout};
 use super::size::{compact, row_bytes};
 
-/// Rows of a segment at most, however small: it bounds what their addresses take in memory.
+/// Rows that make a segment however small they are: it bounds what their addresses take in memory.
 pub(super) const MAX_ROWS: usize = 1 << 19;
 
 /// Bytes of rows that each compression is tried on.
