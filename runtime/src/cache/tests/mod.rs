@@ -3,6 +3,7 @@
 mod admin;
 mod crash;
 mod damage;
+mod histories;
 mod measured;
 mod quota;
 mod rows;
