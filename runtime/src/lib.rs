@@ -10,12 +10,14 @@
 //! | [`segment`] | from positions to rows: fetching, staging, computing |
 //! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
 //! | [`pool`], [`ahead`] | the threads that compute; work begun before its turn |
+//! | [`cache`] | computed rows, kept for later epochs and other processes |
 //! | [`deal`] | which rows make which batch of which rank |
 //! | [`tail`] | batches, and what becomes of failed rows |
 //! | [`engine`] | the local engine |
 //! | [`digest`] | one hash of a whole stream |
 
 pub mod ahead;
+pub mod cache;
 pub mod deal;
 pub mod digest;
 pub mod engine;

@@ -39,6 +39,9 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// List the functions, or describe one
     Functions(FunctionsArgs),
+    /// Show, check or remove the computed rows that a cache directory keeps
+    #[command(subcommand)]
+    Cache(CacheArgs),
     /// Make realistic photos or tables to try things on
     #[command(subcommand)]
     Generate(GenerateArgs),
@@ -221,6 +224,49 @@ pub(crate) struct SchemaArgs {
 pub(crate) struct FunctionsArgs {
     /// A function, or a word to look for
     pub(crate) name: Option<String>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheArgs {
+    /// List the entries, those of most benefit first
+    Ls(CachePlace),
+    /// Remove an entry, or all
+    Rm {
+        /// The entry's key, or its first digits
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        key: Option<String>,
+        /// Remove all entries
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        place: CachePlace,
+    },
+    /// Read everything and check it; exit code 1 where something is damaged
+    Verify {
+        /// Remove what is damaged, so that it is computed again; exit code 0 where that is done
+        #[arg(long)]
+        repair: bool,
+        #[command(flatten)]
+        place: CachePlace,
+    },
+    /// Say what an entry holds, what it saves, and who wrote it when
+    Why {
+        /// The entry's key, or its first digits
+        key: String,
+        #[command(flatten)]
+        place: CachePlace,
+    },
+}
+
+/// Which cache, and how its contents are printed.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CachePlace {
+    /// The directory of the cache: a path or a file:// URL
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: String,
     /// Print JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,

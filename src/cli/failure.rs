@@ -6,6 +6,7 @@ use std::path::Path;
 use forebay::generate::GenerateError;
 use forebay::preview::PreviewError;
 use forebay_planner::error::PlanError;
+use forebay_runtime::cache::CacheError;
 use forebay_runtime::error::Error as RunError;
 
 /// Why a command ended without its result.
@@ -23,6 +24,9 @@ pub(crate) enum Failure {
     /// A contact sheet could not be drawn.
     #[error(transparent)]
     Preview(#[from] PreviewError),
+    /// A cache cannot be read or changed.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// Anything else, already in words.
     #[error("{0}")]
     Run(String),
@@ -39,6 +43,7 @@ impl Failure {
     pub(crate) fn is_user(&self) -> bool {
         match self {
             Self::Usage(_) | Self::Generate(GenerateError::Option(_)) => true,
+            Self::Cache(error) => error.is_user(),
             Self::Preview(error) => matches!(error, PreviewError::Size(_)),
             Self::Forebay(forebay::Error::Plan(error)) => matches!(error, PlanError::Mistake(_)),
             Self::Forebay(forebay::Error::Run(error)) => {

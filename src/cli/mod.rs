@@ -5,6 +5,7 @@
 //! command line or the SQL is at fault, and 130 after Ctrl-C.
 
 mod args;
+mod cache;
 mod demo;
 mod explain;
 mod failure;
@@ -81,6 +82,7 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
         Command::Preview(args) => interruptible(&runtime, preview::execute(args)),
         Command::Schema(args) => interruptible(&runtime, schema::execute(args)),
         Command::Functions(args) => functions::execute(&args),
+        Command::Cache(args) => interruptible(&runtime, cache::execute(args)),
         Command::Generate(args) => interruptible(&runtime, generate::execute(args, quiet)),
         Command::Demo(args) => interruptible(&runtime, demo::execute(args, quiet, started)),
     };

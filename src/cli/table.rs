@@ -47,6 +47,23 @@ pub(crate) fn format(
     Ok(text)
 }
 
+/// Lines of cells as columns below their headings, without a frame.
+pub(crate) fn aligned<const N: usize>(header: &[String; N], rows: Vec<[String; N]>) -> String {
+    let mut text = String::new();
+    let lines: Vec<&[String; N]> = std::iter::once(header).chain(&rows).collect();
+    for line in &lines {
+        let cells = line.iter().enumerate().map(|(column, cell)| {
+            let width = lines.iter().map(|line| line[column].chars().count()).max();
+            let width = width.unwrap_or(0);
+            format!("{cell:width$}")
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 /// What a column holds, as a person would say it: `Int32`, `tensor 224x224x3 Float32`.
 pub(crate) fn type_name(field: &Field) -> String {
     let element = |data: &DataType| match data {
@@ -196,6 +213,13 @@ mod tests {
     use arrow::array::{BinaryArray, FixedSizeListArray, Float32Array, Int32Array};
 
     use super::*;
+
+    #[test]
+    fn columns_stand_below_their_headings() {
+        let header = ["a".to_owned(), "bb".to_owned()];
+        let rows = vec![["long".to_owned(), "x".to_owned()]];
+        assert_eq!(aligned(&header, rows), "a     bb\nlong  x\n");
+    }
 
     #[test]
     fn long_values_are_abbreviated() {

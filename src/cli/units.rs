@@ -1,4 +1,6 @@
-//! Sizes and numbers as people write them.
+//! Sizes, numbers and times as people write them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) use forebay_planner::units::parse_bytes;
 
@@ -41,6 +43,53 @@ pub(crate) fn count(value: u64) -> String {
 /// A count and its noun, in the plural where there is not one.
 pub(crate) fn counted(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(value), if value == 1 { one } else { many })
+}
+
+/// A number of picoseconds in three figures: `1.2 ms`.
+pub(crate) fn duration(ps: u64) -> String {
+    const UNITS: [(&str, f64); 5] = [
+        ("ps", 1e3),
+        ("ns", 1e3),
+        ("\u{b5}s", 1e3),
+        ("ms", 1e3),
+        ("s", f64::INFINITY),
+    ];
+    let mut value = ps as f64;
+    for (unit, next) in UNITS {
+        if value < 999.5 || next.is_infinite() {
+            let decimals = usize::from(value < 99.95 && unit != "ps");
+            return format!("{value:.decimals$} {unit}");
+        }
+        value /= next;
+    }
+    String::new()
+}
+
+/// How long ago a moment was, both in milliseconds since 1970.
+pub(crate) fn ago(then: u64, now: u64) -> String {
+    if then == 0 {
+        return "unknown".to_owned();
+    }
+    match now.saturating_sub(then) / 1000 {
+        0..60 => "just now".to_owned(),
+        seconds @ 60..3600 => format!("{} min ago", seconds / 60),
+        seconds @ 3600..172_800 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// Now, in milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A text of unknown origin, without the characters that steer a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let plain = |c: char| c == '\n' || !c.is_control();
+    text.chars()
+        .map(|c| if plain(c) { c } else { '\u{fffd}' })
+        .collect()
 }
 
 #[cfg(test)]
@@ -86,5 +135,26 @@ mod tests {
             ["0", "999", "1,000", "1,281,167"]
         );
         assert_eq!(counted(1, "row", "rows"), "1 row");
+    }
+
+    #[test]
+    fn times_are_written() {
+        let times = [0, 999, 1500, 2_000_000_000, 10_000_000_000_000_000];
+        assert_eq!(
+            times.map(duration),
+            ["0 ps", "999 ps", "1.5 ns", "2.0 ms", "10000 s"]
+        );
+        let now = 1_000_000_000_000;
+        let ages = [0, 59, 60, 7200, 86_400 * 9].map(|s| ago(now - s * 1000, now));
+        assert_eq!(
+            ages,
+            ["just now", "just now", "1 min ago", "2 h ago", "9 days ago"]
+        );
+        assert_eq!(ago(0, now), "unknown");
+    }
+
+    #[test]
+    fn texts_of_others_do_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\nb\u{e4}"), "a\u{fffd}[2J\nb\u{e4}");
     }
 }

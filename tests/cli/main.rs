@@ -6,6 +6,7 @@
     reason = "helpers of tests fail by panicking; the lint's exception covers only test functions"
 )]
 
+mod cache;
 mod look;
 mod mistakes;
 mod run;

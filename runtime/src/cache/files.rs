@@ -1,0 +1,286 @@
+//! The objects of a store: where they are, and reading and writing them.
+//!
+//! ```text
+//! bandwidth.json             what the store was measured to carry
+//! locks/KEY                  directories: locked by the process that changes KEY
+//! KEY/lease.json             object stores: who may change KEY, and until when
+//! KEY/manifest.json          the segments of KEY
+//! KEY/used                   when KEY was last used, in milliseconds since 1970
+//! KEY/NAME.arrows            a segment: an Arrow IPC stream, and its index behind it
+//! ```
+
+use std::ops::Range;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
+};
+
+use super::bandwidth::{History, Meter};
+use super::clock::Clock;
+use super::error::CacheError;
+use super::key::{CacheKey, is_hex};
+
+/// The end of the names of segments.
+const SEGMENT: &str = ".arrows";
+
+/// Bytes of `bandwidth.json`, a lease or a stamp at most.
+pub(super) const SMALL: u64 = 64 << 10;
+
+/// An object store, or a directory as one.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) prefix: Path,
+    /// Where the store is a directory: its path.
+    pub(super) directory: Option<PathBuf>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) meter: Meter,
+}
+
+/// Why bytes could not be had.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    /// They are not there, or not as many as there should be: they never will be.
+    Damaged(String),
+    /// The store failed; it may not, another time.
+    Failed(CacheError),
+}
+
+impl Files {
+    pub(super) fn key_folder(&self, key: &CacheKey) -> Path {
+        self.prefix.clone().join(key.to_string())
+    }
+
+    pub(super) fn manifest(&self, key: &CacheKey) -> Path {
+        self.key_folder(key).join("manifest.json")
+    }
+
+    pub(super) fn lease(&self, key: &CacheKey) -> Path {
+        self.key_folder(key).join("lease.json")
+    }
+
+    pub(super) fn used(&self, key: &CacheKey) -> Path {
+        self.key_folder(key).join("used")
+    }
+
+    /// The object of a segment, whose name was checked to be one.
+    pub(super) fn segment(&self, key: &CacheKey, name: &str) -> Path {
+        self.key_folder(key).join(format!("{name}{SEGMENT}"))
+    }
+
+    pub(super) fn bandwidth(&self) -> Path {
+        self.prefix.clone().join("bandwidth.json")
+    }
+
+    /// A whole small object and its version; `None` where it does not exist.
+    pub(super) async fn read_small(
+        &self,
+        path: &Path,
+        max: u64,
+    ) -> Result<Option<(Bytes, UpdateVersion)>, Unreadable> {
+        let failed = |error| Unreadable::Failed(CacheError::store("read", path, error));
+        let found = match self.store.get_opts(path, Default::default()).await {
+            Ok(found) => found,
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        if found.meta.size > max {
+            let cause = format!("it has {} bytes, more than it can need", found.meta.size);
+            return Err(Unreadable::Damaged(cause));
+        }
+        let version = UpdateVersion {
+            e_tag: found.meta.e_tag.clone(),
+            version: found.meta.version.clone(),
+        };
+        Ok(Some((found.bytes().await.map_err(failed)?, version)))
+    }
+
+    /// Makes sure that an object has as many bytes as it should.
+    pub(super) async fn check_size(&self, path: &Path, size: u64) -> Result<(), Unreadable> {
+        match self.store.head(path).await {
+            Ok(meta) if meta.size == size => Ok(()),
+            Ok(meta) => Err(cut_off(meta.size, size)),
+            Err(StoreError::NotFound { .. }) => Err(missing()),
+            Err(error) => Err(Unreadable::Failed(CacheError::store("read", path, error))),
+        }
+    }
+
+    /// A part of an object that should have `size` bytes.
+    pub(super) async fn range(
+        &self,
+        path: &Path,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<Bytes, Unreadable> {
+        let parts = self
+            .ranges(path, size, std::slice::from_ref(&range))
+            .await?;
+        // As many parts as ranges: that was checked.
+        Ok(parts.into_iter().next().unwrap_or_default())
+    }
+
+    /// Parts of an object that should have `size` bytes.
+    pub(super) async fn ranges(
+        &self,
+        path: &Path,
+        size: u64,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<Bytes>, Unreadable> {
+        let start = self.clock.elapsed();
+        let parts = match self.store.get_ranges(path, ranges).await {
+            Ok(parts) => parts,
+            Err(StoreError::NotFound { .. }) => return Err(missing()),
+            Err(error) => {
+                self.check_size(path, size).await?;
+                return Err(Unreadable::Failed(CacheError::store("read", path, error)));
+            }
+        };
+        let read: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        self.meter
+            .read(read, self.clock.elapsed().saturating_sub(start));
+        let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        if parts.len() != ranges.len() || read != wanted {
+            return Err(cut_off(read, wanted));
+        }
+        Ok(parts)
+    }
+
+    /// Writes a whole object of some size, measuring how long that takes.
+    pub(super) async fn put_large(&self, path: &Path, parts: Vec<Bytes>) -> Result<(), CacheError> {
+        let payload = PutPayload::from_iter(parts);
+        let bytes = payload.content_length() as u64;
+        let start = self.clock.elapsed();
+        self.put(path, payload, PutMode::Overwrite).await?;
+        self.meter
+            .wrote(bytes, self.clock.elapsed().saturating_sub(start));
+        Ok(())
+    }
+
+    /// Writes a whole object, and gives its version.
+    pub(super) async fn put(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        mode: PutMode,
+    ) -> Result<UpdateVersion, CacheError> {
+        let options = PutOptions::from(mode);
+        let put = self.store.put_opts(path, payload, options).await;
+        put.map(UpdateVersion::from)
+            .map_err(|error| CacheError::store("write", path, error))
+    }
+
+    /// Removes an object; that it is gone already is as well.
+    pub(super) async fn delete(&self, path: &Path) -> Result<(), CacheError> {
+        match self.store.delete(path).await {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(CacheError::store("remove", path, error)),
+        }
+    }
+
+    /// The keys that have a folder, ascending.
+    pub(super) async fn keys(&self) -> Result<Vec<CacheKey>, CacheError> {
+        let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
+        let listed = listed.map_err(|error| CacheError::store("list", &self.prefix, error))?;
+        let names = listed.common_prefixes.iter().filter_map(Path::filename);
+        // Other folders are none of ours.
+        let mut keys: Vec<CacheKey> = names.filter_map(|name| name.parse().ok()).collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// The segments that are stored for a key, by name.
+    pub(super) async fn segments(&self, key: &CacheKey) -> Result<Vec<String>, CacheError> {
+        let folder = self.key_folder(key);
+        let listed = self.store.list(Some(&folder));
+        listed
+            .map_err(|error| CacheError::store("list", &folder, error))
+            .try_filter_map(|meta| async move {
+                let name = meta
+                    .location
+                    .filename()
+                    .and_then(|n| n.strip_suffix(SEGMENT));
+                Ok(name.filter(|name| is_hex(name, 32)).map(str::to_owned))
+            })
+            .try_collect()
+            .await
+    }
+
+    /// Bytes that the whole store takes.
+    pub(super) async fn total_bytes(&self) -> Result<u64, CacheError> {
+        let listed = self.store.list(Some(&self.prefix));
+        listed
+            .map(|meta| match meta {
+                Ok(meta) => Ok(meta.size),
+                // Removed by another process while it was listed.
+                Err(StoreError::NotFound { .. }) => Ok(0),
+                Err(error) => Err(CacheError::store("list", &self.prefix, error)),
+            })
+            .try_fold(
+                0u64,
+                |sum, size| async move { Ok(sum.saturating_add(size)) },
+            )
+            .await
+    }
+
+    /// When a key was last used, in milliseconds since 1970; 0 where nobody knows.
+    pub(super) async fn last_used(&self, key: &CacheKey) -> u64 {
+        let stamp = self.read_small(&self.used(key), SMALL).await;
+        let stamp = stamp.ok().flatten();
+        let stamp = stamp.and_then(|(bytes, _)| std::str::from_utf8(&bytes).ok()?.parse().ok());
+        // Stamps of the future are as good as one of now.
+        stamp.unwrap_or(0).min(self.clock.unix_ms())
+    }
+
+    /// Notes that a key is used now. Where that fails, the key only looks older than it is.
+    pub(super) async fn touch(&self, key: &CacheKey) {
+        let path = self.used(key);
+        let stamp = PutPayload::from(self.clock.unix_ms().to_string());
+        if let Err(error) = self.put(&path, stamp, PutMode::Overwrite).await {
+            log::debug!("{error}");
+        }
+    }
+
+    pub(super) async fn load_history(&self) -> History {
+        let found = self.read_small(&self.bandwidth(), SMALL).await;
+        let found = found.ok().flatten();
+        found
+            .and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
+    }
+
+    /// Removes what a writer of a key that crashed left half-written.
+    pub(super) fn remove_temporary(&self, key: &CacheKey) {
+        let Some(directory) = &self.directory else {
+            return;
+        };
+        for folder in [directory.join(key.to_string()), directory.clone()] {
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            for entry in entries {
+                if is_temporary(FsPath::new(&entry.file_name())) {
+                    // Gone already, or not ours: then it is no leftover.
+                    std::fs::remove_file(entry.path()).ok();
+                }
+            }
+        }
+    }
+}
+
+/// Whether a file's name is one that object_store gives to files it has not finished: `NAME#1`.
+fn is_temporary(name: &FsPath) -> bool {
+    let number = name.to_str().and_then(|name| name.rsplit_once('#'));
+    number.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn missing() -> Unreadable {
+    Unreadable::Damaged("it is missing".to_owned())
+}
+
+fn cut_off(found: u64, expected: u64) -> Unreadable {
+    Unreadable::Damaged(format!("it has {found} bytes where {expected} belong"))
+}

@@ -1,0 +1,170 @@
+//! One process at a time changes a key.
+//!
+//! A directory has a lock file per key, locked by the operating system, which gives it up when the
+//! process dies. Lock files are never removed: removing one that somebody is about to lock would let two
+//! in. An object store has a lease: an object that can be made only once, that says until when it
+//! holds, and that can be taken over afterwards. Clocks of machines may differ by less than a lease.
+
+use std::fs::{File, TryLockError};
+use std::time::Duration;
+
+use object_store::{Error as StoreError, PutMode, PutPayload, UpdateVersion};
+use serde::{Deserialize, Serialize};
+
+use super::error::CacheError;
+use super::files::{Files, SMALL, Unreadable};
+use super::key::{CacheKey, fresh, hex};
+
+/// The right to change a key.
+#[derive(Debug)]
+pub(super) enum Guard {
+    /// A locked file; closing it unlocks.
+    Lock { _file: File },
+    /// A lease.
+    Lease {
+        owner: String,
+        version: UpdateVersion,
+        expires_ms: u64,
+        term: Duration,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Lease {
+    owner: String,
+    expires_ms: u64,
+}
+
+impl Guard {
+    /// The right to change a key; `None` while another has it.
+    pub(super) async fn acquire(
+        files: &Files,
+        key: &CacheKey,
+        term: Duration,
+    ) -> Result<Option<Self>, CacheError> {
+        match &files.directory {
+            Some(directory) => lock(&directory.join("locks"), key),
+            None => take_lease(files, key, term).await,
+        }
+    }
+
+    /// Makes sure that the right is still held, and will be for a while.
+    pub(super) async fn confirm(
+        &mut self,
+        files: &Files,
+        key: &CacheKey,
+    ) -> Result<(), CacheError> {
+        let Self::Lease {
+            owner,
+            version,
+            expires_ms,
+            term,
+        } = self
+        else {
+            return Ok(());
+        };
+        let now = files.clock.unix_ms();
+        if now.saturating_add(term.as_millis() as u64 * 2 / 3) < *expires_ms {
+            return Ok(());
+        }
+        let until = now.saturating_add(term.as_millis() as u64);
+        let mode = PutMode::Update(version.clone());
+        match files
+            .put(&files.lease(key), lease(owner, until)?, mode)
+            .await
+        {
+            Ok(renewed) => {
+                (*version, *expires_ms) = (renewed, until);
+                Ok(())
+            }
+            Err(CacheError::Store {
+                source: StoreError::Precondition { .. } | StoreError::NotFound { .. },
+                ..
+            }) => Err(CacheError::LeaseLost { key: *key }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the right up. A lease that cannot be removed expires.
+    pub(super) async fn release(self, files: &Files, key: &CacheKey) {
+        let Self::Lease { owner, .. } = self else {
+            return;
+        };
+        let path = files.lease(key);
+        let held = files.read_small(&path, SMALL).await.ok().flatten();
+        let held = held.and_then(|(bytes, _)| serde_json::from_slice::<Lease>(&bytes).ok());
+        if held.is_some_and(|lease| lease.owner == owner)
+            && let Err(error) = files.delete(&path).await
+        {
+            log::debug!("{error}");
+        }
+    }
+}
+
+fn lock(folder: &std::path::Path, key: &CacheKey) -> Result<Option<Guard>, CacheError> {
+    let path = folder.join(key.to_string());
+    let failed = |error| CacheError::system("lock", &path, error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut options = File::options();
+    let file = options.create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(Guard::Lock { _file: file })),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+async fn take_lease(
+    files: &Files,
+    key: &CacheKey,
+    term: Duration,
+) -> Result<Option<Guard>, CacheError> {
+    let path = files.lease(key);
+    let owner = hex(&fresh(&*files.clock));
+    let now = files.clock.unix_ms();
+    let expires_ms = now.saturating_add(term.as_millis() as u64);
+    let mode = match files.read_small(&path, SMALL).await {
+        Ok(None) => PutMode::Create,
+        Ok(Some((bytes, version))) => match serde_json::from_slice::<Lease>(&bytes) {
+            Ok(held)
+                if held.expires_ms > now && held.expires_ms <= now.saturating_add(MAX_TERM_MS) =>
+            {
+                return Ok(None);
+            }
+            // Expired, or nonsense that nobody holds.
+            _ => PutMode::Update(version),
+        },
+        Err(Unreadable::Damaged(cause)) => {
+            log::warn!("the lease '{path}' is damaged ({cause}): remove it");
+            return Ok(None);
+        }
+        Err(Unreadable::Failed(error)) => return Err(error),
+    };
+    match files.put(&path, lease(&owner, expires_ms)?, mode).await {
+        Ok(version) => Ok(Some(Guard::Lease {
+            owner,
+            version,
+            expires_ms,
+            term,
+        })),
+        // Another one was faster.
+        Err(CacheError::Store {
+            source: StoreError::AlreadyExists { .. } | StoreError::Precondition { .. },
+            ..
+        }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A lease that claims to hold longer than a day is not ours.
+const MAX_TERM_MS: u64 = 24 * 3600 * 1000;
+
+fn lease(owner: &str, expires_ms: u64) -> Result<PutPayload, CacheError> {
+    let lease = Lease {
+        owner: owner.to_owned(),
+        expires_ms,
+    };
+    let bytes = serde_json::to_vec(&lease).map_err(|e| CacheError::Invariant(e.to_string()))?;
+    Ok(bytes.into())
+}

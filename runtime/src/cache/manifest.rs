@@ -1,0 +1,225 @@
+//! The manifest of a key: its segments, and what people and the eviction want to know.
+
+use object_store::UpdateVersion;
+use serde::{Deserialize, Serialize};
+
+use super::compression::Compression;
+use super::error::CacheError;
+use super::files::{Files, Unreadable};
+use super::key::{CacheKey, is_hex};
+use super::layout::{Layout, decode_checked};
+
+/// The version of the layout of manifests and segments. Others are not read.
+const VERSION: u32 = 1;
+
+/// Bytes of a manifest at most: some hundred thousand segments.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Bytes of the index of a segment at most.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+
+/// What is stored for a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    version: u32,
+    key: String,
+    /// The prefix, for people.
+    pub(super) text: String,
+    /// Checksum of the schema's Arrow IPC message.
+    pub(super) schema: String,
+    /// What computing a row takes, in picoseconds.
+    pub(super) compute_ps_per_row: u64,
+    pub(super) segments: Vec<SegmentEntry>,
+}
+
+/// A segment of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SegmentEntry {
+    /// Checksum of its index, which holds the checksums of all the rest.
+    pub(super) name: String,
+    /// Bytes, index included.
+    pub(super) bytes: u64,
+    /// Bytes of the index, at the end.
+    pub(super) index_bytes: u64,
+    /// Rows stored.
+    pub(super) rows: u64,
+    /// Rows that the prefix's filter dropped.
+    pub(super) dropped: u64,
+    /// Bytes of the rows in memory.
+    pub(super) row_bytes: u64,
+    pub(super) compression: Compression,
+    /// What computing its rows took, in picoseconds.
+    pub(super) saved_ps: u64,
+    /// When it was written, in milliseconds since 1970.
+    pub(super) written_ms: u64,
+    /// Who wrote it, for people.
+    pub(super) writer: String,
+}
+
+/// A manifest as it was found.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// Empty where there is none, or a damaged one.
+    pub(super) manifest: Manifest,
+    /// Of the stored object, sound or not.
+    pub(super) version: Option<UpdateVersion>,
+    /// What is wrong with the stored one.
+    pub(super) damage: Option<String>,
+}
+
+impl Manifest {
+    pub(super) fn empty(key: &CacheKey) -> Self {
+        Self {
+            version: VERSION,
+            key: key.to_string(),
+            text: String::new(),
+            schema: String::new(),
+            compute_ps_per_row: 0,
+            segments: Vec::new(),
+        }
+    }
+
+    /// Reads the manifest of a key.
+    pub(super) async fn load(files: &Files, key: &CacheKey) -> Result<Loaded, CacheError> {
+        let path = files.manifest(key);
+        let (found, version, damage) = match files.read_small(&path, MAX_BYTES).await {
+            Ok(None) => (None, None, None),
+            Ok(Some((bytes, version))) => match Self::parse(&bytes, key) {
+                Ok(manifest) => (Some(manifest), Some(version), None),
+                Err(cause) => (None, Some(version), Some(cause)),
+            },
+            Err(Unreadable::Damaged(cause)) => {
+                // Its version is needed to replace it.
+                let meta = files.store.get_opts(&path, Default::default()).await;
+                let version = meta.ok().map(|found| UpdateVersion {
+                    e_tag: found.meta.e_tag,
+                    version: found.meta.version,
+                });
+                (None, version, Some(cause))
+            }
+            Err(Unreadable::Failed(error)) => return Err(error),
+        };
+        if let Some(cause) = &damage {
+            log::warn!(
+                "the cache manifest '{path}' is damaged ({cause}): its rows are computed again"
+            );
+        }
+        Ok(Loaded {
+            manifest: found.unwrap_or_else(|| Self::empty(key)),
+            version,
+            damage,
+        })
+    }
+
+    fn parse(bytes: &[u8], key: &CacheKey) -> Result<Self, String> {
+        let mut manifest: Self = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        if manifest.version != VERSION {
+            return Err(format!(
+                "it has version {}, and this build reads version {VERSION}",
+                manifest.version
+            ));
+        }
+        if manifest.key != key.to_string() {
+            return Err("it belongs to another key".to_owned());
+        }
+        let sound = |segment: &SegmentEntry| {
+            is_hex(&segment.name, 32)
+                && segment.index_bytes <= segment.bytes.min(MAX_INDEX_BYTES)
+                // Sums of all segments must not overflow.
+                && segment.bytes < 1 << 40
+                && segment.row_bytes < 1 << 40
+                && segment.rows.max(segment.dropped) < 1 << 40
+        };
+        if !manifest.segments.iter().all(sound) {
+            return Err("a segment's name or size makes no sense".to_owned());
+        }
+        let mut names = std::collections::HashSet::new();
+        let unique: Vec<bool> = manifest
+            .segments
+            .iter()
+            .map(|s| names.insert(s.name.clone()))
+            .collect();
+        let mut unique = unique.into_iter();
+        manifest.segments.retain(|_| unique.next().unwrap_or(false));
+        Ok(manifest)
+    }
+
+    pub(super) fn to_json(&self) -> Result<Vec<u8>, CacheError> {
+        serde_json::to_vec(self).map_err(|e| CacheError::Invariant(e.to_string()))
+    }
+}
+
+impl SegmentEntry {
+    /// Reads and checks the index of the segment.
+    pub(super) async fn read_layout(
+        &self,
+        files: &Files,
+        key: &CacheKey,
+    ) -> Result<Layout, Unreadable> {
+        let path = files.segment(key, &self.name);
+        // The manifest may claim any size; from here on none is believed beyond what is there.
+        files.check_size(&path, self.bytes).await?;
+        let data = self.bytes - self.index_bytes;
+        let index = files.range(&path, self.bytes, data..self.bytes).await?;
+        decode_checked(&index, data, &self.name).map_err(Unreadable::Damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(key: &CacheKey) -> Manifest {
+        let mut manifest = Manifest::empty(key);
+        manifest.segments.push(SegmentEntry {
+            name: "0".repeat(32),
+            bytes: 100,
+            index_bytes: 10,
+            rows: 1,
+            dropped: 0,
+            row_bytes: 90,
+            compression: Compression::Lz4,
+            saved_ps: 5,
+            written_ms: 7,
+            writer: "a test".to_owned(),
+        });
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_is_written() {
+        let key = CacheKey::new([7; 32]);
+        let manifest = example(&key);
+        let bytes = manifest.to_json().unwrap();
+        assert_eq!(Manifest::parse(&bytes, &key), Ok(manifest.clone()));
+        assert!(Manifest::parse(&bytes, &CacheKey::new([8; 32])).is_err());
+        let mut twice = manifest.clone();
+        twice.segments.push(manifest.segments[0].clone());
+        assert_eq!(
+            Manifest::parse(&twice.to_json().unwrap(), &key),
+            Ok(manifest)
+        );
+    }
+
+    #[test]
+    fn hostile_manifests_are_refused() {
+        let key = CacheKey::new([7; 32]);
+        let changes: [fn(&mut Manifest); 6] = [
+            |m| m.version = 2,
+            |m| m.segments[0].name = "../../../../etc/passwd".to_owned(),
+            |m| m.segments[0].name = "A".repeat(32),
+            |m| m.segments[0].index_bytes = 101,
+            |m| m.segments[0].bytes = u64::MAX,
+            |m| m.segments[0].rows = u64::MAX,
+        ];
+        for change in changes {
+            let mut manifest = example(&key);
+            change(&mut manifest);
+            assert!(Manifest::parse(&manifest.to_json().unwrap(), &key).is_err());
+        }
+        let bytes = example(&key).to_json().unwrap();
+        for length in 0..bytes.len() {
+            assert!(Manifest::parse(&bytes[..length], &key).is_err());
+        }
+    }
+}

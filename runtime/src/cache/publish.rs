@@ -1,0 +1,105 @@
+//! Publishing a segment.
+
+use std::sync::Arc;
+
+use super::compression::Compression;
+use super::error::CacheError;
+use super::manifest::SegmentEntry;
+use super::quota::make_room;
+use super::read::blocking;
+use super::segment::{Encoded, Pending, choose_compression, encode};
+use super::writer::{Writer, WriterState};
+
+impl Writer {
+    /// Writes what is held in memory as a segment: the whole object first, then the manifest that
+    /// names it.
+    pub(super) async fn publish(&mut self) -> Result<(), CacheError> {
+        let pending = std::mem::take(&mut self.pending);
+        if self.state != WriterState::Writing {
+            return Ok(());
+        }
+        let (encoded, compression) = self.encode(pending).await?;
+        self.compression = Some(compression);
+        let inner = Arc::clone(&self.entry.inner);
+        let rows = encoded.layout.kept + encoded.layout.dropped;
+        let segment = SegmentEntry {
+            name: encoded.name,
+            bytes: encoded.bytes,
+            index_bytes: encoded.index_bytes,
+            rows: encoded.layout.kept,
+            dropped: encoded.layout.dropped,
+            row_bytes: encoded.row_bytes,
+            compression,
+            saved_ps: rows.saturating_mul(inner.info.compute_ps_per_row),
+            written_ms: inner.shared.files.clock.unix_ms(),
+            writer: inner.info.writer.clone(),
+        };
+        let Some(exclusive) = &mut self.exclusive else {
+            return Err(CacheError::Invariant(
+                "a writer that ended wrote".to_owned(),
+            ));
+        };
+        exclusive.confirm().await?;
+        let _room = inner.shared.admission.lock().await;
+        if !make_room(&inner.shared, &inner.key, segment.bytes, segment.saved_ps).await? {
+            self.state = WriterState::Full;
+            return Ok(());
+        }
+        let path = inner.shared.files.segment(&inner.key, &segment.name);
+        let condemned = self.entry.condemned();
+        let mut manifest = exclusive.manifest.clone();
+        manifest.text = inner.info.text.clone();
+        manifest.schema = inner.fingerprint.clone();
+        manifest.compute_ps_per_row = inner.info.compute_ps_per_row;
+        manifest
+            .segments
+            .retain(|old| !condemned.contains(&old.name));
+        manifest.segments.push(segment.clone());
+        let put = inner.shared.files.put_large(&path, encoded.parts).await;
+        let _changing = inner.changing.lock().await;
+        let written = match put {
+            Ok(()) => exclusive.commit(manifest).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            // Nobody finds it; it only takes space, until the next writer comes.
+            inner.shared.files.delete(&path).await.ok();
+            return Err(error);
+        }
+        for name in &condemned {
+            let gone = inner.shared.files.segment(&inner.key, name);
+            inner.shared.files.delete(&gone).await.ok();
+        }
+        self.entry.with_mut(|known| known.absolve(&condemned));
+        self.entry.adopt(&segment, &encoded.layout);
+        self.entry.touch().await;
+        Ok(())
+    }
+
+    async fn encode(&self, pending: Pending) -> Result<(Encoded, Compression), CacheError> {
+        let inner = Arc::clone(&self.entry.inner);
+        let chosen = self.compression;
+        let work = blocking(move || {
+            let block_bytes = inner.shared.options.block_bytes;
+            let files = &inner.shared.files;
+            let compression = match chosen {
+                Some(compression) => compression,
+                None => choose_compression(
+                    &pending,
+                    &inner.schema_message,
+                    block_bytes,
+                    &*files.clock,
+                    files.meter.bandwidth(),
+                    inner.info.expected_reads,
+                )?,
+            };
+            let schema = &inner.schema_message;
+            let encoded = encode(pending, schema, block_bytes, compression, &*files.clock)?;
+            Ok((encoded, compression))
+        });
+        work.await?.map_err(|cause| CacheError::Rows {
+            action: "store",
+            cause,
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! What stays when not all fits.
+//!
+//! The benefit of a segment is the time that it saves per byte that it takes, halved for every day
+//! that its key was not used. Cost over size is GreedyDual-Size (Cao and Irani, "Cost-aware WWW proxy
+//! caching algorithms", 1997). There, what was evicted last sets a floor that ages the rest; here time
+//! does, because processes that share a directory share no floor, and because of the second
+//! difference: a segment is admitted only if what must go for it has less benefit. A data set larger
+//! than the quota keeps its first rows, where plain eviction would throw out each row just before it is
+//! read again.
+
+use std::collections::{HashMap, HashSet};
+
+use super::error::CacheError;
+use super::exclusive::Exclusive;
+use super::key::CacheKey;
+use super::manifest::Manifest;
+use super::store::Shared;
+
+/// A key used within this time is used now: two running pipelines do not evict each other by turns.
+const IN_USE_MS: u64 = 3600 * 1000;
+
+/// The time in which the benefit of what is not used halves.
+const HALF_LIFE_MS: f64 = 24.0 * 3600.0 * 1000.0;
+
+/// Bytes that a segment adds to the manifest, at most.
+const ENTRY_BYTES: u64 = 1024;
+
+/// Picoseconds saved per byte, weighed by how long the key was not used.
+pub(super) fn benefit(saved_ps: u64, bytes: u64, idle_ms: u64) -> f64 {
+    let age = idle_ms.saturating_sub(IN_USE_MS) as f64 / HALF_LIFE_MS;
+    saved_ps as f64 / bytes.max(1) as f64 * (-age).exp2()
+}
+
+/// A segment that could go.
+#[derive(Debug, Clone, PartialEq)]
+struct Candidate {
+    key: CacheKey,
+    name: String,
+    bytes: u64,
+    benefit: f64,
+}
+
+/// The segments of least benefit that together free `excess` bytes, where there are such below a
+/// benefit.
+fn victims(mut candidates: Vec<Candidate>, excess: u64, below: f64) -> Option<Vec<Candidate>> {
+    candidates.retain(|candidate| candidate.benefit < below);
+    // Names break ties, so that processes that do this at once choose the same.
+    candidates.sort_by(|a, b| {
+        a.benefit
+            .total_cmp(&b.benefit)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    let mut freed = 0u64;
+    let enough = candidates.iter().position(|candidate| {
+        freed = freed.saturating_add(candidate.bytes);
+        freed >= excess
+    })?;
+    candidates.truncate(enough + 1);
+    Some(candidates)
+}
+
+/// Makes room for a new segment of `key` by evicting what has less benefit. False where it does not
+/// fit: nothing was evicted for it then.
+pub(super) async fn make_room(
+    shared: &Shared,
+    key: &CacheKey,
+    bytes: u64,
+    saved_ps: u64,
+) -> Result<bool, CacheError> {
+    let Some(quota) = shared.options.quota else {
+        return Ok(true);
+    };
+    let needed = bytes.saturating_add(ENTRY_BYTES);
+    if needed > quota {
+        return Ok(false);
+    }
+    let below = benefit(saved_ps, bytes, 0);
+    let mut busy = HashSet::from([*key]);
+    loop {
+        let used = shared.files.total_bytes().await?;
+        let excess = used.saturating_add(needed).saturating_sub(quota);
+        if excess == 0 {
+            return Ok(true);
+        }
+        let candidates = candidates(shared, &busy).await?;
+        let Some(victims) = victims(candidates, excess, below) else {
+            return Ok(false);
+        };
+        evict(shared, victims, &mut busy).await?;
+    }
+}
+
+/// Removes segments; or none of them, where a key of theirs is being written, which is then `busy`.
+async fn evict(
+    shared: &Shared,
+    victims: Vec<Candidate>,
+    busy: &mut HashSet<CacheKey>,
+) -> Result<(), CacheError> {
+    let mut by_key: HashMap<CacheKey, HashSet<String>> = HashMap::new();
+    for victim in victims {
+        by_key.entry(victim.key).or_default().insert(victim.name);
+    }
+    let mut held = Vec::new();
+    let mut all = true;
+    for (key, names) in by_key {
+        match Exclusive::acquire(&shared.files, &key, shared.options.lease).await? {
+            Some(exclusive) => held.push((exclusive, names)),
+            None => {
+                busy.insert(key);
+                all = false;
+            }
+        }
+    }
+    for (mut exclusive, names) in held {
+        if all {
+            exclusive.drop_segments(&names).await?;
+        }
+        match all && exclusive.manifest.segments.is_empty() {
+            true => exclusive.remove().await?,
+            false => exclusive.release().await,
+        }
+    }
+    Ok(())
+}
+
+async fn candidates(
+    shared: &Shared,
+    except: &HashSet<CacheKey>,
+) -> Result<Vec<Candidate>, CacheError> {
+    let files = &shared.files;
+    let mut candidates = Vec::new();
+    for key in files.keys().await? {
+        if except.contains(&key) {
+            continue;
+        }
+        let idle = files
+            .clock
+            .unix_ms()
+            .saturating_sub(files.last_used(&key).await);
+        let loaded = Manifest::load(files, &key).await?;
+        candidates.extend(
+            loaded
+                .manifest
+                .segments
+                .into_iter()
+                .map(|segment| Candidate {
+                    key,
+                    benefit: benefit(segment.saved_ps, segment.bytes, idle),
+                    name: segment.name,
+                    bytes: segment.bytes,
+                }),
+        );
+    }
+    Ok(candidates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: u64 = 24 * 3600 * 1000;
+
+    fn candidate(name: &str, bytes: u64, benefit: f64) -> Candidate {
+        Candidate {
+            key: CacheKey::new([0; 32]),
+            name: name.to_owned(),
+            bytes,
+            benefit,
+        }
+    }
+
+    #[test]
+    fn benefit_is_time_per_byte_that_fades() {
+        assert_eq!(benefit(1000, 10, 0), 100.0);
+        assert_eq!(benefit(1000, 10, IN_USE_MS), 100.0);
+        assert_eq!(benefit(1000, 10, IN_USE_MS + DAY_MS), 50.0);
+        assert_eq!(benefit(1000, 10, IN_USE_MS + 3 * DAY_MS), 12.5);
+        assert_eq!(benefit(0, 0, u64::MAX), 0.0);
+        assert!(benefit(u64::MAX, 0, 0).is_finite());
+    }
+
+    #[test]
+    fn the_least_benefit_goes_first_and_only_for_a_greater_one() {
+        let all = vec![
+            candidate("c", 10, 3.0),
+            candidate("a", 10, 1.0),
+            candidate("d", 10, 9.0),
+            candidate("b", 10, 1.0),
+        ];
+        let names = |excess, below| {
+            let chosen = victims(all.clone(), excess, below)?;
+            Some(chosen.into_iter().map(|c| c.name).collect::<String>())
+        };
+        assert_eq!(names(1, 5.0).as_deref(), Some("a"));
+        assert_eq!(names(11, 5.0).as_deref(), Some("ab"));
+        assert_eq!(names(30, 5.0).as_deref(), Some("abc"));
+        assert_eq!(names(31, 5.0), None);
+        assert_eq!(names(1, 1.0), None);
+    }
+}

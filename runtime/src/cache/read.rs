@@ -1,0 +1,292 @@
+//! Reading rows of an entry, in any order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use bytes::Bytes;
+use futures::StreamExt;
+
+use super::block::{decode, guarded};
+use super::entry::{Entry, Location};
+use super::error::CacheError;
+use super::files::Unreadable;
+use super::key::checksum_of;
+use super::known::Segment;
+use super::size::{compact, row_bytes};
+
+/// Bytes that one request asks for, about: many small blocks together, a large one alone.
+const REQUEST_BYTES: u64 = 4 << 20;
+
+/// Requests on the way at a time.
+const REQUESTS: usize = 4;
+
+/// Rows that were read.
+#[derive(Debug)]
+pub struct CachedRows {
+    /// The rows that could be read, in the order asked for.
+    pub batch: RecordBatch,
+    /// Places in what was asked for, ascending, of the rows that could not: damaged, or evicted
+    /// since they were found. They have to be computed.
+    pub missing: Vec<usize>,
+}
+
+/// Rows wanted of a block: (row in the block, place in what was asked for).
+type Wanted = Vec<(u32, usize)>;
+
+/// Blocks of a segment that are asked for together.
+struct Request {
+    segment: Arc<Segment>,
+    blocks: Vec<(usize, Wanted)>,
+}
+
+/// Rows of a block, and the places in what was asked for that they go to.
+struct Piece {
+    rows: RecordBatch,
+    places: Wanted,
+}
+
+impl Entry {
+    /// Reads rows, in the order asked for. Each block that is read is checked against its checksum.
+    /// Beyond the rows themselves it takes memory for a few blocks.
+    ///
+    /// # Errors
+    /// A location that the filter dropped, or more rows than one record batch can hold. What cannot
+    /// be read is no error.
+    pub async fn read(&self, locations: &[Location]) -> Result<CachedRows, CacheError> {
+        let mut pieces = Vec::new();
+        let mut failed = false;
+        let mut requests = futures::stream::iter(self.requests(locations)?)
+            .map(|request| self.serve(request))
+            .buffer_unordered(REQUESTS);
+        while let Some((got, sound)) = requests.next().await {
+            pieces.extend(got);
+            failed |= !sound;
+        }
+        drop(requests);
+        if failed {
+            self.repair().await;
+        }
+        self.touch().await;
+        let schema = Arc::clone(self.schema());
+        let asked = locations.len();
+        blocking(move || assemble(&schema, asked, &pieces))
+            .await?
+            .map_err(|cause| CacheError::Rows {
+                action: "read",
+                cause,
+            })
+    }
+
+    /// What to ask the store for.
+    fn requests(&self, locations: &[Location]) -> Result<Vec<Request>, CacheError> {
+        let mut wanted: BTreeMap<(u32, usize), Wanted> = BTreeMap::new();
+        let mut segments: BTreeMap<u32, Option<Arc<Segment>>> = BTreeMap::new();
+        for (at, location) in locations.iter().enumerate() {
+            let Location::Stored(place) = location else {
+                return Err(CacheError::Invariant(
+                    "a row that the filter dropped was asked for".to_owned(),
+                ));
+            };
+            let segment = segments
+                .entry(place.slot)
+                .or_insert_with(|| self.segment(place.slot));
+            let Some(segment) = segment else { continue };
+            let after = segment.blocks.partition_point(|b| b.first_row <= place.row);
+            let block = after
+                .checked_sub(1)
+                .and_then(|b| Some((b, segment.blocks.get(b)?)));
+            if let Some((number, block)) = block {
+                let rows = wanted.entry((place.slot, number)).or_default();
+                rows.push((place.row - block.first_row, at));
+            }
+        }
+        let mut requests: Vec<Request> = Vec::new();
+        let mut bytes = 0;
+        for ((slot, number), rows) in wanted {
+            let Some(Some(segment)) = segments.get(&slot) else {
+                continue;
+            };
+            let size = segment.blocks.get(number).map_or(0, |b| u64::from(b.bytes));
+            bytes += size;
+            match requests.last_mut() {
+                Some(last) if Arc::ptr_eq(&last.segment, segment) && bytes <= REQUEST_BYTES => {
+                    last.blocks.push((number, rows));
+                }
+                _ => {
+                    bytes = size;
+                    requests.push(Request {
+                        segment: Arc::clone(segment),
+                        blocks: vec![(number, rows)],
+                    });
+                }
+            }
+        }
+        Ok(requests)
+    }
+
+    /// The rows of a request that could be had, and whether that was all.
+    async fn serve(&self, request: Request) -> (Vec<Piece>, bool) {
+        let Request { segment, blocks } = request;
+        let recent = &self.inner.shared.recent;
+        let mut pieces = Vec::new();
+        let mut unread = Vec::new();
+        for (number, wanted) in blocks {
+            match recent.get(&(Arc::clone(&segment.name), number)) {
+                Some(batch) => pieces.push((batch, wanted)),
+                None => unread.push((number, wanted)),
+            }
+        }
+        let ranges: Vec<Range<u64>> = unread
+            .iter()
+            .filter_map(|(number, _)| segment.blocks.get(*number))
+            .map(|block| block.start..block.start + u64::from(block.bytes))
+            .collect();
+        let files = &self.inner.shared.files;
+        let parts = match ranges.is_empty() {
+            true => Ok(Vec::new()),
+            false => files.ranges(&segment.path, segment.bytes, &ranges).await,
+        };
+        let (parts, mut sound) = match parts {
+            Ok(parts) => (parts, true),
+            Err(Unreadable::Damaged(cause)) => {
+                self.lose(&segment.name, &cause).await;
+                (Vec::new(), false)
+            }
+            Err(Unreadable::Failed(error)) => {
+                log::warn!("{error}: its rows are computed again");
+                (Vec::new(), false)
+            }
+        };
+        let entry = self.clone();
+        let unread = unread.into_iter().zip(parts).collect::<Vec<_>>();
+        let work = blocking(move || {
+            let mut sound = true;
+            for ((number, wanted), bytes) in unread {
+                match entry.decode(&segment, number, bytes) {
+                    Ok(batch) => pieces.push((batch, wanted)),
+                    Err(cause) => {
+                        entry.condemn(&segment.name, &cause);
+                        sound = false;
+                    }
+                }
+            }
+            let pieces = pieces
+                .into_iter()
+                .map(|(batch, wanted)| narrow(batch, wanted));
+            (pieces.collect::<Result<Vec<_>, _>>(), sound)
+        });
+        match work.await {
+            Ok((Ok(pieces), all)) => {
+                sound &= all;
+                (pieces, sound)
+            }
+            Ok((Err(error), _)) => {
+                log::warn!(
+                    "cached rows cannot be taken from their block ({error}): they are computed again"
+                );
+                (Vec::new(), false)
+            }
+            Err(error) => {
+                log::warn!("{error}");
+                (Vec::new(), false)
+            }
+        }
+    }
+
+    /// Checks and decodes a block.
+    fn decode(
+        &self,
+        segment: &Segment,
+        number: usize,
+        bytes: Bytes,
+    ) -> Result<RecordBatch, String> {
+        let block = segment.blocks.get(number).ok_or("it has no such block")?;
+        if checksum_of(&bytes) != block.checksum {
+            return Err(format!("the checksum of block {number} does not match"));
+        }
+        let stored = bytes.len();
+        // What an object store gives may be a slice of several blocks read at once, which would all
+        // stay in memory for the sake of one.
+        let bytes = match self.inner.shared.files.directory {
+            Some(_) => bytes,
+            None => Bytes::copy_from_slice(&bytes),
+        };
+        let batch = decode(&self.inner.schema_message, bytes, block.rows)
+            .map_err(|cause| format!("block {number} cannot be decoded: {cause}"))?;
+        // The same schema object for all batches of an entry.
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let schema = Arc::clone(self.schema());
+        let batch = RecordBatch::try_new_with_options(schema, batch.columns().to_vec(), &options)
+            .map_err(|error| error.to_string())?;
+        let memory = row_bytes(&batch).iter().sum::<u64>().max(stored as u64);
+        let id = (Arc::clone(&segment.name), number);
+        self.inner.shared.recent.keep(id, &batch, memory as usize);
+        Ok(batch)
+    }
+}
+
+/// Leaves of a block the wanted rows, where that frees most of it.
+fn narrow(batch: RecordBatch, mut wanted: Wanted) -> Result<Piece, String> {
+    let rows = match wanted.len() * 2 < batch.num_rows() && batch.num_columns() > 0 {
+        true => {
+            let indices = UInt32Array::from_iter_values(wanted.iter().map(|(row, _)| *row));
+            for (new, (row, _)) in wanted.iter_mut().enumerate() {
+                *row = new as u32;
+            }
+            guarded(|| compact(&take_record_batch(&batch, &indices)?))?
+        }
+        false => batch,
+    };
+    Ok(Piece {
+        rows,
+        places: wanted,
+    })
+}
+
+/// Puts rows into the order asked for.
+fn assemble(schema: &SchemaRef, asked: usize, pieces: &[Piece]) -> Result<CachedRows, String> {
+    let mut found = vec![None; asked];
+    for (number, piece) in pieces.iter().enumerate() {
+        for (row, at) in &piece.places {
+            if let Some(found) = found.get_mut(*at) {
+                *found = Some((number, *row as usize));
+            }
+        }
+    }
+    let missing = (0..asked).filter(|&at| found[at].is_none()).collect();
+    let places: Vec<(usize, usize)> = found.into_iter().flatten().collect();
+    let batch = guarded(|| gather(schema, pieces, &places))?;
+    Ok(CachedRows { batch, missing })
+}
+
+fn gather(
+    schema: &SchemaRef,
+    pieces: &[Piece],
+    places: &[(usize, usize)],
+) -> Result<RecordBatch, ArrowError> {
+    if schema.fields().is_empty() || places.is_empty() {
+        let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
+        let empty = RecordBatch::new_empty(Arc::clone(schema));
+        return RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            empty.columns().to_vec(),
+            &options,
+        );
+    }
+    let batches: Vec<&RecordBatch> = pieces.iter().map(|piece| &piece.rows).collect();
+    compact(&interleave_record_batch(&batches, places)?)
+}
+
+/// Computes on a thread for blocking work.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CacheError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| CacheError::Invariant(format!("work of the cache was lost: {error}")))
+}

@@ -1,0 +1,269 @@
+//! A store of cached rows: a directory, or a place in an object store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectStore, PutMode, PutPayload};
+use url::Url;
+
+use super::bandwidth::{Bandwidth, Meter, Traffic};
+use super::clock::{Clock, SystemClock};
+use super::entry::{Entry, EntryInfo};
+use super::error::CacheError;
+use super::files::Files;
+use super::key::CacheKey;
+use super::recent::Recent;
+
+/// How a store is used. Processes that share a store may use it differently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Bytes that the store may take; `None`: all that the disk has. Several processes that write at
+    /// once may go beyond it by a segment each.
+    pub quota: Option<u64>,
+    /// Bytes of rows in a segment, about. A writer holds up to twice as many in memory.
+    pub segment_bytes: u64,
+    /// Bytes of rows that are read at least to read one, about; a larger row is read alone.
+    pub block_bytes: u64,
+    /// Bytes of decoded blocks that are kept in memory for the next read.
+    pub kept_bytes: usize,
+    /// Object stores: how long a writer that does not write keeps others from writing.
+    pub lease: Duration,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            quota: None,
+            segment_bytes: 64 << 20,
+            block_bytes: 256 << 10,
+            kept_bytes: 16 << 20,
+            lease: Duration::from_secs(300),
+        }
+    }
+}
+
+/// A content-addressed store of computed rows. Cheap to clone; clones are one store.
+#[derive(Debug, Clone)]
+pub struct CacheStore {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) files: Arc<Files>,
+    pub(super) options: CacheOptions,
+    pub(super) recent: Recent,
+    /// Held from asking for room to taking it.
+    pub(super) admission: tokio::sync::Mutex<()>,
+    damaged: AtomicU64,
+}
+
+/// What went through a store in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Segments written.
+    pub written: Traffic,
+    /// Blocks and indexes read.
+    pub read: Traffic,
+    /// Times that something stored was found damaged or missing.
+    pub damaged: u64,
+}
+
+impl CacheStore {
+    /// Opens a directory, and makes it where it is missing. `location` is a path, or a `file://` URL.
+    ///
+    /// # Errors
+    /// The location is no directory of this machine, or one that cannot be made.
+    pub async fn open(location: &str, options: CacheOptions) -> Result<Self, CacheError> {
+        Self::open_through(
+            location,
+            options,
+            Arc::new(SystemClock::default()),
+            |store| store,
+        )
+        .await
+    }
+
+    /// Opens a directory that is there: looking at a cache must not make one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or there is no such directory.
+    pub async fn open_existing(location: &str, options: CacheOptions) -> Result<Self, CacheError> {
+        if !directory_of(location)?.is_dir() {
+            return Err(CacheError::Location {
+                location: location.to_owned(),
+                cause: "there is no such directory: check the path".to_owned(),
+            });
+        }
+        Self::open(location, options).await
+    }
+
+    /// Opens a directory, and reaches its files through what `wrap` makes of them.
+    pub(super) async fn open_through(
+        location: &str,
+        options: CacheOptions,
+        clock: Arc<dyn Clock>,
+        wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
+    ) -> Result<Self, CacheError> {
+        let directory = directory_of(location)?;
+        let problem = |cause: String| CacheError::Location {
+            location: location.to_owned(),
+            cause,
+        };
+        std::fs::create_dir_all(&directory).map_err(|e| problem(e.to_string()))?;
+        let directory = directory
+            .canonicalize()
+            .map_err(|e| problem(e.to_string()))?;
+        let store =
+            LocalFileSystem::new_with_prefix(&directory).map_err(|e| problem(e.to_string()))?;
+        let store = store.with_automatic_cleanup(true);
+        let files = Files {
+            store: wrap(Arc::new(store)),
+            prefix: Path::default(),
+            directory: Some(directory),
+            clock,
+            meter: Meter::default(),
+        };
+        Ok(Self::with_files(files, options).await)
+    }
+
+    /// A place in an object store, which must support conditional puts. For a directory take
+    /// [`open`](Self::open), whose locks end with their process.
+    ///
+    /// # Errors
+    /// A prefix that is no path.
+    pub async fn with_store(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        options: CacheOptions,
+    ) -> Result<Self, CacheError> {
+        Self::with_clock(store, prefix, options, Arc::new(SystemClock::default())).await
+    }
+
+    pub(super) async fn with_clock(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        options: CacheOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, CacheError> {
+        let prefix = Path::parse(prefix).map_err(|error| CacheError::Location {
+            location: prefix.to_owned(),
+            cause: error.to_string(),
+        })?;
+        let files = Files {
+            store,
+            prefix,
+            directory: None,
+            clock,
+            meter: Meter::default(),
+        };
+        Ok(Self::with_files(files, options).await)
+    }
+
+    async fn with_files(mut files: Files, options: CacheOptions) -> Self {
+        files.meter = Meter::new(files.load_history().await);
+        Self {
+            shared: Arc::new(Shared {
+                files: Arc::new(files),
+                recent: Recent::new(options.kept_bytes),
+                options,
+                admission: tokio::sync::Mutex::default(),
+                damaged: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The entry of a key: what is stored of it now. It need not exist.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the schema is none that can be stored.
+    pub async fn entry(&self, key: CacheKey, info: EntryInfo) -> Result<Entry, CacheError> {
+        Entry::open(Arc::clone(&self.shared), key, info).await
+    }
+
+    /// What the store was measured to carry, by this process and those before it.
+    pub fn bandwidth(&self) -> Bandwidth {
+        self.shared.files.meter.bandwidth()
+    }
+
+    /// What went through the store in this process.
+    pub fn counters(&self) -> Counters {
+        let (written, read) = self.shared.files.meter.traffic();
+        Counters {
+            written,
+            read,
+            damaged: self.shared.damaged.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Keeps the measured bandwidth with the store, for plans to come. A writer that finishes does
+    /// this too; call it after an epoch that only read.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn save_bandwidth(&self) -> Result<(), CacheError> {
+        self.shared.save_bandwidth().await
+    }
+}
+
+impl Shared {
+    pub(super) async fn save_bandwidth(&self) -> Result<(), CacheError> {
+        let json = serde_json::to_vec(&self.files.meter.history());
+        let json = json.map_err(|e| CacheError::Invariant(e.to_string()))?;
+        let path = self.files.bandwidth();
+        let put = self
+            .files
+            .put(&path, PutPayload::from(json), PutMode::Overwrite);
+        put.await.map(drop)
+    }
+
+    /// Notes that something stored is damaged.
+    pub(super) fn report_damage(&self, path: &Path, cause: &str) {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        log::warn!("the cache segment '{path}' is damaged ({cause}): its rows are computed again");
+    }
+}
+
+/// The directory that a user means.
+fn directory_of(location: &str) -> Result<PathBuf, CacheError> {
+    let problem = |cause: &str| CacheError::Location {
+        location: location.to_owned(),
+        cause: cause.to_owned(),
+    };
+    if location.is_empty() {
+        return Err(problem("it is empty: give a directory"));
+    }
+    let Some((scheme, _)) = location.split_once("://") else {
+        return Ok(PathBuf::from(location));
+    };
+    if scheme != "file" {
+        return Err(problem(
+            "only paths of this machine and file:// URLs are supported",
+        ));
+    }
+    Url::parse(location)
+        .ok()
+        .and_then(|url| url.to_file_path().ok())
+        .ok_or_else(|| problem("it is no file:// URL of this machine"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_a_path_or_a_file_url() {
+        assert_eq!(directory_of("a/b").unwrap(), PathBuf::from("a/b"));
+        assert_eq!(
+            directory_of("file:///a%20b/c").unwrap(),
+            PathBuf::from("/a b/c")
+        );
+        for location in ["", "s3://bucket/a", "file://host/a"] {
+            assert!(directory_of(location).unwrap_err().is_user(), "{location}");
+        }
+    }
+}

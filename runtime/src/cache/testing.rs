@@ -1,0 +1,182 @@
+//! Helpers of the tests of the cache: a clock and a store that do what they are told.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+use super::clock::Clock;
+
+/// A clock that goes only when it is moved.
+#[derive(Debug, Default)]
+pub(crate) struct ManualClock {
+    nanos: AtomicU64,
+}
+
+impl ManualClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.nanos.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.nanos.load(Ordering::SeqCst))
+    }
+
+    fn unix_ms(&self) -> u64 {
+        1_700_000_000_000 + self.elapsed().as_millis() as u64
+    }
+}
+
+/// Lets a number of bytes a second through. Who has to wait moves the clock on instead.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    clock: Arc<ManualClock>,
+    bytes_per_second: u64,
+    burst: u64,
+    /// Bytes in the bucket, and when they were counted.
+    bucket: Mutex<(u64, Duration)>,
+}
+
+impl Throttle {
+    pub(crate) fn new(clock: Arc<ManualClock>, bytes_per_second: u64, burst: u64) -> Self {
+        Self {
+            clock,
+            bytes_per_second,
+            burst,
+            bucket: Mutex::new((burst, Duration::ZERO)),
+        }
+    }
+
+    pub(crate) fn pass(&self, bytes: u64) {
+        let mut bucket = self.bucket.lock().unwrap();
+        let (tokens, counted) = *bucket;
+        let since = self.clock.elapsed() - counted;
+        let refill = (since.as_nanos() * u128::from(self.bytes_per_second) / 1_000_000_000) as u64;
+        let tokens = (tokens + refill).min(self.burst);
+        let lacking = bytes.saturating_sub(tokens);
+        self.clock.advance(Duration::from_nanos(
+            lacking * 1_000_000_000 / self.bytes_per_second,
+        ));
+        *bucket = (tokens.saturating_sub(bytes), self.clock.elapsed());
+    }
+}
+
+/// What a [`Hooked`] store asks before it does something: an answer of its own, or none.
+pub(crate) trait Hook: fmt::Debug + Send + Sync + 'static {
+    /// Before an object is written.
+    fn before_put(&self, _location: &Path, _payload: &PutPayload) -> Result<()> {
+        Ok(())
+    }
+    /// After parts of an object were read.
+    fn after_get(&self, _location: &Path, _parts: &[Bytes]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A store that asks a hook.
+#[derive(Debug)]
+pub(crate) struct Hooked<H> {
+    pub(crate) inner: Arc<dyn ObjectStore>,
+    pub(crate) hook: Arc<H>,
+}
+
+impl<H: Hook> fmt::Display for Hooked<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hooked({})", self.inner)
+    }
+}
+
+#[async_trait]
+impl<H: Hook> ObjectStore for Hooked<H> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> Result<PutResult> {
+        self.hook.before_put(location, &payload)?;
+        self.inner.put_opts(location, payload, opts).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, opts).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let parts = self.inner.get_ranges(location, ranges).await?;
+        self.hook.after_get(location, &parts)?;
+        Ok(parts)
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+impl Hook for Throttle {
+    fn before_put(&self, _: &Path, payload: &PutPayload) -> Result<()> {
+        self.pass(payload.content_length() as u64);
+        Ok(())
+    }
+
+    fn after_get(&self, _: &Path, parts: &[Bytes]) -> Result<()> {
+        self.pass(parts.iter().map(|part| part.len() as u64).sum());
+        Ok(())
+    }
+}
+
+/// A disk with room for a number of bytes.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) free: AtomicU64,
+}
+
+impl Hook for Disk {
+    fn before_put(&self, location: &Path, payload: &PutPayload) -> Result<()> {
+        let bytes = payload.content_length() as u64;
+        let taken = self
+            .free
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| {
+                free.checked_sub(bytes)
+            });
+        taken.map(drop).map_err(|_| object_store::Error::Generic {
+            store: "test",
+            source: format!("no space left for {location}").into(),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Whatever happens to a store, what is read is right, and what is lost can be written again.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cache::Writer;
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// Rows are appended: first, number, and one in how many is dropped by the filter.
+    Append(u64, u64, u64),
+    Flush,
+    /// The writer ends; the next to append makes another.
+    Finish,
+    /// The writer is gone without a word.
+    Crash,
+    /// Another process, which knows only what is stored.
+    Restart,
+    Refresh,
+    /// A byte of a segment changes.
+    Flip(usize, usize),
+    /// A segment is cut off.
+    Cut(usize, usize),
+    Delete(usize),
+    Remove,
+    Repair,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (0..200u64, 1..60u64, 2..5u64).prop_map(|(row, rows, nth)| Event::Append(row, rows, nth)),
+        3 => Just(Event::Flush),
+        2 => Just(Event::Finish),
+        1 => Just(Event::Crash),
+        2 => Just(Event::Restart),
+        2 => Just(Event::Refresh),
+        1 => (0..9usize, 0..100_000usize).prop_map(|(segment, at)| Event::Flip(segment, at)),
+        1 => (0..9usize, 0..100_000usize).prop_map(|(segment, at)| Event::Cut(segment, at)),
+        1 => (0..9usize).prop_map(Event::Delete),
+        1 => Just(Event::Remove),
+        1 => Just(Event::Repair),
+    ]
+}
+
+/// Whether the filter of these tests drops a row: always the same ones.
+fn is_dropped(row: u64) -> bool {
+    row % 5 == 4
+}
+
+async fn append(writer: &mut Writer, rows: impl Iterator<Item = u64>) {
+    let (dropped, kept): (Vec<u64>, Vec<u64>) = rows.partition(|row| is_dropped(*row));
+    let batch = batch(kept.iter().copied());
+    writer
+        .append(&addresses(kept), &batch, &addresses(dropped))
+        .await
+        .unwrap();
+}
+
+/// Checks every row that an entry has.
+async fn check(entry: &Entry) -> usize {
+    let all: Vec<u64> = shuffled(260);
+    let found = entry.find(&addresses(all.iter().copied()));
+    let (mut kept, mut dropped) = (Vec::new(), 0);
+    for (row, location) in all.into_iter().zip(found) {
+        match location {
+            Some(Location::Dropped) => {
+                assert!(is_dropped(row), "{row}");
+                dropped += 1;
+            }
+            Some(Location::Stored(_)) => kept.push(row),
+            None => {}
+        }
+    }
+    there(entry, &kept).await.len() + dropped
+}
+
+async fn live(events: Vec<Event>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut entry = entry(&directory(&folder, small()).await).await;
+    let mut writer: Option<Writer> = None;
+    for event in events {
+        let segments = files(folder.path(), ".arrows");
+        let segment = |number: usize| segments.get(number % segments.len().max(1));
+        match event {
+            Event::Append(row, rows, nth) => {
+                if writer.is_none() {
+                    writer = entry.writer().await.unwrap();
+                }
+                let rows = (row..row + rows).filter(|row| row % nth != 0);
+                append(writer.as_mut().unwrap(), rows).await;
+            }
+            Event::Flush => {
+                if let Some(writer) = &mut writer {
+                    writer.flush().await.unwrap();
+                }
+            }
+            Event::Finish => {
+                if let Some(writer) = writer.take() {
+                    writer.finish().await.unwrap();
+                }
+            }
+            Event::Crash => writer = None,
+            Event::Restart => {
+                writer = None;
+                entry = self::entry(&directory(&folder, small()).await).await;
+            }
+            Event::Refresh => entry.refresh().await.unwrap(),
+            Event::Flip(number, at) => {
+                if let Some(path) = segment(number) {
+                    let mut bytes = std::fs::read(path).unwrap();
+                    let at = at % bytes.len().max(1);
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte ^= 0x21;
+                    }
+                    std::fs::write(path, bytes).unwrap();
+                }
+            }
+            Event::Cut(number, at) => {
+                if let Some(path) = segment(number) {
+                    let file = std::fs::File::options().write(true).open(path).unwrap();
+                    let length = file.metadata().unwrap().len();
+                    file.set_len(at as u64 % length.max(1)).unwrap();
+                }
+            }
+            Event::Delete(number) => {
+                if let Some(path) = segment(number) {
+                    std::fs::remove_file(path).unwrap();
+                }
+            }
+            Event::Remove => {
+                writer = None;
+                directory(&folder, small())
+                    .await
+                    .remove(&KEY)
+                    .await
+                    .unwrap();
+            }
+            Event::Repair => {
+                writer = None;
+                directory(&folder, small())
+                    .await
+                    .verify(true)
+                    .await
+                    .unwrap();
+            }
+        }
+        check(&entry).await;
+    }
+    // Two epochs later all is there and sound: the first finds what is damaged.
+    drop(writer);
+    let store = directory(&folder, small()).await;
+    check(&self::entry(&store).await).await;
+    let entry = self::entry(&store).await;
+    let mut writer = entry.writer().await.unwrap().unwrap();
+    append(&mut writer, 0..260).await;
+    writer.finish().await.unwrap();
+    assert_eq!(check(&entry).await, 260);
+    assert_eq!(
+        check(&self::entry(&directory(&folder, small()).await).await).await,
+        260
+    );
+    let known = store.verify(true).await.unwrap();
+    // All but the schema's message in front and the marker at the end, which nobody reads, is checked.
+    assert_eq!(known.damaged, []);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whatever_happens_rows_are_right(events in prop::collection::vec(event(), 1..25)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(live(events));
+    }
+}

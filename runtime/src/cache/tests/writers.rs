@@ -1,0 +1,294 @@
+//! One writer at a time, and what becomes of writers that fail or fall asleep.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use object_store::ObjectStore;
+
+use super::*;
+use crate::cache::testing::{Disk, Hooked};
+use crate::cache::{CacheError, WriterState};
+
+#[tokio::test]
+async fn there_is_one_writer_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
+    let directories = (
+        directory(&folder, small()).await,
+        directory(&folder, small()).await,
+    );
+    let objects = (
+        over(&memory, &clock, small()).await,
+        over(&memory, &clock, small()).await,
+    );
+    for (one, other) in [directories, objects] {
+        let first = entry(&one).await;
+        let second = entry(&other).await;
+        let writer = first.writer().await.unwrap().unwrap();
+        assert!(second.writer().await.unwrap().is_none());
+        assert!(first.writer().await.unwrap().is_none());
+        let error = other.remove(&KEY).await.unwrap_err();
+        assert!(
+            error.is_user() && error.to_string().contains("being written"),
+            "{error}"
+        );
+        // Another key is another matter.
+        let key = CacheKey::new([9; 32]);
+        let elsewhere = other.entry(key, info()).await.unwrap();
+        elsewhere
+            .writer()
+            .await
+            .unwrap()
+            .unwrap()
+            .finish()
+            .await
+            .unwrap();
+        writer.finish().await.unwrap();
+        assert!(second.writer().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_writers_at_once_leave_one_correct_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
+    for on_disk in [true, false] {
+        let mut tasks = Vec::new();
+        for start in [0, 200] {
+            let store = match on_disk {
+                true => directory(&folder, small()).await,
+                false => over(&memory, &clock, small()).await,
+            };
+            tasks.push(tokio::spawn(async move {
+                let entry = entry(&store).await;
+                let Some(mut writer) = entry.writer().await.unwrap() else {
+                    return 0;
+                };
+                for rows in (start..start + 400).collect::<Vec<u64>>().chunks(40) {
+                    let rows = || rows.iter().copied();
+                    writer
+                        .append(&addresses(rows()), &batch(rows()), &[])
+                        .await
+                        .unwrap();
+                }
+                writer.finish().await.unwrap();
+                1
+            }));
+        }
+        let mut writers = 0;
+        for task in tasks {
+            writers += task.await.unwrap();
+        }
+        assert!(writers >= 1);
+        let store = match on_disk {
+            true => directory(&folder, small()).await,
+            false => over(&memory, &clock, small()).await,
+        };
+        let verified = store.verify(false).await.unwrap();
+        assert!(verified.damaged.is_empty() && verified.segments > 1);
+        let all: Vec<u64> = (0..600).collect();
+        let got = there(&entry(&store).await, &all).await;
+        assert_eq!(got.len(), if writers == 2 { 600 } else { 400 });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_see_whole_segments_while_one_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = entry(&directory(&folder, small()).await).await;
+    let mut writer = written.writer().await.unwrap().unwrap();
+    let (done, _) = tokio::sync::watch::channel(false);
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        let store = directory(&folder, small()).await;
+        let done = done.subscribe();
+        readers.push(tokio::spawn(async move {
+            let entry = entry(&store).await;
+            let all = shuffled(300);
+            let mut seen = 0;
+            loop {
+                let last = *done.borrow();
+                entry.refresh().await.unwrap();
+                let got = there(&entry, &all).await.len();
+                assert!(got >= seen, "rows went away");
+                seen = got;
+                if last {
+                    return (seen, store.counters().damaged);
+                }
+            }
+        }));
+    }
+    for rows in shuffled(300).chunks(10) {
+        let rows = || rows.iter().copied();
+        writer
+            .append(&addresses(rows()), &batch(rows()), &[])
+            .await
+            .unwrap();
+        writer.flush().await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    done.send(true).unwrap();
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), (300, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_fell_asleep_is_taken_over() {
+    let (store, memory, clock) = in_memory(small()).await;
+    let slow_entry = entry(&store).await;
+    let mut slow = slow_entry.writer().await.unwrap().unwrap();
+    slow.append(&addresses(0..10), &batch(0..10), &[])
+        .await
+        .unwrap();
+    slow.flush().await.unwrap();
+    let other = over(&memory, &clock, small()).await;
+    // As long as it writes it stays.
+    clock.advance(Duration::from_secs(200));
+    slow.append(&addresses(10..20), &batch(10..20), &[])
+        .await
+        .unwrap();
+    slow.flush().await.unwrap();
+    clock.advance(Duration::from_secs(200));
+    let fast_entry = entry(&other).await;
+    assert!(fast_entry.writer().await.unwrap().is_none());
+    clock.advance(Duration::from_secs(200));
+    let mut fast = fast_entry.writer().await.unwrap().unwrap();
+    slow.append(&addresses(20..30), &batch(20..30), &[])
+        .await
+        .unwrap();
+    let error = slow.flush().await.unwrap_err();
+    assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
+    assert_eq!(slow.state(), WriterState::Disabled);
+    slow.finish().await.unwrap();
+    fast.append(&addresses(25..40), &batch(25..40), &[])
+        .await
+        .unwrap();
+    fast.finish().await.unwrap();
+    let all: Vec<u64> = (0..40).collect();
+    let expected: Vec<u64> = (0..20).chain(25..40).collect();
+    let third = over(&memory, &clock, small()).await;
+    assert_eq!(there(&entry(&third).await, &all).await, expected);
+    assert!(third.verify(false).await.unwrap().damaged.is_empty());
+}
+
+#[tokio::test]
+async fn clocks_that_differ_leave_one_correct_entry() {
+    let (store, memory, _) = in_memory(small()).await;
+    let behind_entry = entry(&store).await;
+    let mut behind = behind_entry.writer().await.unwrap().unwrap();
+    // To this machine the lease has run out; to the one that holds it, it has not.
+    let ahead = Arc::new(ManualClock::default());
+    ahead.advance(Duration::from_secs(400));
+    let other = over(&memory, &ahead, small()).await;
+    let ahead_entry = entry(&other).await;
+    let mut fast = ahead_entry.writer().await.unwrap().unwrap();
+    fast.append(&addresses(0..10), &batch(0..10), &[])
+        .await
+        .unwrap();
+    fast.flush().await.unwrap();
+    behind
+        .append(&addresses(5..20), &batch(5..20), &[])
+        .await
+        .unwrap();
+    let error = behind.flush().await.unwrap_err();
+    assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
+    fast.append(&addresses(10..15), &batch(10..15), &[])
+        .await
+        .unwrap();
+    fast.finish().await.unwrap();
+    // The lease of the new writer was not given up with the old one's.
+    behind.finish().await.unwrap();
+    let all: Vec<u64> = (0..20).collect();
+    assert_eq!(
+        there(&entry(&other).await, &all).await,
+        (0..15).collect::<Vec<_>>()
+    );
+    let verified = other.verify(false).await.unwrap();
+    assert_eq!((verified.segments, verified.damaged.len()), (2, 0));
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_writing_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for free in (0..60_000).step_by(1700) {
+        std::fs::remove_dir_all(folder.path()).ok();
+        let disk = Arc::new(Disk {
+            free: AtomicU64::new(free),
+        });
+        let hook = Arc::clone(&disk);
+        let wrap = |inner| Arc::new(Hooked { inner, hook }) as Arc<dyn ObjectStore>;
+        let clock = Arc::new(ManualClock::default());
+        let location = folder.path().to_str().unwrap();
+        let store = CacheStore::open_through(location, small(), clock, wrap)
+            .await
+            .unwrap();
+        let entry = entry(&store).await;
+        let mut writer = entry.writer().await.unwrap().unwrap();
+        let mut errors = 0;
+        for rows in shuffled(300).chunks(30) {
+            let rows = || rows.iter().copied();
+            errors += u32::from(
+                writer
+                    .append(&addresses(rows()), &batch(rows()), &[])
+                    .await
+                    .is_err(),
+            );
+        }
+        assert!(errors <= 1, "once is enough");
+        if errors == 1 {
+            assert_eq!(writer.state(), WriterState::Disabled);
+            // Its right to write is free for others.
+            assert!(entry.writer().await.unwrap().is_some());
+        }
+        writer.finish().await.ok();
+        let all: Vec<u64> = (0..300).collect();
+        let seen = there(&entry, &all).await;
+        let again = self::entry(&directory(&folder, small()).await).await;
+        let again_seen = there(&again, &all).await;
+        assert_eq!(seen, again_seen, "{free}");
+        let verified = store.verify(false).await.unwrap();
+        assert!(verified.damaged.is_empty());
+        assert_eq!(
+            files(folder.path(), ".arrows").len() as u64,
+            verified.segments
+        );
+        disk.free.store(u64::MAX, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = directory(&folder, small()).await;
+    let entry = entry(&store).await;
+    let mut writer = entry.writer().await.unwrap().unwrap();
+    // In the place of the entry's folder.
+    std::fs::write(folder.path().join(KEY.to_string()), "in the way").unwrap();
+    writer
+        .append(&addresses(0..3), &batch(0..3), &[])
+        .await
+        .unwrap();
+    let error = writer.flush().await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the cache cannot write '0707"),
+        "{error}"
+    );
+    assert_eq!(writer.state(), WriterState::Disabled);
+    writer
+        .append(&addresses(3..6), &batch(3..6), &[])
+        .await
+        .unwrap();
+    assert_eq!(writer.pending_bytes(), 0);
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = CacheStore::open(file.to_str().unwrap(), small())
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_user() && error.to_string().contains("file"),
+        "{error}"
+    );
+}

@@ -1,0 +1,136 @@
+//! Whether a store is sound.
+
+use std::collections::HashSet;
+
+use super::error::CacheError;
+use super::exclusive::Exclusive;
+use super::files::Unreadable;
+use super::key::{CacheKey, checksum_of};
+use super::manifest::{Manifest, SegmentEntry};
+use super::store::CacheStore;
+
+/// Blocks that verifying reads at a time.
+const VERIFY_BLOCKS: usize = 16;
+
+/// Something stored that is damaged or missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The entry.
+    pub key: CacheKey,
+    /// The segment; `None`: the manifest.
+    pub segment: Option<String>,
+    /// What is wrong.
+    pub cause: String,
+}
+
+/// What verifying found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries.
+    pub entries: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// What is damaged.
+    pub damaged: Vec<Damage>,
+    /// How many of the damaged segments and manifests were removed.
+    pub removed: u64,
+}
+
+impl CacheStore {
+    /// Reads everything and checks it against its checksums. With `repair`, what is damaged is
+    /// removed, so that it is computed again.
+    ///
+    /// # Errors
+    /// The store cannot be read or, with `repair`, written; or another process writes what is to be
+    /// repaired.
+    pub async fn verify(&self, repair: bool) -> Result<Verified, CacheError> {
+        let mut verified = Verified::default();
+        for key in self.shared.files.keys().await? {
+            self.verify_entry(&key, repair, &mut verified).await?;
+        }
+        Ok(verified)
+    }
+
+    async fn verify_entry(
+        &self,
+        key: &CacheKey,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<(), CacheError> {
+        let loaded = Manifest::load(&self.shared.files, key).await?;
+        if loaded.version.is_none() {
+            return Ok(());
+        }
+        verified.entries += 1;
+        let damage = |segment: Option<&SegmentEntry>, cause| Damage {
+            key: *key,
+            segment: segment.map(|segment| segment.name.clone()),
+            cause,
+        };
+        if let Some(cause) = loaded.damage {
+            verified.damaged.push(damage(None, cause));
+            if repair {
+                self.remove(key).await?;
+                verified.removed += 1;
+            }
+            return Ok(());
+        }
+        let mut names = HashSet::new();
+        let mut damaged = Vec::new();
+        for segment in &loaded.manifest.segments {
+            verified.segments += 1;
+            match self.verify_segment(key, segment).await {
+                Ok(bytes) => verified.bytes += bytes,
+                Err(Unreadable::Failed(error)) => return Err(error),
+                Err(Unreadable::Damaged(cause)) => {
+                    damaged.push(damage(Some(segment), cause));
+                    names.insert(segment.name.clone());
+                }
+            }
+        }
+        if !damaged.is_empty() {
+            // What was evicted meanwhile is not damaged.
+            let now = Manifest::load(&self.shared.files, key).await?.manifest;
+            names.retain(|name| now.segments.iter().any(|segment| segment.name == *name));
+            damaged.retain(|d| d.segment.as_ref().is_some_and(|name| names.contains(name)));
+            verified.damaged.extend(damaged);
+        }
+        if repair && !names.is_empty() {
+            let lease = self.shared.options.lease;
+            let acquired = Exclusive::acquire(&self.shared.files, key, lease).await?;
+            let mut exclusive = acquired.ok_or(CacheError::Busy { key: *key })?;
+            verified.removed += exclusive.drop_segments(&names).await? as u64;
+            exclusive.release().await;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a segment that is sound.
+    async fn verify_segment(
+        &self,
+        key: &CacheKey,
+        segment: &SegmentEntry,
+    ) -> Result<u64, Unreadable> {
+        let files = &self.shared.files;
+        let path = files.segment(key, &segment.name);
+        let layout = segment.read_layout(files, key).await?;
+        for (group, blocks) in layout.blocks.chunks(VERIFY_BLOCKS).enumerate() {
+            let ranges: Vec<_> = blocks
+                .iter()
+                .map(|block| block.start..block.start + u64::from(block.bytes))
+                .collect();
+            let parts = files.ranges(&path, segment.bytes, &ranges).await?;
+            for (number, (block, bytes)) in blocks.iter().zip(parts).enumerate() {
+                if checksum_of(&bytes) != block.checksum {
+                    let number = group * VERIFY_BLOCKS + number;
+                    return Err(Unreadable::Damaged(format!(
+                        "the checksum of block {number} does not match"
+                    )));
+                }
+            }
+        }
+        Ok(segment.bytes)
+    }
+}

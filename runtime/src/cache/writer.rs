@@ -1,0 +1,219 @@
+//! Writing rows into an entry.
+
+use std::collections::HashSet;
+
+use arrow::array::RecordBatch;
+
+use super::block::guarded;
+use super::compression::Compression;
+use super::entry::Entry;
+use super::error::CacheError;
+use super::exclusive::Exclusive;
+use super::key::RowAddress;
+use super::segment::{MAX_ROWS, Pending};
+use super::size::row_bytes;
+
+/// What becomes of appended rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriterState {
+    /// They are written.
+    Writing,
+    /// They do not fit the quota, and are left out.
+    Full,
+    /// The store failed, and they are left out.
+    Disabled,
+}
+
+/// Writes rows into an entry; there is one at a time for each key, in all processes.
+///
+/// Rows are held in memory until they make a segment. Dropping the writer loses those that were not
+/// flushed, and lets others write; [`finish`](Self::finish) is the polite way.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) entry: Entry,
+    /// `None` once the writer ended.
+    pub(super) exclusive: Option<Exclusive>,
+    pub(super) pending: Pending,
+    pub(super) state: WriterState,
+    /// Chosen by the first rows.
+    pub(super) compression: Option<Compression>,
+}
+
+impl Entry {
+    /// The right to write; `None` while another process, or another part of this one, has it. What
+    /// a writer that crashed left behind is removed.
+    ///
+    /// # Errors
+    /// The store cannot be read or locked.
+    pub async fn writer(&self) -> Result<Option<Writer>, CacheError> {
+        let shared = &self.inner.shared;
+        let acquired =
+            Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await?;
+        let Some(mut exclusive) = acquired else {
+            return Ok(None);
+        };
+        if let Err(error) = self.prepare(&mut exclusive).await {
+            exclusive.release().await;
+            return Err(error);
+        }
+        Ok(Some(Writer {
+            entry: self.clone(),
+            exclusive: Some(exclusive),
+            pending: Pending::default(),
+            state: WriterState::Writing,
+            compression: None,
+        }))
+    }
+
+    /// Removes what nobody can read, and learns what was written since the entry was opened: that
+    /// need not be written again.
+    async fn prepare(&self, exclusive: &mut Exclusive) -> Result<(), CacheError> {
+        let of_other_schema = exclusive.manifest.schema != self.inner.fingerprint;
+        let unusable: HashSet<String> = match of_other_schema {
+            true => exclusive
+                .manifest
+                .segments
+                .iter()
+                .map(|s| s.name.clone())
+                .collect(),
+            false => self.condemned(),
+        };
+        exclusive.drop_segments(&unusable).await?;
+        exclusive.remove_leftovers().await?;
+        self.refresh().await
+    }
+}
+
+impl Writer {
+    /// What becomes of appended rows.
+    pub fn state(&self) -> WriterState {
+        self.state
+    }
+
+    /// Bytes of rows that are held in memory and not written yet.
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending.bytes
+    }
+
+    /// Adds rows: those of `batch`, with their addresses, and those that the prefix's filter
+    /// dropped. Rows that are stored already are left out. Writes a segment when there are enough.
+    ///
+    /// # Errors
+    /// Rows that do not belong to the entry, or a store that fails. After an error the writer is
+    /// [`Disabled`](WriterState::Disabled): it takes rows without an error and without storing them.
+    /// What was stored before stays, and can be read.
+    pub async fn append(
+        &mut self,
+        addresses: &[RowAddress],
+        batch: &RecordBatch,
+        dropped: &[RowAddress],
+    ) -> Result<(), CacheError> {
+        if self.state != WriterState::Writing {
+            return Ok(());
+        }
+        let done = self.try_append(addresses, batch, dropped).await;
+        self.settle(done).await
+    }
+
+    /// Writes what is held in memory, so that others can read it.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub async fn flush(&mut self) -> Result<(), CacheError> {
+        if self.state != WriterState::Writing || self.pending.rows() == 0 {
+            return Ok(());
+        }
+        let done = self.publish().await;
+        self.settle(done).await
+    }
+
+    /// Writes what is held in memory and lets others write.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub async fn finish(mut self) -> Result<(), CacheError> {
+        let done = self.flush().await;
+        if let Some(exclusive) = self.exclusive.take() {
+            exclusive.release().await;
+        }
+        if let Err(error) = self.entry.inner.shared.save_bandwidth().await {
+            log::debug!("{error}");
+        }
+        done
+    }
+
+    /// After an error nothing more is written: a disk that is full stays full, and what others may
+    /// write is theirs.
+    async fn settle(&mut self, done: Result<(), CacheError>) -> Result<(), CacheError> {
+        if done.is_err() {
+            self.state = WriterState::Disabled;
+            self.pending = Pending::default();
+            if let Some(exclusive) = self.exclusive.take() {
+                exclusive.release().await;
+            }
+        }
+        done
+    }
+
+    async fn try_append(
+        &mut self,
+        addresses: &[RowAddress],
+        batch: &RecordBatch,
+        dropped: &[RowAddress],
+    ) -> Result<(), CacheError> {
+        let schema = self.entry.schema();
+        if batch.schema_ref().fields() != schema.fields() {
+            return Err(CacheError::Invariant(format!(
+                "rows of {} were appended to an entry of {schema}",
+                batch.schema_ref()
+            )));
+        }
+        let last = |address: &RowAddress| address.row == u64::MAX;
+        if addresses.len() != batch.num_rows() || addresses.iter().chain(dropped).any(last) {
+            return Err(CacheError::Invariant(format!(
+                "{} addresses for {} rows, or a row number out of range",
+                addresses.len(),
+                batch.num_rows()
+            )));
+        }
+        let known = self.entry.find(addresses);
+        let new: Vec<(u64, RowAddress)> = (0u64..)
+            .zip(addresses)
+            .zip(known)
+            .filter(|(_, known)| known.is_none())
+            .map(|((row, address), _)| (row, *address))
+            .collect();
+        // In steps: a batch may be larger than a segment.
+        let bytes: u64 = row_bytes(batch).iter().sum();
+        let each = (bytes / batch.num_rows().max(1) as u64).max(1);
+        let step = (self.entry.inner.shared.options.segment_bytes / 4 / each).clamp(1, 1 << 16);
+        for rows in new.chunks(step as usize) {
+            let pending = &mut self.pending;
+            guarded(|| pending.add(batch, rows)).map_err(|cause| CacheError::Rows {
+                action: "store",
+                cause,
+            })?;
+            self.publish_if_full().await?;
+        }
+        let known = self.entry.find(dropped);
+        let dropped: Vec<RowAddress> = dropped
+            .iter()
+            .zip(known)
+            .filter(|(_, known)| known.is_none())
+            .map(|(address, _)| *address)
+            .collect();
+        for rows in dropped.chunks(MAX_ROWS / 4) {
+            self.pending.add_dropped(rows.iter().copied());
+            self.publish_if_full().await?;
+        }
+        Ok(())
+    }
+
+    async fn publish_if_full(&mut self) -> Result<(), CacheError> {
+        let enough = self.entry.inner.shared.options.segment_bytes;
+        if self.pending.bytes >= enough || self.pending.rows() >= MAX_ROWS {
+            self.publish().await?;
+        }
+        Ok(())
+    }
+}
