@@ -89,7 +89,7 @@ impl Explanation {
         let mut explanation = Self {
             name: name.to_owned(),
             written: compiled.written.to_string(),
-            fragment: opened.job.reader.fragment.explain(),
+            fragment: opened.job.reader.explain(),
             columns: opened
                 .schema()
                 .fields()
@@ -207,7 +207,7 @@ impl Analysis {
         }
         let (reading, read_bytes) = job.reader.reading();
         Ok(Self {
-            nodes: job.reader.fragment.totals(),
+            nodes: job.reader.totals(),
             reading,
             read_bytes,
             wall: start.elapsed(),

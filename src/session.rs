@@ -341,7 +341,8 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
 async fn open(pipeline: &Pipeline, config: &RunConfig) -> Result<(Compiled, Opened)> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
-    let compiled = compile(&pipeline.plan, clauses)?;
+    let machine = forebay_runtime::engine::machine(&clauses, config).await;
+    let compiled = Compiled::on(&machine, &pipeline.plan, clauses).map_err(|e| planning(&e))?;
     let opened = Opened::new(&compiled, config).await?;
     Ok((compiled, opened))
 }
@@ -418,6 +419,12 @@ impl Run {
             .next()
             .await
             .map(|batch| batch.map_err(Error::from))
+    }
+
+    /// Rows of the cache point that were read from the cache and that were computed, so far; `None` without
+    /// a cache.
+    pub fn cached(&self) -> Option<(u64, u64)> {
+        self.inner.cached()
     }
 
     /// What was put out so far, and what became of failed rows.

@@ -4,6 +4,7 @@
 //! earlier segments are computed; a bounded channel holds back what the consumer has not taken. None
 //! of this changes the stream.
 
+mod caching;
 mod counts;
 mod driver;
 mod sizing;
@@ -18,6 +19,7 @@ use forebay_udfs::draw::pass_key;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinHandle;
 
+pub use self::caching::machine;
 use self::counts::Counts;
 use self::driver::Driver;
 use self::sizing::{environment, size_segments};
@@ -97,9 +99,11 @@ impl Opened {
         }
         let deal = Deal::new(clauses.batch, config.rank, world);
         let mut env = environment(config)?;
-        let job = Arc::new(Job::open(&compiled.chosen, &env).await?);
         let seed = config.seed.or(clauses.seed).unwrap_or(0);
         let epochs = config.epochs.or(clauses.repeat.epochs.map(|n| n.get()));
+        let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
+        env.cache = caching::setup(compiled, seed, epochs, memory).await?;
+        let job = Arc::new(Job::open(&compiled.chosen, &env).await?);
         let segment_rows = match config.segment_rows {
             Some(rows) => rows.max(1),
             None => size_segments(&job, &deal, &mut env, config)?,
@@ -264,6 +268,13 @@ impl Run {
     /// The next batch; `None` at the end. After an error the run has ended.
     pub async fn next(&mut self) -> Option<Result<Batch>> {
         self.batches.recv().await
+    }
+
+    /// Rows of the cache point that were read from the cache and that were computed, so far; `None` without
+    /// a cache.
+    pub fn cached(&self) -> Option<(u64, u64)> {
+        let cached = self.opened.job.reader.cached.as_ref();
+        cached.map(|cached| cached.counts())
     }
 
     /// What was put out so far, and what became of failed rows.

@@ -23,9 +23,11 @@ use forebay_planner::rows::{RowOp, RowPlan};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
 
+use crate::cached::{CacheSetup, CachedPrefix, Cut, cut};
 use crate::fragment::evaluate::evaluate;
 use crate::fragment::lookup::LookupTable;
-use crate::fragment::{Fragment, compile_expr, key_types, physical_expr};
+use crate::fragment::scan::CACHE_LEAF;
+use crate::fragment::{Fragment, NodeTotals, compile_expr, key_types, physical_expr};
 use crate::limit;
 use crate::pool::ComputePool;
 use crate::segment;
@@ -46,6 +48,8 @@ pub struct Env {
     pub in_flight: usize,
     /// Output bytes of a segment, about.
     pub segment_bytes: u64,
+    /// Where the rows of a cache point are kept; without, they are computed.
+    pub cache: Option<CacheSetup>,
 }
 
 /// What a scan of a fragment reads.
@@ -66,6 +70,8 @@ pub struct Reader {
     pub fragment: Fragment,
     /// One per scan of the snapshot.
     pub reads: Vec<ScanRead>,
+    /// What of the fragment's input is kept from epoch to epoch, if anything.
+    pub cached: Option<CachedPrefix>,
     reading: AtomicU64,
     read_bytes: AtomicU64,
 }
@@ -132,11 +138,21 @@ impl Job {
             });
         }
         let snapshot = Arc::new(Snapshot::try_new(scans)?);
+        let cut = env.cache.as_ref().map(|setup| (setup, cut(plan)));
+        let cached = match cut {
+            Some((setup, cut)) => match cut? {
+                Some(Cut { prefix, above }) => CachedPrefix::open(setup, &prefix, &snapshot)
+                    .await?
+                    .map(|cached| (above, cached)),
+                None => None,
+            },
+            None => None,
+        };
         let decides = if is_one_to_one(plan) {
             None
         } else {
             let plan = membership(plan.clone())?;
-            let reader = Arc::new(Reader::try_new(&plan, tables.clone())?);
+            let reader = Arc::new(Reader::try_new(&plan, tables.clone(), None)?);
             Some(Membership {
                 reader,
                 is_random: is_random(&plan),
@@ -144,7 +160,7 @@ impl Job {
         };
         Ok(Self {
             snapshot,
-            reader: Arc::new(Reader::try_new(plan, tables)?),
+            reader: Arc::new(Reader::try_new(plan, tables, cached)?),
             membership: decides,
             multiplies: multiplies(plan),
         })
@@ -152,7 +168,12 @@ impl Job {
 }
 
 impl Reader {
-    fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
+    /// Plans a fragment, or the part of it above what is cached.
+    fn try_new(
+        plan: &RowPlan,
+        tables: Vec<Arc<LookupTable>>,
+        cached: Option<(RowPlan, CachedPrefix)>,
+    ) -> Result<Self> {
         let mut reads = Vec::new();
         for node in stream_scans(plan) {
             let RowOp::Scan {
@@ -184,13 +205,47 @@ impl Reader {
                 keep,
             });
         }
-        let fragment = Fragment::try_new(plan, tables)?;
+        let (above, cached) = cached.unzip();
+        let fragment = Fragment::try_new(above.as_ref().unwrap_or(plan), tables)?;
         Ok(Self {
             fragment,
             reads,
+            cached,
             reading: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// The fragment as text, a line per node, with what is cached below its leaf.
+    pub fn explain(&self) -> String {
+        let mut text = self.fragment.explain();
+        if let Some(cached) = &self.cached {
+            let leaf = text
+                .lines()
+                .find(|line| line.trim_start().starts_with(CACHE_LEAF));
+            let indent = leaf.map_or(0, |line| line.len() - line.trim_start().len()) + 2;
+            for line in cached.fragment.explain().lines() {
+                text += &format!("{:indent$}{line}\n", "");
+            }
+        }
+        text
+    }
+
+    /// What each node did so far, root first.
+    pub fn totals(&self) -> Vec<NodeTotals> {
+        let mut totals = self.fragment.totals();
+        if let Some(cached) = &self.cached {
+            let leaf = totals
+                .iter()
+                .position(|node| node.text.starts_with(CACHE_LEAF));
+            let (at, depth) = leaf.map_or((totals.len(), 0), |at| (at + 1, totals[at].depth + 1));
+            let below = cached.fragment.totals().into_iter().map(|mut node| {
+                node.depth += depth;
+                node
+            });
+            totals.splice(at..at, below);
+        }
+        totals
     }
 
     /// Notes that rows were read.

@@ -11,6 +11,7 @@
 //! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
 //! | [`pool`], [`ahead`] | the threads that compute; work begun before its turn |
 //! | [`cache`] | computed rows, kept for later epochs and other processes |
+//! | [`cached`] | the cached prefix of a plan |
 //! | [`deal`] | which rows make which batch of which rank |
 //! | [`tail`] | batches, and what becomes of failed rows |
 //! | [`engine`] | the local engine |
@@ -18,6 +19,7 @@
 
 pub mod ahead;
 pub mod cache;
+pub mod cached;
 pub mod deal;
 pub mod digest;
 pub mod engine;

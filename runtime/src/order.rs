@@ -207,6 +207,7 @@ mod tests {
                 path: format!("f{i}"),
                 size: 1,
                 etag: None,
+                modified: None,
                 splits,
             }
         });

@@ -15,7 +15,9 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
 use crate::ahead::begun_ahead;
+use crate::cached::{CachedPrefix, Found, Fresh};
 use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::fragment::scan::Leaf;
 use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job, Reader, ScanRead};
 use crate::kept::KeptRows;
@@ -60,12 +62,12 @@ impl Window {
     pub fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&KeptRows> {
         match &self.parts[snapshot.splits[split as usize].scan as usize] {
             Part::Direct => None,
-            Part::Staged { splits, .. } => find(splits, split)?.kept.as_ref(),
+            Part::Staged { splits, .. } => find_split(splits, split)?.kept.as_ref(),
         }
     }
 }
 
-fn find(splits: &[StagedSplit], split: u32) -> Option<&StagedSplit> {
+fn find_split(splits: &[StagedSplit], split: u32) -> Option<&StagedSplit> {
     let index = splits.binary_search_by_key(&split, |s| s.split).ok()?;
     Some(&splits[index])
 }
@@ -77,67 +79,85 @@ pub fn segment_rows(snapshot: &Snapshot, reader: &Reader, env: &Env) -> u64 {
     (env.segment_bytes / row_bytes.max(stored).max(1)).clamp(1, MAX_SEGMENT_ROWS)
 }
 
-/// Reads what the rows of a window need, unless they can be fetched one by one.
+/// Reads what the rows of a window need, unless they can be fetched one by one or are kept.
 pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env) -> Result<Window> {
     let snapshot = &job.snapshot;
     let mut parts = Vec::with_capacity(snapshot.scans.len());
     for (scan, (of_scan, read)) in snapshot.scans.iter().zip(&reader.reads).enumerate() {
-        let source = &of_scan.source;
-        if source.access() == Access::Direct || read.projection.is_empty() {
+        if of_scan.source.access() == Access::Direct || read.projection.is_empty() {
             parts.push(Part::Direct);
             continue;
         }
-        let schema = Arc::new(source.schema().project(&read.projection)?);
-        let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
-        let mut stage = RowStage::new(schema, &env.memory, disk);
-        let mut splits = Vec::new();
-        let request = Scan {
-            projection: read.projection.clone(),
-            prune: read.prune.clone(),
-        };
         let of_scan = |index: &u32| snapshot.splits[*index as usize].scan == scan as u32;
-        let wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
-        // Splits are read side by side, and staged in their order.
-        let mut reads = stream::iter(wanted)
-            .map(|index| {
-                let split = snapshot.splits[index as usize];
-                let file = snapshot.file_in_source(split.file) as usize;
-                let rows = source.read_split(file, split.split as usize, &request);
-                async move { (index, split, ahead(rows)) }
-            })
-            .buffered(env.in_flight.max(1));
-        while let Some((index, split, mut rows)) = reads.next().await {
-            let base = stage.rows();
-            let mut offsets = Vec::new();
-            loop {
-                let start = Instant::now();
-                let Some(stored) = rows.recv().await else {
-                    break;
-                };
-                let stored = keep(stored?, read)?;
-                reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
-                // A LIMIT may leave a part of the split, whose rows come in ascending order.
-                let end = split.first_row + split.rows;
-                let from = stored.numbers.partition_point(|&row| row < split.first_row);
-                let to = stored.numbers.partition_point(|&row| row < end);
-                let numbers = &stored.numbers[from..to];
-                offsets.extend(numbers.iter().map(|row| (row - split.first_row) as u32));
-                stage.push(stored.batch.slice(from, to - from))?;
-            }
-            let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
-            splits.push(StagedSplit {
-                split: index,
-                base,
-                kept: (!dense).then(|| KeptRows::new(offsets)),
-            });
+        let mut wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
+        if let Some(cached) = reader.cached.as_ref().filter(|cached| cached.holds(scan)) {
+            wanted.retain(|&split| !cached.knows(snapshot, split));
         }
-        splits.sort_unstable_by_key(|s| s.split);
-        parts.push(Part::Staged {
-            stage: Box::new(stage),
-            splits,
-        });
+        parts.push(stage_splits(job, reader, scan, wanted, env).await?);
     }
     Ok(Window { parts })
+}
+
+/// Reads splits of a scan, side by side, and stages them in their order.
+async fn stage_splits(
+    job: &Job,
+    reader: &Reader,
+    scan: usize,
+    wanted: Vec<u32>,
+    env: &Env,
+) -> Result<Part> {
+    let (snapshot, read) = (&job.snapshot, &reader.reads[scan]);
+    let source = &snapshot.scans[scan].source;
+    let cached = reader.cached.as_ref().filter(|cached| cached.holds(scan));
+    let schema = Arc::new(source.schema().project(&read.projection)?);
+    let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
+    let mut stage = RowStage::new(schema, &env.memory, disk);
+    let mut splits = Vec::new();
+    let request = Scan {
+        projection: read.projection.clone(),
+        prune: read.prune.clone(),
+    };
+    let mut reads = stream::iter(wanted)
+        .map(|index| {
+            let split = snapshot.splits[index as usize];
+            let file = snapshot.file_in_source(split.file) as usize;
+            let rows = source.read_split(file, split.split as usize, &request);
+            async move { (index, split, ahead(rows)) }
+        })
+        .buffered(env.in_flight.max(1));
+    while let Some((index, split, mut rows)) = reads.next().await {
+        let base = stage.rows();
+        let mut offsets = Vec::new();
+        loop {
+            let start = Instant::now();
+            let Some(stored) = rows.recv().await else {
+                break;
+            };
+            let stored = keep(stored?, read)?;
+            reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
+            // A LIMIT may leave a part of the split, whose rows come in ascending order.
+            let end = split.first_row + split.rows;
+            let from = stored.numbers.partition_point(|&row| row < split.first_row);
+            let to = stored.numbers.partition_point(|&row| row < end);
+            let numbers = &stored.numbers[from..to];
+            offsets.extend(numbers.iter().map(|row| (row - split.first_row) as u32));
+            stage.push(stored.batch.slice(from, to - from))?;
+        }
+        let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
+        if let (Some(cached), false) = (cached, dense) {
+            cached.note_dropped(snapshot, index, &offsets).await;
+        }
+        splits.push(StagedSplit {
+            split: index,
+            base,
+            kept: (!dense).then(|| KeptRows::new(offsets)),
+        });
+    }
+    splits.sort_unstable_by_key(|s| s.split);
+    Ok(Part::Staged {
+        stage: Box::new(stage),
+        splits,
+    })
 }
 
 /// Leaves out the rows that the filter above the scan drops. Where the predicate fails, all rows
@@ -195,6 +215,10 @@ pub struct Segment {
     by_scan: Vec<Vec<Place>>,
     /// What was read row by row, by scan.
     fetched: HashMap<usize, Fetched>,
+    /// What had to be staged although its window was not, by scan.
+    late: HashMap<usize, Part>,
+    /// What is kept of the rows below the cache point.
+    found: Option<Found>,
     pass: u64,
 }
 
@@ -209,6 +233,7 @@ impl Segment {
         window: Arc<Window>,
         places: Vec<Place>,
         pass: u64,
+        env: &Env,
     ) -> Result<Self> {
         let mut fetched = HashMap::new();
         let mut by_scan: Vec<Vec<Place>> = vec![Vec::new(); job.snapshot.scans.len()];
@@ -220,27 +245,37 @@ impl Segment {
                 }
             }
         }
+        let found = match &reader.cached {
+            Some(cached) => Some(find(job, cached, &mut by_scan).await),
+            None => None,
+        };
+        let mut late = HashMap::new();
         for (scan, places) in by_scan.iter().enumerate() {
             let read = &reader.reads[scan];
-            if matches!(window.parts[scan], Part::Direct) && !read.projection.is_empty() {
-                let of_scan = &job.snapshot.scans[scan];
-                let ids = job.snapshot.row_ids(places, pass);
-                let files = ids
-                    .file
-                    .values()
-                    .iter()
-                    .map(|&f| job.snapshot.file_in_source(f));
-                let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
-                let start = Instant::now();
-                let (batch, failed) = of_scan.source.fetch(&rows, &read.projection).await?;
-                reader.note_reading(start.elapsed(), bytes_of(&batch));
-                fetched.insert(scan, (batch, failed));
+            match &window.parts[scan] {
+                Part::Direct if !read.projection.is_empty() => {
+                    fetched.insert(scan, fetch(job, reader, scan, places, pass).await?);
+                }
+                Part::Direct => {}
+                // Rows that were known when the window was staged may be lost since.
+                Part::Staged { splits, .. } => {
+                    let staged = |place: &Place| find_split(splits, place.split).is_some();
+                    if !places.iter().all(staged) {
+                        let mut wanted: Vec<u32> = places.iter().map(|p| p.split).collect();
+                        wanted.sort_unstable();
+                        wanted.dedup();
+                        let part = stage_splits(job, reader, scan, wanted, env).await?;
+                        late.insert(scan, part);
+                    }
+                }
             }
         }
         Ok(Self {
             window,
             by_scan,
             fetched,
+            late,
+            found,
             pass,
         })
     }
@@ -248,20 +283,33 @@ impl Segment {
     /// Computes the segment's rows on the engine's pool.
     pub async fn compute(self, job: Arc<Job>, reader: Arc<Reader>, env: Env) -> Result<RowBatch> {
         let pool = env.pool.clone();
-        pool.run(move || self.rows(&job, &reader, &env)).await
+        let of_pool = Arc::clone(&reader);
+        let rows = move || self.rows(&job, &of_pool, &env);
+        let (rows, fresh) = pool.run(rows).await?;
+        if let (Some(cached), Some(fresh)) = (&reader.cached, fresh) {
+            cached.store(fresh).await;
+        }
+        Ok(rows)
     }
 
-    fn rows(self, job: &Job, reader: &Reader, env: &Env) -> Result<RowBatch> {
+    /// The segment's rows, and those to be kept.
+    fn rows(self, job: &Job, reader: &Reader, env: &Env) -> Result<(RowBatch, Option<Fresh>)> {
         let Self {
             window,
             by_scan,
             mut fetched,
+            late,
+            found,
             pass,
         } = self;
         let snapshot = &job.snapshot;
         let mut leaves = HashMap::with_capacity(by_scan.len());
+        let mut below = HashMap::new();
         for (scan, places) in by_scan.into_iter().enumerate() {
-            let leaf = match (&window.parts[scan], fetched.remove(&scan)) {
+            let held = reader.cached.as_ref().filter(|cached| cached.holds(scan));
+            let pass = held.map_or(pass, |cached| cached.pass(pass));
+            let part = late.get(&scan).unwrap_or(&window.parts[scan]);
+            let leaf = match (part, fetched.remove(&scan)) {
                 (Part::Staged { stage, splits }, _) => {
                     gather(snapshot, stage, splits, &places, pass)?
                 }
@@ -278,10 +326,61 @@ impl Segment {
                 }
                 (Part::Direct, None) => leaf(Vec::new(), snapshot, &places, pass)?,
             };
-            leaves.insert(snapshot.scans[scan].occurrence, leaf);
+            let leaves = if held.is_some() {
+                &mut below
+            } else {
+                &mut leaves
+            };
+            leaves.insert(Leaf::Scan(snapshot.scans[scan].occurrence), leaf);
         }
-        reader.fragment.run(leaves, &env.ctx)
+        let mut fresh = None;
+        if let (Some(cached), Some(found)) = (&reader.cached, found) {
+            let computed = cached.fragment.run(below, &env.ctx)?;
+            let (rows, new) = cached.join(snapshot, found, computed, pass)?;
+            leaves.insert(Leaf::Cache, rows);
+            fresh = new;
+        }
+        Ok((reader.fragment.run(leaves, &env.ctx)?, fresh))
     }
+}
+
+/// Finds what is kept of the rows below the cache point, and leaves the others to be computed.
+async fn find(job: &Job, cached: &CachedPrefix, by_scan: &mut [Vec<Place>]) -> Found {
+    let mut wanted = Vec::new();
+    for (scan, places) in by_scan.iter_mut().enumerate() {
+        if cached.holds(scan) {
+            wanted.append(places);
+        }
+    }
+    wanted.sort_unstable_by_key(|place| place.position);
+    let found = cached.find(&job.snapshot, wanted).await;
+    for place in &found.missing {
+        by_scan[job.snapshot.splits[place.split as usize].scan as usize].push(*place);
+    }
+    found
+}
+
+/// Reads rows one by one.
+async fn fetch(
+    job: &Job,
+    reader: &Reader,
+    scan: usize,
+    places: &[Place],
+    pass: u64,
+) -> Result<Fetched> {
+    let of_scan = &job.snapshot.scans[scan];
+    let ids = job.snapshot.row_ids(places, pass);
+    let files = ids
+        .file
+        .values()
+        .iter()
+        .map(|&f| job.snapshot.file_in_source(f));
+    let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
+    let start = Instant::now();
+    let projection = &reader.reads[scan].projection;
+    let (batch, failed) = of_scan.source.fetch(&rows, projection).await?;
+    reader.note_reading(start.elapsed(), bytes_of(&batch));
+    Ok((batch, failed))
 }
 
 fn leaf(
@@ -309,7 +408,7 @@ fn gather(
     let mut indices = Vec::with_capacity(places.len());
     let mut kept = Vec::with_capacity(places.len());
     for place in places {
-        let Some(staged) = find(splits, place.split) else {
+        let Some(staged) = find_split(splits, place.split) else {
             return Err(internal_datafusion_err!(
                 "split {} was not staged",
                 place.split
@@ -362,12 +461,12 @@ pub fn stored_order(
         .buffered(2)
         .try_flatten();
     let read = {
-        let (job, reader) = (Arc::clone(&job), Arc::clone(&reader));
+        let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
         move |work: Result<(Arc<Window>, Vec<Place>)>| {
-            let (job, reader) = (Arc::clone(&job), Arc::clone(&reader));
+            let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
             async move {
                 let (window, places) = work?;
-                Segment::read(&job, &reader, window, places, pass).await
+                Segment::read(&job, &reader, window, places, pass, &env).await
             }
         }
     };

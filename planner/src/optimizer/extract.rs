@@ -28,6 +28,8 @@ pub struct Priced {
     pub total: Cost,
     /// Whether a point of it is cached.
     pub cached: bool,
+    /// What computing a row of what is cached costs.
+    pub cached_row: Cost,
 }
 
 /// The cheapest plan of `root` over all epochs, cached at one point if that pays; or right above one of
@@ -44,6 +46,7 @@ pub fn cheapest(
     let mut chooser = Chooser {
         best: &best,
         chosen: HashMap::new(),
+        cached_row: 0,
     };
     let each = best.totals.get(&(root, State::Each)).copied()?;
     let each = each.saturating_mul(cache.epochs.into());
@@ -54,7 +57,13 @@ pub fn cheapest(
     };
     let tree = chooser.build(root, state)?;
     let cached = state == State::Cached;
-    Some((tree, Priced { total, cached }))
+    let cached_row = chooser.cached_row;
+    let priced = Priced {
+        total,
+        cached,
+        cached_row,
+    };
+    Some((tree, priced))
 }
 
 /// The cost of one epoch of a term; else why it is no plan.
@@ -245,6 +254,8 @@ struct Chooser<'a> {
     best: &'a Best<'a>,
     /// The chosen way of a class, and what its plan says.
     chosen: HashMap<(Id, State), (Way<'a>, String)>,
+    /// What a row of the cached class costs.
+    cached_row: Cost,
 }
 
 impl<'a> Chooser<'a> {
@@ -305,7 +316,12 @@ impl<'a> Chooser<'a> {
         self.choose(class, state)?;
         let (way, _) = self.chosen.get(&(class, state))?;
         let (node, cached) = match *way {
-            Way::Cache => return Some(Tree::Cache(Box::new(self.build(class, State::Each)?))),
+            Way::Cache => {
+                let once = *self.best.totals.get(&(class, State::Each))?;
+                let rows = plan_fact(self.best.graph, class)?.rows.number();
+                self.cached_row = once / rows.max(1);
+                return Some(Tree::Cache(Box::new(self.build(class, State::Each)?)));
+            }
             Way::Node(node, cached) => (node, cached),
         };
         let inputs = self.best.inputs(node, cached);

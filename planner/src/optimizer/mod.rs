@@ -155,6 +155,8 @@ pub struct Report {
     pub chosen: Cost,
     /// Whether a point of it is cached.
     pub cached: bool,
+    /// What computing a row of what is cached costs.
+    pub cached_row: Cost,
     /// The rules that were applied before the search.
     pub before: Vec<Applied>,
     /// How the search went.
@@ -201,6 +203,7 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     let (chosen, priced) = found.ok_or("no plan could be chosen")?;
     report.chosen = priced.total;
     report.cached = priced.cached;
+    report.cached_row = priced.cached_row;
     Ok(Searched {
         chosen,
         graph,
@@ -217,7 +220,12 @@ pub fn optimize(
     plan = plan.rewrite(&mut |mut node| {
         if matches!(node.op, RowOp::Lookup { .. }) {
             let build = node.inputs.swap_remove(1);
-            let (build, _) = optimize(build, &Clauses::default(), config)?;
+            // It is read once.
+            let config = Config {
+                cache: CacheCosts::default(),
+                ..config.clone()
+            };
+            let (build, _) = optimize(build, &Clauses::default(), &config)?;
             node.inputs.push(build);
         }
         Ok(node)

@@ -74,6 +74,30 @@ pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     ))
 }
 
+/// What the rows of a plan are, whatever its columns are named and in which order they stand: the text,
+/// and for each of its columns the plan's. Rows that are kept are known by it.
+pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
+    let Canonical {
+        base,
+        filters,
+        outputs,
+    } = Canonical::of(plan)?;
+    let mut order: Vec<usize> = (0..outputs.len()).collect();
+    order.sort_by_cached_key(|&column| outputs[column].to_string());
+    let fields = order.iter().enumerate().map(|(number, &column)| {
+        let field = plan.schema.field(column).clone();
+        field.with_name(format!("c{number}"))
+    });
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    let outputs = order.iter().map(|&column| outputs[column].clone());
+    let ordered = Canonical {
+        base,
+        filters,
+        outputs: outputs.collect(),
+    };
+    Ok((ordered.render(&schema), order))
+}
+
 /// A plan between shape-fixing operators: what is below, filters and outputs over its columns.
 struct Canonical {
     base: String,

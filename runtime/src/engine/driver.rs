@@ -20,7 +20,11 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) async fn run(self) {
-        if let Err(error) = self.drive().await {
+        let driven = self.drive().await;
+        if let Some(cached) = &self.opened.job.reader.cached {
+            cached.finish().await;
+        }
+        if let Err(error) = driven {
             // Nobody listens any more where the receiver is gone.
             let _ = self.sender.send(Err(error)).await;
         }
@@ -70,6 +74,9 @@ impl Driver {
                 Some(Step::Failed { error, .. }) => Err(Error::Engine(error)),
                 Some(Step::Begin(epoch)) => {
                     let first = epoch_began.is_none();
+                    if let Some(cached) = &opened.job.reader.cached {
+                        cached.begin_epoch(epoch).await;
+                    }
                     let finished = match (first, continuous) {
                         (false, false) => tail.finish(&mut out),
                         _ => Ok(()),

@@ -21,10 +21,15 @@ const WHOLE_BATCH_BYTES: u64 = 64 << 20;
 /// Room for what is not accounted one by one.
 const MEMORY_FLOOR: u64 = 16 << 20;
 
+/// Threads that compute.
+pub(super) fn threads(config: &RunConfig) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    config.threads.unwrap_or(cores).max(1)
+}
+
 /// Threads and memory of a run.
 pub(super) fn environment(config: &RunConfig) -> Result<Env> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = config.threads.unwrap_or(cores).max(1);
+    let threads = threads(config);
     let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
     let in_flight = if config.analyze { 1 } else { threads + 1 };
     Ok(Env {
@@ -35,6 +40,7 @@ pub(super) fn environment(config: &RunConfig) -> Result<Env> {
         in_flight,
         // As many segments are read ahead as are computed.
         segment_bytes: SEGMENT_BYTES.min(memory / 8 / in_flight as u64).max(1),
+        cache: None,
     })
 }
 

@@ -105,21 +105,27 @@ pub(super) type EngineResult<T> = datafusion::common::Result<T>;
 /// The run's work, in order. Windows are read one ahead.
 pub(super) fn work(opened: Arc<Opened>, satisfied: Satisfied) -> BoxStream<'static, Step<Work>> {
     units(Arc::clone(&opened))
-        .map(move |unit| {
+        .flat_map(|unit| {
+            let begin = unit.begins.then_some((unit.epoch, None));
+            stream::iter(begin.into_iter().chain([(unit.epoch, Some(unit))]))
+        })
+        .map(move |(epoch, unit)| {
             let (opened, satisfied) = (Arc::clone(&opened), satisfied.clone());
             async move {
-                let (epoch, begins) = (unit.epoch, unit.begins);
-                let mut steps = Vec::new();
-                if begins {
-                    steps.push(Step::Begin(epoch));
+                let Some(unit) = unit else {
+                    return stream::iter(vec![Step::Begin(epoch)]);
+                };
+                // What an epoch computes is there to be read in the next.
+                if let Some(cached) = &opened.job.reader.cached {
+                    cached.epoch_begun(epoch).await;
                 }
-                match prepare(opened, unit, satisfied).await {
+                let steps = match prepare(opened, unit, satisfied).await {
                     Ok(works) => {
                         let rows = |of| Step::Rows { epoch, of };
-                        steps.extend(works.into_iter().map(rows));
+                        works.into_iter().map(rows).collect()
                     }
-                    Err(error) => steps.push(Step::Failed { epoch, error }),
-                }
+                    Err(error) => vec![Step::Failed { epoch, error }],
+                };
                 stream::iter(steps)
             }
         })
@@ -304,7 +310,7 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> EngineResult<Ready>
     let positions = places.iter().map(|p| p.position);
     let ordinals = ordinals.map(|ordinals| positions.zip(ordinals).collect());
     let (job, reader) = (&opened.job, &opened.job.reader);
-    let segment = Segment::read(job, reader, window, places, pass).await?;
+    let segment = Segment::read(job, reader, window, places, pass, &opened.env).await?;
     Ok(Ready {
         segment,
         ordinals,

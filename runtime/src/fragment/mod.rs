@@ -45,7 +45,7 @@ use futures::{FutureExt, StreamExt};
 use self::exec::RowExec;
 use self::lookup::LookupTable;
 use self::row_batch::RowBatch;
-use self::scan::SegmentScanExec;
+use self::scan::{Leaf, SegmentScanExec};
 
 /// What a node of a fragment did over all segments.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +99,7 @@ impl Fragment {
     /// Runs the fragment over one segment's rows, by scan. Call it on a thread of a rayon pool.
     pub fn run(
         &self,
-        mut leaves: HashMap<u32, RowBatch>,
+        mut leaves: HashMap<Leaf, RowBatch>,
         ctx: &Arc<TaskContext>,
     ) -> Result<RowBatch> {
         let bound = bind(&self.plan, &mut leaves)?;
@@ -164,10 +164,10 @@ fn add_metrics<'a>(
 /// Rebuilds `plan` with its leaves bound.
 fn bind(
     plan: &Arc<dyn ExecutionPlan>,
-    leaves: &mut HashMap<u32, RowBatch>,
+    leaves: &mut HashMap<Leaf, RowBatch>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<SegmentScanExec>() {
-        return match leaves.remove(&scan.occurrence()) {
+        return match leaves.remove(&scan.leaf()) {
             Some(rows) => Ok(Arc::new(scan.bind(rows))),
             None => Ok(Arc::clone(plan)),
         };
@@ -211,7 +211,11 @@ fn physical(
         RowOp::Scan { occurrence, .. } => {
             let text = plan.op.to_string();
             let text = text.strip_prefix("Scan ").unwrap_or(&text).to_owned();
-            Ok(Arc::new(SegmentScanExec::new(*occurrence, &schema, text)))
+            Ok(Arc::new(SegmentScanExec::new(
+                Leaf::Scan(*occurrence),
+                &schema,
+                text,
+            )))
         }
         RowOp::Filter { conjuncts } => {
             let input = &plan.inputs[0];
@@ -285,9 +289,21 @@ fn physical(
             };
             Ok(Arc::new(RowExec::new(Arc::new(lookup), vec![child])))
         }
-        RowOp::Cache => physical(&plan.inputs[0], tables),
+        // Without an input it stands for rows that are kept; with one nothing is kept of it.
+        RowOp::Cache => match plan.inputs.first() {
+            Some(input) => physical(input, tables),
+            None => {
+                let text = names(&schema);
+                Ok(Arc::new(SegmentScanExec::new(Leaf::Cache, &schema, text)))
+            }
+        },
         RowOp::Limit { .. } => internal_err!("a limit that was not resolved to stored rows"),
     }
+}
+
+fn names(schema: &SchemaRef) -> String {
+    let names = schema.fields().iter().map(|f| f.name().as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The types in which a lookup's two sides are compared.

@@ -19,10 +19,22 @@ use datafusion::physical_plan::{
 use super::exec::{NodeMetrics, properties};
 use super::row_batch::{RowBatch, hidden_schema};
 
-/// Hands a segment's rows of one scan to the fragment. Without rows it is a template.
+/// Name of the leaf that stands for rows that are kept.
+pub const CACHE_LEAF: &str = "CacheExec";
+
+/// What a leaf stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Leaf {
+    /// The scan of this occurrence.
+    Scan(u32),
+    /// The cache point.
+    Cache,
+}
+
+/// Hands a segment's rows of one leaf to the fragment. Without rows it is a template.
 #[derive(Debug)]
 pub struct SegmentScanExec {
-    occurrence: u32,
+    leaf: Leaf,
     text: String,
     rows: Option<RowBatch>,
     properties: Arc<PlanProperties>,
@@ -30,10 +42,10 @@ pub struct SegmentScanExec {
 }
 
 impl SegmentScanExec {
-    /// The template of the scan `occurrence` with visible columns `schema`; `text` is for people.
-    pub fn new(occurrence: u32, schema: &Schema, text: String) -> Self {
+    /// The template of a leaf with visible columns `schema`; `text` is for people.
+    pub fn new(leaf: Leaf, schema: &Schema, text: String) -> Self {
         Self {
-            occurrence,
+            leaf,
             text,
             rows: None,
             properties: properties(hidden_schema(schema)),
@@ -41,15 +53,15 @@ impl SegmentScanExec {
         }
     }
 
-    /// Ordinal of the scan in the plan.
-    pub fn occurrence(&self) -> u32 {
-        self.occurrence
+    /// What it stands for.
+    pub fn leaf(&self) -> Leaf {
+        self.leaf
     }
 
     /// The leaf over these rows.
     pub fn bind(&self, rows: RowBatch) -> Self {
         Self {
-            occurrence: self.occurrence,
+            leaf: self.leaf,
             text: self.text.clone(),
             rows: Some(rows),
             properties: Arc::clone(&self.properties),
@@ -60,13 +72,16 @@ impl SegmentScanExec {
 
 impl DisplayAs for SegmentScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SegmentScanExec: {}", self.text)
+        write!(f, "{}: {}", self.name(), self.text)
     }
 }
 
 impl ExecutionPlan for SegmentScanExec {
     fn name(&self) -> &'static str {
-        "SegmentScanExec"
+        match self.leaf {
+            Leaf::Scan(_) => "SegmentScanExec",
+            Leaf::Cache => CACHE_LEAF,
+        }
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

@@ -4,6 +4,7 @@
 //! together); a loop of links is an error. Relative paths never leave the folder that was listed.
 
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use futures::TryStreamExt;
 use glob::{MatchOptions, Pattern};
@@ -22,6 +23,8 @@ pub(crate) struct Listed {
     pub(crate) absolute: PathBuf,
     /// Bytes.
     pub(crate) size: u64,
+    /// When it was changed last, in nanoseconds since 1970, where known.
+    pub(crate) modified: Option<i128>,
 }
 
 /// The files of a location.
@@ -72,7 +75,7 @@ pub(crate) async fn list(location: &str, wanted: &Wanted) -> Result<Listing, Sou
     let path = local_path(location)?;
     match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => list_folder(location, &path, wanted).await,
-        Ok(meta) if meta.is_file() => single_file(location, &path, meta.len()),
+        Ok(meta) if meta.is_file() => single_file(location, &path, &meta),
         Ok(_) => Err(SourceError::Location {
             location: location.to_owned(),
             cause: "it is neither a file nor a folder".to_owned(),
@@ -132,7 +135,11 @@ fn local_path(location: &str) -> Result<PathBuf, SourceError> {
         .map_err(|()| bad("a file:// URL names a file of this machine: file:///path"))
 }
 
-fn single_file(location: &str, path: &Path, size: u64) -> Result<Listing, SourceError> {
+fn single_file(
+    location: &str,
+    path: &Path,
+    meta: &std::fs::Metadata,
+) -> Result<Listing, SourceError> {
     let name = path
         .file_name()
         .and_then(|name| name.to_str())
@@ -147,11 +154,21 @@ fn single_file(location: &str, path: &Path, size: u64) -> Result<Listing, Source
     let file = Listed {
         relative: name.to_owned(),
         absolute: path.to_path_buf(),
-        size,
+        size: meta.len(),
+        modified: modified(meta),
     };
     Ok(Listing {
         root: root.to_path_buf(),
         files: vec![file],
+    })
+}
+
+/// Nanoseconds from 1970 to a file's last change, where the system knows it.
+fn modified(meta: &std::fs::Metadata) -> Option<i128> {
+    let time = meta.modified().ok()?;
+    Some(match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_nanos() as i128,
+        Err(before) => -(before.duration().as_nanos() as i128),
     })
 }
 
@@ -267,6 +284,7 @@ async fn walk(root: &Path) -> Result<Vec<Listed>, SourceError> {
                 relative: String::from(meta.location),
                 absolute,
                 size: meta.size,
+                modified: meta.last_modified.timestamp_nanos_opt().map(i128::from),
             })
         })
         .collect::<Result<Vec<_>, SourceError>>()?;

@@ -61,6 +61,9 @@ pub struct SourceFile {
     pub size: u64,
     /// The store's entity tag, where it has one that does not change with the time of copying.
     pub etag: Option<String>,
+    /// When it was changed last, in nanoseconds since 1970, where known: no part of the snapshot's
+    /// identity, but cached rows of a file that was touched are not used.
+    pub modified: Option<i128>,
     /// The units of reading, in stored order; together they hold every row of the file.
     pub splits: Vec<Split>,
 }

@@ -106,6 +106,7 @@ pub(crate) fn manifest_of(listing: Listing, splits: Vec<Vec<Split>>) -> (Manifes
             path: file.relative,
             size: file.size,
             etag: None,
+            modified: file.modified,
             splits,
         });
     }

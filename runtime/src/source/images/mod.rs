@@ -86,6 +86,7 @@ impl ImageFolder {
                 path: file.relative,
                 size: file.size,
                 etag: None,
+                modified: file.modified,
                 splits: vec![Split {
                     first_row: 0,
                     rows: 1,

@@ -1,0 +1,523 @@
+//! The cached prefix of a plan: its rows are found in the store, or computed and stored.
+//!
+//! Above the cache point nothing knows of it: a segment's rows come from a leaf, whether they were read
+//! or computed. Rows that failed are never stored, so their errors surface in every epoch. Whatever
+//! goes wrong with the store, rows are computed as if it were empty.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::interleave;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result;
+use forebay_planner::rows::canonical::rows_text;
+use forebay_planner::rows::{RowOp, RowPlan};
+use tokio::sync::{Mutex, watch};
+
+use crate::cache::{
+    CacheKey, CacheStore, CachedRows, Entry, EntryInfo, FileKey, Location, RowAddress, Writer,
+};
+use crate::fragment::Fragment;
+use crate::fragment::row_batch::RowBatch;
+use crate::order::Place;
+use crate::snapshot::Snapshot;
+
+/// Version of what is stored; raised when rows of an unchanged prefix would be stored otherwise.
+const VERSION: u32 = 1;
+
+/// Where rows are kept, and what is known of them.
+#[derive(Debug, Clone)]
+pub struct CacheSetup {
+    /// The store.
+    pub store: CacheStore,
+    /// What computing a row takes, in picoseconds.
+    pub compute_ps_per_row: u64,
+    /// How often each row will be read.
+    pub reads: u32,
+    /// The pass whose draws are kept, where draws are.
+    pub frozen: Option<u64>,
+}
+
+/// A plan cut at its cache point: what is kept, and what reads it.
+#[derive(Debug)]
+pub struct Cut {
+    /// What is kept.
+    pub prefix: RowPlan,
+    /// The plan above, whose cache point has no input.
+    pub above: RowPlan,
+}
+
+/// Cuts a plan at its cache point, if it has one.
+pub fn cut(plan: &RowPlan) -> Result<Option<Cut>> {
+    let mut prefix = None;
+    let above = plan.clone().rewrite(&mut |mut node| {
+        if matches!(node.op, RowOp::Cache) {
+            prefix = node.inputs.pop();
+        }
+        Ok(node)
+    })?;
+    Ok(prefix.map(|prefix| Cut { prefix, above }))
+}
+
+/// The cached prefix of an opened plan.
+#[derive(Debug)]
+pub struct CachedPrefix {
+    /// Computes what is not stored.
+    pub fragment: Fragment,
+    /// Which of the snapshot's scans it reads.
+    scans: Vec<bool>,
+    /// By file of the snapshot.
+    files: Vec<FileKey>,
+    /// The columns as stored.
+    schema: SchemaRef,
+    /// For each stored column, the prefix's.
+    order: Vec<usize>,
+    frozen: Option<u64>,
+    store: CacheStore,
+    entry: Entry,
+    writing: Mutex<Writing>,
+    begun: watch::Sender<Begun>,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+enum Writing {
+    /// Nothing was to be written yet.
+    NotYet,
+    /// This process writes.
+    Open(Box<Writer>),
+    /// Another one writes, or the store failed.
+    Left,
+}
+
+/// How far the run is.
+#[derive(Debug, Default)]
+struct Begun {
+    /// The epoch that has begun.
+    epoch: Option<u64>,
+    /// Rows that were computed before it.
+    computed: u64,
+    /// Whether the epoch before it left nothing to be written.
+    settled: bool,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    read: AtomicU64,
+    computed: AtomicU64,
+}
+
+/// What a segment's rows of the prefix are made of.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Rows that were read, and their places.
+    stored: Option<(RecordBatch, Vec<Place>)>,
+    /// Places of rows that have to be computed.
+    pub missing: Vec<Place>,
+}
+
+/// Rows that were computed, to be stored.
+#[derive(Debug)]
+pub struct Fresh {
+    addresses: Vec<RowAddress>,
+    rows: RecordBatch,
+    dropped: Vec<RowAddress>,
+}
+
+impl CachedPrefix {
+    /// Opens the entry of a prefix. `None`, with a warning, where the store fails.
+    pub async fn open(
+        setup: &CacheSetup,
+        prefix: &RowPlan,
+        snapshot: &Snapshot,
+    ) -> Result<Option<Self>> {
+        let (text, order) = rows_text(prefix)?;
+        let frozen = setup.frozen.filter(|_| draws(prefix));
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(format!("forebay cached rows {VERSION}\n{text}").as_bytes());
+        hasher.update(format!("pass {frozen:?}\n").as_bytes());
+        let key = CacheKey::new(*hasher.finalize().as_bytes());
+        let fields = order.iter().enumerate().map(|(number, &column)| {
+            let field = prefix.schema.field(column).clone();
+            field.with_name(format!("c{number}")).with_nullable(true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut info = EntryInfo::new(
+            prefix.to_string().trim_end(),
+            Arc::clone(&schema),
+            setup.compute_ps_per_row,
+        );
+        info.expected_reads = setup.reads;
+        let entry = match setup.store.entry(key, info).await {
+            Ok(entry) => entry,
+            Err(error) => {
+                log::warn!("{error}; rows are computed without a cache");
+                return Ok(None);
+            }
+        };
+        let mut occurrences = Vec::new();
+        prefix.visit(&mut |node| {
+            if let RowOp::Scan { occurrence, .. } = &node.op {
+                occurrences.push(*occurrence);
+            }
+        });
+        let scans = snapshot.scans.iter();
+        Ok(Some(Self {
+            fragment: Fragment::try_new(prefix, Vec::new())?,
+            scans: scans.map(|s| occurrences.contains(&s.occurrence)).collect(),
+            files: file_keys(snapshot, &occurrences),
+            schema,
+            order,
+            frozen,
+            store: setup.store.clone(),
+            entry,
+            writing: Mutex::new(Writing::NotYet),
+            begun: watch::Sender::default(),
+            counts: Counts::default(),
+        }))
+    }
+
+    /// Whether a scan of the snapshot is below the cache point.
+    pub fn holds(&self, scan: usize) -> bool {
+        self.scans.get(scan).copied().unwrap_or(false)
+    }
+
+    /// The pass whose draws the prefix sees.
+    pub fn pass(&self, pass: u64) -> u64 {
+        self.frozen.unwrap_or(pass)
+    }
+
+    /// Rows that were read from the store, and that were computed.
+    pub fn counts(&self) -> (u64, u64) {
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        (count(&self.counts.read), count(&self.counts.computed))
+    }
+
+    fn address(&self, snapshot: &Snapshot, place: &Place) -> RowAddress {
+        let split = &snapshot.splits[place.split as usize];
+        RowAddress {
+            file: self.files[split.file as usize],
+            row: split.first_row + u64::from(place.offset),
+        }
+    }
+
+    /// Whether every row of a split is known, so that it need not be read.
+    pub fn knows(&self, snapshot: &Snapshot, split: u32) -> bool {
+        let SnapshotSplitRows { file, first, rows } = split_rows(snapshot, split);
+        let file = self.files[file as usize];
+        // In steps: a split may have millions of rows.
+        let mut from = first;
+        while from < first + rows {
+            let to = (from + 4096).min(first + rows);
+            let addresses: Vec<RowAddress> =
+                (from..to).map(|row| RowAddress { file, row }).collect();
+            if self.entry.find(&addresses).iter().any(Option::is_none) {
+                return false;
+            }
+            from = to;
+        }
+        true
+    }
+
+    /// Reads the rows at these places that are stored.
+    pub async fn find(&self, snapshot: &Snapshot, places: Vec<Place>) -> Found {
+        let addresses: Vec<RowAddress> = places.iter().map(|p| self.address(snapshot, p)).collect();
+        let (mut wanted, mut locations, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, location) in places.into_iter().zip(self.entry.find(&addresses)) {
+            match location {
+                Some(stored @ Location::Stored(_)) => {
+                    wanted.push(place);
+                    locations.push(stored);
+                }
+                Some(Location::Dropped) => {}
+                None => missing.push(place),
+            }
+        }
+        let stored = match self.entry.read(&locations).await {
+            _ if wanted.is_empty() => None,
+            Ok(CachedRows {
+                batch,
+                missing: lost,
+            }) => {
+                let mut lost = lost.into_iter().peekable();
+                let mut read = Vec::with_capacity(wanted.len());
+                for (at, place) in wanted.into_iter().enumerate() {
+                    match lost.next_if_eq(&at) {
+                        Some(_) => missing.push(place),
+                        None => read.push(place),
+                    }
+                }
+                (!read.is_empty()).then_some((batch, read))
+            }
+            Err(error) => {
+                log::warn!("{error}; the rows are computed");
+                missing.extend(wanted);
+                None
+            }
+        };
+        missing.sort_unstable_by_key(|place| place.position);
+        let read = stored.as_ref().map_or(0, |(_, places)| places.len());
+        self.counts.read.fetch_add(read as u64, Ordering::Relaxed);
+        let computed = missing.len() as u64;
+        self.counts.computed.fetch_add(computed, Ordering::Relaxed);
+        Found { stored, missing }
+    }
+
+    /// The rows of a segment in ascending position: those that were found, and those `computed` of
+    /// what was missing, which are also given to be stored.
+    pub fn join(
+        &self,
+        snapshot: &Snapshot,
+        found: Found,
+        computed: RowBatch,
+        pass: u64,
+    ) -> Result<(RowBatch, Option<Fresh>)> {
+        let fresh = match found.missing.is_empty() {
+            true => None,
+            false => Some(self.fresh(snapshot, &found.missing, &computed)?),
+        };
+        let computed = match self.frozen {
+            None => computed,
+            Some(_) => with_pass(computed, pass)?,
+        };
+        let Some((batch, places)) = found.stored else {
+            return Ok((computed, fresh));
+        };
+        let mut columns: Vec<Option<ArrayRef>> = vec![None; self.order.len()];
+        for (stored, &column) in batch.columns().iter().zip(&self.order) {
+            columns[column] = Some(Arc::clone(stored));
+        }
+        let read = RowBatch {
+            columns: columns.into_iter().flatten().collect(),
+            rows: snapshot.row_ids(&places, pass).to_array()?,
+            errors: Default::default(),
+        };
+        if computed.is_empty() {
+            return Ok((read, fresh));
+        }
+        Ok((merge(&read, &computed)?, fresh))
+    }
+
+    /// What of the computed rows is to be stored: those without an error, and which were dropped.
+    fn fresh(&self, snapshot: &Snapshot, missing: &[Place], computed: &RowBatch) -> Result<Fresh> {
+        let ids = computed.row_ids()?;
+        let positions = ids.position.values();
+        let sound: Vec<u64> = (0..computed.len())
+            .filter(|row| !computed.errors.contains_key(row))
+            .map(|row| row as u64)
+            .collect();
+        let by_position = |position: u64| {
+            let at = missing.binary_search_by_key(&position, |place| place.position);
+            at.ok().map(|at| &missing[at])
+        };
+        let mut addresses = Vec::with_capacity(sound.len());
+        for &row in &sound {
+            let Some(place) = by_position(positions[row as usize]) else {
+                return datafusion::common::internal_err!("a row that was not asked for");
+            };
+            addresses.push(self.address(snapshot, place));
+        }
+        let mut seen = positions.to_vec();
+        seen.sort_unstable();
+        let dropped = missing
+            .iter()
+            .filter(|place| seen.binary_search(&place.position).is_err());
+        let dropped = dropped.map(|place| self.address(snapshot, place)).collect();
+        let kept = match sound.len() == computed.len() {
+            true => computed.clone(),
+            false => computed.take(&UInt64Array::from(sound))?,
+        };
+        let columns = self.order.iter().map(|&c| Arc::clone(&kept.columns[c]));
+        let options = RecordBatchOptions::new().with_row_count(Some(kept.len()));
+        let rows = RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns.collect(),
+            &options,
+        )?;
+        Ok(Fresh {
+            addresses,
+            rows,
+            dropped,
+        })
+    }
+
+    /// Stores that rows of a split were left out when it was read, because the prefix drops them.
+    pub async fn note_dropped(&self, snapshot: &Snapshot, split: u32, kept: &[u32]) {
+        let SnapshotSplitRows { file, first, rows } = split_rows(snapshot, split);
+        let file = self.files[file as usize];
+        let dropped = (0..rows).filter(|&offset| kept.binary_search(&(offset as u32)).is_err());
+        let dropped = dropped.map(|offset| RowAddress {
+            file,
+            row: first + offset,
+        });
+        self.store(Fresh {
+            addresses: Vec::new(),
+            rows: RecordBatch::new_empty(Arc::clone(&self.schema)),
+            dropped: dropped.collect(),
+        })
+        .await;
+    }
+
+    /// Stores rows, unless another process does or the store failed.
+    pub async fn store(&self, fresh: Fresh) {
+        let mut writing = self.writing.lock().await;
+        if let Writing::NotYet = &*writing {
+            *writing = match self.entry.writer().await {
+                Ok(Some(writer)) => Writing::Open(Box::new(writer)),
+                Ok(None) => Writing::Left,
+                Err(error) => {
+                    log::warn!("{error}; nothing is cached");
+                    Writing::Left
+                }
+            };
+        }
+        let Writing::Open(writer) = &mut *writing else {
+            return;
+        };
+        let Fresh {
+            addresses,
+            rows,
+            dropped,
+        } = fresh;
+        if let Err(error) = writer.append(&addresses, &rows, &dropped).await {
+            log::warn!("{error}; nothing more is cached");
+            *writing = Writing::Left;
+        }
+    }
+
+    /// Writes what the epochs before this one left in memory, and learns what others wrote.
+    pub async fn begin_epoch(&self, epoch: u64) {
+        let mut writing = self.writing.lock().await;
+        let done = match &mut *writing {
+            Writing::Open(writer) => writer.flush().await,
+            _ => self.entry.refresh().await,
+        };
+        if let Err(error) = done {
+            log::warn!("{error}; nothing more is cached");
+            *writing = Writing::Left;
+        }
+        drop(writing);
+        let (_, computed) = self.counts();
+        self.begun.send_modify(|begun| {
+            begun.settled = begun.epoch.is_some() && begun.computed == computed;
+            begun.epoch = Some(epoch);
+            begun.computed = computed;
+        });
+    }
+
+    /// Waits until an epoch has begun, unless there is nothing that earlier ones could leave to it.
+    pub async fn epoch_begun(&self, epoch: u64) {
+        let mut begun = self.begun.subscribe();
+        if matches!(*self.writing.lock().await, Writing::Left) {
+            return;
+        }
+        let reached = begun.wait_for(|begun| begun.settled || begun.epoch >= Some(epoch));
+        // The sender lives as long as `self`.
+        drop(reached.await);
+    }
+
+    /// Writes what is held in memory, and lets others write.
+    pub async fn finish(&self) {
+        let writing = std::mem::replace(&mut *self.writing.lock().await, Writing::Left);
+        let done = match writing {
+            Writing::Open(writer) => writer.finish().await,
+            _ => self.store.save_bandwidth().await,
+        };
+        if let Err(error) = done {
+            log::warn!("{error}");
+        }
+    }
+}
+
+struct SnapshotSplitRows {
+    file: u32,
+    first: u64,
+    rows: u64,
+}
+
+fn split_rows(snapshot: &Snapshot, split: u32) -> SnapshotSplitRows {
+    let split = &snapshot.splits[split as usize];
+    SnapshotSplitRows {
+        file: split.file,
+        first: split.first_row,
+        rows: split.rows,
+    }
+}
+
+/// Whether a plan draws.
+fn draws(plan: &RowPlan) -> bool {
+    let mut draws = false;
+    plan.visit(&mut |node| {
+        draws |= node.exprs().into_iter().any(forebay_planner::rows::draws);
+    });
+    draws
+}
+
+/// Names the files of a snapshot as they are now: where they are, size, entity tag and time of the last
+/// change.
+fn file_keys(snapshot: &Snapshot, occurrences: &[u32]) -> Vec<FileKey> {
+    let mut keys = Vec::new();
+    for of_scan in &snapshot.scans {
+        // Of a source that is read twice, the prefix may make different rows.
+        let nth = occurrences.iter().position(|&o| o == of_scan.occurrence);
+        let location = &of_scan.source.spec().location;
+        // However the same place is written.
+        let whole = Path::new(location).canonicalize();
+        let root = whole.map_or_else(|_| location.clone(), |p| p.display().to_string());
+        for file in &of_scan.source.manifest().files {
+            let path = format!("{nth:?} {root}\0{}", file.path);
+            let etag = file.etag.as_deref();
+            keys.push(FileKey::of(&path, file.size, etag, file.modified));
+        }
+    }
+    keys
+}
+
+/// The same rows in another pass.
+fn with_pass(batch: RowBatch, pass: u64) -> Result<RowBatch> {
+    let mut ids = batch.row_ids()?;
+    ids.pass = UInt64Array::from(vec![pass; batch.len()]);
+    Ok(RowBatch {
+        rows: ids.to_array()?,
+        ..batch
+    })
+}
+
+/// Two batches by ascending position, in which each of them is already.
+fn merge(a: &RowBatch, b: &RowBatch) -> Result<RowBatch> {
+    let (of_a, of_b) = (a.row_ids()?.position, b.row_ids()?.position);
+    let mut places = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        let first = j == b.len() || i < a.len() && of_a.value(i) <= of_b.value(j);
+        match first {
+            true => {
+                places.push((0, i));
+                i += 1;
+            }
+            false => {
+                places.push((1, j));
+                j += 1;
+            }
+        }
+    }
+    let both = |a: &ArrayRef, b: &ArrayRef| -> Result<ArrayRef> {
+        Ok(interleave(&[a.as_ref(), b.as_ref()], &places)?)
+    };
+    let columns = a.columns.iter().zip(&b.columns);
+    let columns = columns.map(|(a, b)| both(a, b)).collect::<Result<_>>()?;
+    let mut errors = crate::fragment::row_batch::RowErrors::new();
+    for (row, &(batch, index)) in places.iter().enumerate() {
+        let from = if batch == 0 { &a.errors } else { &b.errors };
+        if let Some(found) = from.get(&index) {
+            errors.insert(row, found.clone());
+        }
+    }
+    Ok(RowBatch {
+        columns,
+        rows: both(&a.rows, &b.rows)?,
+        errors,
+    })
+}

@@ -1,0 +1,74 @@
+//! Where the rows of a pipeline's cache point are kept.
+
+use forebay_planner::clauses::{Cache, Clauses};
+use forebay_planner::compile::Compiled;
+use forebay_planner::optimizer::Machine;
+use forebay_udfs::draw::pass_key;
+
+use super::RunConfig;
+use super::sizing::threads;
+use crate::cache::{CacheOptions, CacheStore};
+use crate::cached::CacheSetup;
+use crate::error::{Error, Result};
+
+/// Opens the store of a plan that has a cache point. Where it cannot be had, rows are computed, with a
+/// warning.
+///
+/// # Errors
+/// The user named a place that is none.
+pub(super) async fn setup(
+    compiled: &Compiled,
+    seed: u64,
+    epochs: Option<u64>,
+    memory: u64,
+) -> Result<Option<CacheSetup>> {
+    let (Some(report), Some(dir)) = (&compiled.report, &compiled.clauses.options.cache_dir) else {
+        return Ok(None);
+    };
+    if !report.cached {
+        return Ok(None);
+    }
+    let defaults = CacheOptions::default();
+    let options = CacheOptions {
+        quota: compiled.clauses.options.cache_quota,
+        // A writer holds up to two segments in memory.
+        segment_bytes: defaults.segment_bytes.min(memory / 16).max(1 << 20),
+        ..defaults
+    };
+    let store = match CacheStore::open(dir, options).await {
+        Ok(store) => store,
+        Err(error) if error.is_user() => return Err(Error::Config(error.to_string())),
+        Err(error) => {
+            log::warn!("{error}; rows are computed without a cache");
+            return Ok(None);
+        }
+    };
+    let freezing = matches!(
+        compiled.clauses.cache,
+        Some(Cache::At { freezing: true, .. })
+    );
+    Ok(Some(CacheSetup {
+        store,
+        compute_ps_per_row: u64::try_from(report.cached_row).unwrap_or(u64::MAX),
+        reads: epochs.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+        frozen: freezing.then(|| pass_key(seed, 0)),
+    }))
+}
+
+/// What plans are priced for: the cores of a run, and the cache's storage as it was measured.
+pub async fn machine(clauses: &Clauses, config: &RunConfig) -> Machine {
+    let mut machine = Machine {
+        cores: threads(config) as u64,
+        ..Machine::default()
+    };
+    let wanted = !matches!(clauses.cache, Some(Cache::Off));
+    if let Some(dir) = clauses.options.cache_dir.as_ref().filter(|_| wanted) {
+        // A store that is not there yet was not measured.
+        if let Ok(store) = CacheStore::open_existing(dir, CacheOptions::default()).await {
+            let measured = store.bandwidth();
+            machine.cache_write = measured.write_bps;
+            machine.cache_read = measured.read_bps;
+        }
+    }
+    machine
+}

@@ -1,0 +1,279 @@
+//! Cached rows: never another stream, and never computed twice.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{digest, parquet, photos, table};
+use forebay::{Batch, RunConfig, Session};
+
+/// What a run yielded: its digest, and the rows of the cache point that were read and computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Outcome {
+    digest: String,
+    read: u64,
+    computed: u64,
+}
+
+async fn batches_of(
+    sql: &str,
+    config: RunConfig,
+) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
+    // A session of its own knows nothing of earlier runs, as another process would not.
+    let session = Session::new();
+    session.execute(sql).await.map_err(|e| e.to_string())?;
+    let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
+    let mut batches = Vec::new();
+    while let Some(batch) = run.next().await {
+        batches.push(batch.map_err(|e| e.to_string())?);
+    }
+    Ok((batches, run.cached()))
+}
+
+async fn run_with(sql: &str, config: RunConfig) -> Outcome {
+    let (batches, cached) = batches_of(sql, config).await.unwrap();
+    let (read, computed) = cached.unwrap_or_default();
+    Outcome {
+        digest: digest(&batches),
+        read,
+        computed,
+    }
+}
+
+async fn run(sql: &str) -> Outcome {
+    run_with(sql, RunConfig::default()).await
+}
+
+/// A pipeline over photos with a random tail; `cache` are its last clauses.
+fn augmented(photos: &Path, tail: &str, cache: &str) -> String {
+    format!(
+        "CREATE PIPELINE p AS SELECT label, {tail} AS pixels
+         FROM (SELECT label, resize_shortest(decode_image(image), 24) AS x FROM images('{}')) AS q
+         SHUFFLE WITHIN 20 ROWS SEED 3 BATCH 8 REPEAT 3 {cache}",
+        photos.display()
+    )
+}
+
+fn kept(dir: &Path) -> String {
+    format!(
+        "CACHE AT resize_shortest OPTIONS (cache_dir = '{}', on_error = 'skip')",
+        dir.display()
+    )
+}
+
+const TAIL: &str = "random_crop(normalize(x, 'imagenet'), 20, 20)";
+const OFF: &str = "CACHE OFF OPTIONS (on_error = 'skip')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 60, 3);
+    let plain = run(&augmented(&data, TAIL, OFF)).await;
+    assert_eq!((plain.read, plain.computed), (0, 0));
+    let first = run(&augmented(&data, TAIL, &kept(&cache))).await;
+    assert_eq!(first.digest, plain.digest);
+    assert_eq!((first.read, first.computed), (120, 60));
+    // Another session, as another process: nothing is computed. Another random tail reuses it too.
+    let second = run(&augmented(&data, TAIL, &kept(&cache))).await;
+    assert_eq!(second.digest, plain.digest);
+    assert_eq!((second.read, second.computed), (180, 0));
+    let other = "random_hflip(center_crop(x, 16, 16))";
+    let third = run(&augmented(&data, other, &kept(&cache))).await;
+    assert_eq!(
+        third.digest,
+        run(&augmented(&data, other, OFF)).await.digest
+    );
+    assert_eq!((third.read, third.computed), (180, 0));
+    // Several ranks, threads, and little memory.
+    for (threads, world, rank) in [(1, 1, 0), (2, 2, 0), (2, 2, 1)] {
+        let config = RunConfig {
+            threads: Some(threads),
+            world,
+            rank,
+            segment_rows: Some(7),
+            ..RunConfig::default()
+        };
+        let with = run_with(&augmented(&data, TAIL, &kept(&cache)), config.clone()).await;
+        let without = run_with(&augmented(&data, TAIL, OFF), config).await;
+        assert_eq!(with.digest, without.digest);
+        assert_eq!(with.computed, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_file_alone_is_computed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 30, 3);
+    run(&augmented(&data, TAIL, &kept(&cache))).await;
+    let (from, to) = (data.join("class0/0003.jpg"), data.join("class1/0004.jpg"));
+    std::fs::copy(from, to).unwrap();
+    let after = run(&augmented(&data, TAIL, &kept(&cache))).await;
+    assert_eq!(after.digest, run(&augmented(&data, TAIL, OFF)).await.digest);
+    assert_eq!((after.read, after.computed), (89, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_fail_are_not_kept_and_fail_in_every_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 20, 2);
+    std::fs::write(data.join("class0/broken.jpg"), [0xff, 0xd8, 0xff]).unwrap();
+    let plain = run(&augmented(&data, TAIL, OFF)).await;
+    for computed in [20 + 3, 3] {
+        let cached = run(&augmented(&data, TAIL, &kept(&cache))).await;
+        assert_eq!(cached.digest, plain.digest);
+        assert_eq!(cached.computed, computed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_tables_are_kept_and_so_is_which_a_filter_drops() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, cache) = (dir.path().join("t/t.parquet"), dir.path().join("cache"));
+    parquet(&file, &table(500), 40);
+    let sql = |shuffle: &str, cache: &str| {
+        format!(
+            "CREATE PIPELINE p AS SELECT id, upper(name) AS big, x + random_uniform() AS noisy
+             FROM parquet('{}') WHERE id % 3 <> 1 AND name IS NOT NULL
+             {shuffle} BATCH 32 REPEAT 2 {cache}",
+            file.display()
+        )
+    };
+    for shuffle in ["", "SHUFFLE WITHIN 100 ROWS", "SHUFFLE GLOBALLY"] {
+        let plain = run(&sql(shuffle, "")).await;
+        let dir = cache.join(shuffle.replace(' ', "-"));
+        let keep = format!("CACHE AT upper OPTIONS (cache_dir = '{}')", dir.display());
+        let first = run(&sql(shuffle, &keep)).await;
+        assert_eq!(first.digest, plain.digest, "{shuffle}");
+        let second = run(&sql(shuffle, &keep)).await;
+        assert_eq!(second.digest, plain.digest, "{shuffle}");
+        assert_eq!(second.computed, 0, "{shuffle}");
+        assert!(second.read > 0, "{shuffle}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unions_are_kept_by_their_inputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, cache) = (dir.path().join("t/t.parquet"), dir.path().join("cache"));
+    parquet(&file, &table(200), 40);
+    let sql = |cache: &str| {
+        format!(
+            "CREATE PIPELINE p AS SELECT upper(name) AS name, id + random_int(0, 9) AS id FROM (
+               SELECT id, name FROM parquet('{0}') WHERE id < 50
+               UNION ALL SELECT id + 1000, name FROM parquet('{0}') WHERE id > 100) AS q
+             SHUFFLE WITHIN 64 ROWS BATCH 16 REPEAT 2 {cache}",
+            file.display()
+        )
+    };
+    let keep = format!("CACHE AT upper OPTIONS (cache_dir = '{}')", cache.display());
+    let plain = run(&sql("")).await;
+    for _ in 0..2 {
+        assert_eq!(run(&sql(&keep)).await.digest, plain.digest);
+    }
+    assert_eq!(run(&sql(&keep)).await.computed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn randomness_is_kept_only_where_the_user_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 24, 2);
+    let at = |clause: &str| {
+        let options = format!(
+            "OPTIONS (cache_dir = '{}', on_error = 'skip')",
+            cache.display()
+        );
+        augmented(&data, TAIL, &format!("{clause} {options}"))
+    };
+    let error = batches_of(&at("CACHE AT random_crop"), RunConfig::default()).await;
+    let error = error.unwrap_err();
+    assert!(error.contains("it would freeze the draws of"), "{error}");
+    assert!(error.contains("random_crop"), "{error}");
+    assert!(error.contains("FREEZING RANDOMNESS"), "{error}");
+    let frozen = at("CACHE AT random_crop FREEZING RANDOMNESS");
+    let (batches, _) = batches_of(&frozen, RunConfig::default()).await.unwrap();
+    let (again, cached) = batches_of(&frozen, RunConfig::default()).await.unwrap();
+    assert_eq!(digest(&batches), digest(&again));
+    assert_eq!(cached, Some((72, 0)));
+    // Without the store the same draws are made: what is kept is a function of the pipeline.
+    std::fs::remove_dir_all(&cache).unwrap();
+    let other_epoch = RunConfig {
+        first_epoch: 1,
+        epochs: Some(1),
+        ..RunConfig::default()
+    };
+    let (later, _) = batches_of(&frozen, other_epoch.clone()).await.unwrap();
+    let of_epoch: Vec<Batch> = batches.into_iter().filter(|b| b.epoch == 1).collect();
+    assert_eq!(digest(&later), digest(&of_epoch));
+    let (free, _) = batches_of(&augmented(&data, TAIL, OFF), other_epoch)
+        .await
+        .unwrap();
+    assert_ne!(digest(&later), digest(&free));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_damaged_or_cannot_be_written_changes_no_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 24, 2);
+    let plain = run(&augmented(&data, TAIL, OFF)).await;
+    run(&augmented(&data, TAIL, &kept(&cache))).await;
+    let mut flipped = 0;
+    let mut folders = vec![cache.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let mut bytes = std::fs::read(&path).unwrap();
+            if bytes.len() > 10_000 {
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+                flipped += 1;
+            }
+        }
+    }
+    assert!(flipped > 0);
+    let repaired = run(&augmented(&data, TAIL, &kept(&cache))).await;
+    assert_eq!(repaired.digest, plain.digest);
+    assert!(repaired.computed > 0);
+    let sound = run(&augmented(&data, TAIL, &kept(&cache))).await;
+    assert_eq!((sound.digest, sound.computed), (plain.digest.clone(), 0));
+    // A file where the directory should be.
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let error = batches_of(&augmented(&data, TAIL, &kept(&file)), RunConfig::default()).await;
+    assert!(error.unwrap_err().contains("file"));
+    // No room: nothing is kept, everything is computed.
+    let tight = format!(
+        "CACHE AT resize_shortest OPTIONS (cache_dir = '{}', cache_quota = '1 KiB', on_error = 'skip')",
+        dir.path().join("tight").display()
+    );
+    let error = batches_of(&augmented(&data, TAIL, &tight), RunConfig::default()).await;
+    assert!(error.unwrap_err().contains("there is room for 1024"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_writers_at_once_leave_one_correct_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 40, 2);
+    let plain = run(&augmented(&data, TAIL, OFF)).await;
+    let sql = augmented(&data, TAIL, &kept(&cache));
+    let (a, b) = tokio::join!(run(&sql), run(&sql));
+    assert_eq!((&a.digest, &b.digest), (&plain.digest, &plain.digest));
+    let after = run(&sql).await;
+    assert_eq!((after.digest, after.computed), (plain.digest, 0));
+}
