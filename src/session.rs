@@ -1,20 +1,22 @@
 //! A session: tables, pipelines, and what one can do with them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::internal_datafusion_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Clauses, Repeat};
+use forebay_planner::clauses::{Cache, Clauses, Optimize, Relax, Repeat};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
-use forebay_runtime::engine::{Opened, Run as EngineRun, RunConfig};
+use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
 use forebay_runtime::source::FileResolver;
 use forebay_runtime::tail::{Batch, RunStats};
 use tokio::sync::RwLock;
@@ -341,10 +343,37 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
 async fn open(pipeline: &Pipeline, config: &RunConfig) -> Result<(Compiled, Opened)> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
-    let machine = forebay_runtime::engine::machine(&clauses, config).await;
-    let compiled = Compiled::on(&machine, &pipeline.plan, clauses).map_err(|e| planning(&e))?;
+    let epochs = config.epochs.and_then(NonZeroU64::new);
+    clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
+    let compiled = plan(pipeline.plan.clone(), clauses, config).await?;
     let opened = Opened::new(&compiled, config).await?;
     Ok((compiled, opened))
+}
+
+/// Plans for this machine; over a profile of a few rows where more than the order of exact rewrites
+/// depends on sizes.
+async fn plan(plan: LogicalPlan, clauses: Clauses, config: &RunConfig) -> Result<Compiled> {
+    let mut machine = engine::machine(&clauses, config).await;
+    let compiled = Compiled::on(&machine, &plan, clauses.clone()).map_err(|e| planning(&e))?;
+    if !profiled(&clauses) {
+        return Ok(compiled);
+    }
+    let sample = engine::Sample::of(&compiled.chosen).await;
+    machine.probe = Some(Arc::new(sample));
+    // Decoding a few photos is no work for a thread that serves others.
+    let planned = tokio::task::spawn_blocking(move || Compiled::on(&machine, &plan, clauses));
+    let planned = planned
+        .await
+        .map_err(|e| engine(internal_datafusion_err!("planning was lost: {e}")))?;
+    planned.map_err(|e| planning(&e))
+}
+
+/// Whether a plan depends on more than what types say of sizes: where a cache may pay, and where the
+/// user allows orders of other values.
+fn profiled(clauses: &Clauses) -> bool {
+    let cache = !matches!(clauses.cache, Some(Cache::Off)) && clauses.options.cache_dir.is_some();
+    let optimized = clauses.options.optimize == Optimize::Default;
+    optimized && (cache || clauses.options.relax > Relax::Exact)
 }
 
 /// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.

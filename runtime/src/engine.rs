@@ -7,6 +7,7 @@
 mod caching;
 mod counts;
 mod driver;
+mod sample;
 mod sizing;
 mod work;
 
@@ -22,6 +23,7 @@ use tokio::task::JoinHandle;
 pub use self::caching::machine;
 use self::counts::Counts;
 use self::driver::Driver;
+pub use self::sample::Sample;
 use self::sizing::{environment, size_segments};
 use crate::deal::Deal;
 use crate::error::{Error, Result};

@@ -273,7 +273,8 @@ fn stream_scans(plan: &RowPlan) -> Vec<&RowPlan> {
     scans
 }
 
-fn open_source(table: &Arc<dyn TableSource>) -> Result<Arc<dyn Source>> {
+/// The source of a table.
+pub fn open_source(table: &Arc<dyn TableSource>) -> Result<Arc<dyn Source>> {
     let provider = source_as_provider(table)?;
     match provider.downcast_ref::<SourceTable>() {
         Some(table) => Ok(Arc::clone(table.source())),

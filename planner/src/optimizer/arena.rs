@@ -13,6 +13,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
+use super::profile::Profile;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpCost, OpKind, OpSpec, algebra, declared_cost};
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
@@ -102,6 +103,8 @@ pub struct Arena {
     types: Vec<FieldRef>,
     by_type: HashMap<FieldRef, TypeId>,
     outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
+    /// What a few rows showed of the operators.
+    pub profile: Profile,
 }
 
 impl Arena {

@@ -198,7 +198,10 @@ fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
     let mut columns = BTreeMap::new();
     for &(index, slot) in &spec.columns {
         let field = schema.field(index);
+        let seen = arena.profile.stored.get(&slot).copied();
+        let seen = seen.filter(|_| fixed_bytes(field.data_type()).is_none());
         let bytes = match field.data_type() {
+            _ if seen.is_some() => seen.unwrap_or_default(),
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
                 Log2::of(spec.row_bytes.unwrap_or(UNKNOWN_BLOB))
             }
@@ -248,6 +251,11 @@ pub fn op_fact(
                     let read = input.bytes(spec.reads.iter());
                     let read = Log2::of(u64::try_from(read).unwrap_or(u64::MAX));
                     let tensor = TensorType::from_field(&field);
+                    if let Some(&growth) = arena.profile.growth.get(&param) {
+                        let bytes = read.times(growth);
+                        out.columns.insert(*slot, Column { data_type, bytes });
+                        return finish(arena, out, kept);
+                    }
                     let decodes = spec.algebra == Algebra::Decode && matches!(tensor, Ok(Some(_)));
                     match decodes {
                         true => read.times(Log2::of(DECODED_PER_ENCODED)),
@@ -258,9 +266,10 @@ pub fn op_fact(
             out.columns.insert(*slot, Column { data_type, bytes });
         }
         OpKind::Filter { predicate } => {
-            let kept = selectivity(predicate);
-            out.rows = out.rows.times(kept);
-            out.pool = out.pool.times(kept);
+            let seen = arena.profile.kept.get(&param).copied();
+            let part = seen.unwrap_or_else(|| selectivity(predicate));
+            out.rows = out.rows.times(part);
+            out.pool = out.pool.times(part);
         }
         OpKind::Flatten { lists, .. } => {
             for &(list, element) in lists {
@@ -309,6 +318,11 @@ pub fn op_fact(
         OpKind::Batch { .. } => out.unaddressed = either(out.unaddressed, Some(param)),
         OpKind::Limit { fetch: None, .. } | OpKind::Shuffle { .. } => {}
     }
+    finish(arena, out, kept)
+}
+
+/// The rows with the slots that are passed on.
+fn finish(arena: &Arena, mut out: PlanFact, kept: &SlotSet) -> Result<PlanFact, String> {
     out.columns.retain(|&slot, _| kept.contains(slot));
     match out.columns.len() == kept.iter().count() {
         true => Ok(out),

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, Result, internal_err};
+use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::ScalarFunction;
 use forebay_udfs::facts::Algebra;
@@ -72,13 +74,19 @@ impl Lowering<'_> {
                     .map(|(field, &wanted)| self.target(wanted, field.name()))
                     .collect();
                 let columns = projection.iter().copied().zip(slots.iter().copied());
+                let known = source_as_provider(source).ok().and_then(|p| p.statistics());
+                let number = |of: Precision<usize>| of.get_value().map(|&n| n as u64);
+                let (rows, bytes) = match known {
+                    Some(known) => (number(known.num_rows), number(known.total_byte_size)),
+                    None => (None, None),
+                };
                 let scan = self.arena.add_scan(ScanSpec {
                     occurrence: *occurrence,
                     name: name.clone(),
                     source: std::sync::Arc::clone(source),
                     columns: columns.collect(),
-                    rows: None,
-                    row_bytes: None,
+                    rows,
+                    row_bytes: bytes.zip(rows).map(|(bytes, rows)| bytes / rows.max(1)),
                 });
                 Ok((Tree::Scan(scan), slots))
             }

@@ -16,6 +16,7 @@
 //! | [`sort`] | a good order to start the search from |
 //! | [`lang`], [`facts`] | terms, and what is known of the rows of a class |
 //! | [`graph`], [`saturate`] | the e-graph and its saturation |
+//! | [`profile`] | sizes and selectivities of a few rows |
 //! | [`cost`], [`cache`] | prices, and what may be cached |
 //! | [`extract`] | the cheapest plan, with its cache point |
 
@@ -30,6 +31,7 @@ pub mod lower;
 pub mod normal;
 #[cfg(test)]
 mod oracle;
+pub mod profile;
 pub mod raise;
 pub mod rules;
 pub mod saturate;
@@ -42,6 +44,7 @@ pub mod tree;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use datafusion::common::{Result, plan_err};
 
@@ -51,6 +54,7 @@ use self::cost::{Coefficients, Cost};
 use self::graph::plant;
 use self::lower::Lowered;
 use self::normal::{Applied, normal};
+use self::profile::{Probe, Profile};
 use self::rules::{Rule, Tier, is_disabled, rules};
 use self::saturate::{Limits, Saturation, saturate};
 use self::sort::{effects, sorted};
@@ -59,7 +63,7 @@ use crate::clauses::{Cache, Clauses};
 use crate::rows::{RowOp, RowPlan};
 
 /// What plans are priced for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Machine {
     /// Prices of one core.
     pub prices: Coefficients,
@@ -69,6 +73,8 @@ pub struct Machine {
     pub cache_write: Option<u64>,
     /// Bytes a second that the cache's storage gives, as measured.
     pub cache_read: Option<u64>,
+    /// Gives rows of the pipeline's sources, where it is to be profiled.
+    pub probe: Option<Arc<dyn Probe>>,
 }
 
 impl Machine {
@@ -95,6 +101,8 @@ pub struct Config {
     pub cache: CacheCosts,
     /// Where the search ends.
     pub limits: Limits,
+    /// Gives rows to be profiled.
+    pub probe: Option<Arc<dyn Probe>>,
 }
 
 /// Epochs over which a pipeline without end is priced: a usual length of a training run on ImageNet.
@@ -135,6 +143,7 @@ impl Config {
                 at,
             },
             limits: Limits::default(),
+            probe: machine.probe.clone(),
         })
     }
 
@@ -178,6 +187,10 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     let mut report = Report::default();
     let tree = normal(&mut arena, &rules, lowered.tree.clone(), &mut report.before);
     let wanted = lowered.wanted();
+    if let Some(probe) = &config.probe {
+        let needed = lowered.tree.needed(&mut arena, &wanted);
+        arena.profile = Profile::of(&arena, &needed, probe.as_ref());
+    }
     let written = lowered.tree.term(&mut arena, &wanted);
     let written = extract::price(&mut arena, &config.prices, &written)?;
     report.written = written.saturating_mul(config.cache.epochs.into());
@@ -223,6 +236,7 @@ pub fn optimize(
             // It is read once.
             let config = Config {
                 cache: CacheCosts::default(),
+                probe: None,
                 ..config.clone()
             };
             let (build, _) = optimize(build, &Clauses::default(), &config)?;

@@ -61,29 +61,50 @@ impl Tree {
         }
     }
 
-    /// The plan as a term that passes on `wanted` and, below that, what is needed for it: nothing else
-    /// is read or computed.
-    pub fn term(&self, arena: &mut Arena, wanted: &SlotSet) -> Term {
-        let mut term = Term::default();
-        self.add(arena, wanted, &mut term);
-        term
-    }
-
-    fn add(&self, arena: &mut Arena, wanted: &SlotSet, term: &mut Term) -> Id {
+    /// The plan without what nobody needs to have `wanted`.
+    pub fn needed(&self, arena: &mut Arena, wanted: &SlotSet) -> Self {
         match self {
             Self::Scan(scan) => {
                 let mut narrow = arena.scan(*scan).clone();
                 narrow.columns.retain(|&(_, slot)| wanted.contains(slot));
-                let narrow = arena.add_scan(narrow);
-                term.add(Node::Scan(narrow))
+                Self::Scan(arena.add_scan(narrow))
             }
             Self::Op(param, input) => {
                 let spec = arena.spec(*param);
                 let unused = spec.writes.is_disjoint(wanted) && !spec.pinned;
                 // An error of a slot that nobody needs does not surface.
                 if matches!(spec.kind, OpKind::Row { .. }) && unused {
-                    return input.add(arena, wanted, term);
+                    return input.needed(arena, wanted);
                 }
+                let below = arena.needed(*param, wanted);
+                input.needed(arena, &below).then(*param)
+            }
+            Self::Cache(input) => Self::Cache(Box::new(input.needed(arena, wanted))),
+            Self::Cat(inputs) => {
+                let inputs = inputs.each_ref().map(|input| input.needed(arena, wanted));
+                Self::Cat(Box::new(inputs))
+            }
+            Self::Zip(inputs, second) => {
+                let a = inputs[0].needed(arena, &wanted.difference(second));
+                let b = inputs[1].needed(arena, &wanted.intersection(second));
+                Self::Zip(Box::new([a, b]), second.clone())
+            }
+        }
+    }
+
+    /// The plan as a term that passes on `wanted` and, below that, what is needed for it: nothing else
+    /// is read or computed.
+    pub fn term(&self, arena: &mut Arena, wanted: &SlotSet) -> Term {
+        let mut term = Term::default();
+        let needed = self.needed(arena, wanted);
+        needed.add(arena, wanted, &mut term);
+        term
+    }
+
+    fn add(&self, arena: &mut Arena, wanted: &SlotSet, term: &mut Term) -> Id {
+        match self {
+            Self::Scan(scan) => term.add(Node::Scan(*scan)),
+            Self::Op(param, input) => {
                 let below = arena.needed(*param, wanted);
                 let input = input.add(arena, &below, term);
                 let param = term.add(Node::Param(*param));

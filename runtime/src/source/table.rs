@@ -7,8 +7,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, exec_err, internal_err, project_schema};
+use datafusion::common::{Result, Statistics, exec_err, internal_err, project_schema};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -21,7 +22,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::stream::BATCH_BYTES;
-use super::{Access, Scan, Source};
+use super::{Access, Scan, Source, Split};
 
 /// Rows that one fetch of a [`Access::Direct`] source asks for at most when it is scanned.
 const FETCH_ROWS: usize = 1024;
@@ -55,6 +56,15 @@ impl TableProvider for SourceTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let splits = || self.source.manifest().files.iter().flat_map(|f| &f.splits);
+        let sum = |of: fn(&Split) -> u64| splits().map(of).fold(0, u64::saturating_add);
+        let mut known = Statistics::new_unknown(self.source.schema());
+        known.num_rows = Precision::Exact(sum(|split| split.rows) as usize);
+        known.total_byte_size = Precision::Inexact(sum(|split| split.bytes) as usize);
+        Some(known)
     }
 
     async fn scan(

@@ -1,0 +1,180 @@
+//! A few stored rows of a plan's sources, by which the optimiser learns sizes and selectivities.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{Field, Schema};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::Expr;
+use forebay_planner::optimizer::profile::{Evaluated, Probe, ROWS};
+use forebay_planner::rows::{RowOp, RowPlan};
+use forebay_udfs::draw::pass_key;
+use forebay_udfs::hash::combine;
+use forebay_udfs::row::{ROW_COLUMN, row_field};
+use futures::TryStreamExt;
+
+use crate::fragment::compile_expr;
+use crate::fragment::evaluate::evaluate;
+use crate::job::open_source;
+use crate::order::Place;
+use crate::snapshot::{ScanSource, Snapshot};
+use crate::source::{Access, Scan, Source};
+
+/// Splits that are read at most for the sake of some of their rows.
+const SPLITS: u64 = 4;
+
+/// Rows of each scan of a plan, the columns that it reads and the hidden row column.
+#[derive(Debug)]
+pub struct Sample {
+    rows: BTreeMap<u32, RecordBatch>,
+}
+
+impl Sample {
+    /// Reads at most [`ROWS`] rows of each scan, chosen by hash. What cannot be read is left out: that
+    /// is for the run to report.
+    pub async fn of(plan: &RowPlan) -> Self {
+        let mut rows = BTreeMap::new();
+        for scan in plan.scans() {
+            if let RowOp::Scan { occurrence, .. } = &scan.op {
+                match read(scan).await {
+                    Ok(Some(batch)) => drop(rows.insert(*occurrence, batch)),
+                    Ok(None) => {}
+                    Err(error) => log::debug!("no profile of scan {occurrence}: {error}"),
+                }
+            }
+        }
+        Self { rows }
+    }
+}
+
+impl Probe for Sample {
+    fn sample(&self, occurrence: u32) -> Option<RecordBatch> {
+        self.rows.get(&occurrence).cloned()
+    }
+
+    fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
+        let schema = DFSchema::try_from(rows.schema().as_ref().clone()).ok()?;
+        let compiled = compile_expr(expr, schema).ok()?;
+        let field = compiled.return_field(rows.schema_ref()).ok()?;
+        let (values, failures) = evaluate(&compiled, rows).ok()?;
+        Some(Evaluated {
+            values,
+            field: field.as_ref().clone(),
+            failed: failures.into_keys().collect(),
+        })
+    }
+}
+
+/// Rows of a scan; `None` where it has none.
+async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
+    let RowOp::Scan {
+        occurrence,
+        source,
+        projection,
+        ..
+    } = &scan.op
+    else {
+        return Ok(None);
+    };
+    let source = open_source(source)?;
+    let snapshot = Snapshot::try_new(vec![ScanSource {
+        occurrence: *occurrence,
+        source: Arc::clone(&source),
+        range: 0..u64::MAX,
+    }])?;
+    if snapshot.rows() == 0 {
+        return Ok(None);
+    }
+    let (places, batch) = match source.access() {
+        Access::Direct => direct(&snapshot, source.as_ref(), projection).await?,
+        Access::Staged => staged(&snapshot, source.as_ref(), projection).await?,
+    };
+    let ids = snapshot.row_ids(&places, pass_key(0, 0)).to_array()?;
+    let hidden: Arc<Field> = row_field();
+    let schema = batch.schema();
+    let fields = schema.fields().iter().map(Arc::clone).chain([hidden]);
+    let columns = batch.columns().iter().map(Arc::clone).chain([ids]);
+    debug_assert!(schema.index_of(ROW_COLUMN).is_err());
+    let whole = RecordBatch::try_new(
+        Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+        columns.collect(),
+    )?;
+    Ok(Some(whole))
+}
+
+/// Rows all over the source.
+async fn direct(
+    snapshot: &Snapshot,
+    source: &dyn Source,
+    projection: &[usize],
+) -> Result<(Vec<Place>, RecordBatch)> {
+    let mut numbers: Vec<u64> = (0..ROWS as u64)
+        .map(|i| combine(i, 0) % snapshot.rows())
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut places = Vec::with_capacity(numbers.len());
+    let mut wanted = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let split = snapshot.splits.partition_point(|s| s.start <= number) - 1;
+        let of = &snapshot.splits[split];
+        let offset = number - of.start;
+        places.push(Place {
+            position: number,
+            split: split as u32,
+            offset: offset as u32,
+        });
+        let file = snapshot.file_in_source(of.file);
+        wanted.push((file, of.first_row + offset));
+    }
+    let (batch, failed) = source.fetch(&wanted, projection).await?;
+    let sound: Vec<usize> = (0..places.len())
+        .filter(|row| failed.iter().all(|error| error.row != *row))
+        .collect();
+    let places = sound.iter().map(|&row| places[row]).collect();
+    let indices = UInt32Array::from_iter_values(sound.into_iter().map(|row| row as u32));
+    Ok((places, take_record_batch(&batch, &indices)?))
+}
+
+/// The first rows of some splits.
+async fn staged(
+    snapshot: &Snapshot,
+    source: &dyn Source,
+    projection: &[usize],
+) -> Result<(Vec<Place>, RecordBatch)> {
+    let all = snapshot.splits.len() as u64;
+    let mut splits: Vec<u64> = (0..SPLITS).map(|i| combine(i, 1) % all).collect();
+    splits.sort_unstable();
+    splits.dedup();
+    let each = ROWS / splits.len();
+    let request = Scan {
+        projection: projection.to_vec(),
+        prune: None,
+    };
+    let (mut places, mut batches) = (Vec::new(), Vec::new());
+    for split in splits {
+        let of = &snapshot.splits[split as usize];
+        let file = snapshot.file_in_source(of.file) as usize;
+        let mut rows = source.read_split(file, of.split as usize, &request);
+        let Some(stored) = rows.try_next().await? else {
+            continue;
+        };
+        let count = each.min(stored.numbers.len());
+        for &number in &stored.numbers[..count] {
+            let offset = number.saturating_sub(of.first_row);
+            places.push(Place {
+                position: of.start + offset,
+                split: split as u32,
+                offset: offset as u32,
+            });
+        }
+        batches.push(stored.batch.slice(0, count));
+    }
+    let schema = match batches.first() {
+        Some(batch) => batch.schema(),
+        None => Arc::new(source.schema().project(projection)?),
+    };
+    Ok((places, concat_batches(&schema, &batches)?))
+}
