@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+pub mod calibrate;
 mod error;
 mod explain;
 pub mod generate;
@@ -41,6 +42,7 @@ pub use error::{Error, Result};
 pub use explain::Explanation;
 pub use forebay_planner::builder;
 pub use forebay_planner::clauses;
+pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
 pub use forebay_runtime::digest;
 pub use forebay_runtime::engine::RunConfig;

@@ -14,6 +14,7 @@ use forebay_planner::catalog::{Catalog, Existing};
 use forebay_planner::clauses::{Cache, Clauses, Optimize, Relax, Repeat};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::{PlanError, Position};
+use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
@@ -43,6 +44,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Session {
     catalog: RwLock<Catalog>,
+    prices: Arc<Coefficients>,
 }
 
 impl Default for Session {
@@ -57,6 +59,15 @@ impl Session {
         let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
         Self {
             catalog: RwLock::new(catalog),
+            prices: Coefficients::declared(),
+        }
+    }
+
+    /// A session whose plans are weighed by these prices.
+    pub fn with_prices(prices: Coefficients) -> Self {
+        Self {
+            prices: Arc::new(prices),
+            ..Self::new()
         }
     }
 
@@ -264,7 +275,7 @@ impl Session {
     /// Starts a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
-        let (_, opened) = open(&pipeline, &config).await?;
+        let (_, opened) = open(&pipeline, &config, &self.prices).await?;
         let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
         let expected = steps
             .zip(opened.epoch_rows)
@@ -300,7 +311,7 @@ impl Session {
             // One epoch shows what every epoch costs.
             config.epochs = config.epochs.or(Some(1));
         }
-        let (compiled, opened) = open(pipeline, &config).await?;
+        let (compiled, opened) = open(pipeline, &config, &self.prices).await?;
         let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
         Explanation::of(name, &compiled, opened, analyze).await
     }
@@ -340,20 +351,30 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
 
-async fn open(pipeline: &Pipeline, config: &RunConfig) -> Result<(Compiled, Opened)> {
+async fn open(
+    pipeline: &Pipeline,
+    config: &RunConfig,
+    prices: &Arc<Coefficients>,
+) -> Result<(Compiled, Opened)> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
     let epochs = config.epochs.and_then(NonZeroU64::new);
     clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
-    let compiled = plan(pipeline.plan.clone(), clauses, config).await?;
+    let compiled = plan(pipeline.plan.clone(), clauses, config, prices).await?;
     let opened = Opened::new(&compiled, config).await?;
     Ok((compiled, opened))
 }
 
 /// Plans for this machine; over a profile of a few rows where more than the order of exact rewrites
 /// depends on sizes.
-async fn plan(plan: LogicalPlan, clauses: Clauses, config: &RunConfig) -> Result<Compiled> {
+async fn plan(
+    plan: LogicalPlan,
+    clauses: Clauses,
+    config: &RunConfig,
+    prices: &Arc<Coefficients>,
+) -> Result<Compiled> {
     let mut machine = engine::machine(&clauses, config).await;
+    machine.prices = Arc::clone(prices);
     let compiled = Compiled::on(&machine, &plan, clauses.clone()).map_err(|e| planning(&e))?;
     if !profiled(&clauses) {
         return Ok(compiled);

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     /// Show, check or remove the computed rows that a cache directory keeps
     #[command(subcommand)]
     Cache(CacheArgs),
+    /// Measure this machine, so that plans are weighed by its own prices
+    Calibrate(CalibrateArgs),
     /// Make realistic photos or tables to try things on
     #[command(subcommand)]
     Generate(GenerateArgs),
@@ -129,6 +131,13 @@ pub(crate) enum DigestKind {
     Batches,
     /// Values of the rows, whatever their order and batches
     Rows,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CalibrateArgs {
+    /// Where to write the prices; $FOREBAY_COSTS or the user's configuration where not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use forebay::RunConfig;
 use forebay::generate::Photos;
 use forebay::preview::SheetOptions;
-use forebay::{RunConfig, Session};
 use serde_json::json;
 
 use super::args::DemoArgs;
+use super::costs::session;
 use super::failure::Failure;
 use super::preview::write_sheet;
 use super::progress::rates;
@@ -42,7 +43,7 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
     output::data(&text)?;
 
     output::data("\n3. Its stream")?;
-    let session = Session::new();
+    let session = session()?;
     session.load(&text).await?;
     let began = Instant::now();
     let mut stream = session.run(PIPELINE, RunConfig::default()).await?;

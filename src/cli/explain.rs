@@ -1,14 +1,13 @@
 //! `forebay explain`.
 
-use forebay::Session;
-
 use super::args::{ExplainArgs, ExplainFormat};
+use super::costs::session;
 use super::failure::Failure;
 use super::output;
 
 /// Explains a pipeline.
 pub(crate) async fn execute(args: ExplainArgs) -> Result<(), Failure> {
-    let session = Session::new();
+    let session = session()?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(args.limit_batches);
     let explanation = session.explain(&pipeline, config, args.analyze).await?;

@@ -6,6 +6,7 @@
 
 mod args;
 mod cache;
+mod costs;
 mod demo;
 mod explain;
 mod failure;
@@ -41,6 +42,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn main() -> ExitCode {
     let started = Instant::now();
     silence_caught_panics();
+    output::show_warnings();
     let args = Args::parse();
     match execute(args, started) {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
@@ -83,6 +85,7 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
         Command::Schema(args) => interruptible(&runtime, schema::execute(args)),
         Command::Functions(args) => functions::execute(&args),
         Command::Cache(args) => interruptible(&runtime, cache::execute(args)),
+        Command::Calibrate(args) => interruptible(&runtime, costs::execute(args, quiet)),
         Command::Generate(args) => interruptible(&runtime, generate::execute(args, quiet)),
         Command::Demo(args) => interruptible(&runtime, demo::execute(args, quiet, started)),
     };

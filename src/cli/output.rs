@@ -25,3 +25,25 @@ pub(crate) fn message(text: &str) {
     let mut stderr = io::stderr().lock();
     writeln!(stderr, "{text}").ok();
 }
+
+/// Shows the library's warnings on standard error.
+pub(crate) fn show_warnings() {
+    struct Warnings;
+    impl log::Log for Warnings {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.level() <= log::Level::Warn && metadata.target().starts_with("forebay")
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                message(&format!("warning: {}", record.args()));
+            }
+        }
+
+        fn flush(&self) {}
+    }
+    // There is one logger a process, and this is the first.
+    if log::set_logger(&Warnings).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+}

@@ -8,12 +8,13 @@ use image::ImageFormat;
 use serde_json::json;
 
 use super::args::PreviewArgs;
+use super::costs::session;
 use super::failure::Failure;
 use super::{output, units};
 
 /// Draws a contact sheet.
 pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
-    let session = Session::new();
+    let session = session()?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(Some(args.batch.saturating_add(1)));
     let sheet = SheetOptions {

@@ -7,10 +7,11 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
-use forebay::{Batch as RunBatch, Run, RunStats, Session};
+use forebay::{Batch as RunBatch, Run, RunStats};
 use serde_json::json;
 
 use super::args::{DigestKind, RunArgs};
+use super::costs::session;
 use super::failure::Failure;
 use super::progress::{Progress, rates};
 use super::{output, units};
@@ -18,7 +19,7 @@ use super::{output, units};
 /// Runs a pipeline.
 pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
     let format = out_format(&args.out)?;
-    let session = Session::new();
+    let session = session()?;
     let pipeline = args.statements.load(&session).await?;
     let mut run = session
         .run(&pipeline, args.engine.config(args.limit_batches))

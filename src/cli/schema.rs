@@ -1,16 +1,16 @@
 //! `forebay schema`.
 
 use arrow::datatypes::Schema;
-use forebay::Session;
 use serde_json::{Value, json};
 
 use super::args::SchemaArgs;
+use super::costs::session;
 use super::failure::Failure;
 use super::{output, table};
 
 /// Shows the columns of a source or pipeline.
 pub(crate) async fn execute(args: SchemaArgs) -> Result<(), Failure> {
-    let session = Session::new();
+    let session = session()?;
     let made = session.load(&args.statements.text()?).await?;
     let names = match args.name.or(args.statements.pipeline) {
         Some(name) => vec![name],

@@ -15,6 +15,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper, Hinter};
 
 use super::args::SqlArgs;
+use super::costs::session;
 use super::failure::Failure;
 use super::statements::{in_string, split};
 use super::{functions, output, script, table};
@@ -109,7 +110,7 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
         Some(sql) => sql,
         None => script::read(args.file.as_deref().unwrap_or(Path::new("-")))?,
     };
-    let session = Session::new();
+    let session = session()?;
     for statement in split(&text).0 {
         show(session.execute(&statement.in_place()).await?, usize::MAX)?;
     }
@@ -118,7 +119,7 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
 
 /// Reads statements from the terminal and runs them until the user leaves.
 pub(crate) async fn run_shell() -> Result<(), Failure> {
-    let session = Session::new();
+    let session = session()?;
     let problem = |error: ReadlineError| Failure::Run(format!("no terminal to read: {error}"));
     let mut editor = editor().map_err(problem)?;
     let history = history_file();

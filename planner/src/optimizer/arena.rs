@@ -13,9 +13,10 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
+use super::coefficients::{Coefficients, OpCost};
 use super::profile::Profile;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpCost, OpKind, OpSpec, algebra, declared_cost};
+use super::spec::{OpKind, OpSpec, algebra, cost_of};
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
 
 /// Leaves of the e-graph: an index with a letter, so that terms can be written and read.
@@ -71,6 +72,8 @@ pub struct ScanSpec {
     pub name: String,
     /// The table.
     pub source: Arc<dyn TableSource>,
+    /// Name of its format, where known.
+    pub format: Option<String>,
     /// Columns of the table's schema, and the slots that they fill.
     pub columns: Vec<(usize, Slot)>,
     /// Rows, where known.
@@ -90,8 +93,9 @@ impl fmt::Debug for ScanSpec {
 }
 
 /// What the leaves of one plan's e-graph stand for.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Arena {
+    prices: Arc<Coefficients>,
     slots: Vec<String>,
     by_name: HashMap<String, Slot>,
     specs: Vec<Arc<OpSpec>>,
@@ -108,6 +112,25 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// An empty arena, whose operators have these prices.
+    pub fn new(prices: Arc<Coefficients>) -> Self {
+        Self {
+            prices,
+            slots: Vec::new(),
+            by_name: HashMap::new(),
+            specs: Vec::new(),
+            by_spec: HashMap::new(),
+            keeps: Vec::new(),
+            by_keep: HashMap::new(),
+            scans: Vec::new(),
+            builds: Vec::new(),
+            types: Vec::new(),
+            by_type: HashMap::new(),
+            outputs: HashMap::new(),
+            profile: Profile::default(),
+        }
+    }
+
     /// A new slot, named after `name`.
     pub fn slot(&mut self, name: &str) -> Slot {
         let slot = Slot(self.slots.len() as u32);
@@ -202,7 +225,7 @@ impl Arena {
             fallible,
             pinned: false,
             algebra: algebra(&expr),
-            cost: declared_cost(&expr),
+            cost: cost_of(&expr, &self.prices),
             kind: OpKind::Row {
                 slot,
                 expr: Box::new(expr),
@@ -221,7 +244,7 @@ impl Arena {
             fallible,
             pinned: false,
             algebra: algebra(&predicate),
-            cost: declared_cost(&predicate),
+            cost: cost_of(&predicate, &self.prices),
             kind: OpKind::Filter {
                 predicate: Box::new(predicate),
             },

@@ -3,40 +3,10 @@
 use egg::Id;
 
 use super::arena::{Arena, ParamId};
+use super::coefficients::Coefficients;
 use super::facts::PlanFact;
 use super::lang::Node;
 use super::spec::OpKind;
-
-/// Prices of moving bytes, in picoseconds a byte. They are declared, of the order that
-/// `benches/README.md` shows for its machine.
-#[derive(Debug, Clone, Copy)]
-pub struct Coefficients {
-    /// Reading stored bytes.
-    pub read: u128,
-    /// Copying a column's bytes, where rows are chosen or joined.
-    pub copy: u128,
-    /// Handling a row, whatever it holds.
-    pub row: u128,
-    /// Writing a byte of a cache, compression included.
-    pub cache_write: u128,
-    /// Reading a byte of a cache, decompression included.
-    pub cache_read: u128,
-    /// Finding a row of a cache.
-    pub cache_row: u128,
-}
-
-impl Default for Coefficients {
-    fn default() -> Self {
-        Self {
-            read: 300,
-            copy: 150,
-            row: 5_000,
-            cache_write: 2_000,
-            cache_read: 700,
-            cache_row: 20_000,
-        }
-    }
-}
 
 /// A cost in picoseconds.
 pub type Cost = u128;
@@ -54,17 +24,18 @@ pub fn self_cost<'a>(
     let moved = |fact: &PlanFact| {
         let row = fact
             .live_bytes()
-            .saturating_mul(prices.copy)
-            .saturating_add(prices.row);
+            .saturating_mul(prices.copy.into())
+            .saturating_add(prices.row.into());
         fact.rows.number().saturating_mul(row)
     };
     let cost = match node {
         Node::Param(_) | Node::Keep(_) => return 0,
-        Node::Scan(_) => {
+        Node::Scan(scan) => {
+            let price = prices.scan(arena.scan(*scan).format.as_deref());
             let row = out
                 .live_bytes()
-                .saturating_mul(prices.read)
-                .saturating_add(prices.row);
+                .saturating_mul(price.ps_per_byte_in.into())
+                .saturating_add(price.ps_per_row.into());
             out.rows.number().saturating_mul(row)
         }
         Node::Cat(_) | Node::Zip(_) => moved(out),

@@ -15,7 +15,8 @@ use egg::{Id, Language};
 
 use super::arena::{Arena, ParamId};
 use super::cache::CacheCosts;
-use super::cost::{Coefficients, Cost, self_cost};
+use super::coefficients::Coefficients;
+use super::cost::{Cost, self_cost};
 use super::facts::{Fact, PlanFact, fact};
 use super::graph::{PlanGraph, param_of, plan_fact};
 use super::lang::{Node, Term};

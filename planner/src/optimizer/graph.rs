@@ -10,7 +10,7 @@ use super::facts::{Fact, PlanFact, either, fact};
 use super::lang::{Node, Term};
 
 /// What the e-graph knows beside its nodes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Knowledge {
     /// What its leaves stand for.
     pub arena: Arena,

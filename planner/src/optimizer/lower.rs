@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use datafusion::catalog::TableProvider;
 use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::datasource::source_as_provider;
@@ -18,6 +19,7 @@ use super::spec::{OpKind, algebra, fallible};
 use super::tree::Tree;
 use crate::clauses::{Clauses, Remainder, Window};
 use crate::rows::{RowOp, RowPlan, slot as column};
+use crate::source::Format;
 
 /// A plan as a tree, with what is needed to make it a row plan again.
 #[derive(Debug)]
@@ -74,7 +76,9 @@ impl Lowering<'_> {
                     .map(|(field, &wanted)| self.target(wanted, field.name()))
                     .collect();
                 let columns = projection.iter().copied().zip(slots.iter().copied());
-                let known = source_as_provider(source).ok().and_then(|p| p.statistics());
+                let provider = source_as_provider(source).ok();
+                let known = provider.as_ref().and_then(|p| p.statistics());
+                let format = provider.as_ref().and_then(|p| format_of(p.as_ref()));
                 let number = |of: Precision<usize>| of.get_value().map(|&n| n as u64);
                 let (rows, bytes) = match known {
                     Some(known) => (number(known.num_rows), number(known.total_byte_size)),
@@ -84,6 +88,7 @@ impl Lowering<'_> {
                     occurrence: *occurrence,
                     name: name.clone(),
                     source: std::sync::Arc::clone(source),
+                    format,
                     columns: columns.collect(),
                     rows,
                     row_bytes: bytes.zip(rows).map(|(bytes, rows)| bytes / rows.max(1)),
@@ -282,6 +287,13 @@ impl Lowering<'_> {
         }
         tree
     }
+}
+
+/// The format of a table that says how it was made.
+fn format_of(table: &dyn TableProvider) -> Option<String> {
+    let definition = table.get_table_definition()?;
+    let stored = |format: &&Format| definition.contains(&format!("STORED AS {format} "));
+    Format::ALL.iter().find(stored).map(|f| f.name().to_owned())
 }
 
 /// The steps of an expression, the innermost first: nested image functions one by one, each over the

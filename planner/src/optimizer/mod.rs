@@ -17,11 +17,13 @@
 //! | [`lang`], [`facts`] | terms, and what is known of the rows of a class |
 //! | [`graph`], [`saturate`] | the e-graph and its saturation |
 //! | [`profile`] | sizes and selectivities of a few rows |
-//! | [`cost`], [`cache`] | prices, and what may be cached |
+//! | [`coefficients`], [`cost`] | prices, and what operators cost |
+//! | [`cache`] | what may be cached, and what that costs |
 //! | [`extract`] | the cheapest plan, with its cache point |
 
 pub mod arena;
 pub mod cache;
+pub mod coefficients;
 pub mod cost;
 pub mod extract;
 pub mod facts;
@@ -50,7 +52,8 @@ use datafusion::common::{Result, plan_err};
 
 use self::arena::Arena;
 use self::cache::{Budget, CacheCosts};
-use self::cost::{Coefficients, Cost};
+use self::coefficients::Coefficients;
+use self::cost::Cost;
 use self::graph::plant;
 use self::lower::Lowered;
 use self::normal::{Applied, normal};
@@ -63,10 +66,10 @@ use crate::clauses::{Cache, Clauses};
 use crate::rows::{RowOp, RowPlan};
 
 /// What plans are priced for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Machine {
     /// Prices of one core.
-    pub prices: Coefficients,
+    pub prices: Arc<Coefficients>,
     /// Cores that compute; 0 counts as one.
     pub cores: u64,
     /// Bytes a second that the cache's storage takes, as measured.
@@ -75,6 +78,31 @@ pub struct Machine {
     pub cache_read: Option<u64>,
     /// Gives rows of the pipeline's sources, where it is to be profiled.
     pub probe: Option<Arc<dyn Probe>>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            prices: Coefficients::declared(),
+            cores: 1,
+            cache_write: None,
+            cache_read: None,
+            probe: None,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tier: Tier::default(),
+            disabled: BTreeSet::new(),
+            prices: Coefficients::declared(),
+            cache: CacheCosts::default(),
+            limits: Limits::default(),
+            probe: None,
+        }
+    }
 }
 
 impl Machine {
@@ -89,14 +117,14 @@ impl Machine {
 }
 
 /// What the optimiser may do.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// How far it may change the stream.
     pub tier: Tier,
     /// Names of rules, or of families of rules, that are left out.
     pub disabled: BTreeSet<String>,
     /// Prices.
-    pub prices: Coefficients,
+    pub prices: Arc<Coefficients>,
     /// What caching costs, and over how many epochs plans are priced.
     pub cache: CacheCosts,
     /// Where the search ends.
@@ -117,9 +145,9 @@ impl Config {
         let options = &clauses.options;
         let budget = |freezing| Budget {
             bytes: options.cache_quota.map_or(u128::MAX, u128::from),
-            write: machine.cache_price(machine.cache_write, machine.prices.cache_write),
-            read: machine.cache_price(machine.cache_read, machine.prices.cache_read),
-            row: machine.prices.cache_row,
+            write: machine.cache_price(machine.cache_write, machine.prices.cache_write.into()),
+            read: machine.cache_price(machine.cache_read, machine.prices.cache_read.into()),
+            row: machine.prices.cache_row.into(),
             price: 0,
             freezing,
         };
@@ -136,7 +164,7 @@ impl Config {
         Ok(Self {
             tier: options.relax,
             disabled: options.disable_rules.clone(),
-            prices: machine.prices,
+            prices: Arc::clone(&machine.prices),
             cache: CacheCosts {
                 epochs: clauses.repeat.epochs.map_or(ENDLESS, NonZeroU64::get),
                 budget,
@@ -244,7 +272,7 @@ pub fn optimize(
         }
         Ok(node)
     })?;
-    let mut arena = Arena::default();
+    let mut arena = Arena::new(Arc::clone(&config.prices));
     let lowered = lower::lower(&mut arena, &plan, clauses)?;
     let searched = match search(arena, &lowered, config) {
         Ok(searched) => searched,

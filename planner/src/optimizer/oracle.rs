@@ -14,11 +14,11 @@ use forebay_udfs::facts::Algebra;
 
 use super::arena::{Arena, ParamId, ScanSpec};
 use super::cache::{Budget, CacheCosts};
-use super::cost::Coefficients;
+use super::coefficients::{Coefficients, OpCost};
 use super::facts::{Log2, selectivity};
 use super::lower::Lowered;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpCost, OpKind, OpSpec};
+use super::spec::{OpKind, OpSpec};
 use super::tree::Tree;
 use super::{Config, search};
 use crate::rows::slot as column;
@@ -102,7 +102,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(Coefficients::declared());
         let slots = (0..8).map(|i| arena.slot(&format!("s{i}"))).collect();
         Self {
             random: Random(seed),
@@ -142,6 +142,7 @@ impl World {
             occurrence: self.scans,
             name: "t".to_owned(),
             source: Arc::new(LogicalTableSource::new(schema)),
+            format: None,
             columns,
             rows: Some(rows),
             row_bytes: None,
@@ -432,7 +433,7 @@ fn evaluate(order: &[&Step], base: &Base<'_>, wanted: &BTreeSet<u32>, cache: &Ca
     needed.reverse();
     computed.reverse();
 
-    let prices = Coefficients::default();
+    let prices = Coefficients::declared();
     let epochs = u128::from(cache.epochs);
     let under = (base.cost)(&needed[0]);
     let mut each = under.each;
@@ -464,7 +465,8 @@ fn evaluate(order: &[&Step], base: &Base<'_>, wanted: &BTreeSet<u32>, cache: &Ca
                 let compute = step.cost[0] + read * step.cost[1] + written * step.cost[2];
                 own += number(before.log) * compute;
                 if step.is_filter() {
-                    own += number(rows.log) * (rows.live(above) * prices.copy + prices.row);
+                    own += number(rows.log)
+                        * (rows.live(above) * u128::from(prices.copy) + u128::from(prices.row));
                 }
             }
         }
@@ -501,9 +503,13 @@ fn kept_at(rows: &Rows, needed: &BTreeSet<u32>, once: u128, cache: &CacheCosts) 
 }
 
 fn scan_cost(source: &Source, needed: &BTreeSet<u32>) -> Least {
-    let prices = Coefficients::default();
+    let price = Coefficients::declared().scan(None);
+    let (row, byte) = (
+        u128::from(price.ps_per_row),
+        u128::from(price.ps_per_byte_in),
+    );
     let rows = Rows::of(source);
-    let each = number(rows.log) * (rows.live(needed) * prices.read + prices.row) + 1;
+    let each = number(rows.log) * (rows.live(needed) * byte + row) + 1;
     Least {
         each,
         cached: u128::MAX,
@@ -615,7 +621,7 @@ fn a_zip_is_ordered_and_cached_as_cheaply_as_any() {
             }
         };
         let cost = |needed: &BTreeSet<u32>| {
-            let prices = Coefficients::default();
+            let prices = Coefficients::declared();
             let arm = |i: usize| {
                 let base = Base {
                     rows: &|_| Rows::of(&sources[i]),
@@ -624,7 +630,9 @@ fn a_zip_is_ordered_and_cached_as_cheaply_as_any() {
                 enumerate(&arms[i], &base, &(needed & &of_arms[i]), &cache)
             };
             let zipped = zipped(needed);
-            let moved = number(zipped.log) * (zipped.live(needed) * prices.copy + prices.row) + 1;
+            let moved = number(zipped.log)
+                * (zipped.live(needed) * u128::from(prices.copy) + u128::from(prices.row))
+                + 1;
             both(arm(0), arm(1), moved, &cache)
         };
         let base = Base {
@@ -718,7 +726,7 @@ fn a_union_is_ordered_and_cached_nearly_as_cheaply_as_any() {
                 }
             };
             let cost = |needed: &BTreeSet<u32>| {
-                let prices = Coefficients::default();
+                let prices = Coefficients::declared();
                 let arm = |i: usize| {
                     let base = Base {
                         rows: &|_| Rows::of(&sources[i]),
@@ -727,8 +735,9 @@ fn a_union_is_ordered_and_cached_nearly_as_cheaply_as_any() {
                     enumerate(&chains[i], &base, needed, &cache)
                 };
                 let united = united(needed);
-                let moved =
-                    number(united.log) * (united.live(needed) * prices.copy + prices.row) + 1;
+                let moved = number(united.log)
+                    * (united.live(needed) * u128::from(prices.copy) + u128::from(prices.row))
+                    + 1;
                 both(arm(0), arm(1), moved, &cache)
             };
             let base = Base {
@@ -799,8 +808,9 @@ fn twelve_commuting_operators_are_ordered_at_the_optimum() {
                     step.cost[0] + before.live(&step.reads) * step.cost[1] + written * step.cost[2];
                 let mut own = 1 + number(before.log) * compute;
                 if step.is_filter() {
-                    let prices = Coefficients::default();
-                    own += number(after.log) * (after.live(&above) * prices.copy + prices.row);
+                    let prices = Coefficients::declared();
+                    own += number(after.log)
+                        * (after.live(&above) * u128::from(prices.copy) + u128::from(prices.row));
                 }
                 rows[over] = after;
                 least[over] = least[over].min(least[mask].saturating_add(own));

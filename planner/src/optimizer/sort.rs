@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use egg::Language;
 
 use super::arena::{Arena, ParamId};
-use super::cost::{Coefficients, Cost};
+use super::coefficients::Coefficients;
+use super::cost::Cost;
 use super::extract;
 use super::graph::{PlanGraph, param_of, plan_fact};
 use super::lang::{Node, Term};

@@ -7,8 +7,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
-use forebay_udfs::facts::{Algebra, Cost};
+use forebay_udfs::facts::Algebra;
 
+use super::coefficients::{Coefficients, OpCost};
 use super::slots::{Slot, SlotSet};
 
 /// What an operator does to the rows below it.
@@ -110,27 +111,6 @@ impl OpSpec {
     }
 }
 
-/// [`Cost`] that can be a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OpCost {
-    /// Picoseconds a row.
-    pub ps_per_row: u64,
-    /// Picoseconds a byte read.
-    pub ps_per_byte_in: u64,
-    /// Picoseconds a byte written.
-    pub ps_per_byte_out: u64,
-}
-
-impl From<Cost> for OpCost {
-    fn from(cost: Cost) -> Self {
-        Self {
-            ps_per_row: cost.ns_per_row * 1000,
-            ps_per_byte_in: cost.ps_per_byte_in,
-            ps_per_byte_out: cost.ps_per_byte_out,
-        }
-    }
-}
-
 impl fmt::Display for OpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -193,33 +173,24 @@ fn widens(from: &DataType, to: &DataType) -> bool {
         || from.is_floating() && to.is_floating() && bytes(from) <= bytes(to)
 }
 
-/// The declared cost of an expression: the sum over its calls. What declares nothing counts as one
-/// vectorised pass over its rows.
-pub fn declared_cost(expr: &Expr) -> OpCost {
-    /// A comparison or an addition over an Arrow array of eight-byte numbers, about.
-    const PASS: OpCost = OpCost {
-        ps_per_row: 1_000,
-        ps_per_byte_in: 0,
-        ps_per_byte_out: 0,
+/// The cost of an expression: the sum over its calls.
+pub fn cost_of(expr: &Expr, prices: &Coefficients) -> OpCost {
+    let pass = OpCost {
+        ps_per_row: prices.expression,
+        ..OpCost::default()
     };
-    let mut sum = OpCost {
-        ps_per_row: 0,
-        ps_per_byte_in: 0,
-        ps_per_byte_out: 0,
-    };
+    let mut sum = OpCost::default();
     let _ = expr.apply(|e| {
         let cost = match e {
             Expr::Column(_) | Expr::Literal(..) | Expr::Alias(_) => {
                 return Ok(TreeNodeRecursion::Continue);
             }
-            Expr::ScalarFunction(call) => {
-                forebay_udfs::facts_of(call.func.name()).map_or(PASS, |facts| facts.cost.into())
-            }
-            _ => PASS,
+            Expr::ScalarFunction(call) => prices.function(call.func.name()).unwrap_or(pass),
+            _ => pass,
         };
-        sum.ps_per_row += cost.ps_per_row;
-        sum.ps_per_byte_in += cost.ps_per_byte_in;
-        sum.ps_per_byte_out += cost.ps_per_byte_out;
+        sum.ps_per_row = sum.ps_per_row.saturating_add(cost.ps_per_row);
+        sum.ps_per_byte_in = sum.ps_per_byte_in.saturating_add(cost.ps_per_byte_in);
+        sum.ps_per_byte_out = sum.ps_per_byte_out.saturating_add(cost.ps_per_byte_out);
         Ok(TreeNodeRecursion::Continue)
     });
     sum

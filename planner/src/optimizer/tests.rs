@@ -5,6 +5,7 @@ use std::sync::Arc;
 use insta::assert_snapshot;
 
 use super::arena::Arena;
+use super::coefficients::Coefficients;
 use super::lower::lower;
 use super::raise::raise;
 use super::rules::Tier;
@@ -30,7 +31,7 @@ async fn planned(sql: &str) -> (RowPlan, Pipeline) {
 /// The chosen term of a query, one operator a line, the last first; then what was refused.
 async fn chosen(sql: &str, tier: Tier) -> String {
     let (plan, pipeline) = planned(sql).await;
-    let mut arena = Arena::default();
+    let mut arena = Arena::new(Coefficients::declared());
     let lowered = lower(&mut arena, &plan, &pipeline.clauses).unwrap();
     let config = Config {
         tier,
@@ -77,7 +78,7 @@ const QUERIES: [&str; 14] = [
 async fn lowering_and_raising_gives_a_plan_of_the_same_meaning() {
     for sql in QUERIES {
         let (plan, pipeline) = planned(sql).await;
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(Coefficients::declared());
         let lowered = lower(&mut arena, &plan, &pipeline.clauses).unwrap();
         let raised = raise(&arena, &lowered.tree, &lowered.outputs).unwrap();
         assert_eq!(raised.schema.fields(), plan.schema.fields(), "{sql}");

@@ -18,6 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
+use forebay_planner::source::SourceSpec;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
@@ -34,12 +35,20 @@ const FETCH_ROWS: usize = 1024;
 #[derive(Debug, Clone)]
 pub struct SourceTable {
     source: Arc<dyn Source>,
+    definition: String,
 }
 
 impl SourceTable {
     /// The table over an opened source.
     pub fn new(source: Arc<dyn Source>) -> Self {
-        Self { source }
+        let SourceSpec {
+            format, location, ..
+        } = source.spec();
+        let location = location.replace('\'', "''");
+        Self {
+            definition: format!("STORED AS {format} LOCATION '{location}'"),
+            source,
+        }
     }
 
     /// The source.
@@ -56,6 +65,11 @@ impl TableProvider for SourceTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    /// `STORED AS format LOCATION 'location'`.
+    fn get_table_definition(&self) -> Option<&str> {
+        Some(&self.definition)
     }
 
     fn statistics(&self) -> Option<Statistics> {

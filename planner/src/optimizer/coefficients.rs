@@ -1,0 +1,126 @@
+//! Prices: what reading, moving and computing cost on a machine.
+//!
+//! They stand in one file, `coefficients.json`, with what measured them; `forebay calibrate` writes
+//! such a file for the machine it runs on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Serialize};
+
+/// Cost of a function or of an operation on one core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct OpCost {
+    /// Picoseconds a row.
+    pub ps_per_row: u64,
+    /// Picoseconds a byte read.
+    pub ps_per_byte_in: u64,
+    /// Picoseconds a byte written.
+    pub ps_per_byte_out: u64,
+}
+
+/// Prices of one core.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coefficients {
+    /// Which machine they are of, for people.
+    pub machine: String,
+    /// The command that measured them.
+    pub measured_by: String,
+    /// Copying a byte of a column, where rows are chosen or joined, in picoseconds.
+    pub copy: u64,
+    /// Handling a row, whatever it holds, in picoseconds.
+    pub row: u64,
+    /// Writing a byte of a cache, compression included, in picoseconds, where it was not measured.
+    pub cache_write: u64,
+    /// Reading a byte of a cache, decompression included, in picoseconds, where it was not measured.
+    pub cache_read: u64,
+    /// Finding a row of a cache, in picoseconds.
+    pub cache_row: u64,
+    /// An operator of DataFusion over a row, in picoseconds.
+    pub expression: u64,
+    /// Reading rows, by the format's name; bytes are those of the columns that are read.
+    pub scans: BTreeMap<String, OpCost>,
+    /// Functions of ours.
+    pub functions: BTreeMap<String, OpCost>,
+}
+
+static DECLARED: LazyLock<Result<Arc<Coefficients>, String>> =
+    LazyLock::new(|| Coefficients::from_json(include_str!("coefficients.json")).map(Arc::new));
+
+impl Coefficients {
+    /// The prices that come with the program, of the machine named in `benches/README.md`.
+    pub fn declared() -> Arc<Self> {
+        match &*DECLARED {
+            Ok(declared) => Arc::clone(declared),
+            // A test reads the file, so this is never reached; and prices change no result.
+            Err(_) => Arc::new(Self::free()),
+        }
+    }
+
+    /// Prices from the text of a file.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// What an expression's function costs; `None` where it is none of ours.
+    pub fn function(&self, name: &str) -> Option<OpCost> {
+        self.functions.get(name).copied()
+    }
+
+    /// What reading rows of a format costs; of an unknown one, as of Parquet.
+    pub fn scan(&self, format: Option<&str>) -> OpCost {
+        let known = format.and_then(|format| self.scans.get(format));
+        let known = known.or_else(|| self.scans.get("PARQUET"));
+        known.copied().unwrap_or_default()
+    }
+
+    /// Everything for nothing.
+    fn free() -> Self {
+        Self {
+            machine: String::new(),
+            measured_by: String::new(),
+            copy: 0,
+            row: 0,
+            cache_write: 0,
+            cache_read: 0,
+            cache_row: 0,
+            expression: 0,
+            scans: BTreeMap::new(),
+            functions: BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_has_a_price() {
+        let declared = Coefficients::from_json(include_str!("coefficients.json")).unwrap();
+        let priced: Vec<&String> = declared.functions.keys().collect();
+        let mut known: Vec<String> = forebay_udfs::catalogue()
+            .iter()
+            .map(|f| f.name.to_owned())
+            .collect();
+        known.sort();
+        assert_eq!(priced, known.iter().collect::<Vec<_>>());
+        assert!(declared.copy > 0 && declared.row > 0);
+        for format in crate::source::Format::ALL {
+            assert!(
+                declared.scan(Some(format.name())).ps_per_row > 0,
+                "{format}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_refused() {
+        let error = Coefficients::from_json(r#"{"copy": 1}"#).unwrap_err();
+        assert!(error.contains("missing field"), "{error}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Fits a cost to what was measured.
+
+use forebay_planner::optimizer::coefficients::OpCost;
+
+/// What some rows took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured {
+    /// Bytes read a row.
+    pub(super) read: f64,
+    /// Bytes written a row.
+    pub(super) written: f64,
+    /// Picoseconds a row.
+    pub(super) ps: f64,
+}
+
+/// The cost that comes nearest to all measurements, by least squares of the relative errors. No term is
+/// negative: of three terms there are seven choices of those that are not zero, and each is tried (Lawson
+/// and Hanson, Solving Least Squares Problems, chapter 23, for so few terms).
+pub(super) fn fit(measured: &[Measured]) -> OpCost {
+    let mut best: Option<(f64, [f64; 3])> = None;
+    for mask in 1..8_u8 {
+        let Some(terms) = solve(measured, mask) else {
+            continue;
+        };
+        if terms.iter().any(|t| *t < 0.0) {
+            continue;
+        }
+        let error: f64 = measured.iter().map(|m| residual(m, &terms).powi(2)).sum();
+        if best.is_none_or(|(least, _)| error < least) {
+            best = Some((error, terms));
+        }
+    }
+    let [row, read, written] = best.map_or([0.0; 3], |(_, terms)| terms);
+    OpCost {
+        ps_per_row: row.round() as u64,
+        ps_per_byte_in: read.round() as u64,
+        ps_per_byte_out: written.round() as u64,
+    }
+}
+
+fn features(m: &Measured) -> [f64; 3] {
+    [1.0, m.read, m.written].map(|x| x / m.ps.max(1.0))
+}
+
+fn residual(m: &Measured, terms: &[f64; 3]) -> f64 {
+    let predicted: f64 = features(m).iter().zip(terms).map(|(x, t)| x * t).sum();
+    predicted - 1.0
+}
+
+/// Least squares over the terms of the mask: the normal equations, by elimination with pivots.
+fn solve(measured: &[Measured], mask: u8) -> Option<[f64; 3]> {
+    let used: Vec<usize> = (0..3).filter(|i| mask >> i & 1 == 1).collect();
+    let n = used.len();
+    let mut rows = vec![vec![0.0; n + 1]; n];
+    // Terms of very different sizes are brought to one.
+    let scale: Vec<f64> = used
+        .iter()
+        .map(|&i| {
+            measured
+                .iter()
+                .map(|m| features(m)[i])
+                .fold(0.0, f64::max)
+                .max(1e-300)
+        })
+        .collect();
+    for m in measured {
+        let x = features(m);
+        let x: Vec<f64> = used.iter().zip(&scale).map(|(&i, s)| x[i] / s).collect();
+        for (i, row) in rows.iter_mut().enumerate() {
+            for (j, cell) in row.iter_mut().take(n).enumerate() {
+                *cell += x[i] * x[j];
+            }
+            row[n] += x[i];
+        }
+    }
+    for column in 0..n {
+        let pivot =
+            (column..n).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
+        rows.swap(column, pivot);
+        let lead = rows[column][column];
+        if lead.abs() < 1e-9 {
+            return None;
+        }
+        let top = rows[column].clone();
+        for (index, row) in rows.iter_mut().enumerate() {
+            if index != column {
+                let factor = row[column] / lead;
+                row.iter_mut()
+                    .zip(&top)
+                    .for_each(|(cell, t)| *cell -= factor * t);
+            }
+        }
+    }
+    let mut terms = [0.0; 3];
+    for (at, &i) in used.iter().enumerate() {
+        terms[i] = rows[at][n] / rows[at][at] / scale[at];
+    }
+    Some(terms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(cost: [f64; 3], sizes: &[(f64, f64)]) -> Vec<Measured> {
+        let of = |&(read, written): &(f64, f64)| Measured {
+            read,
+            written,
+            ps: cost[0] + cost[1] * read + cost[2] * written,
+        };
+        sizes.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_cost_is_found_again() {
+        let sizes = [(1e3, 1e4), (5e3, 2e4), (1e5, 3e4), (2e5, 9e5)];
+        let found = fit(&measured([5e6, 300.0, 40.0], &sizes));
+        assert_eq!(found.ps_per_byte_in, 300);
+        assert_eq!(found.ps_per_byte_out, 40);
+        assert!(found.ps_per_row.abs_diff(5_000_000) < 1000, "{found:?}");
+    }
+
+    #[test]
+    fn no_term_is_negative_and_equal_sizes_are_no_trouble() {
+        let found = fit(&measured(
+            [-5e3, 300.0, 40.0],
+            &[(1e3, 1e4), (2e3, 1e4), (9e3, 4e4)],
+        ));
+        let predicted = |m: &Measured| {
+            found.ps_per_row as f64
+                + found.ps_per_byte_in as f64 * m.read
+                + found.ps_per_byte_out as f64 * m.written
+        };
+        for m in measured([-5e3, 300.0, 40.0], &[(1e3, 1e4), (9e3, 4e4)]) {
+            assert!((0.9..1.1).contains(&(predicted(&m) / m.ps)), "{found:?}");
+        }
+        let same = fit(&measured([1e6, 0.0, 10.0], &[(100.0, 1000.0); 3]));
+        let total = same.ps_per_row + 100 * same.ps_per_byte_in + 1000 * same.ps_per_byte_out;
+        assert!(total.abs_diff(1_010_000) < 2_000, "{same:?}");
+        assert_eq!(fit(&[]), OpCost::default());
+    }
+}

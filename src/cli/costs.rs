@@ -1,0 +1,69 @@
+//! The prices of this machine: where they are kept, and `forebay calibrate`.
+
+use std::path::PathBuf;
+
+use forebay::calibrate::calibrate;
+use forebay::{Coefficients, Session};
+
+use super::args::CalibrateArgs;
+use super::failure::Failure;
+use super::output;
+
+/// Names the file of prices, instead of the one in the user's configuration.
+const VARIABLE: &str = "FOREBAY_COSTS";
+
+/// Where this machine's prices are: `$FOREBAY_COSTS`, else `forebay/costs.json` among the user's
+/// configuration.
+fn path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(path) = set(VARIABLE) {
+        return Some(PathBuf::from(path));
+    }
+    let config = set("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))?;
+    Some(config.join("forebay").join("costs.json"))
+}
+
+/// A session with the prices of this machine, if it was measured.
+pub(crate) fn session() -> Result<Session, Failure> {
+    let Some(path) = path() else {
+        return Ok(Session::new());
+    };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Session::new()),
+        Err(error) => return Err(Failure::file("read", &path, &error)),
+    };
+    let prices = Coefficients::from_json(&text).map_err(|why| {
+        let path = path.display();
+        Failure::Usage(format!(
+            "{path} is no file of prices: {why}; run `forebay calibrate` again, or remove it"
+        ))
+    })?;
+    Ok(Session::with_prices(prices))
+}
+
+/// Measures this machine and writes its prices.
+pub(crate) async fn execute(args: CalibrateArgs, quiet: bool) -> Result<(), Failure> {
+    let out = match args.out.or_else(path) {
+        Some(out) => out,
+        None => {
+            let why = "there is no place for the prices; name one by --out";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+    };
+    let folder = tempfile::tempdir()?;
+    let progress = |what: &str| {
+        if !quiet {
+            output::message(&format!("measuring {what}"));
+        }
+    };
+    let prices = calibrate(folder.path(), &progress).await?;
+    let text = serde_json::to_string_pretty(&prices);
+    let text = text.map_err(|error| Failure::Run(error.to_string()))? + "\n";
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Failure::file("make", parent, &error))?;
+    }
+    std::fs::write(&out, text).map_err(|error| Failure::file("write", &out, &error))?;
+    output::data(&format!("wrote {}", out.display()))
+}
