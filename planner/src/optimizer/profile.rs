@@ -125,7 +125,7 @@ impl Profile {
                     .reads
                     .iter()
                     .filter_map(|slot| rows.column_by_name(arena.name(slot)))
-                    .map(|column| row_bytes(column))
+                    .map(row_bytes)
                     .sum();
                 let written = Log2::of(row_bytes(&values));
                 let growth = written.times(Log2(-Log2::of(read).0));
