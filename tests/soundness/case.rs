@@ -359,13 +359,13 @@ impl Generator<'_> {
         if !pixels.is_empty() && self.draw.chance(65) {
             let (name, mut pixels) = self.draw.pick(&pixels);
             let mut column = Column::new(self.name(PIXELS), name);
-            self.chain(&mut column, &mut pixels, 3);
+            self.chain(&mut column, &mut pixels, 2);
             return (column, Type::Pixels(pixels));
         }
         if bytes && self.draw.chance(75) {
             let (call, mut pixels) = decode(self.draw, "image");
             let mut column = Column::new(self.name(PIXELS), call);
-            self.chain(&mut column, &mut pixels, 5);
+            self.chain(&mut column, &mut pixels, 4);
             return (column, Type::Pixels(pixels));
         }
         let name = self.name("c");
@@ -415,12 +415,12 @@ impl Generator<'_> {
             select.columns.push(Column::new("item", "unnest(list)"));
             given.push(("item".to_owned(), Type::Int));
         }
-        for _ in 0..self.draw.whole(1, 3) {
+        for _ in 0..self.draw.pick(&[1, 1, 2]) {
             let (column, t) = self.computed(&known);
             given.push((column.name.clone(), t));
             select.columns.push(column);
         }
-        for _ in 0..self.draw.pick(&[0, 0, 1, 1, 2]) {
+        for _ in 0..self.draw.pick(&[0, 0, 0, 1, 1, 2]) {
             let filter = self.filter(&known);
             select.filters.push(filter);
         }

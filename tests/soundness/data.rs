@@ -112,8 +112,8 @@ fn photos(dir: &Path, broken: bool) {
         }
         std::fs::write(class.join(format!("{i:02}.{extension}")), &bytes).unwrap();
         if broken && i == 6 {
-            // Whole headers, pixels cut off.
-            bytes.truncate(bytes.len() * 2 / 3);
+            // A whole header; the last pixels are missing.
+            bytes.truncate(bytes.len() - 12);
             std::fs::write(class.join("cut.jpg"), &bytes).unwrap();
         }
     }

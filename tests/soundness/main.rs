@@ -18,6 +18,7 @@ mod check;
 mod common;
 mod data;
 mod draw;
+mod forbidden;
 mod images;
 mod stream;
 mod values;

@@ -21,6 +21,8 @@ const TOLERANCE_OF_HALVES: f64 = 4e-3;
 /// What a run gave, to its end or to its error.
 #[derive(Debug)]
 pub(crate) struct Stream {
+    /// Why it could not be begun.
+    pub(crate) refused: Option<String>,
     batches: Vec<Batch>,
     error: Option<String>,
     stats: RunStats,
@@ -30,12 +32,13 @@ impl Stream {
     /// Runs a compiled pipeline.
     pub(crate) async fn of(compiled: &Compiled, config: &RunConfig) -> Self {
         let mut stream = Self {
+            refused: None,
             batches: Vec::new(),
             error: None,
             stats: RunStats::default(),
         };
         match Opened::new(compiled, config).await {
-            Err(error) => stream.error = Some(error.to_string()),
+            Err(error) => stream.refused = Some(error.to_string()),
             Ok(opened) => {
                 let mut run = opened.start();
                 while let Some(batch) = run.next().await {
@@ -59,6 +62,15 @@ impl Stream {
         !self.stats.failures.is_empty()
     }
 
+    /// File and row of each row put out; else the error.
+    pub(crate) fn rows_or_error(self) -> Result<Vec<(String, u64)>, String> {
+        let rows = keys(&self.batches).into_iter();
+        match self.error.or(self.refused) {
+            None => Ok(rows.map(|(file, row, _)| (file, row)).collect()),
+            Some(error) => Err(error),
+        }
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.batches.iter().map(|b| b.batch.num_rows()).sum()
     }
@@ -74,7 +86,8 @@ impl Stream {
         differs.map(|why| format!("{why} (exactly: {exact})"))
     }
 
-    fn differs_exactly(&self, other: &Self) -> Option<String> {
+    /// The same of a plan that owes the same stream.
+    pub(crate) fn differs_exactly(&self, other: &Self) -> Option<String> {
         if let Some(why) = self.differs_in_errors(other) {
             return Some(why);
         }
@@ -93,11 +106,10 @@ impl Stream {
     }
 
     fn differs_in_errors(&self, other: &Self) -> Option<String> {
-        if self.error != other.error {
-            return Some(format!(
-                "another error\n  {:?}\n  {:?}",
-                self.error, other.error
-            ));
+        let ends = |s: &Self| (s.refused.clone(), s.error.clone());
+        if ends(self) != ends(other) {
+            let (a, b) = (ends(self), ends(other));
+            return Some(format!("another error\n  {a:?}\n  {b:?}"));
         }
         let counts = |s: &RunStats| (s.skipped, s.replaced, s.nulled);
         if counts(&self.stats) != counts(&other.stats)
@@ -136,8 +148,8 @@ impl Stream {
 
     /// Rows as a multiset: in tier `order` with their values, in `statistical` without pixels.
     fn differs_in_rows(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
-        if self.failed() != other.failed() {
-            let errors = (&self.error, &other.error);
+        if (self.failed(), &self.refused) != (other.failed(), &other.refused) {
+            let errors = (&self.error, &other.error, &other.refused);
             return Some(format!("one of them fails: {errors:?}"));
         }
         // Which row failed first depends on the order, and what came before it too.

@@ -99,14 +99,16 @@ impl Values<'_> {
         let below = depth.saturating_sub(1);
         match self.draw.whole(0, if depth == 0 { 6 } else { 10 }) {
             0 | 1 => {
-                let compare = self.draw.pick(&["<", ">", "<>", ">="]);
-                format!("{} {compare} {}", self.whole(depth), self.draw.whole(0, 12))
+                let (compare, low, high) =
+                    self.draw.pick(&[("<", 4, 20), (">", 0, 3), ("<>", 0, 4), (">=", 0, 3)]);
+                let bound = self.draw.whole(low, high);
+                format!("{} {compare} {bound}", self.whole(depth))
             }
-            2 => format!("({}) < {}", self.real(depth), self.draw.whole(0, 6)),
-            3 => format!("{} LIKE '%{}%'", self.text(depth), self.draw.whole(1, 4)),
+            2 => format!("({}) < {}", self.real(depth), self.draw.whole(3, 9)),
+            3 => format!("{} NOT LIKE '%{}%'", self.text(depth), self.draw.whole(1, 4)),
             4 => format!("({}) IS NOT NULL", self.whole(depth)),
             5 => format!("random_bool(0.{})", self.draw.whole(5, 9)),
-            6 => format!("{} BETWEEN 1 AND {}", self.whole(0), self.draw.whole(5, 20)),
+            6 => format!("{} BETWEEN 0 AND {}", self.whole(0), self.draw.whole(3, 20)),
             7 => format!("({} OR {})", self.truth(below), self.truth(below)),
             8 => format!("({} AND {})", self.truth(below), self.truth(below)),
             9 => format!("NOT ({})", self.truth(below)),
