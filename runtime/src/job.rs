@@ -355,5 +355,5 @@ async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
         .zip(&key_types)
         .map(|(k, t)| join(k, t))
         .collect::<Result<Vec<_>, _>>()?;
-    LookupTable::try_new(columns, &keys)
+    LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)
 }

@@ -275,13 +275,25 @@ impl Arena {
         reads: SlotSet,
         writes: SlotSet,
     ) -> ParamId {
+        self.lookup(kind, text, reads, writes, false)
+    }
+
+    /// As [`plain`](Self::plain), of an operator whose keys may fail.
+    pub fn lookup(
+        &mut self,
+        kind: OpKind,
+        text: String,
+        reads: SlotSet,
+        writes: SlotSet,
+        fallible: bool,
+    ) -> ParamId {
         self.intern(OpSpec {
             kind,
             text,
             reads,
             writes,
             draws: false,
-            fallible: false,
+            fallible,
             pinned: false,
             algebra: forebay_udfs::facts::Algebra::Opaque,
             cost: OpCost {

@@ -39,7 +39,8 @@ impl Lowered {
 
 /// Lowers a plan and the clauses above it.
 pub fn lower(arena: &mut Arena, plan: &RowPlan, clauses: &Clauses) -> Result<Lowered> {
-    let mut lowering = Lowering { arena };
+    let failing = SlotSet::default();
+    let mut lowering = Lowering { arena, failing };
     let free = vec![None; plan.schema.fields().len()];
     let (tree, slots) = lowering.plan(plan, &free)?;
     let tree = lowering.clauses(tree, clauses);
@@ -52,9 +53,16 @@ pub fn lower(arena: &mut Arena, plan: &RowPlan, clauses: &Clauses) -> Result<Low
 
 struct Lowering<'a> {
     arena: &'a mut Arena,
+    /// Slots that may hold an error: what reads one fails with it.
+    failing: SlotSet,
 }
 
 impl Lowering<'_> {
+    /// Whether what reads these slots may find an error in one.
+    fn reads_failing(&self, reads: &SlotSet) -> bool {
+        !reads.is_disjoint(&self.failing)
+    }
+
     /// A slot for an output column: the one that is asked for, or a new one.
     fn target(&mut self, wanted: Option<Slot>, name: &str) -> Slot {
         wanted.unwrap_or_else(|| self.arena.slot(name))
@@ -101,7 +109,8 @@ impl Lowering<'_> {
                 for conjunct in conjuncts {
                     let over = &plan.inputs[0].schema;
                     let predicate = self.arena.over_slots(conjunct, over, &slots)?;
-                    let can_fail = fallible(conjunct, &typed);
+                    let reads = self.arena.reads(&predicate);
+                    let can_fail = fallible(conjunct, &typed) || self.reads_failing(&reads);
                     let param = self.arena.filter(predicate, can_fail);
                     tree = tree.then(param);
                 }
@@ -144,6 +153,10 @@ impl Lowering<'_> {
                             true => fallible(&named.expr, &typed),
                             false => fallible(&step, &DFSchema::empty()),
                         };
+                        let reads = self.arena.reads(&step);
+                        if can_fail || self.reads_failing(&reads) {
+                            self.failing.insert(slot);
+                        }
                         let param = self.arena.row(slot, step, can_fail);
                         tree = tree.then(param);
                     }
@@ -206,6 +219,9 @@ impl Lowering<'_> {
                         continue;
                     }
                     let element = self.target(targets[output], plan.schema.field(output).name());
+                    if self.failing.contains(below[from]) {
+                        self.failing.insert(element);
+                    }
                     pairs.push((below[from], element));
                     slots.push(element);
                 }
@@ -226,7 +242,10 @@ impl Lowering<'_> {
                 let (tree, mut slots) = self.plan(probe, &targets[..split])?;
                 let mut pairs = Vec::with_capacity(on.len());
                 let mut reads = SlotSet::default();
+                let typed = probe.expr_schema()?;
+                let mut can_fail = false;
                 for (l, r) in on {
+                    can_fail |= fallible(l, &typed);
                     let l = self.arena.over_slots(l, &probe.schema, &slots)?;
                     reads = reads.union(&self.arena.reads(&l));
                     pairs.push((l, r.clone()));
@@ -238,7 +257,11 @@ impl Lowering<'_> {
                     columns.push((field.name().clone(), slot));
                     slots.push(slot);
                 }
-                let writes = columns.iter().map(|&(_, slot)| slot).collect();
+                can_fail |= self.reads_failing(&reads);
+                let writes: SlotSet = columns.iter().map(|&(_, slot)| slot).collect();
+                if can_fail {
+                    self.failing = self.failing.union(&writes);
+                }
                 let kind = OpKind::Lookup {
                     build: self.arena.add_build(build.clone()),
                     on: pairs,
@@ -246,7 +269,7 @@ impl Lowering<'_> {
                     keep_unmatched: *keep_unmatched,
                 };
                 let text = plan.op.to_string();
-                let param = self.arena.plain(kind, text, reads, writes);
+                let param = self.arena.lookup(kind, text, reads, writes, can_fail);
                 Ok((tree.then(param), slots))
             }
         }

@@ -227,10 +227,13 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     let known = effects(&graph, &config.prices, &term);
     let sorted = sorted(&mut graph.analysis.arena, &rules, &known, &tree);
     if sorted != tree {
+        // Operators that may pass each other one by one need not have types in every order.
         let term = sorted.term(&mut graph.analysis.arena, &wanted);
-        let id = graph.add_expr(&term);
-        if graph::agree(&graph, root, id) {
-            graph.union_trusted(root, id, "sort");
+        if extract::price(&mut graph.analysis.arena, &config.prices, &term).is_ok() {
+            let id = graph.add_expr(&term);
+            if graph::agree(&graph, root, id) {
+                graph.union_trusted(root, id, "sort");
+            }
         }
     }
     let disabled = |name: &str| is_disabled(&config.disabled, name);

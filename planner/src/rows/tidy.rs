@@ -4,7 +4,7 @@
 //! | rewrite | condition | why it is exact |
 //! |---|---|---|
 //! | drop projections to the same columns | | nothing is computed |
-//! | merge projections | no computed column is read twice | substitution; draws follow the row, not the place |
+//! | merge projections | no computed column is read twice, and one that fails is all that its reader is | substitution; draws follow the row, not the place |
 //! | filters below renames | the projection computes nothing | substitution |
 //! | prune columns | the column is not needed above | an error of a slot that nobody needs does not surface |
 //! | prune stored rows | conjunct repeated by a filter above the scan | only rows that the filter drops are left out |
@@ -17,8 +17,10 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
+use forebay_udfs::facts::Algebra;
 
 use super::{NamedExpr, RowOp, RowPlan, draws, reads};
+use crate::optimizer::spec::fallible;
 
 /// Columns that nobody needs are neither read nor computed.
 pub const DROP_UNUSED: &str = "drop-unused";
@@ -78,7 +80,25 @@ fn is_trivial(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(_) | Expr::Literal(..))
 }
 
-/// Project over project becomes one, unless that would compute a column twice.
+/// Whether a failure of one of these columns is the failure of the expression over them, and the first
+/// one. CASE, AND and their like need not evaluate every operand, and an operand before may fail too.
+fn passes_failures(expr: &Expr, fallible: &BTreeSet<String>) -> bool {
+    let untouched = |e: &Expr| reads(e).is_disjoint(fallible);
+    match expr {
+        Expr::Column(_) => true,
+        Expr::ScalarFunction(call) if calls_image(call.name()) => match call.args.split_first() {
+            Some((image, rest)) => passes_failures(image, fallible) && rest.iter().all(untouched),
+            None => true,
+        },
+        other => untouched(other),
+    }
+}
+
+fn calls_image(function: &str) -> bool {
+    forebay_udfs::facts_of(function).is_some_and(|facts| facts.algebra != Algebra::Opaque)
+}
+
+/// Project over project becomes one, unless that would compute a column twice or fail otherwise.
 fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
     let RowOp::Project { exprs } = &node.op else {
         return Ok(node);
@@ -90,6 +110,12 @@ fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
     let repeated =
         |e: &NamedExpr| !is_trivial(&e.expr) && counts.get(&e.name).copied().unwrap_or(0) > 1;
     if below.iter().any(repeated) {
+        return Ok(node);
+    }
+    let typed = node.inputs[0].inputs[0].expr_schema()?;
+    let can_fail = below.iter().filter(|e| fallible(&e.expr, &typed));
+    let can_fail = can_fail.map(|e| e.name.clone()).collect();
+    if !exprs.iter().all(|e| passes_failures(&e.expr, &can_fail)) {
         return Ok(node);
     }
     let values = below

@@ -10,6 +10,7 @@ use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use forebay_udfs::{RowFailure, row_function};
 
@@ -89,9 +90,10 @@ fn bisect(
     error: DataFusionError,
 ) -> Result<(ArrayRef, Failures)> {
     let rows = batch.num_rows();
-    let (operator, cause) = row_cause(expr, error)?;
+    let (operator, cause) = row_cause(error)?;
     if rows <= 1 {
         let data_type = expr.data_type(batch.schema_ref())?;
+        let operator = operator.unwrap_or_else(|| culprit(expr, batch, &cause));
         let failures = (0..rows)
             .map(|row| (row, (operator.clone(), cause.clone())))
             .collect();
@@ -104,24 +106,47 @@ fn bisect(
     Ok((concat(&[&first, &second])?, failures))
 }
 
-/// Operator and cause, where the error is one that a row's value can have; else the error.
-fn row_cause(expr: &Arc<dyn PhysicalExpr>, error: DataFusionError) -> Result<(String, String)> {
-    let operator = || expr.to_string();
+/// The cause, and the operator where the error names it, where the error is one that a row's value can
+/// have; else the error.
+fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     match error {
         DataFusionError::External(source) => match source.downcast::<RowFailure>() {
-            Ok(failure) => Ok((failure.operator, failure.cause)),
+            Ok(failure) => Ok((Some(failure.operator), failure.cause)),
             Err(source) => Err(DataFusionError::External(source)),
         },
-        DataFusionError::Context(_, inner) => row_cause(expr, *inner),
-        DataFusionError::Execution(cause) => Ok((operator(), cause)),
+        DataFusionError::Context(_, inner) => row_cause(*inner),
+        DataFusionError::Execution(cause) => Ok((None, cause)),
         DataFusionError::ArrowError(arrow, backtrace) => match *arrow {
-            ArrowError::ExternalError(source) => row_cause(expr, DataFusionError::External(source)),
+            ArrowError::ExternalError(source) => row_cause(DataFusionError::External(source)),
             ArrowError::IoError(..) | ArrowError::MemoryError(_) | ArrowError::SchemaError(_) => {
                 Err(DataFusionError::ArrowError(arrow, backtrace))
             }
-            value => Ok((operator(), value.to_string())),
+            value => Ok((None, value.to_string())),
         },
         other => Err(other),
+    }
+}
+
+/// The innermost operator of `expr` that fails with `cause` on the one row of a batch. It is named
+/// without its operands: which columns they are is the plan's choice.
+fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> String {
+    let same = |error| matches!(row_cause(error), Ok((_, inner)) if inner == cause);
+    let inner = expr
+        .children()
+        .into_iter()
+        .find(|child| child.evaluate(batch).is_err_and(same));
+    if let Some(inner) = inner {
+        return culprit(inner, batch, cause);
+    }
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        return format!("CAST AS {}", cast.cast_type());
+    }
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        return binary.op().to_string();
+    }
+    match expr.downcast_ref::<ScalarFunctionExpr>() {
+        Some(call) => call.name().to_owned(),
+        None => expr.to_string(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow_row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
 use datafusion::physical_expr::PhysicalExpr;
@@ -17,17 +17,22 @@ use super::row_batch::{RowBatch, SlotError};
 /// The right side of a lookup: its columns, and the row of each key.
 #[derive(Debug)]
 pub struct LookupTable {
+    schema: SchemaRef,
     columns: Vec<ArrayRef>,
     keys: HashMap<Box<[u8]>, u64>,
     converter: RowConverter,
 }
 
 impl LookupTable {
-    /// Indexes the rows of `columns` by `keys`. Rows with a null key match nothing.
+    /// Indexes the rows of `columns`, which have `schema`, by `keys`. Rows with a null key match nothing.
     ///
     /// # Errors
     /// A key that occurs twice: the join would not be many-to-one.
-    pub fn try_new(columns: Vec<ArrayRef>, keys: &[ArrayRef]) -> Result<Self> {
+    pub fn try_new(
+        schema: SchemaRef,
+        columns: Vec<ArrayRef>,
+        keys: &[ArrayRef],
+    ) -> Result<Self> {
         let fields = keys
             .iter()
             .map(|k| SortField::new(k.data_type().clone()))
@@ -56,10 +61,18 @@ impl LookupTable {
             }
         }
         Ok(Self {
+            schema,
             columns,
             keys: index,
             converter,
         })
+    }
+
+    /// The places of the columns of `wanted`, which may be fewer than there are.
+    pub fn places(&self, wanted: &Schema) -> Result<Vec<usize>> {
+        let fields = wanted.fields().iter();
+        let places = fields.map(|field| Ok(self.schema.index_of(field.name())?));
+        places.collect()
     }
 
     /// Number of rows.
@@ -86,7 +99,7 @@ impl LookupTable {
 pub struct Lookup {
     /// Visible input columns.
     pub input: SchemaRef,
-    /// Visible output columns: the input's, then the table's.
+    /// Visible output columns: the input's, then those of the table's.
     pub schema: SchemaRef,
     /// Keys over the input.
     pub keys: Vec<Arc<dyn PhysicalExpr>>,
@@ -94,6 +107,8 @@ pub struct Lookup {
     pub key_types: Vec<DataType>,
     /// The right side.
     pub table: Arc<LookupTable>,
+    /// The places in it of the columns that are added.
+    pub columns: Vec<usize>,
     /// Whether rows without a match stay.
     pub keep_unmatched: bool,
     /// The condition, for people.
@@ -163,7 +178,8 @@ impl RowOperator for Lookup {
             batch = batch.take(&UInt64Array::from(kept))?;
         }
         let found = UInt64Array::from(found);
-        for column in &self.table.columns {
+        for &column in &self.columns {
+            let column = &self.table.columns[column];
             batch.columns.push(take(column, &found, None)?);
         }
         Ok(batch)

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::ExecutionProps;
@@ -44,7 +44,7 @@ use futures::{FutureExt, StreamExt};
 
 use self::exec::RowExec;
 use self::lookup::LookupTable;
-use self::row_batch::RowBatch;
+use self::row_batch::{RowBatch, nullable};
 use self::scan::{Leaf, SegmentScanExec};
 
 /// What a node of a fragment did over all segments.
@@ -188,8 +188,13 @@ pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalEx
 
 /// The expression over `schema`. It is simplified first, because some functions (`coalesce`, `nvl`)
 /// exist only as what they are simplified to. Draws read a column, so none is folded.
+///
+/// Columns count as nullable: what is known of them differs from place to place in a plan, and by it
+/// `10 / d IS NOT NULL` would be true without a division.
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-    let schema = Arc::new(schema);
+    let fields = schema.fields().iter().map(|field| nullable(field));
+    let fields = Schema::new(fields.collect::<Vec<_>>());
+    let schema = Arc::new(DFSchema::try_from(fields)?);
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(&schema))
         .build();
@@ -283,6 +288,7 @@ fn physical(
                 schema,
                 keys,
                 key_types: key_types(plan)?,
+                columns: table.places(&plan.inputs[1].schema)?,
                 table,
                 keep_unmatched: *keep_unmatched,
                 text: text.collect::<Vec<_>>().join(" AND "),

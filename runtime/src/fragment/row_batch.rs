@@ -65,7 +65,8 @@ pub fn hidden_schema(visible: &Schema) -> SchemaRef {
     Arc::new(Schema::new(visible.chain(hidden).collect::<Vec<_>>()))
 }
 
-fn nullable(field: &FieldRef) -> FieldRef {
+/// The field with nulls.
+pub fn nullable(field: &FieldRef) -> FieldRef {
     if field.is_nullable() {
         Arc::clone(field)
     } else {

@@ -1,0 +1,179 @@
+//! One pipeline as written, optimised in every tier, and with one rule alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_planner::catalog::Catalog;
+use forebay_planner::clauses::{Optimize, Relax};
+use forebay_planner::compile::Compiled;
+use forebay_planner::error::message_of;
+use forebay_planner::optimizer::rules::{is_disabled, rule_families, rules};
+use forebay_planner::optimizer::{Config, Machine, optimize};
+use forebay_planner::pipeline::Pipeline;
+use forebay_planner::rows::tidy::tidy;
+use forebay_planner::sql::{Statement, parse};
+use forebay_runtime::engine::RunConfig;
+
+use crate::case::Case;
+use crate::stream::Stream;
+
+/// Nodes of a search at most: in a debug build, 1,000 take about 0.2 s.
+const NODES: usize = 1_000;
+/// The tiers, the least first.
+const TIERS: [Relax; 4] = [
+    Relax::Exact,
+    Relax::Numeric,
+    Relax::Order,
+    Relax::Statistical,
+];
+
+/// What came of a pipeline.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It cannot be planned.
+    Refused(String),
+    /// Every plan gave what its tier owes.
+    Sound(Seen),
+    /// A plan did not.
+    Unsound(String),
+}
+
+/// What a sound pipeline showed.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Whether its run ended in an error.
+    pub(crate) failed: bool,
+    /// Whether rows of it failed and were settled.
+    pub(crate) settled: bool,
+    /// Rows put out.
+    pub(crate) rows: usize,
+    /// Plans that were run beside the written one.
+    pub(crate) plans: usize,
+    /// How often each rule fired, in the highest tier.
+    pub(crate) fired: BTreeMap<&'static str, usize>,
+    /// Whether the rule that was tried alone changed the plan.
+    pub(crate) alone: bool,
+}
+
+/// A rule's tier; those that are not over two operators are exact.
+fn tier_of(rule: &str) -> Relax {
+    let of_rule = rules().into_iter().find(|r| r.name == rule);
+    of_rule.map_or(Relax::Exact, |r| r.tier)
+}
+
+/// The tiers, each with rules that the ones before do not have.
+fn tiers() -> Vec<Relax> {
+    let has_rules = |tier: &Relax| *tier == Relax::Exact || rules().iter().any(|r| r.tier == *tier);
+    TIERS.into_iter().filter(has_rules).collect()
+}
+
+/// Runs a pipeline every way.
+pub(crate) async fn check(catalog: &Catalog, case: &Case, rule: &'static str) -> Verdict {
+    let (pipeline, written) = match planned(catalog, &case.sql()).await {
+        Ok(planned) => planned,
+        Err(why) => return Verdict::Refused(why),
+    };
+    let config = RunConfig {
+        threads: Some(1),
+        segment_rows: case.segment_rows,
+        ..RunConfig::default()
+    };
+    let expected = Stream::of(&written, &config).await;
+    let mut seen = Seen {
+        failed: expected.failed(),
+        settled: expected.settled_failures(),
+        rows: expected.rows(),
+        ..Seen::default()
+    };
+    let others = rule_families().into_iter().map(|(name, _)| name.to_owned());
+    let others: BTreeSet<String> = others.filter(|name| name != rule).collect();
+    let tiers = tiers().into_iter().map(|tier| (tier, BTreeSet::new()));
+    let alone = (tier_of(rule), others);
+    let mut known = BTreeSet::new();
+    for (tier, disabled) in tiers.chain([alone]) {
+        let is_alone = !disabled.is_empty();
+        let how = match is_alone {
+            true => format!("{rule} alone"),
+            false => format!("relax {tier}"),
+        };
+        let compiled = match optimised(&pipeline, &written, tier, disabled) {
+            Ok(compiled) => compiled,
+            Err(why) => return Verdict::Unsound(format!("{how}: no plan: {}", message_of(&why))),
+        };
+        let report = compiled.report.clone().unwrap_or_default();
+        if let Some(doubt) = report.doubt {
+            return Verdict::Unsound(format!("{how}: the optimiser doubts its plan: {doubt}"));
+        }
+        if is_alone {
+            seen.alone = compiled.chosen.to_string() != written.written.to_string();
+        } else if tier == Relax::Statistical {
+            seen.fired = report.saturation.fired;
+            for (name, _) in report.before {
+                *seen.fired.entry(name).or_default() += 1;
+            }
+        }
+        // One plan gives one stream.
+        if !known.insert(compiled.chosen.to_string()) {
+            continue;
+        }
+        seen.plans += 1;
+        let stream = Stream::of(&compiled, &config).await;
+        if let Some(why) = expected.differs(&stream, tier, case) {
+            return Verdict::Unsound(format!(
+                "{how}: {why}\nwritten plan\n{}\nchosen plan\n{}",
+                written.written, compiled.chosen
+            ));
+        }
+    }
+    match expected.refused {
+        Some(why) => Verdict::Refused(why),
+        None => Verdict::Sound(seen),
+    }
+}
+
+/// A query, and its plan as written.
+pub(crate) async fn planned(catalog: &Catalog, sql: &str) -> Result<(Pipeline, Compiled), String> {
+    let statements = parse(sql).map_err(|e| e.to_string())?;
+    let [Statement::Query(query)] = statements.as_slice() else {
+        return Err("no query".to_owned());
+    };
+    let pipeline = catalog.plan_query(query).await.map_err(|e| e.to_string())?;
+    let mut clauses = pipeline.clauses.clone();
+    clauses.options.optimize = Optimize::None;
+    let written = Compiled::new(&pipeline.plan, clauses).map_err(|e| message_of(&e))?;
+    Ok((pipeline, written))
+}
+
+/// The rows that a query gives as written and, the same in order, in every tier; or its error.
+pub(crate) async fn tried(catalog: &Catalog, sql: &str) -> Result<Vec<(String, u64)>, String> {
+    let (pipeline, written) = planned(catalog, sql).await?;
+    let config = RunConfig::default();
+    let expected = Stream::of(&written, &config).await;
+    for tier in TIERS {
+        let compiled = optimised(&pipeline, &written, tier, BTreeSet::new()).unwrap();
+        let stream = Stream::of(&compiled, &config).await;
+        assert_eq!(expected.differs_exactly(&stream), None, "{tier}: {sql}");
+    }
+    expected.rows_or_error()
+}
+
+/// As [`Compiled::new`], with a smaller search.
+pub(crate) fn optimised(
+    pipeline: &Pipeline,
+    written: &Compiled,
+    tier: Relax,
+    disabled: BTreeSet<String>,
+) -> datafusion::common::Result<Compiled> {
+    let mut clauses = pipeline.clauses.clone();
+    clauses.options.relax = tier;
+    clauses.options.disable_rules = disabled;
+    let mut config = Config::of(&clauses, &Machine::default())?;
+    config.limits.nodes = NODES;
+    let (chosen, report) = optimize(written.written.clone(), &clauses, &config)?;
+    let chosen = tidy(chosen, |rule| is_disabled(&config.disabled, rule))?;
+    Ok(Compiled {
+        chosen,
+        report: Some(report),
+        clauses,
+        ..written.clone()
+    })
+}

@@ -1,0 +1,218 @@
+//! Soundness of the optimiser: random pipelines, each as written and optimised in every tier and with
+//! one rule alone. Exact plans give the same stream, errors included; the higher tiers what they promise.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FOREBAY_SOUNDNESS_CASES` | number of random pipelines, instead of 2,000 (20,000 every night) |
+//! | `FOREBAY_SOUNDNESS_SEED` | runs the pipeline of this seed alone, and prints it |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod case;
+mod check;
+#[path = "../common/mod.rs"]
+mod common;
+mod data;
+mod draw;
+mod forbidden;
+mod images;
+mod stream;
+mod values;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_planner::catalog::Catalog;
+use forebay_planner::optimizer::rules::rule_families;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::case::Case;
+use crate::check::{Verdict, check};
+
+const CASES: &str = "FOREBAY_SOUNDNESS_CASES";
+const SEED: &str = "FOREBAY_SOUNDNESS_SEED";
+/// Unsound pipelines after which the rest is left out.
+const ENOUGH: usize = 12;
+/// Pipelines that are tried to make an unsound one smaller.
+const SHRINKS: usize = 400;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The rule that is tried alone with a seed.
+fn rule_of(seed: u64) -> &'static str {
+    let rules = rule_families();
+    rules[(seed % rules.len() as u64) as usize].0
+}
+
+/// Checks a pipeline; a panic is as unsound as another stream.
+fn checked(runtime: &Runtime, catalog: &Catalog, case: &Case, rule: &'static str) -> Verdict {
+    let run = || runtime.block_on(check(catalog, case, rule));
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<String>().map(String::as_str);
+        let what = what.or_else(|| panic.downcast_ref::<&str>().copied());
+        Verdict::Unsound(format!("panic: {}", what.unwrap_or("without a message")))
+    })
+}
+
+/// The smallest pipeline that is still unsound which leaving out parts one by one finds.
+fn shrunk(
+    runtime: &Runtime,
+    catalog: &Catalog,
+    case: Case,
+    why: String,
+    rule: &'static str,
+) -> (Case, String) {
+    let (mut case, mut why) = (case, why);
+    let mut left = SHRINKS;
+    'smaller: loop {
+        for smaller in case.smaller() {
+            if left == 0 {
+                return (case, why);
+            }
+            left -= 1;
+            if let Verdict::Unsound(still) = checked(runtime, catalog, &smaller, rule) {
+                (case, why) = (smaller, still);
+                continue 'smaller;
+            }
+        }
+        return (case, why);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    sound: u64,
+    failed: u64,
+    settled: u64,
+    empty: u64,
+    plans: usize,
+    refused: BTreeMap<String, u64>,
+    fired: BTreeMap<&'static str, usize>,
+    alone: BTreeMap<&'static str, (u64, u64)>,
+    unsound: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, verdict: Verdict) {
+        match verdict {
+            Verdict::Refused(why) => {
+                let kind = why.lines().next().unwrap_or_default().to_owned();
+                *self.refused.entry(kind).or_default() += 1;
+            }
+            Verdict::Unsound(why) => self.unsound.push(why),
+            Verdict::Sound(seen) => {
+                self.sound += 1;
+                self.failed += u64::from(seen.failed);
+                self.settled += u64::from(seen.settled);
+                self.empty += u64::from(seen.rows == 0);
+                self.plans += seen.plans;
+                for (rule, count) in seen.fired {
+                    *self.fired.entry(rule).or_default() += count;
+                }
+                let (tried, changed) = self.alone.entry(rule_of(seed)).or_default();
+                *tried += 1;
+                *changed += u64::from(seen.alone);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_tier_and_every_rule_alone_give_what_they_promise() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = runtime().block_on(data::catalog(dir.path()));
+    if let Some(seed) = number(SEED) {
+        let case = Case::of(seed);
+        println!("{}\n{}", case.sql(), rule_of(seed));
+        match checked(&runtime(), &catalog, &case, rule_of(seed)) {
+            Verdict::Unsound(why) => {
+                let (small, why) = shrunk(&runtime(), &catalog, case, why, rule_of(seed));
+                panic!("{}\n{why}", small.sql());
+            }
+            verdict => println!("{verdict:?}"),
+        }
+        return;
+    }
+    let wanted = number(CASES).unwrap_or(2_000);
+    let (next, tally) = (AtomicU64::new(0), Mutex::new(Tally::default()));
+    let work = || {
+        let runtime = runtime();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            {
+                let tally = tally.lock().unwrap();
+                if tally.sound >= wanted || tally.unsound.len() >= ENOUGH {
+                    return;
+                }
+            }
+            let case = Case::of(seed);
+            let mut verdict = checked(&runtime, &catalog, &case, rule_of(seed));
+            if let Verdict::Unsound(why) = verdict {
+                let written = case.sql();
+                let (small, why) = shrunk(&runtime, &catalog, case, why, rule_of(seed));
+                let small = small.sql();
+                verdict = Verdict::Unsound(format!(
+                    "{SEED}={seed}\n{written}\nsmaller: {small}\n{why}"
+                ));
+            }
+            tally.lock().unwrap().add(seed, verdict);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let tally = tally.into_inner().unwrap();
+    let refused: u64 = tally.refused.values().sum();
+    println!(
+        "{} sound pipelines in {} plans beside the written ones; {} ended in an error, {} settled \
+         failed rows, {} gave no row; {refused} draws were refused",
+        tally.sound, tally.plans, tally.failed, tally.settled, tally.empty,
+    );
+    println!("fired {:#?}", tally.fired);
+    println!("alone: pipelines, of which it changed the plan {:#?}", tally.alone);
+    println!("refused {:#?}", tally.refused);
+    assert!(
+        tally.unsound.is_empty(),
+        "{} unsound pipelines\n\n{}",
+        tally.unsound.len(),
+        tally.unsound.join("\n\n")
+    );
+    assert!(
+        tally.sound * 5 >= (tally.sound + refused) * 4,
+        "at least four of five random pipelines should be usable: {refused} of {} are not",
+        tally.sound + refused
+    );
+}
+
+fn calls_function(sql: &str, name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    sql.match_indices(&format!("{name}("))
+        .any(|(at, _)| !sql[..at].ends_with(word))
+}
+
+#[test]
+fn the_generator_calls_every_function_of_the_catalogue() {
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..2_000 {
+        let sql = Case::of(seed).sql();
+        for info in forebay_udfs::catalogue() {
+            let called = calls_function(&sql, info.name);
+            *calls.entry(info.name).or_default() += u64::from(called);
+        }
+    }
+    let rare: Vec<_> = calls.iter().filter(|(_, calls)| **calls < 20).collect();
+    assert!(rare.is_empty(), "hardly drawn: {rare:?}; add them to images.rs or values.rs");
+}

@@ -1,0 +1,251 @@
+//! What a run gave, and in which sense two runs gave the same.
+
+use std::collections::BTreeMap;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+use forebay_planner::clauses::Relax;
+use forebay_planner::compile::Compiled;
+use forebay_runtime::digest::RowsDigest;
+use forebay_runtime::engine::{Opened, RunConfig};
+use forebay_runtime::tail::{Batch, RunStats};
+
+use crate::case::{Case, PIXELS};
+use crate::common::{digest, keys};
+
+/// How far a float may be off in tier `numeric`, absolutely and relatively; halves have 11 bits.
+const TOLERANCE: f64 = 1e-5;
+const TOLERANCE_OF_HALVES: f64 = 4e-3;
+
+/// What a run gave, to its end or to its error.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// Why it could not be begun.
+    pub(crate) refused: Option<String>,
+    batches: Vec<Batch>,
+    error: Option<String>,
+    stats: RunStats,
+}
+
+impl Stream {
+    /// Runs a compiled pipeline.
+    pub(crate) async fn of(compiled: &Compiled, config: &RunConfig) -> Self {
+        let mut stream = Self {
+            refused: None,
+            batches: Vec::new(),
+            error: None,
+            stats: RunStats::default(),
+        };
+        match Opened::new(compiled, config).await {
+            Err(error) => stream.refused = Some(error.to_string()),
+            Ok(opened) => {
+                let mut run = opened.start();
+                while let Some(batch) = run.next().await {
+                    match batch {
+                        Ok(batch) => stream.batches.push(batch),
+                        Err(error) => stream.error = Some(error.to_string()),
+                    }
+                }
+                stream.stats = run.stats();
+            }
+        }
+        stream
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Whether rows failed without an end of the run.
+    pub(crate) fn settled_failures(&self) -> bool {
+        !self.stats.failures.is_empty()
+    }
+
+    /// File and row of each row put out; else the error.
+    pub(crate) fn rows_or_error(self) -> Result<Vec<(String, u64)>, String> {
+        let rows = keys(&self.batches).into_iter();
+        match self.error.or(self.refused) {
+            None => Ok(rows.map(|(file, row, _)| (file, row)).collect()),
+            Some(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.batches.iter().map(|b| b.batch.num_rows()).sum()
+    }
+
+    /// Why `self`, the written plan's stream, and that of a plan of the tier are not the same.
+    pub(crate) fn differs(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
+        let exact = self.differs_exactly(other)?;
+        let differs = match tier {
+            Relax::Exact => return Some(exact),
+            Relax::Numeric => self.differs_in_numbers(other),
+            Relax::Order | Relax::Statistical => self.differs_in_rows(other, tier, case),
+        };
+        differs.map(|why| format!("{why} (exactly: {exact})"))
+    }
+
+    /// The same of a plan that owes the same stream.
+    pub(crate) fn differs_exactly(&self, other: &Self) -> Option<String> {
+        if let Some(why) = self.differs_in_errors(other) {
+            return Some(why);
+        }
+        if keys(&self.batches) != keys(&other.batches) {
+            let (a, b) = (keys(&self.batches), keys(&other.batches));
+            return Some(format!("other rows\n  {a:?}\n  {b:?}"));
+        }
+        if digest(&self.batches) == digest(&other.batches) {
+            return None;
+        }
+        Some(format!(
+            "other values\n{}\n{}",
+            text(&self.batches),
+            text(&other.batches)
+        ))
+    }
+
+    fn differs_in_errors(&self, other: &Self) -> Option<String> {
+        let ends = |s: &Self| (s.refused.clone(), s.error.clone());
+        if ends(self) != ends(other) {
+            let (a, b) = (ends(self), ends(other));
+            return Some(format!("another error\n  {a:?}\n  {b:?}"));
+        }
+        let counts = |s: &RunStats| (s.skipped, s.replaced, s.nulled);
+        if counts(&self.stats) != counts(&other.stats)
+            || self.stats.failures != other.stats.failures
+        {
+            return Some(format!(
+                "other failed rows\n  {:?}\n  {:?}",
+                self.stats, other.stats
+            ));
+        }
+        None
+    }
+
+    fn differs_in_numbers(&self, other: &Self) -> Option<String> {
+        if let Some(why) = self.differs_in_errors(other) {
+            return Some(why);
+        }
+        let shape = |s: &Self| -> Vec<_> { s.batches.iter().map(|b| b.batch.num_rows()).collect() };
+        if keys(&self.batches) != keys(&other.batches) || shape(self) != shape(other) {
+            return Some("other rows or batches".to_owned());
+        }
+        for (a, b) in self.batches.iter().zip(&other.batches) {
+            let schema = a.batch.schema();
+            if schema.fields() != b.batch.schema().fields() {
+                return Some("another schema".to_owned());
+            }
+            let columns = a.batch.columns().iter().zip(b.batch.columns());
+            for (field, (a, b)) in schema.fields().iter().zip(columns) {
+                if !close(a, b) {
+                    return Some(format!("column {} is not close", field.name()));
+                }
+            }
+        }
+        None
+    }
+
+    /// Rows as a multiset: in tier `order` with their values, in `statistical` without pixels.
+    fn differs_in_rows(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
+        if (self.failed(), &self.refused) != (other.failed(), &other.refused) {
+            let errors = (&self.error, &other.error, &other.refused);
+            return Some(format!("one of them fails: {errors:?}"));
+        }
+        // Which row failed first depends on the order, and what came before it too.
+        if self.failed() {
+            return None;
+        }
+        let failures = |s: &Self| {
+            let rows = s.stats.failures.iter().map(|f| (f.file.clone(), f.row));
+            let mut rows: Vec<_> = rows.collect();
+            rows.sort();
+            rows
+        };
+        if failures(self) != failures(other) {
+            let both = (failures(self), failures(other));
+            return Some(format!("other failed rows: {both:?}"));
+        }
+        let (a, b) = (self.counted(tier, case), other.counted(tier, case));
+        (a != b).then(|| "another multiset of rows".to_owned())
+    }
+
+    fn counted(&self, tier: Relax, case: &Case) -> BTreeMap<String, usize> {
+        let mut counted = BTreeMap::new();
+        for batch in &self.batches {
+            let schema = batch.batch.schema();
+            let compared = |name: &str| tier < Relax::Statistical || !name.starts_with(PIXELS);
+            let columns = schema.fields().iter().enumerate();
+            let columns = columns.filter(|(_, f)| compared(f.name())).map(|(i, _)| i);
+            let columns: Vec<usize> = columns.collect();
+            let values = batch.batch.project(&columns).unwrap();
+            for (i, key) in batch.keys().enumerate() {
+                let mut digest = RowsDigest::new();
+                digest.update(&values.slice(i, 1)).unwrap();
+                let epoch = match case.is_continuous() {
+                    true => 0,
+                    false => batch.epoch,
+                };
+                let row = format!("{epoch} {key:?} {}", digest.finish());
+                *counted.entry(row).or_insert(0) += 1;
+            }
+        }
+        // Which rows stand in for others depends on their batch.
+        if case.repeats_rows() {
+            counted.values_mut().for_each(|n| *n = 1);
+        }
+        counted
+    }
+}
+
+/// Whether two columns have the same values, floats within the tolerance.
+fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
+    if a.data_type() != b.data_type() || a.len() != b.len() {
+        return false;
+    }
+    let tolerance = match a.data_type() {
+        DataType::Float16 => TOLERANCE_OF_HALVES,
+        _ => TOLERANCE,
+    };
+    match a.data_type() {
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => {
+            let floats = |x: &ArrayRef| cast(x, &DataType::Float64).unwrap();
+            let (a, b) = (floats(a), floats(b));
+            let (a, b) = (a.as_primitive::<Float64Type>(), b.as_primitive::<Float64Type>());
+            let near = |x: f64, y: f64| {
+                x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= tolerance * x.abs().max(1.0)
+            };
+            a.iter().zip(b).all(|pair| match pair {
+                (Some(x), Some(y)) => near(x, y),
+                (x, y) => x == y,
+            })
+        }
+        DataType::List(_) => {
+            let (a, b) = (a.as_list::<i32>(), b.as_list::<i32>());
+            (0..a.len()).all(|i| {
+                a.is_null(i) == b.is_null(i) && (a.is_null(i) || close(&a.value(i), &b.value(i)))
+            })
+        }
+        DataType::FixedSizeList(..) => {
+            let (a, b) = (a.as_fixed_size_list(), b.as_fixed_size_list());
+            (0..a.len()).all(|i| {
+                a.is_null(i) == b.is_null(i) && (a.is_null(i) || close(&a.value(i), &b.value(i)))
+            })
+        }
+        DataType::Struct(_) => {
+            let (x, y) = (a.as_struct(), b.as_struct());
+            let mut columns = x.columns().iter().zip(y.columns());
+            a.nulls() == b.nulls() && columns.all(|(a, b)| close(a, b))
+        }
+        _ => a.as_ref() == b.as_ref(),
+    }
+}
+
+/// Batches for people.
+fn text(batches: &[Batch]) -> String {
+    let all = batches.iter().map(|b| b.batch.clone()).collect::<Vec<_>>();
+    match arrow::util::pretty::pretty_format_batches(&all) {
+        Ok(table) => table.to_string().chars().take(3000).collect(),
+        Err(error) => error.to_string(),
+    }
+}
