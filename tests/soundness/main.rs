@@ -163,9 +163,8 @@ fn every_tier_and_every_rule_alone_give_what_they_promise() {
                 let written = case.sql();
                 let (small, why) = shrunk(&runtime, &catalog, case, why, rule_of(seed));
                 let small = small.sql();
-                verdict = Verdict::Unsound(format!(
-                    "{SEED}={seed}\n{written}\nsmaller: {small}\n{why}"
-                ));
+                verdict =
+                    Verdict::Unsound(format!("{SEED}={seed}\n{written}\nsmaller: {small}\n{why}"));
             }
             tally.lock().unwrap().add(seed, verdict);
         }
@@ -182,7 +181,10 @@ fn every_tier_and_every_rule_alone_give_what_they_promise() {
         tally.sound, tally.plans, tally.failed, tally.settled, tally.empty,
     );
     println!("fired {:#?}", tally.fired);
-    println!("alone: pipelines, of which it changed the plan {:#?}", tally.alone);
+    println!(
+        "alone: pipelines, of which it changed the plan {:#?}",
+        tally.alone
+    );
     println!("refused {:#?}", tally.refused);
     assert!(
         tally.unsound.is_empty(),
@@ -214,5 +216,8 @@ fn the_generator_calls_every_function_of_the_catalogue() {
         }
     }
     let rare: Vec<_> = calls.iter().filter(|(_, calls)| **calls < 20).collect();
-    assert!(rare.is_empty(), "hardly drawn: {rare:?}; add them to images.rs or values.rs");
+    assert!(
+        rare.is_empty(),
+        "hardly drawn: {rare:?}; add them to images.rs or values.rs"
+    );
 }

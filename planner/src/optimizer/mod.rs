@@ -23,6 +23,8 @@
 
 pub mod arena;
 pub mod cache;
+#[cfg(test)]
+mod cedar;
 pub mod coefficients;
 pub mod cost;
 pub mod extract;

@@ -1,0 +1,274 @@
+//! The profile of the SimCLRv2 pipeline that cedar publishes (Zhao et al., PVLDB 18(2), 2024), as a
+//! fixture: milliseconds and bytes per image, an operator's cost in proportion to its input's bytes.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use forebay_udfs::facts::Algebra;
+
+use super::arena::{Arena, ParamId, ScanSpec};
+use super::coefficients::{Coefficients, OpCost};
+use super::facts::Log2;
+use super::lower::Lowered;
+use super::rules::Tier;
+use super::saturate::site_text;
+use super::slots::SlotSet;
+use super::spec::{OpKind, OpSpec};
+use super::tree::Tree;
+use super::{Config, Searched, search};
+use crate::rows::slot as column;
+
+/// An operator of the profile.
+struct Profiled {
+    name: &'static str,
+    ms: f64,
+    /// Bytes in and out, in thousands.
+    kilobytes: (f64, f64),
+    algebra: Algebra,
+    draws: bool,
+}
+
+const fn profiled(
+    name: &'static str,
+    ms: f64,
+    kilobytes: (f64, f64),
+    algebra: Algebra,
+    draws: bool,
+) -> Profiled {
+    Profiled {
+        name,
+        ms,
+        kilobytes,
+        algebra,
+        draws,
+    }
+}
+
+/// In the written order. Reading (1.82 ms) and batching (4.33 ms) stay where they are.
+const PROFILE: [Profiled; 7] = [
+    profiled("to_float", 0.25, (487.0, 1949.0), Algebra::Pointwise, false),
+    profiled(
+        "random_resized_crop",
+        1.86,
+        (1949.0, 714.0),
+        Algebra::Spatial,
+        true,
+    ),
+    profiled("hflip", 0.11, (714.0, 714.0), Algebra::Select, true),
+    profiled("color_jitter", 8.31, (714.0, 714.0), Algebra::Global, true),
+    profiled("grayscale", 0.30, (714.0, 238.0), Algebra::Pointwise, false),
+    profiled(
+        "gaussian_blur",
+        7.58,
+        (238.0, 238.0),
+        Algebra::Spatial,
+        true,
+    ),
+    profiled("normalize", 0.21, (238.0, 238.0), Algebra::Pointwise, false),
+];
+/// What does not move: reading and batching.
+const FIXED: f64 = 1.82 + 4.33;
+
+/// Stands in for a function of the profile; `to_float` gives floats, and `normalize` wants them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Stand(&'static str, Signature);
+
+impl ScalarUDFImpl for Stand {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.1
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let floats = DataType::new_list(DataType::Float32, false);
+        match (self.0, types) {
+            ("to_float", [_]) => Ok(floats),
+            ("normalize", [input]) if *input != floats => plan_err!("normalize expects floats"),
+            (_, [input]) => Ok(input.clone()),
+            _ => plan_err!("one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        plan_err!("only planned")
+    }
+}
+
+fn call(name: &'static str) -> Expr {
+    let stand = Stand(name, Signature::any(1, Volatility::Volatile));
+    Expr::ScalarFunction(ScalarFunction {
+        func: Arc::new(ScalarUDF::new_from_impl(stand)),
+        args: vec![column("x")],
+    })
+}
+
+fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
+    let mut arena = Arena::new(Coefficients::declared());
+    let x = arena.slot("x");
+    let bytes = DataType::new_list(DataType::UInt8, false);
+    let schema = Arc::new(Schema::new(vec![Field::new("x", bytes, false)]));
+    let scan = arena.add_scan(ScanSpec {
+        occurrence: 0,
+        name: "photos".to_owned(),
+        source: Arc::new(LogicalTableSource::new(schema)),
+        format: None,
+        columns: vec![(0, x)],
+        rows: Some(1),
+        row_bytes: None,
+    });
+    arena.profile.stored.insert(x, Log2::of(487_000));
+    let mut params: Vec<(ParamId, &str)> = Vec::new();
+    for Profiled {
+        name,
+        ms,
+        kilobytes: (read, written),
+        algebra,
+        draws,
+    } in PROFILE
+    {
+        let only = SlotSet::from_iter([x]);
+        let param = arena.intern(OpSpec {
+            kind: OpKind::Row {
+                slot: x,
+                expr: Box::new(call(name)),
+            },
+            text: name.to_owned(),
+            reads: only.clone(),
+            writes: only,
+            draws,
+            fallible: false,
+            pinned: false,
+            algebra,
+            cost: OpCost {
+                ps_per_byte_in: (ms * 1e9 / (read * 1e3)).round() as u64,
+                ..OpCost::default()
+            },
+        });
+        let growth = Log2((libm::log2(written / read) * 1024.0).round() as i32);
+        arena.profile.growth.insert(param, growth);
+        params.push((param, name));
+    }
+    let tree = params
+        .iter()
+        .fold(Tree::Scan(scan), |tree, &(param, _)| tree.then(param));
+    let lowered = Lowered {
+        tree: tree.clone(),
+        outputs: vec![("x".to_owned(), x)],
+    };
+    let scanned = super::extract::price(
+        &mut arena.clone(),
+        &Coefficients::declared(),
+        &Tree::Scan(scan).term(&mut arena, &SlotSet::from_iter([x])),
+    );
+    let config = Config {
+        tier,
+        ..Config::default()
+    };
+    let searched = search(arena, &lowered, &config).unwrap();
+    assert!(searched.report.saturation.saturated);
+    let mut order = Vec::new();
+    searched.chosen.visit(&mut |tree| {
+        if let Tree::Op(param, _) = tree {
+            order.extend(
+                params
+                    .iter()
+                    .find(|(p, _)| p == param)
+                    .map(|(_, name)| *name),
+            );
+        }
+    });
+    let ms = (searched.report.chosen - scanned.unwrap()) as f64 / 1e9;
+    (searched, order, ms + FIXED)
+}
+
+/// What cedar's model says of an order, in milliseconds.
+fn modelled(order: &[usize]) -> f64 {
+    let mut kilobytes = 487.0;
+    let mut total = FIXED;
+    for &at in order {
+        let step = &PROFILE[at];
+        let (read, written) = step.kilobytes;
+        total += step.ms * kilobytes / read;
+        kilobytes *= written / read;
+    }
+    total
+}
+
+/// Every legal order: the flip after the crop, normalising after floats.
+fn orders() -> Vec<Vec<usize>> {
+    let mut found = Vec::new();
+    let mut order = Vec::new();
+    fn extend(order: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
+        if order.len() == PROFILE.len() {
+            found.push(order.clone());
+            return;
+        }
+        for next in 0..PROFILE.len() {
+            let before = match PROFILE[next].name {
+                "hflip" => Some("random_resized_crop"),
+                "normalize" => Some("to_float"),
+                _ => None,
+            };
+            let ready = before.is_none_or(|name| order.iter().any(|&at| PROFILE[at].name == name));
+            if ready && !order.contains(&next) {
+                order.push(next);
+                extend(order, found);
+                order.pop();
+            }
+        }
+    }
+    extend(&mut order, &mut found);
+    found
+}
+
+#[test]
+fn the_relaxed_search_finds_the_cheapest_order_of_cedars_pipeline() {
+    let orders = orders();
+    assert_eq!(orders.len(), 1260);
+    let cheapest = orders
+        .iter()
+        .min_by(|a, b| modelled(a).total_cmp(&modelled(b)))
+        .unwrap();
+    let written: Vec<usize> = (0..PROFILE.len()).collect();
+    // The published times are rounded; their sum is published as 24.82.
+    assert!((modelled(&written) - 24.82).abs() < 0.06);
+    let (_, order, ms) = planned(Tier::Statistical);
+    // Operators that keep the size cost the same in every order among themselves, so the published order
+    // (blur, flip, jitter) is one of several cheapest ones.
+    let at = |name: &str| PROFILE.iter().position(|p| p.name == name).unwrap();
+    let found: Vec<usize> = order.iter().map(|name| at(name)).collect();
+    assert!(orders.contains(&found), "{order:?}");
+    assert!(
+        (modelled(&found) - modelled(cheapest)).abs() < 1e-9,
+        "{order:?}"
+    );
+    assert_eq!(order[..2], ["grayscale", "random_resized_crop"]);
+    assert_eq!(order[5..], ["to_float", "normalize"]);
+    // The logarithms of sizes are whole 1024ths of an octave.
+    assert!((ms / modelled(cheapest) - 1.0).abs() < 0.005, "{ms}");
+    assert!((ms - 9.40).abs() < 0.06, "{ms}");
+}
+
+#[test]
+fn the_exact_search_refuses_gray_before_a_change_of_hue() {
+    let (searched, order, ms) = planned(Tier::Exact);
+    let at = |name: &str| order.iter().position(|n| *n == name);
+    assert!(at("color_jitter") < at("grayscale"));
+    assert!(ms <= modelled(&(0..PROFILE.len()).collect::<Vec<_>>()) * 1.005);
+    let arena = &searched.graph.analysis.arena;
+    let refused = &searched.report.saturation.refused["pointwise-past-select"];
+    let why = refused.iter().find_map(|(&site, why)| {
+        (site_text(arena, site) == ("grayscale".to_owned(), "color_jitter".to_owned()))
+            .then_some(*why)
+    });
+    assert_eq!(why, Some("one of them reads every pixel"));
+}
