@@ -255,7 +255,7 @@ fn the_relaxed_search_finds_the_cheapest_order_of_cedars_pipeline() {
     assert_eq!(order[5..], ["to_float", "normalize"]);
     // The logarithms of sizes are whole 1024ths of an octave.
     assert!((ms / modelled(cheapest) - 1.0).abs() < 0.005, "{ms}");
-    assert!((ms - 9.40).abs() < 0.06, "{ms}");
+    assert!((ms - 9.40).abs() < 0.07, "{ms}");
 }
 
 #[test]
