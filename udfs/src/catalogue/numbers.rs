@@ -31,7 +31,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
             arg("std", "Standard deviation, not negative; default 1."),
         ],
         returns: "Float64.",
-        example: "SELECT x + random_normal(0, 0.1) AS x FROM rows",
+        example: "SELECT price + random_normal(0, 0.1) AS price FROM rows",
         counterpart: NOTE,
         facts: facts(Purity::Random, Algebra::Opaque, false, (80, 0, 0)),
     },
