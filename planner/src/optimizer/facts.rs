@@ -17,7 +17,7 @@ use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
 use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
 use super::lang::Node;
 use super::slots::{Slot, SlotSet};
-use super::spec::OpKind;
+use super::spec::{OpKind, OpSpec};
 
 /// A base-2 logarithm in 1024ths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -37,6 +37,11 @@ impl Log2 {
     /// Times `factor`, by adding logarithms.
     pub const fn times(self, factor: Self) -> Self {
         Self(self.0 + factor.0)
+    }
+
+    /// Divided by `factor`.
+    pub const fn over(self, factor: Self) -> Self {
+        Self(self.0 - factor.0)
     }
 }
 
@@ -242,18 +247,10 @@ pub fn op_fact(
         OpKind::Row { slot, expr } => {
             let data_type = arena.output(param, expr, &input.types())?;
             let field = Arc::clone(arena.field(data_type));
-            let bytes = match fixed_bytes(field.data_type()) {
-                Some(bytes) => Log2::of(bytes),
-                None => {
-                    let read = input.bytes(spec.reads.iter());
-                    let read = Log2::of(u64::try_from(read).unwrap_or(u64::MAX));
-                    let tensor = TensorType::from_field(&field);
-                    let decodes = spec.algebra == Algebra::Decode && matches!(tensor, Ok(Some(_)));
-                    match decodes {
-                        true => read.times(Log2::of(DECODED_PER_ENCODED)),
-                        false => read,
-                    }
-                }
+            let bytes = match (fixed_bytes(field.data_type()), arena.tensor(data_type)) {
+                (Some(bytes), _) => Log2::of(bytes),
+                (None, Some(tensor)) => image_bytes(arena, &spec, input, &tensor),
+                (None, None) => read_bytes(&spec, input),
             };
             out.columns.insert(*slot, Column { data_type, bytes });
         }
@@ -275,7 +272,7 @@ pub fn op_fact(
                     return Err(format!("{} is no list", arena.name(list)));
                 };
                 let data_type = arena.type_of(&item);
-                let bytes = column.bytes.times(Log2(-FANOUT.0));
+                let bytes = column.bytes.over(FANOUT);
                 out.columns.insert(element, Column { data_type, bytes });
             }
             out.rows = out.rows.times(FANOUT);
@@ -314,6 +311,47 @@ pub fn op_fact(
         true => Ok(out),
         false => Err(format!("{:?} is not all there", arena.names(kept))),
     }
+}
+
+/// Bytes of a row that an operator reads.
+fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
+    let mut read = spec
+        .reads
+        .iter()
+        .filter_map(|slot| input.columns.get(&slot));
+    match (read.next(), read.next()) {
+        // Its logarithm as it is: through the number, it would be rounded.
+        (Some(only), None) => only.bytes,
+        _ => {
+            let bytes = input.bytes(spec.reads.iter());
+            Log2::of(u64::try_from(bytes).unwrap_or(u64::MAX))
+        }
+    }
+}
+
+/// Bytes of an image whose height and width nobody knows: those of the image that it is made of, as far
+/// as its pixels are of the same size. Sizes of pixels are factors, so that they cancel out in any order.
+fn image_bytes(arena: &Arena, spec: &OpSpec, input: &PlanFact, made: &TensorType) -> Log2 {
+    let pixel = |tensor: &TensorType| Log2::of((tensor.channels * tensor.dtype.bytes()) as u64);
+    let read = read_bytes(spec, input);
+    let source = spec.reads.iter().find_map(|slot| {
+        let column = input.columns.get(&slot)?;
+        arena.tensor(column.data_type)
+    });
+    let per_pixel = match source {
+        Some(source) => pixel(&source),
+        None if spec.algebra == Algebra::Decode => {
+            /// Bytes of a pixel of [`DECODED_PER_ENCODED`].
+            const COLORS: u64 = 3;
+            let decoded = Log2::of(DECODED_PER_ENCODED);
+            return read
+                .times(decoded)
+                .times(pixel(made))
+                .over(Log2::of(COLORS));
+        }
+        None => return read,
+    };
+    read.times(pixel(made)).over(per_pixel)
 }
 
 /// Elements of a list: 4.

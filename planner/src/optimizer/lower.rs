@@ -87,10 +87,14 @@ impl Lowering<'_> {
                 let typed = plan.inputs[0].expr_schema()?;
                 for conjunct in conjuncts {
                     let over = &plan.inputs[0].schema;
-                    let predicate = self.arena.over_slots(conjunct, over, &slots)?;
-                    let can_fail = fallible(conjunct, &typed);
+                    let conjunct = forebay_udfs::without_pins(conjunct.clone())?;
+                    let predicate = self.arena.over_slots(&conjunct.data, over, &slots)?;
+                    let can_fail = fallible(&conjunct.data, &typed);
                     let param = self.arena.filter(predicate, can_fail);
-                    tree = tree.then(param);
+                    tree = tree.then(match conjunct.transformed {
+                        true => self.arena.pin(param),
+                        false => param,
+                    });
                 }
                 Ok((tree, slots))
             }
@@ -123,16 +127,22 @@ impl Lowering<'_> {
                     }
                     let slot = self.target(targets[output], &named.name);
                     let expr = self.arena.over_slots(&named.expr, &input.schema, &below)?;
-                    let steps = chain(expr, self.arena.name(slot));
+                    let steps = chain(expr, self.arena.name(slot))?;
                     let alone = steps.len() == 1;
                     for step in steps {
                         // The steps of a chain are over types between, which only image functions have.
                         let can_fail = match alone {
-                            true => fallible(&named.expr, &typed),
-                            false => fallible(&step, &DFSchema::empty()),
+                            true => {
+                                let plain = forebay_udfs::without_pins(named.expr.clone())?;
+                                fallible(&plain.data, &typed)
+                            }
+                            false => fallible(&step.expr, &DFSchema::empty()),
                         };
-                        let param = self.arena.row(slot, step, can_fail);
-                        tree = tree.then(param);
+                        let param = self.arena.row(slot, step.expr, can_fail);
+                        tree = tree.then(match step.pinned {
+                            true => self.arena.pin(param),
+                            false => param,
+                        });
                     }
                     slots.push(slot);
                 }
@@ -276,21 +286,42 @@ impl Lowering<'_> {
     }
 }
 
+/// A step of an expression.
+struct Step {
+    expr: Expr,
+    pinned: bool,
+}
+
 /// The steps of an expression, the innermost first: nested image functions one by one, each over the
 /// slot that the one before it wrote.
-fn chain(expr: Expr, slot: &str) -> Vec<Expr> {
-    let Expr::ScalarFunction(ScalarFunction { func, mut args }) = expr else {
-        return vec![expr];
+fn chain(expr: Expr, slot: &str) -> Result<Vec<Step>> {
+    let step = |expr| -> Result<Step> {
+        let plain = forebay_udfs::without_pins(expr)?;
+        Ok(Step {
+            expr: plain.data,
+            pinned: plain.transformed,
+        })
     };
-    let is_image = |e: &Expr| !matches!(algebra(e), Algebra::Opaque);
-    let whole = |args| Expr::ScalarFunction(ScalarFunction { func, args });
-    match args.first_mut() {
-        Some(inner) if is_image(inner) => {
-            let below = std::mem::replace(inner, column(slot));
-            let mut steps = chain(below, slot);
-            steps.push(whole(args));
-            steps
+    if let Some(inner) = forebay_udfs::pinned(&expr) {
+        let mut steps = chain(inner.clone(), slot)?;
+        if let Some(last) = steps.last_mut() {
+            last.pinned = true;
         }
-        _ => vec![whole(args)],
+        return Ok(steps);
+    }
+    let Expr::ScalarFunction(ScalarFunction { func, mut args }) = expr else {
+        return Ok(vec![step(expr)?]);
+    };
+    match args.first_mut() {
+        Some(inner) if !matches!(algebra(inner), Algebra::Opaque) => {
+            let below = std::mem::replace(inner, column(slot));
+            let mut steps = chain(below, slot)?;
+            steps.push(step(Expr::ScalarFunction(ScalarFunction { func, args }))?);
+            Ok(steps)
+        }
+        _ => Ok(vec![step(Expr::ScalarFunction(ScalarFunction {
+            func,
+            args,
+        }))?]),
     }
 }

@@ -1,8 +1,9 @@
 //! The dialect: what sqlparser may take for an identifier, and for an alias.
 
+use sqlparser::ast::{Expr, Ident};
 use sqlparser::dialect::Dialect;
 use sqlparser::keywords::{self, Keyword};
-use sqlparser::parser::Parser;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 /// Words that begin a training clause.
@@ -83,12 +84,48 @@ impl Dialect for ForebayDialect {
         true
     }
 
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if !begins_pinned(parser) {
+            return None;
+        }
+        let word = parser.next_token();
+        let prefix = Ident::with_span(word.span, PINNED);
+        let pinned = parser.parse_prefix().map(|value| Expr::Prefixed {
+            prefix,
+            value: Box::new(value),
+        });
+        Some(pinned)
+    }
+
     fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         !keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) && !begins_clause(parser)
     }
 
     fn is_table_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         !keywords::RESERVED_FOR_TABLE_ALIAS.contains(kw) && !begins_clause(parser)
+    }
+}
+
+/// Before a call: the optimiser leaves it where it stands.
+pub(super) const PINNED: &str = "PINNED";
+
+/// Whether the next word is `PINNED` before a call or a parenthesis, rather than a column's name. After a
+/// column's name a keyword may stand before a parenthesis, as in `pinned IN (1, 2)`.
+fn begins_pinned(parser: &Parser<'_>) -> bool {
+    if word_at(parser, 0).as_deref() != Some(PINNED) {
+        return false;
+    }
+    match &parser.peek_nth_token_ref(1).token {
+        Token::LParen => true,
+        Token::Word(word) => {
+            let name = word.quote_style.is_some()
+                || word.keyword == Keyword::NoKeyword
+                || forebay_udfs::function_info(&word.value.to_lowercase()).is_some();
+            let next = &parser.peek_nth_token_ref(1).token;
+            name && clause_word(next).is_none()
+                && parser.peek_nth_token_ref(2).token == Token::LParen
+        }
+        _ => false,
     }
 }
 
