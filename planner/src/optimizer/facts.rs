@@ -1,49 +1,22 @@
 //! Facts: what is known of the rows that a plan gives, whichever way they are computed.
 //!
 //! Two plans of one e-class give the same rows, so facts belong to classes: types must agree, and
-//! estimates are joined by the lower one. Estimates are logarithms in whole 1024ths of an octave, so
-//! that factors add up to the same sum in every order.
+//! estimates are joined by the lower one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::{Expr, Operator};
 use egg::Id;
-use forebay_udfs::TensorType;
-use forebay_udfs::facts::Algebra;
-use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
+use forebay_udfs::width::fixed_bytes;
 
 use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
+use super::estimate::{image_bytes, read_bytes};
 use super::lang::Node;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpKind, OpSpec};
+use super::spec::OpKind;
 
-/// A base-2 logarithm in 1024ths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Log2(pub i32);
-
-impl Log2 {
-    /// The logarithm of a whole number; of 0, that of 1.
-    pub fn of(number: u64) -> Self {
-        Self((libm::log2(number.max(1) as f64) * 1024.0) as i32)
-    }
-
-    /// The number, at least 1.
-    pub fn number(self) -> u128 {
-        libm::exp2(f64::from(self.0.clamp(0, 100 * 1024)) / 1024.0) as u128
-    }
-
-    /// Times `factor`, by adding logarithms.
-    pub const fn times(self, factor: Self) -> Self {
-        Self(self.0 + factor.0)
-    }
-
-    /// Divided by `factor`.
-    pub const fn over(self, factor: Self) -> Self {
-        Self(self.0 - factor.0)
-    }
-}
+pub use super::estimate::{Log2, selectivity};
 
 /// A slot of a plan: its type and about how many bytes a row it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,72 +286,5 @@ pub fn op_fact(
     }
 }
 
-/// Bytes of a row that an operator reads.
-fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
-    let mut read = spec
-        .reads
-        .iter()
-        .filter_map(|slot| input.columns.get(&slot));
-    match (read.next(), read.next()) {
-        // Its logarithm as it is: through the number, it would be rounded.
-        (Some(only), None) => only.bytes,
-        _ => {
-            let bytes = input.bytes(spec.reads.iter());
-            Log2::of(u64::try_from(bytes).unwrap_or(u64::MAX))
-        }
-    }
-}
-
-/// Bytes of an image whose height and width nobody knows: those of the image that it is made of, as far
-/// as its pixels are of the same size. Sizes of pixels are factors, so that they cancel out in any order.
-fn image_bytes(arena: &Arena, spec: &OpSpec, input: &PlanFact, made: &TensorType) -> Log2 {
-    let pixel = |tensor: &TensorType| Log2::of((tensor.channels * tensor.dtype.bytes()) as u64);
-    let read = read_bytes(spec, input);
-    let source = spec.reads.iter().find_map(|slot| {
-        let column = input.columns.get(&slot)?;
-        arena.tensor(column.data_type)
-    });
-    let per_pixel = match source {
-        Some(source) => pixel(&source),
-        None if spec.algebra == Algebra::Decode => {
-            /// Bytes of a pixel of [`DECODED_PER_ENCODED`].
-            const COLORS: u64 = 3;
-            let decoded = Log2::of(DECODED_PER_ENCODED);
-            return read
-                .times(decoded)
-                .times(pixel(made))
-                .over(Log2::of(COLORS));
-        }
-        None => return read,
-    };
-    read.times(pixel(made)).over(per_pixel)
-}
-
 /// Elements of a list: 4.
 const FANOUT: Log2 = Log2(2048);
-
-/// The part of the rows that a predicate keeps, unless a profile says: the fractions of System R
-/// (Selinger et al., SIGMOD 1979, table 1).
-pub fn selectivity(predicate: &Expr) -> Log2 {
-    /// 1/10.
-    const EQUAL: Log2 = Log2(-3402);
-    /// 1/3.
-    const RANGE: Log2 = Log2(-1623);
-    /// 1/4.
-    const BETWEEN: Log2 = Log2(-2048);
-    /// 1/2.
-    const OTHER: Log2 = Log2(-1024);
-    match predicate {
-        Expr::BinaryExpr(binary) => match binary.op {
-            Operator::Eq => EQUAL,
-            Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => RANGE,
-            Operator::And => selectivity(&binary.left).times(selectivity(&binary.right)),
-            Operator::NotEq => Log2(-156),
-            _ => OTHER,
-        },
-        Expr::Between(_) => BETWEEN,
-        Expr::IsNotNull(_) => Log2(-156),
-        Expr::IsNull(_) => EQUAL,
-        _ => OTHER,
-    }
-}

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::expr::ScalarFunction;
-use forebay_udfs::facts::Algebra;
 
 use super::arena::{Arena, ScanSpec};
+use super::chain::chain;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpKind, algebra, fallible};
+use super::spec::{OpKind, fallible};
 use super::tree::Tree;
 use crate::clauses::{Clauses, Remainder, Window};
-use crate::rows::{RowOp, RowPlan, slot as column};
+use crate::rows::{RowOp, RowPlan};
 
 /// A plan as a tree, with what is needed to make it a row plan again.
 #[derive(Debug)]
@@ -283,45 +282,5 @@ impl Lowering<'_> {
             tree = tree.then(param);
         }
         tree
-    }
-}
-
-/// A step of an expression.
-struct Step {
-    expr: Expr,
-    pinned: bool,
-}
-
-/// The steps of an expression, the innermost first: nested image functions one by one, each over the
-/// slot that the one before it wrote.
-fn chain(expr: Expr, slot: &str) -> Result<Vec<Step>> {
-    let step = |expr| -> Result<Step> {
-        let plain = forebay_udfs::without_pins(expr)?;
-        Ok(Step {
-            expr: plain.data,
-            pinned: plain.transformed,
-        })
-    };
-    if let Some(inner) = forebay_udfs::pinned(&expr) {
-        let mut steps = chain(inner.clone(), slot)?;
-        if let Some(last) = steps.last_mut() {
-            last.pinned = true;
-        }
-        return Ok(steps);
-    }
-    let Expr::ScalarFunction(ScalarFunction { func, mut args }) = expr else {
-        return Ok(vec![step(expr)?]);
-    };
-    match args.first_mut() {
-        Some(inner) if !matches!(algebra(inner), Algebra::Opaque) => {
-            let below = std::mem::replace(inner, column(slot));
-            let mut steps = chain(below, slot)?;
-            steps.push(step(Expr::ScalarFunction(ScalarFunction { func, args }))?);
-            Ok(steps)
-        }
-        _ => Ok(vec![step(Expr::ScalarFunction(ScalarFunction {
-            func,
-            args,
-        }))?]),
     }
 }

@@ -109,21 +109,43 @@ impl Dialect for ForebayDialect {
 /// Before a call: the optimiser leaves it where it stands.
 pub(super) const PINNED: &str = "PINNED";
 
-/// Whether the next word is `PINNED` before a call or a parenthesis, rather than a column's name. After a
-/// column's name a keyword may stand before a parenthesis, as in `pinned IN (1, 2)`.
+/// Keywords that stand between a value and a parenthesis, beside those that no alias may be.
+const AFTER_A_VALUE: [Keyword; 19] = [
+    Keyword::AND,
+    Keyword::AS,
+    Keyword::BETWEEN,
+    Keyword::DIV,
+    Keyword::ELSE,
+    Keyword::ESCAPE,
+    Keyword::FILTER,
+    Keyword::FOR,
+    Keyword::ILIKE,
+    Keyword::IN,
+    Keyword::JOIN,
+    Keyword::LIKE,
+    Keyword::OR,
+    Keyword::OVER,
+    Keyword::PLACING,
+    Keyword::REGEXP,
+    Keyword::RLIKE,
+    Keyword::THEN,
+    Keyword::WHEN,
+];
+
+/// Whether the next word is `PINNED` before a call or a parenthesis, rather than a column's name, which a
+/// keyword may follow, as in `pinned IN (1, 2)`.
 fn begins_pinned(parser: &Parser<'_>) -> bool {
     if word_at(parser, 0).as_deref() != Some(PINNED) {
         return false;
     }
-    match &parser.peek_nth_token_ref(1).token {
+    let next = &parser.peek_nth_token_ref(1).token;
+    match next {
         Token::LParen => true,
         Token::Word(word) => {
-            let name = word.quote_style.is_some()
-                || word.keyword == Keyword::NoKeyword
-                || forebay_udfs::function_info(&word.value.to_lowercase()).is_some();
-            let next = &parser.peek_nth_token_ref(1).token;
-            name && clause_word(next).is_none()
-                && parser.peek_nth_token_ref(2).token == Token::LParen
+            let follows_a_value = keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&word.keyword)
+                || AFTER_A_VALUE.contains(&word.keyword)
+                || clause_word(next).is_some();
+            !follows_a_value && parser.peek_nth_token_ref(2).token == Token::LParen
         }
         _ => false,
     }

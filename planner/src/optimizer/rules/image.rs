@@ -41,7 +41,7 @@ fn pointwise_past_select(arena: &mut Arena, site: Site) -> Option<Verdict> {
         (Algebra::Spatial, _) | (_, Algebra::Spatial) => {
             Err("one of them mixes pixels, or adds some")
         }
-        _ => Err("neither copies pixels from place to place"),
+        _ => Err("it takes one that acts on each pixel, and one that moves pixels"),
     };
     Some(swapped(
         site,
