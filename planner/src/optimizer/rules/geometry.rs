@@ -113,21 +113,18 @@ fn crop_past_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// A resize of a resize is the upper one, where the lower one loses nothing that the upper one shows.
 fn resize_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (upper, lower) = calls(f, g)?;
-    let ((height, width, filter), (least, other)) = match (upper, lower) {
-        (ImageCall::Resize(h, w, filter), ImageCall::Resize(below_h, below_w, other)) => {
-            ((h, w, filter), ((below_h, below_w), other))
-        }
-        (ImageCall::Resize(h, w, filter), ImageCall::ResizeShortest(size, other)) => {
-            ((h, w, filter), ((size, size), other))
-        }
-        _ => return None,
+    let (
+        ImageCall::Resize(height, width, filter),
+        ImageCall::Resize(height_below, width_below, filter_below),
+    ) = calls(f, g)?
+    else {
+        return None;
     };
-    let same_filter = match filter == other {
+    let same_filter = match filter == filter_below {
         true => Ok(()),
         false => Err("they sample in different ways"),
     };
-    let finer = match height <= least.0 && width <= least.1 {
+    let finer = match height <= height_below && width <= width_below {
         true => Ok(()),
         false => Err("the lower one makes the image smaller than the upper one"),
     };

@@ -386,13 +386,12 @@ fn resizes_of_resizes() {
     let (large, small) = (sized("resize", [40, 44]), sized("resize", [15, 18]));
     assert_snapshot!(said(rule, &large, &small, None), @"x = resize(x, 15, 18)");
     assert_snapshot!(said(rule, &small, &large, None), @"no: the lower one makes the image smaller than the upper one");
-    assert_snapshot!(said(rule, &sized("resize_shortest", [40]), &small, None), @"x = resize(x, 15, 18)");
+    // It may fail, and its error would be lost.
+    assert_snapshot!(said(rule, &sized("resize_shortest", [40]), &small, None), @"another rule's");
     let nearest = call("resize", [lit(15_i64), lit(18_i64), lit("nearest")]);
     assert_snapshot!(said(rule, &large, &nearest, None), @"no: they sample in different ways");
-    for lower in [large, sized("resize_shortest", [40])] {
-        let far = distance(rule, &lower, &small, image(Dtype::U8, 64, 72), true);
-        assert!(far.is_some_and(|(mean, _)| mean < 0.01), "{far:?}");
-    }
+    let far = distance(rule, &large, &small, image(Dtype::U8, 64, 72), true);
+    assert!(far.is_some_and(|(mean, _)| mean < 0.01), "{far:?}");
 }
 
 #[test]
