@@ -29,9 +29,7 @@ fn treats(spec: &OpSpec, size: Option<(usize, usize)>) -> Algebra {
 /// pixel is the same function of the same input pixel, to the bit.
 fn pointwise_past_select(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    if in_place(f, g).is_none() {
-        return None;
-    }
+    in_place(f, g)?;
     // Neither the one nor the other changes the size before the crop.
     let size = site.image(arena).and_then(|image| image.shape);
     let pair = match (treats(f, size), treats(g, size)) {
@@ -69,9 +67,7 @@ fn keeps_shape(spec: &OpSpec) -> bool {
 /// training (Pecan, USENIX ATC 2024, calls it relaxed commutativity).
 fn relaxed_swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    if in_place(f, g).is_none() {
-        return None;
-    }
+    in_place(f, g)?;
     let pair = match (f.algebra, g.algebra) {
         (Algebra::Opaque, _) | (_, Algebra::Opaque) => Err("one of them is no image function"),
         (Algebra::Spatial, Algebra::Spatial) => Err("a crop of a smaller image shows more of it"),
