@@ -45,7 +45,7 @@ const IMAGE_FILTERS: [&str; 4] = [
     "random_bool(0.8)",
     "octet_length(image) > 700",
 ];
-const IMAGE_STEPS: [&str; 12] = [
+const IMAGE_STEPS: [&str; 17] = [
     "random_hflip({})",
     "random_vflip({}, 0.3)",
     "color_jitter({}, 0.4, 0.4, 0.4, 0.1)",
@@ -58,6 +58,11 @@ const IMAGE_STEPS: [&str; 12] = [
     "hflip({})",
     "random_rotate({}, 20)",
     "random_erasing({}, 0.5)",
+    "crop({}, -2, 3, 18, 16)",
+    "crop({}, 2, 1, 12, 13)",
+    "center_crop({}, 13, 14)",
+    "PINNED vflip({})",
+    "PINNED resize({}, 19, 18)",
 ];
 
 #[derive(Debug, Clone)]
@@ -82,7 +87,7 @@ fn case() -> impl Strategy<Value = Case> {
     let row = (
         0..6_usize,
         prop::collection::vec(0..28_usize, 0..3),
-        prop::collection::vec(0..84_usize, 1..4),
+        prop::collection::vec(0..119_usize, 1..4),
         any::<bool>(),
         prop::bool::weighted(0.2),
         prop::option::weighted(0.2, 1..200_u64),
@@ -203,10 +208,13 @@ impl Case {
         for i in &self.columns {
             pixels = IMAGE_STEPS[i % IMAGE_STEPS.len()].replace("{}", &pixels);
         }
-        let last = ["", "to_float", "to_chw"][self.columns[0] % 3];
-        if !last.is_empty() {
-            pixels = format!("{last}({pixels})");
-        }
+        let last = [
+            "{}",
+            "to_float({})",
+            "to_chw({})",
+            "normalize(to_float({}), 'imagenet')",
+        ];
+        pixels = last[self.columns[0] % 4].replace("{}", &pixels);
         // The fixed size at the end makes batches of every chain possible.
         (filters, format!("label, path, {pixels} AS pixels"))
     }

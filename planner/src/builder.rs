@@ -27,7 +27,7 @@ mod source;
 mod stages;
 
 pub use datafusion::prelude::{cast, col, ident, lit};
-pub use expr::{call, list, stream};
+pub use expr::{Pin, call, list, stream};
 pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
 pub use stages::Window;
 

@@ -35,12 +35,12 @@ impl Compiled {
         let written = lower::lower(plan)?;
         let semantic_hash = semantic_hash(&written, &clauses)?;
         let (chosen, report) = match clauses.options.optimize {
-            Optimize::None => (written.clone(), None),
+            Optimize::None => (written.clone().without_pins()?, None),
             Optimize::Default => {
                 let config = Config::of(&clauses, machine)?;
                 let (chosen, report) = optimize(written.clone(), &clauses, &config)?;
                 let disabled = |rule: &str| is_disabled(&config.disabled, rule);
-                (tidy::tidy(chosen, disabled)?, Some(report))
+                (tidy::tidy(chosen.without_pins()?, disabled)?, Some(report))
             }
         };
         Ok(Self {

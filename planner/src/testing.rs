@@ -151,7 +151,13 @@ pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
         }
         Arc::new(ScalarUDF::new_from_impl(TestFunction { name, signature }))
     })
-    .to_vec()
+    .into_iter()
+    .chain(
+        forebay_udfs::functions()
+            .into_iter()
+            .filter(|f| f.name() == forebay_udfs::PIN_MARKER),
+    )
+    .collect()
 }
 
 pub(crate) fn catalog() -> Catalog {

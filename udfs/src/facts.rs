@@ -48,8 +48,41 @@ pub struct FunctionFacts {
     pub purity: Purity,
     /// How pixels relate.
     pub algebra: Algebra,
+    /// Whether the result has the height and width of the image.
+    pub keeps_shape: bool,
+    /// Whether each sample becomes `a x + b`, where `a` and `b` depend on the channel alone.
+    pub affine: bool,
+    /// Whether each pixel of a float image becomes a mean of pixels, with weights that depend on places and
+    /// sum to one.
+    pub averages: bool,
     /// Whether a row can fail.
     pub fallible: bool,
     /// Declared cost.
     pub cost: Cost,
+}
+
+impl FunctionFacts {
+    /// Facts of a function whose result has the height and width of the image.
+    pub(crate) const fn keeping_shape(self) -> Self {
+        Self {
+            keeps_shape: true,
+            ..self
+        }
+    }
+
+    /// Facts of a function that is affine in each sample.
+    pub(crate) const fn affine(self) -> Self {
+        Self {
+            affine: true,
+            ..self
+        }
+    }
+
+    /// Facts of a function that averages pixels.
+    pub(crate) const fn averaging(self) -> Self {
+        Self {
+            averages: true,
+            ..self
+        }
+    }
 }

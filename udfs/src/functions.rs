@@ -7,14 +7,16 @@ use datafusion::logical_expr::ScalarUDF;
 use crate::bind::StreamMarker;
 use crate::image::{ImageFunction, ImageHeader};
 use crate::one_hot::OneHot;
+use crate::pin::PinMarker;
 use crate::random::RandomScalar;
 
-/// All functions, and the `__stream` marker.
+/// All functions, and the markers `__stream` and `__pinned`.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let mut all = ImageFunction::udfs();
     all.extend(ImageHeader::udfs());
     all.extend(RandomScalar::udfs());
     all.push(OneHot::udf());
     all.push(StreamMarker::udf());
+    all.push(PinMarker::udf());
     all
 }

@@ -11,6 +11,7 @@ mod functions;
 pub mod hash;
 pub mod image;
 mod one_hot;
+mod pin;
 mod random;
 pub mod recycle;
 pub mod row;
@@ -23,5 +24,6 @@ pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_in
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use failure::{RowFailure, RowFunction, row_function};
 pub use functions::functions;
-pub use image::fuse;
+pub use image::{facts_of_call, fuse};
+pub use pin::{PIN_MARKER, pinned, without_pins};
 pub use tensor::{Dtype, Layout, TensorType};

@@ -12,6 +12,8 @@ use datafusion::logical_expr::{
     Volatility, lit,
 };
 
+use forebay_udfs::PIN_MARKER;
+
 use crate::error::PlanError;
 use crate::sql::{numeric_list, refused_function};
 
@@ -40,6 +42,19 @@ pub fn list<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> Expr {
 /// SQL's `stream => 'name'`.
 pub fn stream(name: &str) -> Expr {
     call("__stream", [lit(name)])
+}
+
+/// What SQL writes as `PINNED f(..)`.
+pub trait Pin {
+    /// The call, which the optimiser leaves where it stands: no rule moves, drops or doubles it.
+    #[must_use]
+    fn pinned(self) -> Self;
+}
+
+impl Pin for Expr {
+    fn pinned(self) -> Self {
+        call(PIN_MARKER, [self])
+    }
 }
 
 /// A function that is known by its name alone.

@@ -97,6 +97,21 @@ async fn filters_and_columns() {
 }
 
 #[tokio::test]
+async fn pinned_calls() {
+    let decoded = call("decode_image", [col("image")]).pinned();
+    same(
+        photos()
+            .filter(col("label").gt(lit(2)).pinned())
+            .with_column("x", decoded)
+            .with_column("x", call("resize", [col("x"), lit(8), lit(8)]))
+            .select([col("x")]),
+        "SELECT resize(PINNED decode_image(image), 8, 8) AS x FROM photos
+         WHERE PINNED (label > 2)",
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn nested_calls_are_one_select_list() {
     let sql =
         "SELECT label, normalize(resize(decode_image(image), 224, 224), [0.5, 0.25]) AS pixels

@@ -11,12 +11,13 @@ use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
+use forebay_udfs::TensorType;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
 use super::coefficients::{Coefficients, OpCost};
 use super::profile::Profile;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpKind, OpSpec, algebra, cost_of};
+use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
 
 /// Leaves of the e-graph: an index with a letter, so that terms can be written and read.
@@ -109,6 +110,12 @@ pub struct Arena {
     outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
     /// What a few rows showed of the operators.
     pub profile: Profile,
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new(Coefficients::declared())
+    }
 }
 
 impl Arena {
@@ -250,6 +257,33 @@ impl Arena {
             },
         };
         self.intern(spec)
+    }
+
+    /// The operator that computes this over the image of another one, into its slot.
+    pub fn over(&mut self, param: ParamId, expr: Expr) -> Option<ParamId> {
+        let OpKind::Row { slot, .. } = self.spec(param).kind else {
+            return None;
+        };
+        let fallible = fallible(&expr, &DFSchema::empty());
+        Some(self.row(slot, expr, fallible))
+    }
+
+    /// The same operator, which the user fixed where it stands.
+    pub fn pin(&mut self, param: ParamId) -> ParamId {
+        let mut spec = self.spec(param).as_ref().clone();
+        spec.text = match &spec.kind {
+            OpKind::Row { slot, expr } => {
+                format!("{} = PINNED {}", self.name(*slot), human(expr))
+            }
+            _ => format!("PINNED ({})", spec.text),
+        };
+        spec.pinned = true;
+        self.intern(spec)
+    }
+
+    /// The tensor type of a slot's type, where it is one.
+    pub fn tensor(&self, id: TypeId) -> Option<TensorType> {
+        TensorType::from_field(self.field(id)).ok().flatten()
     }
 
     /// The operator that takes rows of an epoch, whose order decides which where it is `shuffled`.

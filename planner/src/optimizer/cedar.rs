@@ -112,7 +112,7 @@ fn call(name: &'static str) -> Expr {
 }
 
 fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
-    let mut arena = Arena::new(Coefficients::declared());
+    let mut arena = Arena::default();
     let x = arena.slot("x");
     let bytes = DataType::new_list(DataType::UInt8, false);
     let schema = Arc::new(Schema::new(vec![Field::new("x", bytes, false)]));

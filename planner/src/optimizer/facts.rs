@@ -1,44 +1,22 @@
 //! Facts: what is known of the rows that a plan gives, whichever way they are computed.
 //!
 //! Two plans of one e-class give the same rows, so facts belong to classes: types must agree, and
-//! estimates are joined by the lower one. Estimates are logarithms in whole 1024ths of an octave, so
-//! that factors add up to the same sum in every order.
+//! estimates are joined by the lower one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::{Expr, Operator};
 use egg::Id;
-use forebay_udfs::TensorType;
-use forebay_udfs::facts::Algebra;
-use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
+use forebay_udfs::width::fixed_bytes;
 
 use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
+use super::estimate::{image_bytes, read_bytes};
 use super::lang::Node;
 use super::slots::{Slot, SlotSet};
 use super::spec::OpKind;
 
-/// A base-2 logarithm in 1024ths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Log2(pub i32);
-
-impl Log2 {
-    /// The logarithm of a whole number; of 0, that of 1.
-    pub fn of(number: u64) -> Self {
-        Self((libm::log2(number.max(1) as f64) * 1024.0) as i32)
-    }
-
-    /// The number, at least 1.
-    pub fn number(self) -> u128 {
-        libm::exp2(f64::from(self.0.clamp(0, 100 * 1024)) / 1024.0) as u128
-    }
-
-    /// Times `factor`, by adding logarithms.
-    pub const fn times(self, factor: Self) -> Self {
-        Self(self.0 + factor.0)
-    }
-}
+pub use super::estimate::{Log2, selectivity};
 
 /// A slot of a plan: its type and about how many bytes a row it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,23 +223,14 @@ pub fn op_fact(
         OpKind::Row { slot, expr } => {
             let data_type = arena.output(param, expr, &input.types())?;
             let field = Arc::clone(arena.field(data_type));
-            let bytes = match fixed_bytes(field.data_type()) {
-                Some(bytes) => Log2::of(bytes),
-                None => {
-                    let read = input.bytes(spec.reads.iter());
-                    let read = Log2::of(u64::try_from(read).unwrap_or(u64::MAX));
-                    let tensor = TensorType::from_field(&field);
-                    if let Some(&growth) = arena.profile.growth.get(&param) {
-                        let bytes = read.times(growth);
-                        out.columns.insert(*slot, Column { data_type, bytes });
-                        return finish(arena, out, kept);
-                    }
-                    let decodes = spec.algebra == Algebra::Decode && matches!(tensor, Ok(Some(_)));
-                    match decodes {
-                        true => read.times(Log2::of(DECODED_PER_ENCODED)),
-                        false => read,
-                    }
+            let seen = arena.profile.growth.get(&param).copied();
+            let bytes = match (fixed_bytes(field.data_type()), arena.tensor(data_type)) {
+                (Some(bytes), _) => Log2::of(bytes),
+                (None, _) if seen.is_some() => {
+                    read_bytes(&spec, input).times(seen.unwrap_or_default())
                 }
+                (None, Some(tensor)) => image_bytes(arena, &spec, input, &tensor),
+                (None, None) => read_bytes(&spec, input),
             };
             out.columns.insert(*slot, Column { data_type, bytes });
         }
@@ -284,7 +253,7 @@ pub fn op_fact(
                     return Err(format!("{} is no list", arena.name(list)));
                 };
                 let data_type = arena.type_of(&item);
-                let bytes = column.bytes.times(Log2(-FANOUT.0));
+                let bytes = column.bytes.over(FANOUT);
                 out.columns.insert(element, Column { data_type, bytes });
             }
             out.rows = out.rows.times(FANOUT);
@@ -332,29 +301,3 @@ fn finish(arena: &Arena, mut out: PlanFact, kept: &SlotSet) -> Result<PlanFact, 
 
 /// Elements of a list: 4.
 const FANOUT: Log2 = Log2(2048);
-
-/// The part of the rows that a predicate keeps, unless a profile says: the fractions of System R
-/// (Selinger et al., SIGMOD 1979, table 1).
-pub fn selectivity(predicate: &Expr) -> Log2 {
-    /// 1/10.
-    const EQUAL: Log2 = Log2(-3402);
-    /// 1/3.
-    const RANGE: Log2 = Log2(-1623);
-    /// 1/4.
-    const BETWEEN: Log2 = Log2(-2048);
-    /// 1/2.
-    const OTHER: Log2 = Log2(-1024);
-    match predicate {
-        Expr::BinaryExpr(binary) => match binary.op {
-            Operator::Eq => EQUAL,
-            Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => RANGE,
-            Operator::And => selectivity(&binary.left).times(selectivity(&binary.right)),
-            Operator::NotEq => Log2(-156),
-            _ => OTHER,
-        },
-        Expr::Between(_) => BETWEEN,
-        Expr::IsNotNull(_) => Log2(-156),
-        Expr::IsNull(_) => EQUAL,
-        _ => OTHER,
-    }
-}

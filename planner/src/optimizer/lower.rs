@@ -10,15 +10,14 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::expr::ScalarFunction;
-use forebay_udfs::facts::Algebra;
 
 use super::arena::{Arena, ScanSpec};
+use super::chain::chain;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpKind, algebra, fallible};
+use super::spec::{OpKind, fallible};
 use super::tree::Tree;
 use crate::clauses::{Clauses, Remainder, Window};
-use crate::rows::{RowOp, RowPlan, slot as column};
+use crate::rows::{RowOp, RowPlan};
 use crate::source::Format;
 
 /// A plan as a tree, with what is needed to make it a row plan again.
@@ -108,11 +107,15 @@ impl Lowering<'_> {
                 let typed = plan.inputs[0].expr_schema()?;
                 for conjunct in conjuncts {
                     let over = &plan.inputs[0].schema;
-                    let predicate = self.arena.over_slots(conjunct, over, &slots)?;
+                    let conjunct = forebay_udfs::without_pins(conjunct.clone())?;
+                    let predicate = self.arena.over_slots(&conjunct.data, over, &slots)?;
                     let reads = self.arena.reads(&predicate);
-                    let can_fail = fallible(conjunct, &typed) || self.reads_failing(&reads);
+                    let can_fail = fallible(&conjunct.data, &typed) || self.reads_failing(&reads);
                     let param = self.arena.filter(predicate, can_fail);
-                    tree = tree.then(param);
+                    tree = tree.then(match conjunct.transformed {
+                        true => self.arena.pin(param),
+                        false => param,
+                    });
                 }
                 Ok((tree, slots))
             }
@@ -145,20 +148,26 @@ impl Lowering<'_> {
                     }
                     let slot = self.target(targets[output], &named.name);
                     let expr = self.arena.over_slots(&named.expr, &input.schema, &below)?;
-                    let steps = chain(expr, self.arena.name(slot));
+                    let steps = chain(expr, self.arena.name(slot))?;
                     let alone = steps.len() == 1;
                     for step in steps {
                         // The steps of a chain are over types between, which only image functions have.
                         let can_fail = match alone {
-                            true => fallible(&named.expr, &typed),
-                            false => fallible(&step, &DFSchema::empty()),
+                            true => {
+                                let plain = forebay_udfs::without_pins(named.expr.clone())?;
+                                fallible(&plain.data, &typed)
+                            }
+                            false => fallible(&step.expr, &DFSchema::empty()),
                         };
-                        let reads = self.arena.reads(&step);
+                        let reads = self.arena.reads(&step.expr);
                         if can_fail || self.reads_failing(&reads) {
                             self.failing.insert(slot);
                         }
-                        let param = self.arena.row(slot, step, can_fail);
-                        tree = tree.then(param);
+                        let param = self.arena.row(slot, step.expr, can_fail);
+                        tree = tree.then(match step.pinned {
+                            true => self.arena.pin(param),
+                            false => param,
+                        });
                     }
                     slots.push(slot);
                 }
@@ -317,23 +326,4 @@ fn format_of(table: &dyn TableProvider) -> Option<String> {
     let definition = table.get_table_definition()?;
     let stored = |format: &&Format| definition.contains(&format!("STORED AS {format} "));
     Format::ALL.iter().find(stored).map(|f| f.name().to_owned())
-}
-
-/// The steps of an expression, the innermost first: nested image functions one by one, each over the
-/// slot that the one before it wrote.
-fn chain(expr: Expr, slot: &str) -> Vec<Expr> {
-    let Expr::ScalarFunction(ScalarFunction { func, mut args }) = expr else {
-        return vec![expr];
-    };
-    let is_image = |e: &Expr| !matches!(algebra(e), Algebra::Opaque);
-    let whole = |args| Expr::ScalarFunction(ScalarFunction { func, args });
-    match args.first_mut() {
-        Some(inner) if is_image(inner) => {
-            let below = std::mem::replace(inner, column(slot));
-            let mut steps = chain(below, slot);
-            steps.push(whole(args));
-            steps
-        }
-        _ => vec![whole(args)],
-    }
 }

@@ -11,10 +11,12 @@
 //! | [`arena`] | what the leaves of a term stand for |
 //! | [`tree`] | a plan as a tree of operators |
 //! | [`lower`], [`raise`] | row plan to tree and back |
+//! | [`chain`] | nested calls as steps |
 //! | [`rules`] | the rewrite rules, a file per family |
 //! | [`normal`] | the rules that always pay, before the search |
 //! | [`sort`] | a good order to start the search from |
 //! | [`lang`], [`facts`] | terms, and what is known of the rows of a class |
+//! | [`estimate`] | rows and bytes, about |
 //! | [`graph`], [`saturate`] | the e-graph and its saturation |
 //! | [`profile`] | sizes and selectivities of a few rows |
 //! | [`coefficients`], [`cost`] | prices, and what operators cost |
@@ -25,8 +27,10 @@ pub mod arena;
 pub mod cache;
 #[cfg(test)]
 mod cedar;
+mod chain;
 pub mod coefficients;
 pub mod cost;
+pub mod estimate;
 pub mod extract;
 pub mod facts;
 pub mod graph;

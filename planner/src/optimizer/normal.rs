@@ -35,7 +35,7 @@ fn push(
     let Tree::Op(inner, below) = input else {
         return input.then(outer);
     };
-    let site = Site { outer, inner };
+    let site = Site::of(outer, inner);
     for rule in rules.iter().filter(|rule| rule.always) {
         if let Some(Ok(ops)) = (rule.apply)(arena, site) {
             applied.push((rule.name, site));

@@ -102,7 +102,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut arena = Arena::new(Coefficients::declared());
+        let mut arena = Arena::default();
         let slots = (0..8).map(|i| arena.slot(&format!("s{i}"))).collect();
         Self {
             random: Random(seed),

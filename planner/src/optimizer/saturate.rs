@@ -13,7 +13,7 @@ use super::arena::{Arena, ParamId};
 use super::facts::{PlanFact, cat_fact, op_fact};
 use super::graph::{PlanGraph, param_of, plan_fact};
 use super::lang::Node;
-use super::rules::{Rule, Site, Verdict, concat};
+use super::rules::{Rule, Site, Verdict, concat, in_place};
 use super::slots::SlotSet;
 
 /// Where a search ends that does not end by itself.
@@ -166,7 +166,7 @@ impl Search<'_> {
                                     };
                                     found.push(Match::Pair {
                                         class: class.id,
-                                        site: Site { outer, inner },
+                                        site: self.site(outer, inner, *input),
                                         input: graph.find(*input),
                                     });
                                 }
@@ -194,6 +194,19 @@ impl Search<'_> {
             }
         }
         found
+    }
+
+    /// Two operators over a class, with what rules may ask of it.
+    fn site(&self, outer: ParamId, inner: ParamId, input: Id) -> Site {
+        let arena = &self.graph.analysis.arena;
+        let below = in_place(arena.spec(outer), arena.spec(inner)).and_then(|slot| {
+            let fact = plan_fact(self.graph, input)?;
+            Some(fact.columns.get(&slot)?.data_type)
+        });
+        Site {
+            below,
+            ..Site::of(outer, inner)
+        }
     }
 
     /// The operators that stand over both inputs of a union.
@@ -228,7 +241,7 @@ impl Search<'_> {
             match (rule.apply)(arena, site) {
                 Some(Err(why)) => {
                     let refused = self.report.refused.entry(rule.name).or_default();
-                    refused.insert(site, why);
+                    refused.insert(Site::of(site.outer, site.inner), why);
                 }
                 Some(verdict) => found.push((rule.name, verdict)),
                 None => {}
@@ -250,7 +263,7 @@ impl Search<'_> {
                         Ok(id) => changed |= self.unite(class, id, rule),
                         Err(why) => {
                             let refused = self.report.refused.entry(rule).or_default();
-                            refused.insert(site, why);
+                            refused.insert(Site::of(site.outer, site.inner), why);
                         }
                     }
                 }

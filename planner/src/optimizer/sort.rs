@@ -138,7 +138,7 @@ impl Sorting<'_> {
     }
 
     fn swaps(&mut self, outer: ParamId, inner: ParamId) -> bool {
-        let site = Site { outer, inner };
+        let site = Site::of(outer, inner);
         if let Some(&known) = self.swaps.get(&site) {
             return known;
         }

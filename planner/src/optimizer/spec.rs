@@ -7,7 +7,8 @@ use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
-use forebay_udfs::facts::Algebra;
+use forebay_udfs::facts::{Algebra, FunctionFacts};
+use forebay_udfs::image::ImageCall;
 
 use super::coefficients::{Coefficients, OpCost};
 use super::slots::{Slot, SlotSet};
@@ -99,13 +100,39 @@ pub struct OpSpec {
 }
 
 impl OpSpec {
+    /// The expression that a row operator computes.
+    pub fn expr(&self) -> Option<&Expr> {
+        match &self.kind {
+            OpKind::Row { expr, .. } => Some(expr),
+            _ => None,
+        }
+    }
+
+    /// The first argument of the function that a row operator calls last: the image of an image function.
+    pub fn first_argument(&self) -> Option<&Expr> {
+        match self.expr()? {
+            Expr::ScalarFunction(call) => call.args.first(),
+            _ => None,
+        }
+    }
+
+    /// What may be assumed of the function that a row operator calls last.
+    pub fn facts(&self) -> Option<FunctionFacts> {
+        match self.expr()? {
+            Expr::ScalarFunction(call) => forebay_udfs::facts_of_call(call),
+            _ => None,
+        }
+    }
+
+    /// What the image function does that a row operator calls last.
+    pub fn image_call(&self) -> Option<ImageCall> {
+        ImageCall::of(self.expr()?)
+    }
+
     /// The name of the function that a row operator calls last.
     pub fn function(&self) -> Option<&str> {
-        match &self.kind {
-            OpKind::Row { expr, .. } => match expr.as_ref() {
-                Expr::ScalarFunction(call) => Some(call.func.name()),
-                _ => None,
-            },
+        match self.expr()? {
+            Expr::ScalarFunction(call) => Some(call.func.name()),
             _ => None,
         }
     }
@@ -198,9 +225,9 @@ pub fn cost_of(expr: &Expr, prices: &Coefficients) -> OpCost {
 
 /// How the outermost function of an expression treats pixels.
 pub fn algebra(expr: &Expr) -> Algebra {
-    match expr {
+    match forebay_udfs::pinned(expr).unwrap_or(expr) {
         Expr::ScalarFunction(call) => {
-            forebay_udfs::facts_of(call.func.name()).map_or(Algebra::Opaque, |facts| facts.algebra)
+            forebay_udfs::facts_of_call(call).map_or(Algebra::Opaque, |facts| facts.algebra)
         }
         _ => Algebra::Opaque,
     }

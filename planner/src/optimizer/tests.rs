@@ -5,7 +5,6 @@ use std::sync::Arc;
 use insta::assert_snapshot;
 
 use super::arena::Arena;
-use super::coefficients::Coefficients;
 use super::lower::lower;
 use super::raise::raise;
 use super::rules::Tier;
@@ -13,6 +12,7 @@ use super::saturate::site_text;
 use super::tree::Tree;
 use super::{Config, optimize, search};
 use crate::catalog::Catalog;
+use crate::compile::Compiled;
 use crate::pipeline::Pipeline;
 use crate::rows::RowPlan;
 use crate::rows::canonical::semantic_hash;
@@ -31,7 +31,7 @@ async fn planned(sql: &str) -> (RowPlan, Pipeline) {
 /// The chosen term of a query, one operator a line, the last first; then what was refused.
 async fn chosen(sql: &str, tier: Tier) -> String {
     let (plan, pipeline) = planned(sql).await;
-    let mut arena = Arena::new(Coefficients::declared());
+    let mut arena = Arena::default();
     let lowered = lower(&mut arena, &plan, &pipeline.clauses).unwrap();
     let config = Config {
         tier,
@@ -78,7 +78,7 @@ const QUERIES: [&str; 14] = [
 async fn lowering_and_raising_gives_a_plan_of_the_same_meaning() {
     for sql in QUERIES {
         let (plan, pipeline) = planned(sql).await;
-        let mut arena = Arena::new(Coefficients::declared());
+        let mut arena = Arena::default();
         let lowered = lower(&mut arena, &plan, &pipeline.clauses).unwrap();
         let raised = raise(&arena, &lowered.tree, &lowered.outputs).unwrap();
         assert_eq!(raised.schema.fields(), plan.schema.fields(), "{sql}");
@@ -137,8 +137,8 @@ async fn bytes_are_mirrored_rather_than_the_floats_made_of_them() {
     x = random_hflip(x, #0)
     x = resize(x, 64, 64)
     x = decode_image(image)
-    no pointwise-past-select: x = normalize(x, 'imagenet') | x = resize(x, 64, 64): one of them mixes pixels
-    no pointwise-past-select: x = random_hflip(x, #0) | x = resize(x, 64, 64): one of them mixes pixels
+    no pointwise-past-select: x = normalize(x, 'imagenet') | x = resize(x, 64, 64): one of them mixes pixels, or adds some
+    no pointwise-past-select: x = random_hflip(x, #0) | x = resize(x, 64, 64): one of them mixes pixels, or adds some
     "#);
 }
 
@@ -158,14 +158,87 @@ async fn grayscale_goes_before_colour_jitter_only_where_the_user_allows_it() {
     assert_snapshot!(chosen(sql, Tier::Statistical).await, @r#"
     batch 2
     x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0)
-    x = grayscale(x)
     x = resize(x, 64, 64)
-    x = decode_image(image)
+    x = decode_image(image, 'luma')
     no pointwise-past-select: x = resize(x, 64, 64) | x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0): one of them reads every pixel
-    no pointwise-past-select: x = resize(x, 64, 64) | x = grayscale(x): one of them mixes pixels
+    no pointwise-past-select: x = resize(x, 64, 64) | x = grayscale(x): one of them mixes pixels, or adds some
     no pointwise-past-select: x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0) | x = resize(x, 64, 64): one of them reads every pixel
     no pointwise-past-select: x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0) | x = grayscale(x): one of them reads every pixel
-    no pointwise-past-select: x = grayscale(x) | x = resize(x, 64, 64): one of them mixes pixels
+    no pointwise-past-select: x = grayscale(x) | x = resize(x, 64, 64): one of them mixes pixels, or adds some
     no pointwise-past-select: x = grayscale(x) | x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0): one of them reads every pixel
+    no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image): no decoder makes a smaller image faster than the whole one
+    no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image, 'luma'): no decoder makes a smaller image faster than the whole one
     "#);
+}
+
+#[tokio::test]
+async fn what_is_pinned_stays_where_it_is() {
+    let sql = "SELECT hflip(PINNED normalize(resize(decode_image(image), 8, 8), 'imagenet')) AS x
+               FROM photos BATCH 2";
+    assert_snapshot!(chosen(sql, Tier::Statistical).await, @r#"
+    batch 2
+    x = hflip(x)
+    x = PINNED normalize(x, 'imagenet')
+    x = resize(x, 8, 8)
+    x = decode_image(image)
+    no affine-past-resample: x = PINNED normalize(x, 'imagenet') | x = resize(x, 8, 8): one of them is pinned
+    no pointwise-past-select: x = PINNED normalize(x, 'imagenet') | x = resize(x, 8, 8): one of them is pinned
+    no pointwise-past-select: x = hflip(x) | x = PINNED normalize(x, 'imagenet'): one of them is pinned
+    no relaxed-swap: x = PINNED normalize(x, 'imagenet') | x = resize(x, 8, 8): one of them is pinned
+    no relaxed-swap: x = hflip(x) | x = PINNED normalize(x, 'imagenet'): one of them is pinned
+    no resize-into-decode: x = resize(x, 8, 8) | x = decode_image(image): no decoder makes a smaller image faster than the whole one
+    "#);
+    let sql = "SELECT x FROM (SELECT PINNED decode_image(image) AS x, label FROM photos) AS q
+               WHERE label > 3";
+    assert_snapshot!(chosen(sql, Tier::Exact).await, @r#"
+    label > 3
+    x = PINNED decode_image(image)
+    no filter-below-decode: label > 3 | x = PINNED decode_image(image): one of them is pinned
+    "#);
+    let sql = "SELECT decode_image(image) AS x FROM photos
+               WHERE PINNED (label > 3) AND octet_length(image) > 8";
+    assert_snapshot!(chosen(sql, Tier::Exact).await, @r#"
+    x = decode_image(image)
+    octet_length(image) > 8
+    PINNED (label > 3)
+    no filter-swap: octet_length(image) > 8 | PINNED (label > 3): one of them is pinned
+    no row-below-filter: x = decode_image(image) | PINNED (label > 3): one of them is pinned
+    "#);
+}
+
+#[tokio::test]
+async fn pins_change_neither_the_meaning_nor_what_runs() {
+    let text = |pin: &str, off: &str| {
+        format!(
+            "SELECT {pin} hflip({pin} resize(decode_image(image), 8, 8)), label FROM photos
+             WHERE {pin} (label > 3) BATCH 2 {off}"
+        )
+    };
+    for off in ["", "OPTIONS (optimize = 'off')"] {
+        let mut compiled = Vec::new();
+        for pin in ["", "PINNED"] {
+            let (plan, pipeline) = planned(&text(pin, off)).await;
+            assert_eq!(plan.to_string().contains("PINNED"), pin == "PINNED");
+            compiled.push(Compiled::new(&pipeline.plan, pipeline.clauses).unwrap());
+        }
+        let [plain, pinned] = [&compiled[0], &compiled[1]];
+        assert_eq!(plain.semantic_hash, pinned.semantic_hash);
+        assert_eq!(plain.chosen.schema, pinned.chosen.schema);
+        let shown = pinned.chosen.to_string();
+        assert!(!shown.contains("PINNED"), "{shown}");
+        assert_eq!(shown.contains("image_program"), off.is_empty(), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn pinned_is_a_name_too() {
+    for sql in [
+        "SELECT pinned FROM (SELECT id AS pinned FROM t) AS q WHERE pinned IN (1, 2)",
+        "SELECT pinned AS a, pinned + 1 AS b, q.pinned AS c FROM (SELECT id AS pinned FROM t) AS q",
+        "SELECT CASE pinned WHEN (1) THEN pinned ELSE (2) END AS a FROM (SELECT id AS pinned FROM t) AS q",
+        "SELECT PINNED abs(pinned) AS a FROM (SELECT id AS pinned FROM t) AS q WHERE pinned > (3)",
+    ] {
+        let (plan, _) = planned(sql).await;
+        assert_eq!(plan.to_string().contains("PINNED"), sql.contains("PINNED"));
+    }
 }

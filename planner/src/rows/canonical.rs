@@ -192,7 +192,9 @@ impl Canonical {
 
     /// Replaces the slots of `over` by what they hold.
     fn inline(&self, expr: &Expr, over: &Schema) -> Result<Expr> {
-        let inlined = expr.clone().transform_up(|e| match e {
+        // Where an operator stands does not change what it gives.
+        let expr = forebay_udfs::without_pins(expr.clone())?.data;
+        let inlined = expr.transform_up(|e| match e {
             Expr::Column(c) if c.name != ROW_COLUMN => Ok(Transformed::yes(
                 self.outputs[over.index_of(&c.name)?].clone(),
             )),

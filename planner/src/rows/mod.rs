@@ -193,6 +193,25 @@ impl RowPlan {
         f(self)
     }
 
+    /// The plan without the markers of what is pinned, which only the optimiser reads.
+    pub fn without_pins(self) -> Result<Self> {
+        self.rewrite(&mut |mut node| {
+            for expr in node.exprs_mut() {
+                *expr = forebay_udfs::without_pins(std::mem::take(expr))?.data;
+            }
+            Ok(node)
+        })
+    }
+
+    fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        match &mut self.op {
+            RowOp::Filter { conjuncts } => conjuncts.iter_mut().collect(),
+            RowOp::Project { exprs } => exprs.iter_mut().map(|e| &mut e.expr).collect(),
+            RowOp::Lookup { on, .. } => on.iter_mut().flat_map(|(l, r)| [l, r]).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The expressions of this node.
     pub fn exprs(&self) -> Vec<&Expr> {
         match &self.op {
@@ -329,7 +348,13 @@ pub fn human(expr: &Expr) -> String {
     let shown = expr.clone().transform_up(|e| match &e {
         // Display puts a column's name down as it is, whatever stands in it.
         Expr::Literal(value, _) => Ok(Transformed::yes(slot(constant_text(value)))),
-        _ => Ok(Transformed::no(e)),
+        _ => match forebay_udfs::pinned(&e) {
+            Some(inner) => Ok(Transformed::yes(slot(format!(
+                "PINNED {}",
+                inner.human_display()
+            )))),
+            None => Ok(Transformed::no(e)),
+        },
     });
     let shown = shown.map_or_else(|_| expr.clone(), |t| t.data);
     shown

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, GroupByExpr, ObjectName, Query, Select, SetExpr, Spanned, TableFactor, Value,
+    Expr, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, Spanned, TableFactor, Value,
     ValueWithSpan, Visit, Visitor,
 };
 
@@ -268,6 +268,9 @@ impl Visitor for Checker<'_> {
             let message = format!("an expression is nested more than {MAX_DEPTH} operators deep");
             return ControlFlow::Break(PlanError::mistake(message));
         }
+        if let Expr::Prefixed { prefix, value } = expr {
+            return check_pinned(prefix, value);
+        }
         let Expr::Function(function) = expr else {
             return Flow::Continue(());
         };
@@ -306,6 +309,21 @@ impl Visitor for Checker<'_> {
         self.depth -= 1;
         Flow::Continue(())
     }
+}
+
+/// Only what computes can be pinned.
+fn check_pinned(prefix: &Ident, value: &Expr) -> Flow {
+    let mut inner = value;
+    while let Expr::Nested(nested) = inner {
+        inner = nested;
+    }
+    let found = match inner {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => "the column",
+        Expr::Value(_) => "the constant",
+        _ => return Flow::Continue(()),
+    };
+    let message = format!("PINNED expects a call or a computed value, found {found} {inner}");
+    Flow::Break(PlanError::at(Position::of_span(prefix.span), message))
 }
 
 /// The first word of a query. (Its span would be found by descending all of it.)

@@ -1,8 +1,9 @@
 //! The dialect: what sqlparser may take for an identifier, and for an alias.
 
+use sqlparser::ast::{Expr, Ident};
 use sqlparser::dialect::Dialect;
 use sqlparser::keywords::{self, Keyword};
-use sqlparser::parser::Parser;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 /// Words that begin a training clause.
@@ -83,12 +84,70 @@ impl Dialect for ForebayDialect {
         true
     }
 
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if !begins_pinned(parser) {
+            return None;
+        }
+        let word = parser.next_token();
+        let prefix = Ident::with_span(word.span, PINNED);
+        let pinned = parser.parse_prefix().map(|value| Expr::Prefixed {
+            prefix,
+            value: Box::new(value),
+        });
+        Some(pinned)
+    }
+
     fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         !keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) && !begins_clause(parser)
     }
 
     fn is_table_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         !keywords::RESERVED_FOR_TABLE_ALIAS.contains(kw) && !begins_clause(parser)
+    }
+}
+
+/// Before a call: the optimiser leaves it where it stands.
+pub(super) const PINNED: &str = "PINNED";
+
+/// Keywords that stand between a value and a parenthesis, beside those that no alias may be.
+const AFTER_A_VALUE: [Keyword; 19] = [
+    Keyword::AND,
+    Keyword::AS,
+    Keyword::BETWEEN,
+    Keyword::DIV,
+    Keyword::ELSE,
+    Keyword::ESCAPE,
+    Keyword::FILTER,
+    Keyword::FOR,
+    Keyword::ILIKE,
+    Keyword::IN,
+    Keyword::JOIN,
+    Keyword::LIKE,
+    Keyword::OR,
+    Keyword::OVER,
+    Keyword::PLACING,
+    Keyword::REGEXP,
+    Keyword::RLIKE,
+    Keyword::THEN,
+    Keyword::WHEN,
+];
+
+/// Whether the next word is `PINNED` before a call or a parenthesis, rather than a column's name, which a
+/// keyword may follow, as in `pinned IN (1, 2)`.
+fn begins_pinned(parser: &Parser<'_>) -> bool {
+    if word_at(parser, 0).as_deref() != Some(PINNED) {
+        return false;
+    }
+    let next = &parser.peek_nth_token_ref(1).token;
+    match next {
+        Token::LParen => true,
+        Token::Word(word) => {
+            let follows_a_value = keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&word.keyword)
+                || AFTER_A_VALUE.contains(&word.keyword)
+                || clause_word(next).is_some();
+            !follows_a_value && parser.peek_nth_token_ref(2).token == Token::LParen
+        }
+        _ => false,
     }
 }
 

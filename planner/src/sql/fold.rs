@@ -4,6 +4,7 @@
 //! from the plan. So arithmetic of literals (`256 / 2`) is computed here, with the meaning that
 //! SQL gives it. `stream => 'name'` becomes a last positional argument `__stream('name')`, which
 //! the functions crate knows: DataFusion's own named arguments cannot be left out in the middle.
+//! `PINNED f(..)` becomes `__pinned(f(..))`, which is known there too.
 
 use std::ops::ControlFlow;
 
@@ -12,6 +13,8 @@ use sqlparser::ast::{
     ObjectName, Query, Spanned, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
+
+use forebay_udfs::PIN_MARKER;
 
 use super::cursor::normalize;
 use crate::error::{PlanError, Position, Result};
@@ -39,6 +42,11 @@ impl VisitorMut for Folder<'_> {
     type Break = PlanError;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<PlanError> {
+        if let Expr::Prefixed { prefix, value } = expr {
+            let argument = FunctionArg::Unnamed(FunctionArgExpr::Expr((**value).clone()));
+            *expr = Expr::Function(marker(PIN_MARKER, prefix.span, argument));
+            return ControlFlow::Continue(());
+        }
         if let Expr::Function(function) = expr {
             for argument in arguments_mut(function) {
                 if let Some(expr) = expr_mut(argument) {
@@ -119,25 +127,31 @@ impl Folder<'_> {
             };
             make_positional(&mut list.args, &parameters)?;
         }
-        let marker = Function {
-            name: ObjectName::from(vec![Ident::with_span(key.span, STREAM_MARKER)]),
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::List(sqlparser::ast::FunctionArgumentList {
-                duplicate_treatment: None,
-                args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value))],
-                clauses: Vec::new(),
-            }),
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        };
+        let value = FunctionArg::Unnamed(FunctionArgExpr::Expr(value));
+        let marker = marker(STREAM_MARKER, key.span, value);
         list.args
             .push(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(
                 marker,
             ))));
         Ok(())
+    }
+}
+
+/// A call of a marker function, which stands where `span` does.
+fn marker(name: &str, span: Span, argument: FunctionArg) -> Function {
+    Function {
+        name: ObjectName::from(vec![Ident::with_span(span, name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(sqlparser::ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args: vec![argument],
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
     }
 }
 

@@ -129,6 +129,12 @@ mistakes! {
     option_of_a_column: "SELECT * FROM csv('a.csv', header => x)" => @r#"line 1, column 28: option "header" expects a literal, found x"#;
     option_of_a_call_twice: "SELECT * FROM csv('a.csv', header => true, HEADER => false)" => @r#"line 1, column 44: option "header" is given twice"#;
     option_refused_by_the_source: "SELECT *\n  FROM csv('a.csv', bad => 1)" => @r#"line 2, column 8: source csv('a.csv', bad => '1'): unknown option "bad""#;
+    pinned_column: "SELECT label AS y, PINNED (label) AS x FROM photos" => @"line 1, column 20: PINNED expects a call or a computed value, found the column label";
+    pinned_constant: "SELECT PINNED ((3)) AS x FROM photos" => @"line 1, column 8: PINNED expects a call or a computed value, found the constant 3";
+    pinned_nothing: "SELECT PINNED AS x FROM photos" => @r#"line 1, column 8: unknown column "pinned"; there are image, path, class, label"#;
+    pinned_unknown_function: "SELECT PINNED resise(label, 2) AS x FROM photos" => @r#"line 1, column 15: unknown function "resise"; did you mean "resize"?"#;
+    pinned_wrong_type: "SELECT PINNED resize(label, 2, 2) AS x FROM photos" => @"line 1, column 15: resize expects an image, found Int32";
+    pin_marker: "SELECT __pinned(label) AS x FROM photos" => @r#"line 1, column 8: "__pinned" is an internal function"#;
     table_with_schema: "SELECT id FROM public.people" => @r#"line 1, column 16: unknown table "public.people""#;
     empty_select: "SELECT FROM people" => @"line 1, column 13: expected an expression, found FROM";
     scalar_subquery_of_two_columns: "SELECT (SELECT id, name FROM people) AS x FROM other" => @"line 1, column 9: Too many columns! The subquery should only return one column: people.id, people.name";

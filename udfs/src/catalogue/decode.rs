@@ -14,10 +14,11 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
             arg("bytes", "The file's bytes (Binary)."),
             arg(
                 "mode",
-                "'rgb' (default) or 'gray' (ITU-R BT.601 luma in Pillow's fixed point).",
+                "'rgb' (default), 'gray' (ITU-R BT.601 luma in Pillow's fixed point) or 'luma' (a JPEG's own \
+                    luma, which saves decoding its colors; other files as 'gray').",
             ),
         ],
-        returns: "An image u8[H, W, 3], or u8[H, W, 1] in mode 'gray'; height and width differ by row.",
+        returns: "An image u8[H, W, 3], or u8[H, W, 1] in modes 'gray' and 'luma'; height and width differ by row.",
         example: "SELECT decode_image(image) FROM photos",
         counterpart: "torchvision.io.decode_image(apply_exif_orientation=True), PIL.Image.open: \
             orientation is applied, alpha dropped without blending, 16 bits keep the high byte, CMYK \

@@ -30,7 +30,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT resize(decode_image(image), 224, 224) FROM photos",
         counterpart: "torchvision v2.Resize((h, w), antialias=True): within 1 of 255 on bytes, 1e-5 on \
             floats. 'lanczos' is Pillow's, which torchvision offers on PIL images only.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (5_000, 250, 300)),
+        facts: facts(Purity::Pure, Algebra::Spatial, false, (5_000, 250, 300)).averaging(),
     },
     FunctionInfo {
         name: "resize_shortest",
@@ -45,7 +45,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of that size, same element type; the longer side is rounded down.",
         example: "SELECT resize_shortest(decode_image(image), 256) FROM photos",
         counterpart: "torchvision v2.Resize(size, antialias=True): as resize.",
-        facts: facts(Purity::Pure, Algebra::Spatial, true, (5_000, 250, 300)),
+        facts: facts(Purity::Pure, Algebra::Spatial, true, (5_000, 250, 300)).averaging(),
     },
     FunctionInfo {
         name: "center_crop",
@@ -142,7 +142,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT random_resized_crop(decode_image(image), 224, 224) FROM photos",
         counterpart: "torchvision v2.RandomResizedCrop((h, w), scale, ratio, antialias=True): given the \
             rectangle, as resize.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (6_000, 150, 300)),
+        facts: facts(Purity::Random, Algebra::Spatial, false, (6_000, 150, 300)).averaging(),
     },
     FunctionInfo {
         name: "hflip",
@@ -153,7 +153,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The mirrored image.",
         example: "SELECT hflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.functional.horizontal_flip: equal.",
-        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 300)),
+        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 300)).keeping_shape(),
     },
     FunctionInfo {
         name: "vflip",
@@ -164,7 +164,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The mirrored image.",
         example: "SELECT vflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.functional.vertical_flip: equal.",
-        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 60)),
+        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 60)).keeping_shape(),
     },
     FunctionInfo {
         name: "random_hflip",
@@ -175,7 +175,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, mirrored or not.",
         example: "SELECT random_hflip(decode_image(image), 0.5) FROM photos",
         counterpart: "torchvision v2.RandomHorizontalFlip(p): equal given the choice.",
-        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 150)),
+        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 150)).keeping_shape(),
     },
     FunctionInfo {
         name: "random_vflip",
@@ -186,7 +186,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, mirrored or not.",
         example: "SELECT random_vflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.RandomVerticalFlip(p): equal given the choice.",
-        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 30)),
+        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 30)).keeping_shape(),
     },
     FunctionInfo {
         name: "rotate",
@@ -250,7 +250,9 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT gaussian_blur(decode_image(image), 23, 0.1, 2.0) FROM photos",
         counterpart: "torchvision v2.GaussianBlur(kernel, sigma): within 1 of 255 given sigma. It counts \
             as random even where one sigma is given.",
-        facts: facts(Purity::Random, Algebra::Spatial, true, (2_000, 0, 12_000)),
+        facts: facts(Purity::Random, Algebra::Spatial, true, (2_000, 0, 12_000))
+            .keeping_shape()
+            .averaging(),
     },
     FunctionInfo {
         name: "random_erasing",
@@ -281,6 +283,6 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, a rectangle of it overwritten or not.",
         example: "SELECT random_erasing(normalize(decode_image(image), 'imagenet'), 0.25) FROM photos",
         counterpart: "torchvision v2.RandomErasing(p, scale, ratio, value): equal given the rectangle.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (500, 0, 50)),
+        facts: facts(Purity::Random, Algebra::Spatial, false, (500, 0, 50)).keeping_shape(),
     },
 ];

@@ -17,7 +17,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "A float image of the same size; bytes come to lie in 0 to 1.",
         example: "SELECT to_float(decode_image(image), 'f16') FROM photos",
         counterpart: "torchvision v2.ToDtype(torch.float32, scale=True): equal; 'f16' rounds that.",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (300, 300, 100)),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false, (300, 300, 100)).affine(),
     },
     FunctionInfo {
         name: "normalize",
@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT normalize(decode_image(image), [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]) FROM photos",
         counterpart: "torchvision v2.ToDtype(torch.float32, scale=True) then v2.Normalize(mean, std): equal \
             in single precision.",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (500, 400, 100)),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false, (500, 400, 100)).affine(),
     },
     FunctionInfo {
         name: "to_chw",
@@ -50,7 +50,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image as [C, H, W].",
         example: "SELECT to_chw(normalize(resize(decode_image(image), 224, 224), 'imagenet')) FROM photos",
         counterpart: "Tensor.permute(2, 0, 1).contiguous(): equal.",
-        facts: facts(Purity::Pure, Algebra::Layout, false, (300, 150, 150)),
+        facts: facts(Purity::Pure, Algebra::Layout, false, (300, 150, 150)).keeping_shape(),
     },
     FunctionInfo {
         name: "one_hot",

@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT color_jitter(decode_image(image), 0.4, 0.4, 0.4, 0.1) FROM photos",
         counterpart: "torchvision v2.ColorJitter: given factors and order, within 1 of 255 a change (2 \
             for hue). Factors that cannot change anything are left out.",
-        facts: facts(Purity::Random, Algebra::Global, false, (1_000, 0, 15_000)),
+        facts: facts(Purity::Random, Algebra::Global, false, (1_000, 0, 15_000)).keeping_shape(),
     },
     FunctionInfo {
         name: "grayscale",

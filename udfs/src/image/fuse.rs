@@ -49,7 +49,8 @@ fn chain(expr: &Expr) -> Option<(Vec<Stage>, Expr)> {
     (!stages.is_empty()).then(|| (stages, current.clone()))
 }
 
-fn stage(expr: &Expr) -> Option<(Stage, &Expr)> {
+/// A call of an image function and its image; `None` where its constants are not known.
+pub(super) fn stage(expr: &Expr) -> Option<(Stage, &Expr)> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;
     };

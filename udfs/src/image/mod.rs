@@ -4,6 +4,7 @@
 //! pixels; `run` does so for all rows of a batch. A function called alone is a program of one
 //! operator, so fusing changes no byte.
 
+mod call;
 mod codec;
 mod function;
 mod fuse;
@@ -19,10 +20,12 @@ mod run;
 mod scratch;
 mod step;
 
+pub use call::{Axis, ImageCall, Rectangle, crop, decode_luma, facts_of_call, normalize, resize};
 pub use codec::{MAX_DECODER_BYTES, MAX_PIXELS, panics_are_caught};
 pub use function::ImageFunction;
 pub use fuse::fuse;
 pub use header::ImageHeader;
+pub use op::{Filter, Mode};
 pub use program::ImageProgram;
 
 #[cfg(test)]

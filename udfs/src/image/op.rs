@@ -32,16 +32,18 @@ pub(crate) type Range = (Real, Real);
 
 /// Color mode of `decode_image`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Three channels.
     Rgb,
-    /// One channel of luma.
+    /// One channel of luma, computed of the three.
     Gray,
+    /// One channel of luma: that of the file where it holds one, else as `Gray`.
+    Luma,
 }
 
 /// How samples between pixels are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Filter {
+pub enum Filter {
     /// The nearest pixel.
     Nearest,
     /// A triangle, widened when shrinking (antialiased).
@@ -223,7 +225,7 @@ impl ImageOp {
         let name = self.name();
         let input = match (self, input) {
             (Self::Decode(mode), None) => {
-                let channels = if *mode == Mode::Gray { 1 } else { 3 };
+                let channels = if *mode == Mode::Rgb { 3 } else { 1 };
                 let layout = Layout::Hwc;
                 return Ok(TensorType {
                     dtype: Dtype::U8,
@@ -332,6 +334,7 @@ impl fmt::Display for ImageOp {
         let number = |v: &Real| v.0;
         match self {
             Self::Decode(Mode::Gray) => f.write_str(" gray"),
+            Self::Decode(Mode::Luma) => f.write_str(" luma"),
             Self::Resize { size: (h, w), .. }
             | Self::CenterCrop { size: (h, w) }
             | Self::Crop { size: (h, w), .. }

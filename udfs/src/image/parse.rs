@@ -46,8 +46,12 @@ pub(crate) fn parse(args: &Args, input: Option<TensorType>) -> Result<ImageOp> {
     let p = |default: f64| -> Result<Real> { Ok(Real(args.real_in(1, "p", UNIT, default)?)) };
     Ok(match args.function() {
         "decode_image" => {
-            args.expect_count(1, 2, "decode_image(bytes [, 'rgb' | 'gray'])")?;
-            let modes = [("rgb", Mode::Rgb), ("gray", Mode::Gray)];
+            args.expect_count(1, 2, "decode_image(bytes [, 'rgb' | 'gray' | 'luma'])")?;
+            let modes = [
+                ("rgb", Mode::Rgb),
+                ("gray", Mode::Gray),
+                ("luma", Mode::Luma),
+            ];
             ImageOp::Decode(args.choice(1, "mode", &modes, Mode::Rgb)?)
         }
         "resize" => {

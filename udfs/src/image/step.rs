@@ -207,7 +207,7 @@ fn bounded((height, width): (usize, usize)) -> Result<(usize, usize), String> {
 }
 
 /// Offset of a central crop; negative where the image is smaller and zeros surround it.
-fn centred(have: usize, want: usize) -> i64 {
+pub(super) fn centred(have: usize, want: usize) -> i64 {
     if want > have {
         -(((want - have) / 2) as i64)
     } else {

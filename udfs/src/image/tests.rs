@@ -159,7 +159,7 @@ fn mistakes_are_found_by_the_plan() {
         ),
         (
             call("decode_image", vec![col("image"), lit("cmyk")]),
-            "mode must be one of 'rgb', 'gray', found 'cmyk'",
+            "mode must be one of 'rgb', 'gray', 'luma', found 'cmyk'",
         ),
         (
             call("resize", vec![decoded(), lit(0), lit(2)]),

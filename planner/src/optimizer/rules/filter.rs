@@ -1,5 +1,7 @@
 //! Filters, moved down to where fewer or smaller rows pass them.
 
+use forebay_udfs::facts::Algebra;
+
 use super::{Arena, Rule, Site, Verdict, independent, not_both_fallible, swapped, unpinned};
 use crate::optimizer::spec::OpKind;
 
@@ -20,6 +22,10 @@ fn below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (OpKind::Filter { .. }, OpKind::Row { .. }) = (&p.kind, &f.kind) else {
         return None;
     };
+    // Decoding has a rule of its own, for people ask about it.
+    if f.algebra == Algebra::Decode {
+        return None;
+    }
     Some(swapped(site, &[unpinned(p, f), independent(p, f)]))
 }
 

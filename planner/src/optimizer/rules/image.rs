@@ -2,9 +2,8 @@
 
 use forebay_udfs::facts::Algebra;
 
-use super::{Arena, Rule, Site, Tier, Verdict, not_both_fallible, swapped, unpinned};
-use crate::optimizer::slots::Slot;
-use crate::optimizer::spec::{OpKind, OpSpec};
+use super::{Arena, Rule, Site, Tier, Verdict, in_place, not_both_fallible, swapped, unpinned};
+use crate::optimizer::spec::OpSpec;
 
 /// The family's rules.
 pub const RULES: &[Rule] = &[
@@ -13,31 +12,34 @@ pub const RULES: &[Rule] = &[
     Rule::exact("relaxed-swap", relaxed_swap).at(Tier::Statistical),
 ];
 
-/// Two functions that rewrite one image in place.
-fn in_place(outer: &OpSpec, inner: &OpSpec) -> bool {
-    let rewrites = |spec: &OpSpec| -> Option<Slot> {
-        match &spec.kind {
-            OpKind::Row { slot, .. } if spec.reads.contains(*slot) => Some(*slot),
-            _ => None,
-        }
+/// How a function treats the pixels of an image of this size. Crops add zeros around an image, and copy
+/// pixels where they lie inside.
+fn treats(spec: &OpSpec, size: Option<(usize, usize)>) -> Algebra {
+    let inside = || {
+        let rectangle = spec.image_call()?.rectangle(size)?;
+        Some(rectangle.is_within(size?))
     };
-    let slot = rewrites(outer);
-    slot.is_some() && slot == rewrites(inner) && outer.reads == inner.reads
+    match spec.algebra {
+        Algebra::Spatial if inside() == Some(true) => Algebra::Select,
+        algebra => algebra,
+    }
 }
 
 /// A function of each pixel's own value, past one that only copies pixels to other places: each output
 /// pixel is the same function of the same input pixel, to the bit.
 fn pointwise_past_select(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !in_place(f, g) {
-        return None;
-    }
-    let pair = match (f.algebra, g.algebra) {
+    in_place(f, g)?;
+    // Neither the one nor the other changes the size before the crop.
+    let size = site.image(arena).and_then(|image| image.shape);
+    let pair = match (treats(f, size), treats(g, size)) {
         (Algebra::Pointwise, Algebra::Select) | (Algebra::Select, Algebra::Pointwise) => Ok(()),
         (Algebra::Opaque, _) | (_, Algebra::Opaque) => return None,
         (Algebra::Global, _) | (_, Algebra::Global) => Err("one of them reads every pixel"),
-        (Algebra::Spatial, _) | (_, Algebra::Spatial) => Err("one of them mixes pixels"),
-        _ => Err("neither copies pixels from place to place"),
+        (Algebra::Spatial, _) | (_, Algebra::Spatial) => {
+            Err("one of them mixes pixels, or adds some")
+        }
+        _ => Err("it takes one that acts on each pixel, and one that moves pixels"),
     };
     Some(swapped(
         site,
@@ -48,7 +50,7 @@ fn pointwise_past_select(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// A mirror image of the mirror image is the image.
 fn flip_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !in_place(f, g) || f.algebra != Algebra::Select || g.algebra != Algebra::Select {
+    if in_place(f, g).is_none() || f.algebra != Algebra::Select || g.algebra != Algebra::Select {
         return None;
     }
     if site.outer != site.inner || !matches!(f.function(), Some("hflip" | "vflip")) {
@@ -57,16 +59,19 @@ fn flip_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(unpinned(f, g).map(|()| Vec::new()))
 }
 
+fn keeps_shape(spec: &OpSpec) -> bool {
+    spec.facts().is_some_and(|facts| facts.keeps_shape)
+}
+
 /// Two functions of an image that do not both resample or cut it: other pixels, of the same value to
 /// training (Pecan, USENIX ATC 2024, calls it relaxed commutativity).
 fn relaxed_swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !in_place(f, g) {
-        return None;
-    }
+    in_place(f, g)?;
     let pair = match (f.algebra, g.algebra) {
         (Algebra::Opaque, _) | (_, Algebra::Opaque) => Err("one of them is no image function"),
         (Algebra::Spatial, Algebra::Spatial) => Err("a crop of a smaller image shows more of it"),
+        _ if !keeps_shape(f) && !keeps_shape(g) => Err("both change the image's size"),
         _ => Ok(()),
     };
     Some(swapped(site, &[unpinned(f, g), pair]))

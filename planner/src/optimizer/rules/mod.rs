@@ -9,19 +9,32 @@
 //! | [`filter`] | filters past row functions, filters, lookups, unnest, shuffle |
 //! | [`row`] | row functions past each other and past filters |
 //! | [`order`] | row functions past shuffle, take and batch; merging takes |
-//! | [`image`] | functions over the same image |
+//! | [`image`] | functions over the same image, by facts alone |
+//! | [`geometry`] | crops, mirrorings and resizes, by their constants |
+//! | [`affine`] | functions that are affine in each sample |
+//! | [`decode`] | filters below decoding; what a decoder could do itself |
+//!
+//! `docs/rules.md` lists them all.
 
+pub mod affine;
 pub mod concat;
+pub mod decode;
 pub mod filter;
+pub mod geometry;
 pub mod image;
 pub mod order;
 pub mod row;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-pub use super::arena::{Arena, ParamId};
-use super::spec::OpSpec;
+use forebay_udfs::TensorType;
+
+pub use super::arena::{Arena, ParamId, TypeId};
+use super::slots::Slot;
+use super::spec::{OpKind, OpSpec};
 /// How far a rewrite may change the stream.
 pub use crate::clauses::Relax as Tier;
 use crate::rows::tidy;
@@ -33,6 +46,25 @@ pub struct Site {
     pub outer: ParamId,
     /// The operator below.
     pub inner: ParamId,
+    /// Where both rewrite one slot, its type below them, if that is known.
+    pub below: Option<TypeId>,
+}
+
+impl Site {
+    /// A place of which no more is known than the operators.
+    pub const fn of(outer: ParamId, inner: ParamId) -> Self {
+        let below = None;
+        Self {
+            outer,
+            inner,
+            below,
+        }
+    }
+
+    /// The image that both operators rewrite, as it is below them.
+    fn image(&self, arena: &Arena) -> Option<TensorType> {
+        arena.tensor(self.below?)
+    }
 }
 
 /// Operators that give the same rows, the lowest first; or the condition that refuses.
@@ -82,11 +114,14 @@ impl fmt::Debug for Rule {
     }
 }
 
-const FAMILIES: [(&str, &[Rule]); 4] = [
+const FAMILIES: [(&str, &[Rule]); 7] = [
     ("filter", filter::RULES),
     ("row", row::RULES),
     ("order", order::RULES),
     ("image", image::RULES),
+    ("geometry", geometry::RULES),
+    ("affine", affine::RULES),
+    ("decode", decode::RULES),
 ];
 
 /// Rules that are not over two operators: those over unions, and those that tidy a chosen plan.
@@ -116,6 +151,18 @@ pub fn is_disabled(disabled: &BTreeSet<String>, rule: &str) -> bool {
     let of_rule = |&(name, _): &(&str, &str)| name == rule;
     let family = rule_families().into_iter().find(of_rule);
     disabled.contains(rule) || family.is_some_and(|(_, family)| disabled.contains(family))
+}
+
+/// The slot that two functions rewrite in place.
+pub fn in_place(outer: &OpSpec, inner: &OpSpec) -> Option<Slot> {
+    let rewrites = |spec: &OpSpec| -> Option<Slot> {
+        match &spec.kind {
+            OpKind::Row { slot, .. } if spec.reads.contains(*slot) => Some(*slot),
+            _ => None,
+        }
+    };
+    let slot = rewrites(outer)?;
+    (rewrites(inner) == Some(slot) && outer.reads == inner.reads).then_some(slot)
 }
 
 /// Refuses to move an operator that the user pinned.

@@ -7,7 +7,7 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::errors::DecodeErrors;
 
-use super::{Decoder, Pixels, check_size, is_turned, rgb};
+use super::{Decoder, Pixels, Shape, check_size, is_turned, rgb};
 
 /// The JPEG decoder.
 pub(super) struct Jpeg;
@@ -22,7 +22,7 @@ impl Decoder for Jpeg {
     }
 
     fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
-        let mut decoder = open(bytes, false);
+        let mut decoder = open(bytes, false, ColorSpace::RGB);
         decoder
             .decode_headers()
             .map_err(|e| format!("broken JPEG: {e}"))?;
@@ -35,19 +35,37 @@ impl Decoder for Jpeg {
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
-        if !has_end(bytes) {
-            return Err("the JPEG is truncated (it has no end marker)".to_owned());
-        }
-        match decode(bytes, true, target) {
-            Ok(orientation) => Ok(orientation),
-            Err(error) if is_harmless(&error) => decode(bytes, false, target),
-            Err(error) => Err(error),
-        }
-        .map_err(|error| match error {
-            Fault::Decoder(error) => format!("broken JPEG: {error}"),
-            Fault::Size(error) => error,
-        })
+        decode_to(ColorSpace::RGB, bytes, target)
     }
+
+    fn decode_luma(
+        &self,
+        bytes: &[u8],
+        target: &mut Pixels,
+    ) -> Option<Result<Orientation, String>> {
+        let mut decoder = open(bytes, false, ColorSpace::Luma);
+        decoder.decode_headers().ok()?;
+        let has_luma = matches!(
+            decoder.input_colorspace(),
+            Some(ColorSpace::YCbCr | ColorSpace::Luma)
+        );
+        has_luma.then(|| decode_to(ColorSpace::Luma, bytes, target))
+    }
+}
+
+fn decode_to(colors: ColorSpace, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
+    if !has_end(bytes) {
+        return Err("the JPEG is truncated (it has no end marker)".to_owned());
+    }
+    match decode(bytes, true, colors, target) {
+        Ok(orientation) => Ok(orientation),
+        Err(error) if is_harmless(&error) => decode(bytes, false, colors, target),
+        Err(error) => Err(error),
+    }
+    .map_err(|error| match error {
+        Fault::Decoder(error) => format!("broken JPEG: {error}"),
+        Fault::Size(error) => error,
+    })
 }
 
 /// Why a JPEG did not decode.
@@ -57,11 +75,19 @@ enum Fault {
 }
 
 /// Decodes in the library's strict mode, where a corrupt scan is an error, or reading on over it.
-fn decode(bytes: &[u8], strict: bool, target: &mut Pixels) -> Result<Orientation, Fault> {
-    let mut decoder = open(bytes, strict);
+fn decode(
+    bytes: &[u8],
+    strict: bool,
+    colors: ColorSpace,
+    target: &mut Pixels,
+) -> Result<Orientation, Fault> {
+    let mut decoder = open(bytes, strict, colors);
     decoder.decode_headers().map_err(Fault::Decoder)?;
     let (height, width) = size(&decoder).map_err(Fault::Size)?;
-    target.reshape(rgb(height, width));
+    target.reshape(Shape {
+        channels: colors.num_components(),
+        ..rgb(height, width)
+    });
     decoder
         .decode_into(&mut target.u8s)
         .map_err(Fault::Decoder)?;
@@ -78,12 +104,12 @@ fn is_harmless(error: &Fault) -> bool {
     }
 }
 
-fn open(bytes: &[u8], strict: bool) -> JpegDecoder<ZCursor<&[u8]>> {
+fn open(bytes: &[u8], strict: bool, colors: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
     let options = DecoderOptions::new_fast()
         .set_strict_mode(strict)
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
+        .jpeg_set_out_colorspace(colors);
     JpegDecoder::new_with_options(ZCursor::new(bytes), options)
 }
 

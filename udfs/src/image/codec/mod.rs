@@ -6,6 +6,10 @@
 //! | JPEG below 16 pixels in a direction | `jpeg-decoder` after `zune-jpeg` | subsampled chroma ends at the border |
 //! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
 //!
+//! Luma alone is given by the JPEG decoders. No decoder reads a part of an image without the rest, and
+//! none gives a smaller image in less time: `jpeg-decoder` scales in its inverse transform, but at one
+//! half takes longer than `zune-jpeg` for the whole.
+//!
 //! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, 16-bit samples keep
 //! their high byte. Dimensions are checked in the header, before pixels are allocated.
 
@@ -41,6 +45,15 @@ pub(crate) trait Decoder: Sync {
     /// Decodes to RGB bytes in height, width, channels order as stored; returns the orientation to
     /// apply. `target` has been given its shape on return.
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String>;
+    /// As [`decode`](Self::decode), to the luma that the file itself holds; `None` where it holds none,
+    /// or the decoder cannot give it without the colors.
+    fn decode_luma(
+        &self,
+        _bytes: &[u8],
+        _target: &mut Pixels,
+    ) -> Option<Result<Orientation, String>> {
+        None
+    }
 }
 
 /// Decoders in order of preference.
@@ -121,9 +134,16 @@ pub(crate) fn dimensions(bytes: &[u8]) -> Result<(usize, usize), String> {
 /// Decodes into `scratch.front`.
 pub(crate) fn decode(bytes: &[u8], mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
     let front = &mut scratch.front;
-    let orientation = guarded(|| decoder_of(bytes)?.decode(bytes, front))?;
+    let orientation = guarded(|| {
+        let decoder = decoder_of(bytes)?;
+        let luma = match mode {
+            Mode::Luma => decoder.decode_luma(bytes, front),
+            Mode::Rgb | Mode::Gray => None,
+        };
+        luma.unwrap_or_else(|| decoder.decode(bytes, front))
+    })?;
     orient(scratch, orientation);
-    if mode == Mode::Gray {
+    if mode != Mode::Rgb && scratch.front.shape.channels == 3 {
         gray(&scratch.front, &mut scratch.back);
         scratch.swap();
     }

@@ -36,6 +36,14 @@ impl Decoder for SmallJpeg {
         Jpeg.dimensions(bytes)
     }
 
+    fn decode_luma(
+        &self,
+        bytes: &[u8],
+        target: &mut Pixels,
+    ) -> Option<Result<Orientation, String>> {
+        Jpeg.decode_luma(bytes, target)
+    }
+
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
         // What is broken or truncated does not depend on the size of an image: the general decoder
         // says so. Its pixels stay where the second one cannot read the file.

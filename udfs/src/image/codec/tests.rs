@@ -254,3 +254,33 @@ fn random_damage_never_panics() {
     assert!(errors > 100, "{errors}");
     assert!(!panics_are_caught());
 }
+
+#[test]
+fn luma_is_the_files_own_where_it_has_one() {
+    let mut scratch = Scratch::default();
+    for (width, height) in [(64, 48), (33, 57), (9, 7)] {
+        let file = encoded(picture(width, height), ImageFormat::Jpeg);
+        decode(&file, Mode::Gray, &mut scratch).unwrap();
+        let gray = scratch.front.clone();
+        decode(&file, Mode::Luma, &mut scratch).unwrap();
+        assert_eq!(scratch.front.shape, gray.shape);
+        // Gray is computed of colors that were cut to 0 to 255 and rounded.
+        let far = scratch.front.u8s.iter().zip(&gray.u8s);
+        let far: u64 = far.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+        assert!(far < gray.u8s.len() as u64, "{far} of {}", gray.u8s.len());
+    }
+    for format in [ImageFormat::Png, ImageFormat::Bmp] {
+        let file = encoded(picture(20, 10), format);
+        decode(&file, Mode::Gray, &mut scratch).unwrap();
+        let gray = scratch.front.clone();
+        decode(&file, Mode::Luma, &mut scratch).unwrap();
+        assert_eq!(scratch.front.u8s, gray.u8s);
+    }
+    let file = encoded(picture(64, 48), ImageFormat::Jpeg);
+    let gray = DynamicImage::from(picture(64, 48)).to_luma8();
+    let gray = encoded(gray, ImageFormat::Jpeg);
+    decode(&gray, Mode::Luma, &mut scratch).unwrap();
+    assert_eq!(scratch.front.shape.channels, 1);
+    let broken = decode(&file[..file.len() / 2], Mode::Luma, &mut scratch);
+    assert!(broken.is_err_and(|e| e.contains("truncated")));
+}

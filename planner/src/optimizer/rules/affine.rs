@@ -1,0 +1,87 @@
+//! Functions that are affine in each sample: `to_float`, `normalize`.
+
+use forebay_udfs::Dtype;
+use forebay_udfs::image::{ImageCall, normalize};
+
+use super::{Arena, Rule, Site, Tier, Verdict, in_place, not_both_fallible, swapped, unpinned};
+use crate::optimizer::spec::OpSpec;
+
+/// The family's rules.
+pub const RULES: &[Rule] = &[
+    Rule::exact("float-normalize", float_normalize),
+    Rule::exact("normalize-normalize", normalize_normalize).at(Tier::Numeric),
+    Rule::exact("affine-past-resample", affine_past_resample).at(Tier::Numeric),
+];
+
+const UNKNOWN_TYPE: &str = "the image's element type is not known";
+
+/// Bytes made floats before they are normalised: `normalize` does the same itself, in single precision.
+fn float_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
+    in_place(f, g)?;
+    let (Some(ImageCall::Normalize(..)), Some(ImageCall::ToFloat(dtype))) =
+        (f.image_call(), g.image_call())
+    else {
+        return None;
+    };
+    let same = match (dtype, site.image(arena).map(|image| image.dtype)) {
+        (Dtype::F32, Some(Dtype::U8 | Dtype::F32)) => Ok(()),
+        (_, None) => Err(UNKNOWN_TYPE),
+        _ => Err("half precision rounds the floats in between"),
+    };
+    let refused = [unpinned(f, g), same].into_iter().find_map(Result::err);
+    Some(refused.map_or_else(|| Ok(vec![site.outer]), Err))
+}
+
+/// `((x - m) / s - n) / t` is `(x - (m + s n)) / (s t)`, but for rounding.
+fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
+    in_place(f, g)?;
+    let (Some(ImageCall::Normalize(n, t)), Some(ImageCall::Normalize(m, s))) =
+        (f.image_call(), g.image_call())
+    else {
+        return None;
+    };
+    if let Err(pinned) = unpinned(f, g) {
+        return Some(Err(pinned));
+    }
+    let channels = [&m, &s, &n, &t].into_iter().map(Vec::len).max()?;
+    // One number stands for all channels.
+    let at = |values: &[f64], channel: usize| values.get(channel).or(values.first()).copied();
+    let mut mean = Vec::with_capacity(channels);
+    let mut std = Vec::with_capacity(channels);
+    for c in 0..channels {
+        let (m, s, n, t) = (at(&m, c)?, at(&s, c)?, at(&n, c)?, at(&t, c)?);
+        mean.push(m + s * n);
+        std.push(s * t);
+    }
+    let single = |v: &f64| (*v as f32).is_finite();
+    if !mean.iter().chain(&std).all(single)
+        || std.iter().any(|s| (*s as f32).abs() < f32::MIN_POSITIVE)
+    {
+        return Some(Err("the numbers of both in one leave single precision"));
+    }
+    let call = normalize(g.first_argument()?.clone(), &mean, &std)?;
+    Some(Ok(vec![arena.over(site.outer, call)?]))
+}
+
+/// An affine function past one that makes each pixel a mean of pixels, either way: a mean of `a x + b` is
+/// `a` times the mean plus `b`, but for rounding. Means of bytes are rounded to bytes, which would show.
+fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
+    in_place(f, g)?;
+    let affine = |spec: &OpSpec| spec.facts().is_some_and(|facts| facts.affine);
+    let averages = |spec: &OpSpec| spec.facts().is_some_and(|facts| facts.averages);
+    if !(affine(f) && averages(g) || averages(f) && affine(g)) {
+        return None;
+    }
+    let floats = match site.image(arena).map(|image| image.dtype.is_float()) {
+        Some(true) => Ok(()),
+        Some(false) => Err("means of bytes are rounded to bytes"),
+        None => Err(UNKNOWN_TYPE),
+    };
+    Some(swapped(
+        site,
+        &[unpinned(f, g), floats, not_both_fallible(f, g)],
+    ))
+}
