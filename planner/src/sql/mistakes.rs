@@ -19,7 +19,7 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    misspelt_statement: "SELEC label FROM photos" => @r#"line 1, column 22: expected a training clause or the end of the statement after the query, found "resize""#;
+    misspelt_statement: "SELEC label FROM photos" => @r#"line 1, column 1: expected a statement, found "SELEC"; did you mean SELECT?"#;
     not_a_statement: "42" => @"line 1, column 1: expected a statement, found 42; statements begin with CREATE, SELECT, EXPLAIN, SHOW, DESCRIBE or DROP";
     insert: "INSERT INTO photos VALUES (1)" => @"line 1, column 1: INSERT is not supported; pipelines read data; they do not change it";
     create_view: "CREATE VIEW v AS SELECT 1" => @"line 1, column 8: CREATE VIEW is not supported; a pipeline without clauses is a view: CREATE PIPELINE name AS SELECT ..";

@@ -498,6 +498,28 @@ fn filters_below_decoding() {
     assert_eq!((other.apply)(&mut arena, Site::of(few, decode)), None);
 }
 
+#[test]
+fn functions_of_something_made_of_an_image_are_left_alone() {
+    let photo = Some(image(Dtype::F32, 40, 40));
+    let on = |name: &str, image: Expr, constants: Vec<Expr>| match call(name, constants) {
+        Expr::ScalarFunction(mut call) => {
+            call.args[0] = image;
+            Expr::ScalarFunction(call)
+        }
+        other => other,
+    };
+    let other = || column("x").is_null().is_true();
+    let made = on("hflip", other(), Vec::new());
+    let normal = call("normalize", [lit("imagenet")]);
+    assert!(apply("pointwise-past-select", &made, &normal, photo, false).is_none());
+    let sizes = [0_i64, 0, 4, 4].map(lit);
+    let cut = on("crop", other(), sizes.to_vec());
+    assert!(apply("crop-crop", &cut, &call("crop", sizes), photo, false).is_none());
+    let gray = on("grayscale", other(), Vec::new());
+    let decode = plain("decode_image");
+    assert!(apply("gray-into-decode", &decode, &gray, photo, false).is_none());
+}
+
 /// `docs/rules.md` has a line `| name | tier | ..` for each rule.
 #[test]
 fn the_documentation_lists_exactly_the_rules_that_exist() {
