@@ -59,7 +59,7 @@ fn resize_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (ImageCall::Resize(..) | ImageCall::ResizeShortest(..), _) = over_decoding(f, d)? else {
         return None;
     };
-    let unable = Err("no decoder makes a smaller image faster than the whole one");
+    let unable = Err("no decoder scales while it decodes");
     Some(unpinned(f, d).and(unable))
 }
 

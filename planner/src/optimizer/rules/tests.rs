@@ -429,7 +429,7 @@ fn what_decoders_do_themselves() {
     assert_snapshot!(said("gray-into-decode", plain("grayscale")), @"x = decode_image(x, 'luma')");
     assert_snapshot!(said("gray-into-decode", sized("grayscale", [3])), @"no: three equal channels are wanted, and luma is one");
     assert_snapshot!(said("crop-into-decode", sized("crop", [0, 0, 8, 8])), @"no: no decoder reads a part of an image without the rest");
-    assert_snapshot!(said("resize-into-decode", sized("resize", [8, 8])), @"no: no decoder makes a smaller image faster than the whole one");
+    assert_snapshot!(said("resize-into-decode", sized("resize", [8, 8])), @"no: no decoder scales while it decodes");
 }
 
 #[test]
