@@ -166,8 +166,8 @@ async fn grayscale_goes_before_colour_jitter_only_where_the_user_allows_it() {
     no pointwise-past-select: x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0) | x = grayscale(x): one of them reads every pixel
     no pointwise-past-select: x = grayscale(x) | x = resize(x, 64, 64): one of them mixes pixels, or adds some
     no pointwise-past-select: x = grayscale(x) | x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0): one of them reads every pixel
-    no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image): no decoder makes a smaller image faster than the whole one
-    no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image, 'luma'): no decoder makes a smaller image faster than the whole one
+    no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image): no decoder scales while it decodes
+    no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image, 'luma'): no decoder scales while it decodes
     "#);
 }
 
@@ -186,7 +186,7 @@ async fn what_is_pinned_stays_where_it_is() {
     no pointwise-past-select: x = hflip(x) | x = PINNED normalize(x, 'imagenet'): one of them is pinned
     no relaxed-swap: x = PINNED normalize(x, 'imagenet') | x = resize(x, 8, 8): one of them is pinned
     no relaxed-swap: x = hflip(x) | x = PINNED normalize(x, 'imagenet'): one of them is pinned
-    no resize-into-decode: x = resize(x, 8, 8) | x = decode_image(image): no decoder makes a smaller image faster than the whole one
+    no resize-into-decode: x = resize(x, 8, 8) | x = decode_image(image): no decoder scales while it decodes
     "#);
     let sql = "SELECT x FROM (SELECT PINNED decode_image(image) AS x, label FROM photos) AS q
                WHERE label > 3";

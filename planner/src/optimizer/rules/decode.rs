@@ -1,5 +1,6 @@
 //! Decoding: filters below it, and what a decoder could do itself.
 
+use datafusion::logical_expr::Expr;
 use forebay_udfs::facts::Algebra;
 use forebay_udfs::image::{ImageCall, Mode, decode_luma};
 
@@ -32,7 +33,9 @@ fn filter_below(arena: &mut Arena, site: Site) -> Option<Verdict> {
 fn over_decoding(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, Mode)> {
     match (&outer.kind, inner.image_call()) {
         (OpKind::Row { slot, .. }, Some(ImageCall::Decode(mode)))
-            if inner.writes.contains(*slot) && outer.reads == inner.writes =>
+            if inner.writes.contains(*slot)
+                && outer.reads == inner.writes
+                && matches!(outer.first_argument(), Some(Expr::Column(_))) =>
         {
             Some((outer.image_call()?, mode))
         }
@@ -56,7 +59,7 @@ fn resize_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (ImageCall::Resize(..) | ImageCall::ResizeShortest(..), _) = over_decoding(f, d)? else {
         return None;
     };
-    let unable = Err("no decoder makes a smaller image faster than the whole one");
+    let unable = Err("no decoder scales while it decodes");
     Some(unpinned(f, d).and(unable))
 }
 

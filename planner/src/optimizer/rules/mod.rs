@@ -30,6 +30,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use datafusion::logical_expr::Expr;
 use forebay_udfs::TensorType;
 
 pub use super::arena::{Arena, ParamId, TypeId};
@@ -153,13 +154,14 @@ pub fn is_disabled(disabled: &BTreeSet<String>, rule: &str) -> bool {
     disabled.contains(rule) || family.is_some_and(|(_, family)| disabled.contains(family))
 }
 
-/// The slot that two functions rewrite in place.
+/// The slot that two functions rewrite in place: its value is the first argument of both, as it is.
 pub fn in_place(outer: &OpSpec, inner: &OpSpec) -> Option<Slot> {
     let rewrites = |spec: &OpSpec| -> Option<Slot> {
         match &spec.kind {
             OpKind::Row { slot, .. } if spec.reads.contains(*slot) => Some(*slot),
             _ => None,
         }
+        .filter(|_| matches!(spec.first_argument(), Some(Expr::Column(_))))
     };
     let slot = rewrites(outer)?;
     (rewrites(inner) == Some(slot) && outer.reads == inner.reads).then_some(slot)

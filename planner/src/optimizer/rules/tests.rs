@@ -429,7 +429,7 @@ fn what_decoders_do_themselves() {
     assert_snapshot!(said("gray-into-decode", plain("grayscale")), @"x = decode_image(x, 'luma')");
     assert_snapshot!(said("gray-into-decode", sized("grayscale", [3])), @"no: three equal channels are wanted, and luma is one");
     assert_snapshot!(said("crop-into-decode", sized("crop", [0, 0, 8, 8])), @"no: no decoder reads a part of an image without the rest");
-    assert_snapshot!(said("resize-into-decode", sized("resize", [8, 8])), @"no: no decoder makes a smaller image faster than the whole one");
+    assert_snapshot!(said("resize-into-decode", sized("resize", [8, 8])), @"no: no decoder scales while it decodes");
 }
 
 #[test]
@@ -496,6 +496,28 @@ fn filters_below_decoding() {
     assert_eq!(ask(pinned), Some(Err("one of them is pinned")));
     let other = rule("filter-below-row");
     assert_eq!((other.apply)(&mut arena, Site::of(few, decode)), None);
+}
+
+#[test]
+fn functions_of_something_made_of_an_image_are_left_alone() {
+    let photo = Some(image(Dtype::F32, 40, 40));
+    let on = |name: &str, image: Expr, constants: Vec<Expr>| match call(name, constants) {
+        Expr::ScalarFunction(mut call) => {
+            call.args[0] = image;
+            Expr::ScalarFunction(call)
+        }
+        other => other,
+    };
+    let other = || column("x").is_null().is_true();
+    let made = on("hflip", other(), Vec::new());
+    let normal = call("normalize", [lit("imagenet")]);
+    assert!(apply("pointwise-past-select", &made, &normal, photo, false).is_none());
+    let sizes = [0_i64, 0, 4, 4].map(lit);
+    let cut = on("crop", other(), sizes.to_vec());
+    assert!(apply("crop-crop", &cut, &call("crop", sizes), photo, false).is_none());
+    let gray = on("grayscale", other(), Vec::new());
+    let decode = plain("decode_image");
+    assert!(apply("gray-into-decode", &decode, &gray, photo, false).is_none());
 }
 
 /// `docs/rules.md` has a line `| name | tier | ..` for each rule.

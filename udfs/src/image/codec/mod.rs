@@ -6,9 +6,9 @@
 //! | JPEG below 16 pixels in a direction | `jpeg-decoder` after `zune-jpeg` | subsampled chroma ends at the border |
 //! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
 //!
-//! Luma alone is given by the JPEG decoders. No decoder reads a part of an image without the rest, and
-//! none gives a smaller image in less time: `jpeg-decoder` scales in its inverse transform, but at one
-//! half takes longer than `zune-jpeg` for the whole.
+//! Luma alone is given by the JPEG decoders. None reads a part of an image without the rest, and none
+//! scales while it decodes: `jpeg-decoder` could, but at one half takes longer than `zune-jpeg` for the
+//! whole.
 //!
 //! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, 16-bit samples keep
 //! their high byte. Dimensions are checked in the header, before pixels are allocated.
