@@ -18,10 +18,12 @@
 //! | [`graph`], [`saturate`] | the e-graph and its saturation |
 //! | [`cost`], [`cache`] | prices, and what may be cached |
 //! | [`extract`] | the cheapest plan, with its cache point |
+//! | [`proof`], [`explain`] | how it was found, for EXPLAIN |
 
 pub mod arena;
 pub mod cache;
 pub mod cost;
+pub mod explain;
 pub mod extract;
 pub mod facts;
 pub mod graph;
@@ -30,6 +32,7 @@ pub mod lower;
 pub mod normal;
 #[cfg(test)]
 mod oracle;
+mod proof;
 pub mod raise;
 pub mod rules;
 pub mod saturate;
@@ -49,6 +52,7 @@ use self::arena::Arena;
 use self::cache::{Budget, CacheCosts};
 use self::cost::{Coefficients, Cost};
 use self::graph::plant;
+use self::lang::Term;
 use self::lower::Lowered;
 use self::normal::{Applied, normal};
 use self::rules::{Rule, Tier, is_disabled, rules};
@@ -95,6 +99,8 @@ pub struct Config {
     pub cache: CacheCosts,
     /// Where the search ends.
     pub limits: Limits,
+    /// Whether it keeps proofs of what it finds, for EXPLAIN. It finds the same without.
+    pub proofs: bool,
 }
 
 /// Epochs over which a pipeline without end is priced: a usual length of a training run on ImageNet.
@@ -135,6 +141,7 @@ impl Config {
                 at,
             },
             limits: Limits::default(),
+            proofs: false,
         })
     }
 
@@ -166,6 +173,8 @@ pub struct Report {
 /// The plan that the search chose, with all that it knew.
 struct Searched {
     graph: graph::PlanGraph,
+    /// The plan from which it started.
+    start: Term,
     chosen: Tree,
     report: Report,
 }
@@ -180,14 +189,14 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     let written = extract::price(&mut arena, &config.prices, &written)?;
     report.written = written.saturating_mul(config.cache.epochs.into());
     let term = tree.term(&mut arena, &wanted);
-    let (mut graph, root) = plant(arena, &term);
+    let (mut graph, root) = plant(arena, &term, config.proofs);
     let known = effects(&graph, &config.prices, &term);
     let sorted = sorted(&mut graph.analysis.arena, &rules, &known, &tree);
     if sorted != tree {
         let term = sorted.term(&mut graph.analysis.arena, &wanted);
-        let id = graph.add_expr(&term);
+        let id = graph.add_expr_uncanonical(&term);
         if graph::agree(&graph, root, id) {
-            graph.union_trusted(root, id, "sort");
+            graph.union_trusted(root, id, sort::NAME);
         }
     }
     let disabled = |name: &str| is_disabled(&config.disabled, name);
@@ -202,6 +211,7 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     report.chosen = priced.total;
     report.cached = priced.cached;
     Ok(Searched {
+        start: term,
         chosen,
         graph,
         report,
@@ -209,19 +219,8 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
 }
 
 /// The cheapest plan that the rules of up to the tier find for `plan`.
-pub fn optimize(
-    mut plan: RowPlan,
-    clauses: &Clauses,
-    config: &Config,
-) -> Result<(RowPlan, Report)> {
-    plan = plan.rewrite(&mut |mut node| {
-        if matches!(node.op, RowOp::Lookup { .. }) {
-            let build = node.inputs.swap_remove(1);
-            let (build, _) = optimize(build, &Clauses::default(), config)?;
-            node.inputs.push(build);
-        }
-        Ok(node)
-    })?;
+pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(RowPlan, Report)> {
+    let plan = with_builds(plan, config)?;
     let mut arena = Arena::default();
     let lowered = lower::lower(&mut arena, &plan, clauses)?;
     let searched = match search(arena, &lowered, config) {
@@ -239,6 +238,18 @@ pub fn optimize(
         return Ok((plan, doubted(why)));
     }
     Ok((raised, searched.report))
+}
+
+/// The plan with the build sides of its lookups optimised, each by itself.
+fn with_builds(plan: RowPlan, config: &Config) -> Result<RowPlan> {
+    plan.rewrite(&mut |mut node| {
+        if matches!(node.op, RowOp::Lookup { .. }) {
+            let build = node.inputs.swap_remove(1);
+            let (build, _) = optimize(build, &Clauses::default(), config)?;
+            node.inputs.push(build);
+        }
+        Ok(node)
+    })
 }
 
 fn doubted(why: String) -> Report {
