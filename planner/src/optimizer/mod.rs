@@ -175,6 +175,9 @@ struct Searched {
     graph: graph::PlanGraph,
     /// The plan from which it started.
     start: Term,
+    /// That plan as a tree, and in the good order from which it started too.
+    normal: Tree,
+    sorted: Tree,
     chosen: Tree,
     report: Report,
 }
@@ -212,6 +215,8 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     report.cached = priced.cached;
     Ok(Searched {
         start: term,
+        normal: tree,
+        sorted,
         chosen,
         graph,
         report,

@@ -15,6 +15,7 @@ use forebay_udfs::facts::Algebra;
 use super::arena::{Arena, ParamId, ScanSpec};
 use super::cache::{Budget, CacheCosts};
 use super::cost::Coefficients;
+use super::explain::told;
 use super::facts::{Log2, selectivity};
 use super::lower::Lowered;
 use super::slots::{Slot, SlotSet};
@@ -280,20 +281,23 @@ impl World {
     }
 
     fn chosen(&self, tree: Tree, wanted: &BTreeSet<u32>, cache: &CacheCosts) -> u128 {
-        let outputs = wanted
-            .iter()
-            .map(|&slot| (self.name(slot).to_owned(), self.slots[slot as usize]));
-        let lowered = Lowered {
-            tree,
-            outputs: outputs.collect(),
-        };
         let config = Config {
             cache: cache.clone(),
             ..Config::default()
         };
         // The arena is rebuilt by the search, so it is given a copy.
-        let searched = search(self.arena.clone(), &lowered, &config).unwrap();
+        let searched = search(self.arena.clone(), &self.lowered(tree, wanted), &config).unwrap();
         searched.report.chosen
+    }
+
+    fn lowered(&self, tree: Tree, wanted: &BTreeSet<u32>) -> Lowered {
+        let outputs = wanted
+            .iter()
+            .map(|&slot| (self.name(slot).to_owned(), self.slots[slot as usize]));
+        Lowered {
+            tree,
+            outputs: outputs.collect(),
+        }
     }
 }
 
@@ -570,6 +574,42 @@ fn a_chain_is_ordered_and_cached_as_cheaply_as_any() {
     }
     // Both answers occur.
     assert!(cached > 0 && cached < cases());
+}
+
+/// Proofs change nothing, and every step of them leads on.
+#[test]
+fn a_chain_is_told_as_it_is_chosen() {
+    for seed in 0..cases() / 5 {
+        let mut world = World::new(seed);
+        let source = world.source(&[0, 1, 2]);
+        let mut slots = slots_of(&source);
+        let n = 2 + world.random.below(7);
+        let steps = world.steps(&mut slots, n);
+        let (wanted, cache) = (world.wanted(&slots), world.cache());
+        let lowered = world.lowered(tree(&source, &steps), &wanted);
+        let [plain, proven] = [false, true].map(|proofs| {
+            let config = Config {
+                cache: cache.clone(),
+                proofs,
+                ..Config::default()
+            };
+            let searched = search(world.arena.clone(), &lowered, &config).unwrap();
+            (searched, config)
+        });
+        assert_eq!(plain.0.chosen, proven.0.chosen, "seed {seed}");
+        assert_eq!(plain.0.report.saturation, proven.0.report.saturation);
+        let told = told(proven.0, &lowered, proven.1).unwrap();
+        let mut at = told.report.written;
+        for step in &told.derivation.steps {
+            assert_eq!(step.before, at, "seed {seed}: {step:?}");
+            at = step.after;
+        }
+        assert_eq!(at, told.report.chosen, "seed {seed}");
+        let point = told.cache.chosen();
+        assert_eq!(point.is_some(), told.report.cached, "seed {seed}");
+        let total = point.map(|point| point.total.clone());
+        assert!(total.is_none_or(|total| total == Ok(told.report.chosen)));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use egg::{FlatTerm, Id, Language};
 
 use super::plan::{inputs, node_text};
+use super::sorting::Move;
 use super::text;
 use super::why_not::tier_of;
 use crate::optimizer::arena::{Arena, ParamId};
@@ -10,14 +11,43 @@ use crate::optimizer::cost::Cost;
 use crate::optimizer::graph::PlanGraph;
 use crate::optimizer::lang::{Node, Term};
 use crate::optimizer::lower::Lowered;
-use crate::optimizer::rules::{Site, Tier};
+use crate::optimizer::normal::Applied;
+use crate::optimizer::rules::{Rule, Site, Tier};
 use crate::optimizer::tree::Tree;
-use crate::optimizer::{Config, Report, extract, sort};
+use crate::optimizer::{Config, extract, sort};
 
 /// What EXPLAIN calls the choice of a place whose rows are kept.
 pub const CACHE: &str = "cache";
 
-/// A step, or several in a row that cost nothing and gain nothing.
+/// What a derivation is made of.
+pub(super) struct Told<'a> {
+    pub(super) lowered: &'a Lowered,
+    pub(super) config: &'a Config,
+    pub(super) rules: &'a [Rule],
+    /// The rules applied before the search.
+    pub(super) before: &'a [Applied],
+    /// What they left, from which the search started.
+    pub(super) normal: Tree,
+    /// How that comes into the good order from which the search started too.
+    pub(super) sorting: Option<Vec<Move>>,
+    /// What all epochs of the written plan cost.
+    pub(super) written: Cost,
+}
+
+impl Told<'_> {
+    fn cost(&self, arena: &mut Arena, term: &Term) -> Result<Cost, String> {
+        let epoch = extract::price(arena, &self.config.prices, term)?;
+        Ok(epoch.saturating_mul(self.config.cache.epochs.into()))
+    }
+
+    fn tree_cost(&self, arena: &mut Arena, tree: &Tree) -> Result<Cost, String> {
+        let term = tree.term(arena, &self.lowered.wanted());
+        self.cost(arena, &term)
+    }
+}
+
+/// A rule applied once; or an operator moved past several others, or several steps in a row that cost
+/// nothing and gain nothing, taken together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The rules of the step or of the steps.
@@ -28,7 +58,8 @@ pub struct Step {
     pub backwards: bool,
     /// How far it may change the stream.
     pub tier: Tier,
-    /// The operators above and below before the step; those of a plan in new order are many.
+    /// The operators above and below before the step, of several the last; those of steps without a gain
+    /// are not told.
     pub site: Option<(String, String)>,
     /// What all epochs cost before.
     pub before: Cost,
@@ -37,6 +68,27 @@ pub struct Step {
 }
 
 impl Step {
+    /// One operator past one or several others.
+    fn of(arena: &Arena, swaps: &[(&'static str, Site)], before: Cost, after: Cost) -> Self {
+        let mut rules: Vec<&'static str> = Vec::new();
+        for &(rule, _) in swaps {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        let tiers = rules.iter().map(|rule| tier_of(rule));
+        let lowest = swaps.last().map(|&(_, site)| site);
+        Self {
+            tier: tiers.max().unwrap_or_default(),
+            rules,
+            count: swaps.len(),
+            backwards: false,
+            site: lowest.map(|site| (text(arena, site.outer), text(arena, site.inner))),
+            before,
+            after,
+        }
+    }
+
     /// Whether it costs nothing and gains nothing.
     fn is_idle(&self) -> bool {
         self.before == self.after
@@ -54,37 +106,28 @@ impl Derivation {
     /// The steps before the search, then the proof that `chosen` is equal to its `start`.
     pub(super) fn new(
         graph: &mut PlanGraph,
-        lowered: &Lowered,
-        config: &Config,
-        report: &Report,
+        told: &Told<'_>,
         start: &Term,
         chosen: &Term,
     ) -> Result<Self, String> {
-        let epochs = Cost::from(config.cache.epochs);
         let mut derivation = Self::default();
-        let mut before = report.written;
+        let mut tree = told.lowered.tree.clone();
+        let mut cost = told.written;
         let arena = &mut graph.analysis.arena;
-        let (rules, wanted) = (config.rules(), lowered.wanted());
-        let mut tree = lowered.tree.clone();
-        for &(name, site) in &report.before {
-            let rule = rules.iter().find(|rule| rule.name == name);
+        for &(name, site) in told.before {
+            let rule = told.rules.iter().find(|rule| rule.name == name);
             let verdict = rule.and_then(|rule| (rule.apply)(arena, site));
             match verdict {
                 Some(Ok(ops)) if replace(&mut tree, site, &ops) => {}
                 _ => return Err(format!("{name} cannot be applied again")),
             }
-            let term = tree.term(arena, &wanted);
-            let after = extract::price(arena, &config.prices, &term)?.saturating_mul(epochs);
-            derivation.push(Step {
-                rules: vec![name],
-                count: 1,
-                backwards: false,
-                tier: tier_of(name),
-                site: Some((text(arena, site.outer), text(arena, site.inner))),
-                before,
-                after,
-            });
-            before = after;
+            let after = told.tree_cost(arena, &tree)?;
+            let applied = Step::of(arena, &[(name, site)], cost, after);
+            derivation.push(applied);
+            cost = after;
+        }
+        if tree != told.normal {
+            return Err("the steps before the search lead elsewhere".to_owned());
         }
         let mut proof = graph.explain_equivalence(start, chosen);
         let arena = &mut graph.analysis.arena;
@@ -93,27 +136,51 @@ impl Derivation {
             let Some(rewrite) = Rewrite::of(to) else {
                 continue;
             };
+            if let (sort::NAME, Some(moves)) = (rewrite.rule, &told.sorting) {
+                cost = derivation.sorted(arena, told, moves, cost)?;
+                continue;
+            }
             let mut term = Term::default();
             add(to, &mut term);
-            let after = extract::price(arena, &config.prices, &term)?.saturating_mul(epochs);
-            let whole = rewrite.rule == sort::NAME;
+            let after = told.cost(arena, &term)?;
             derivation.push(Step {
                 rules: vec![rewrite.rule],
                 count: 1,
                 backwards: rewrite.backwards,
-                // It is made of swaps that the allowed tiers have.
-                tier: if whole {
-                    config.tier
-                } else {
-                    tier_of(rewrite.rule)
+                // Sorting takes what the allowed tiers have.
+                tier: match rewrite.rule {
+                    sort::NAME => told.config.tier,
+                    rule => tier_of(rule),
                 },
-                site: (!whole).then(|| site(arena, from, &rewrite.path)).flatten(),
-                before,
+                site: site(arena, from, &rewrite.path),
+                before: cost,
                 after,
             });
-            before = after;
+            cost = after;
         }
         Ok(derivation)
+    }
+
+    /// The step to the sorted plan, as a step per operator that is moved; what the plan costs then.
+    fn sorted(
+        &mut self,
+        arena: &mut Arena,
+        told: &Told<'_>,
+        moves: &[Move],
+        mut cost: Cost,
+    ) -> Result<Cost, String> {
+        let mut tree = told.normal.clone();
+        for swaps in moves {
+            for &(rule, site) in swaps {
+                if !replace(&mut tree, site, &[site.outer, site.inner]) {
+                    return Err(format!("{rule} cannot be applied again"));
+                }
+            }
+            let after = told.tree_cost(arena, &tree)?;
+            self.push(Step::of(arena, swaps, cost, after));
+            cost = after;
+        }
+        Ok(cost)
     }
 
     /// The last step: that the rows of an operator are kept.

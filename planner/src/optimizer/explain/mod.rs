@@ -14,6 +14,7 @@ pub mod cache_points;
 pub mod derivation;
 pub mod picture;
 pub mod plan;
+mod sorting;
 #[cfg(test)]
 mod tests;
 pub mod why_not;
@@ -23,8 +24,9 @@ use std::collections::BTreeMap;
 use datafusion::common::{DataFusionError, Result};
 
 use self::cache_points::CacheTable;
-use self::derivation::Derivation;
+use self::derivation::{Derivation, Told};
 use self::plan::{Located, PlanNode, Walk};
+use self::sorting::moves;
 use self::why_not::Refused;
 use super::arena::{Arena, ParamId};
 use super::lower::{Lowered, lower};
@@ -83,7 +85,7 @@ pub struct Explained {
     pub cache: CacheTable,
     /// How the search ended.
     pub stop: Stop,
-    /// How often each rule was applied, before the search and in it.
+    /// How often each rule was applied: before the search, to sort its second start, and in it.
     pub fired: BTreeMap<&'static str, usize>,
     /// Where rules matched and did not apply.
     pub refused: Vec<Refused>,
@@ -128,10 +130,16 @@ pub fn explain(
 }
 
 /// The explanation of a search.
-fn told(searched: Searched, lowered: &Lowered, config: Config) -> Result<Explained, String> {
+pub(super) fn told(
+    searched: Searched,
+    lowered: &Lowered,
+    config: Config,
+) -> Result<Explained, String> {
     let Searched {
         mut graph,
         start,
+        normal,
+        sorted,
         chosen,
         report,
     } = searched;
@@ -148,7 +156,17 @@ fn told(searched: Searched, lowered: &Lowered, config: Config) -> Result<Explain
     let priced = extract::price_in(&graph, &config.prices, &term)
         .ok_or("the chosen plan is not in the graph")?;
     let walk = Walk::new(&term, &priced);
-    let mut derivation = Derivation::new(&mut graph, lowered, &config, &report, &start, &term)?;
+    let rules = config.rules();
+    let parts = Told {
+        lowered,
+        config: &config,
+        rules: &rules,
+        before: &report.before,
+        sorting: moves(&mut graph.analysis.arena, &rules, &normal, &sorted),
+        normal,
+        written: report.written,
+    };
+    let mut derivation = Derivation::new(&mut graph, &parts, &start, &term)?;
     let arena = &graph.analysis.arena;
     let cache = CacheTable::new(arena, &walk, &config, lowered, kept);
     if let Some(at) = kept {
@@ -156,7 +174,8 @@ fn told(searched: Searched, lowered: &Lowered, config: Config) -> Result<Explain
     }
     let search = &report.saturation;
     let mut fired = search.fired.clone();
-    for (rule, _) in &report.before {
+    let sorting = parts.sorting.iter().flatten().flatten();
+    for (rule, _) in report.before.iter().chain(sorting) {
         *fired.entry(rule).or_default() += 1;
     }
     Ok(Explained {
