@@ -21,7 +21,7 @@ use super::lower::Lowered;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpCost, OpKind, OpSpec};
 use super::tree::Tree;
-use super::{Config, search};
+use super::{Config, Searched, search};
 use crate::rows::slot as column;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 16).
@@ -597,7 +597,12 @@ fn a_chain_is_told_as_it_is_chosen() {
             (searched, config)
         });
         assert_eq!(plain.0.chosen, proven.0.chosen, "seed {seed}");
-        assert_eq!(plain.0.report.saturation, proven.0.report.saturation);
+        // Whether a rule or congruence finds two classes equal first is all that proofs change.
+        let counts = |searched: &Searched| {
+            let search = &searched.report.saturation;
+            (search.nodes, search.classes, search.refused.clone())
+        };
+        assert_eq!(counts(&plain.0), counts(&proven.0), "seed {seed}");
         let told = told(proven.0, &lowered, proven.1).unwrap();
         let mut at = told.report.written;
         for step in &told.derivation.steps {

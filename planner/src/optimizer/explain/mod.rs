@@ -36,6 +36,7 @@ use super::{Config, Report, Searched, extract, search, with_builds};
 use crate::clauses::Clauses;
 use crate::error::PlanError;
 use crate::rows::RowPlan;
+use crate::units::cost_text;
 
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +92,27 @@ pub struct Explained {
     pub refused: Vec<Refused>,
     /// What the search was given.
     pub config: Config,
+    /// Why the steps and the cache points are of another plan than the one that runs, where they are.
+    pub caveat: Option<String>,
 }
 
 impl Explained {
+    /// With the report of the search without proofs. A search that meets a limit may meet it elsewhere
+    /// when it keeps proofs.
+    fn of(self, report: &Report) -> Self {
+        let other = self.report.chosen != report.chosen;
+        let caveat = other.then(|| {
+            let cost = cost_text(self.report.chosen);
+            format!("the search met a limit, with proofs at another plan, which costs {cost}: these are of that one")
+        });
+        Self {
+            stop: Stop::of(&report.saturation, self.config.limits),
+            report: report.clone(),
+            caveat,
+            ..self
+        }
+    }
+
     /// How often each rule was refused.
     pub fn refusals(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
@@ -123,7 +142,7 @@ pub fn explain(
         Some(why) => Err(why.clone()),
     };
     match found {
-        Ok(searched) => told(searched, &lowered, config),
+        Ok(searched) => told(searched, &lowered, config).map(|told| told.of(report)),
         Err(why) => as_written(&plan, clauses, config, why),
     }
     .map_err(|why| DataFusionError::from(PlanError::internal(why)))
@@ -189,6 +208,7 @@ pub(super) fn told(
         refused: Refused::all(arena, search),
         report,
         config,
+        caveat: None,
     })
 }
 
@@ -222,6 +242,7 @@ fn as_written(
         fired: BTreeMap::new(),
         refused: Vec::new(),
         config,
+        caveat: None,
     })
 }
 
