@@ -38,7 +38,7 @@ pub mod preview;
 mod session;
 
 pub use error::{Error, Result};
-pub use explain::Explanation;
+pub use explain::{Explanation, WhyNotAnswer};
 pub use forebay_planner::builder;
 pub use forebay_planner::clauses;
 pub use forebay_planner::pipeline::Pipeline;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -175,15 +176,15 @@ impl Session {
                         Arc::new(self.catalog.read().await.plan_query(&query).await?)
                     }
                 };
-                if let ExplainMode::WhyNot(rule) = mode {
-                    let what = format!("EXPLAIN WHY NOT {rule}");
-                    return Err(PlanError::unsupported(None, &what).into());
-                }
                 let analyze = mode == ExplainMode::Analyze;
                 let explained = self
                     .explained(&pipeline, RunConfig::default(), analyze)
                     .await?;
-                Ok(Outcome::Text(explained.to_string()))
+                Ok(Outcome::Text(match mode {
+                    ExplainMode::WhyNot(rule) => explained.why_not(&rule)?.to_string(),
+                    ExplainMode::Verbose => explained.verbose().to_string(),
+                    ExplainMode::Plain | ExplainMode::Analyze => explained.to_string(),
+                }))
             }
             Statement::Query(query) => self.query(&query).await,
         }
@@ -262,7 +263,7 @@ impl Session {
     /// Starts a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
-        let (_, opened) = open(&pipeline, &config).await?;
+        let opened = Opened::new(&compiled(&pipeline, &config)?, &config).await?;
         let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
         let expected = steps
             .zip(opened.epoch_rows)
@@ -298,9 +299,12 @@ impl Session {
             // One epoch shows what every epoch costs.
             config.epochs = config.epochs.or(Some(1));
         }
-        let (compiled, opened) = open(pipeline, &config).await?;
+        let start = Instant::now();
+        let compiled = compiled(pipeline, &config)?;
+        let planned_in = start.elapsed();
+        let opened = Opened::new(&compiled, &config).await?;
         let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
-        Explanation::of(name, &compiled, opened, analyze).await
+        Explanation::of(name, &compiled, planned_in, opened, analyze).await
     }
 
     /// The columns of a table or pipeline.
@@ -338,12 +342,10 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
 
-async fn open(pipeline: &Pipeline, config: &RunConfig) -> Result<(Compiled, Opened)> {
+fn compiled(pipeline: &Pipeline, config: &RunConfig) -> Result<Compiled> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
-    let compiled = compile(&pipeline.plan, clauses)?;
-    let opened = Opened::new(&compiled, config).await?;
-    Ok((compiled, opened))
+    compile(&pipeline.plan, clauses)
 }
 
 /// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.

@@ -1,15 +1,13 @@
 //! How the chosen plan came of the written one, step by step.
 
-use egg::{FlatTerm, Id, Language};
-
-use super::plan::{inputs, node_text};
+use super::rewrite::{Rewrite, add, site};
 use super::sorting::Move;
 use super::text;
 use super::why_not::tier_of;
 use crate::optimizer::arena::{Arena, ParamId};
 use crate::optimizer::cost::Cost;
 use crate::optimizer::graph::PlanGraph;
-use crate::optimizer::lang::{Node, Term};
+use crate::optimizer::lang::Term;
 use crate::optimizer::lower::Lowered;
 use crate::optimizer::normal::Applied;
 use crate::optimizer::rules::{Rule, Site, Tier};
@@ -30,6 +28,8 @@ pub(super) struct Told<'a> {
     pub(super) normal: Tree,
     /// How that comes into the good order from which the search started too.
     pub(super) sorting: Option<Vec<Move>>,
+    /// How that comes into the order of the chosen plan, where order is all that differs.
+    pub(super) direct: Option<Vec<Move>>,
     /// What all epochs of the written plan cost.
     pub(super) written: Cost,
 }
@@ -43,6 +43,29 @@ impl Told<'_> {
     fn tree_cost(&self, arena: &mut Arena, tree: &Tree) -> Result<Cost, String> {
         let term = tree.term(arena, &self.lowered.wanted());
         self.cost(arena, &term)
+    }
+
+    /// A step for each operator that is moved, and the plan after them; `None` where the same two operators
+    /// stand in several places and the wrong ones were met.
+    fn moved(
+        &self,
+        arena: &mut Arena,
+        moves: &[Move],
+        mut cost: Cost,
+    ) -> Result<Option<(Vec<Step>, Tree)>, String> {
+        let mut tree = self.normal.clone();
+        let mut steps = Vec::with_capacity(moves.len());
+        for swaps in moves {
+            for &(_, site) in swaps {
+                if !replace(&mut tree, site, &[site.outer, site.inner]) {
+                    return Ok(None);
+                }
+            }
+            let after = self.tree_cost(arena, &tree)?;
+            steps.push(Step::of(arena, swaps, cost, after));
+            cost = after;
+        }
+        Ok(Some((steps, tree)))
     }
 }
 
@@ -103,7 +126,8 @@ pub struct Derivation {
 }
 
 impl Derivation {
-    /// The steps before the search, then the proof that `chosen` is equal to its `start`.
+    /// The steps before the search, then those to the chosen plan: operators moved where that is all, which
+    /// is shorter than a proof by way of other orders; else the proof that it is equal to the search's `start`.
     pub(super) fn new(
         graph: &mut PlanGraph,
         told: &Told<'_>,
@@ -129,6 +153,13 @@ impl Derivation {
         if tree != told.normal {
             return Err("the steps before the search lead elsewhere".to_owned());
         }
+        if let Some(moves) = &told.direct
+            && let Some((steps, moved)) = told.moved(arena, moves, cost)?
+            && moved.term(arena, &told.lowered.wanted()) == *chosen
+        {
+            steps.into_iter().for_each(|step| derivation.push(step));
+            return Ok(derivation);
+        }
         let mut proof = graph.explain_equivalence(start, chosen);
         let arena = &mut graph.analysis.arena;
         for pair in proof.make_flat_explanation().windows(2) {
@@ -136,8 +167,11 @@ impl Derivation {
             let Some(rewrite) = Rewrite::of(to) else {
                 continue;
             };
-            if let (sort::NAME, Some(moves)) = (rewrite.rule, &told.sorting) {
-                cost = derivation.sorted(arena, told, moves, cost)?;
+            if let (sort::NAME, Some(moves)) = (rewrite.rule, &told.sorting)
+                && let Some((steps, _)) = told.moved(arena, moves, cost)?
+            {
+                cost = steps.last().map_or(cost, |step| step.after);
+                steps.into_iter().for_each(|step| derivation.push(step));
                 continue;
             }
             let mut term = Term::default();
@@ -161,30 +195,9 @@ impl Derivation {
         Ok(derivation)
     }
 
-    /// The step to the sorted plan, as a step per operator that is moved; what the plan costs then.
-    fn sorted(
-        &mut self,
-        arena: &mut Arena,
-        told: &Told<'_>,
-        moves: &[Move],
-        mut cost: Cost,
-    ) -> Result<Cost, String> {
-        let mut tree = told.normal.clone();
-        for swaps in moves {
-            for &(rule, site) in swaps {
-                if !replace(&mut tree, site, &[site.outer, site.inner]) {
-                    return Err(format!("{rule} cannot be applied again"));
-                }
-            }
-            let after = told.tree_cost(arena, &tree)?;
-            self.push(Step::of(arena, swaps, cost, after));
-            cost = after;
-        }
-        Ok(cost)
-    }
-
     /// The last step: that the rows of an operator are kept.
-    pub(super) fn cached(&mut self, operator: String, before: Cost, after: Cost) {
+    pub(super) fn cached(&mut self, operator: String, written: Cost, after: Cost) {
+        let before = self.steps.last().map_or(written, |step| step.after);
         self.push(Step {
             rules: vec![CACHE],
             count: 1,
@@ -239,60 +252,4 @@ fn replace(tree: &mut Tree, site: Site, ops: &[ParamId]) -> bool {
     };
     *tree = ops.iter().copied().fold(input, Tree::then);
     true
-}
-
-/// What a step of a proof did, and where.
-struct Rewrite {
-    rule: &'static str,
-    backwards: bool,
-    /// Which child of which child is rewritten, from the root.
-    path: Vec<usize>,
-}
-
-impl Rewrite {
-    fn of(term: &FlatTerm<Node>) -> Option<Self> {
-        let here = |rule: egg::Symbol, backwards| Self {
-            rule: rule.as_str(),
-            backwards,
-            path: Vec::new(),
-        };
-        if let Some(rule) = term.forward_rule {
-            return Some(here(rule, false));
-        }
-        if let Some(rule) = term.backward_rule {
-            return Some(here(rule, true));
-        }
-        let mut children = term.children.iter().enumerate();
-        children.find_map(|(index, child)| {
-            let mut found = Self::of(child)?;
-            found.path.insert(0, index);
-            Some(found)
-        })
-    }
-}
-
-/// The operators above and below at a path.
-fn site(arena: &Arena, term: &FlatTerm<Node>, path: &[usize]) -> Option<(String, String)> {
-    let above = path
-        .iter()
-        .try_fold(term, |at, &index| at.children.get(index))?;
-    let below = inputs(&above.node).len();
-    let below = &above.children[above.children.len() - below..];
-    Some((flat_text(arena, above), flat_text(arena, below.first()?)))
-}
-
-fn flat_text(arena: &Arena, term: &FlatTerm<Node>) -> String {
-    match term.children.first() {
-        Some(first) => node_text(arena, &term.node, |_| &first.node),
-        None => node_text(arena, &term.node, |_| &term.node),
-    }
-}
-
-/// Adds a term of a proof to a plain one.
-fn add(flat: &FlatTerm<Node>, term: &mut Term) -> Id {
-    let children = flat.children.iter();
-    let ids: Vec<Id> = children.map(|child| add(child, term)).collect();
-    let mut ids = ids.into_iter();
-    let node = flat.node.clone();
-    term.add(node.map_children(|child| ids.next().unwrap_or(child)))
 }

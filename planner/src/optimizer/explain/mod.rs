@@ -14,6 +14,7 @@ pub mod cache_points;
 pub mod derivation;
 pub mod picture;
 pub mod plan;
+mod rewrite;
 mod sorting;
 #[cfg(test)]
 mod tests;
@@ -182,6 +183,7 @@ pub(super) fn told(
         rules: &rules,
         before: &report.before,
         sorting: moves(&mut graph.analysis.arena, &rules, &normal, &sorted),
+        direct: moves(&mut graph.analysis.arena, &rules, &normal, &chosen),
         normal,
         written: report.written,
     };
@@ -189,7 +191,7 @@ pub(super) fn told(
     let arena = &graph.analysis.arena;
     let cache = CacheTable::new(arena, &walk, &config, lowered, kept);
     if let Some(at) = kept {
-        derivation.cached(walk.text(arena, at), cache.uncached, report.chosen);
+        derivation.cached(walk.text(arena, at), report.written, report.chosen);
     }
     let search = &report.saturation;
     let mut fired = search.fired.clone();

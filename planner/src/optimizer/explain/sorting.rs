@@ -1,4 +1,4 @@
-//! The sorted plan, from which the search starts too, as swaps of neighbours.
+//! A plan in another order, as swaps of neighbours.
 
 use crate::optimizer::arena::{Arena, ParamId};
 use crate::optimizer::rules::{Rule, Site};
@@ -7,22 +7,26 @@ use crate::optimizer::tree::Tree;
 /// An operator moved down past others: the swaps, each with the rule that allows it.
 pub(super) type Move = Vec<(&'static str, Site)>;
 
-/// How the operators of a plan come into the order of the sorted one; `None` where rules do not allow
-/// it neighbour by neighbour.
+/// How the operators of a plan come into the order of another plan; `None` where that has other operators,
+/// or where rules do not allow it neighbour by neighbour.
 pub(super) fn moves(
     arena: &mut Arena,
     rules: &[Rule],
     tree: &Tree,
-    sorted: &Tree,
+    other: &Tree,
 ) -> Option<Vec<Move>> {
-    let ((mut ops, base), (wanted, sorted_base)) = (chain(tree), chain(sorted));
-    let mut found = match (base, sorted_base) {
+    let ((mut ops, base), (wanted, other_base)) = (chain(tree), chain(other));
+    if ops.len() != wanted.len() {
+        return None;
+    }
+    let mut found = match (base, other_base) {
         (Tree::Cat(from), Tree::Cat(to)) | (Tree::Zip(from, _), Tree::Zip(to, _)) => {
             let mut first = moves(arena, rules, &from[0], &to[0])?;
             first.extend(moves(arena, rules, &from[1], &to[1])?);
             first
         }
-        _ => Vec::new(),
+        (Tree::Scan(_), Tree::Scan(_)) => Vec::new(),
+        _ => return None,
     };
     for (place, outer) in wanted.into_iter().enumerate() {
         let from = place + ops.get(place..)?.iter().position(|&op| op == outer)?;
@@ -42,12 +46,19 @@ pub(super) fn moves(
     Some(found)
 }
 
-/// The operators above a source, a union or a zip, the lowest first, and that.
+/// The operators above a source, a union or a zip, the lowest first, and that. Where rows are kept is no
+/// matter of order.
 fn chain(tree: &Tree) -> (Vec<ParamId>, &Tree) {
     let (mut ops, mut at) = (Vec::new(), tree);
-    while let Tree::Op(param, input) = at {
-        ops.push(*param);
-        at = input;
+    loop {
+        at = match at {
+            Tree::Op(param, input) => {
+                ops.push(*param);
+                input
+            }
+            Tree::Cache(input) => input,
+            Tree::Scan(_) | Tree::Cat(_) | Tree::Zip(..) => break,
+        };
     }
     ops.reverse();
     (ops, at)

@@ -50,7 +50,7 @@ pub struct WhyNot {
     pub rule: &'static str,
     /// How far it may change the stream.
     pub tier: Tier,
-    /// Why it was not tried at all.
+    /// Why it was no part of the search, if it was not.
     pub left_out: Option<String>,
     /// How often it was applied in plans that were looked at.
     pub fired: usize,
@@ -122,8 +122,6 @@ impl Explained {
         }
         let tidies = [tidy::DROP_UNUSED, tidy::FILTER_INTO_SCAN, tidy::FUSE_IMAGES];
         let tidies = tidies.contains(&rule);
-        tidies.then(|| {
-            "it is no part of the search: it tidies the chosen plan wherever it can".to_owned()
-        })
+        tidies.then(|| "it tidies the chosen plan wherever it can, and is never refused".to_owned())
     }
 }

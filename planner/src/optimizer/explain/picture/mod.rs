@@ -47,7 +47,10 @@ impl Explained {
             same.iter().map(|&(_, j)| j).collect(),
         ];
         let panel = |name, total, plan, same| Panel {
-            heading: format!("{name}: {} over {} epochs", cost_text(total), self.epochs),
+            heading: match self.epochs {
+                1 => format!("{name}: {} over 1 epoch", cost_text(total)),
+                epochs => format!("{name}: {} over {epochs} epochs", cost_text(total)),
+            },
             root: labelled(plan, same, &mut 0),
         };
         let report = &self.report;
