@@ -40,7 +40,7 @@ pub(super) fn short(explained: &Explained, f: &mut Formatter<'_>) -> fmt::Result
         f,
         "  cost      {from} to {to} of one core over {epochs}, as estimated ({change})"
     )?;
-    writeln!(f, "  rewrites  {}", explained.derivation.count())?;
+    writeln!(f, "  rewrites  {}", explained.derivation.rewrites())?;
     writeln!(f, "  cache     {}", cache_text(explained))
 }
 

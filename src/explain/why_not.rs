@@ -47,13 +47,19 @@ fn answer(rule: &WhyNot, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if let Some(why) = &rule.left_out {
         return writeln!(f, "  {why}");
     }
-    match (rule.fired, rule.used) {
-        (0, false) => {}
-        (fired, true) => writeln!(f, "  applied {fired} times; the chosen plan comes of it")?,
-        (fired, false) => writeln!(
-            f,
-            "  applied {fired} times; the chosen plan costs less without"
-        )?,
+    let times = |count: usize| match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    };
+    match (times(rule.fired), rule.fired, rule.used) {
+        (_, 0, false) => {}
+        (applied, _, true) => writeln!(f, "  applied {applied}; the chosen plan comes of it")?,
+        (applied, _, false) => {
+            writeln!(
+                f,
+                "  applied {applied} on the way; the chosen plan does without"
+            )?;
+        }
     }
     if rule.refused.is_empty() && rule.fired == 0 {
         return writeln!(

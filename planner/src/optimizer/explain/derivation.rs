@@ -167,7 +167,8 @@ impl Derivation {
             let Some(rewrite) = Rewrite::of(to) else {
                 continue;
             };
-            if let (sort::NAME, Some(moves)) = (rewrite.rule, &told.sorting)
+            if let (sort::NAME, false, Some(moves)) =
+                (rewrite.rule, rewrite.backwards, &told.sorting)
                 && let Some((steps, _)) = told.moved(arena, moves, cost)?
             {
                 cost = steps.last().map_or(cost, |step| step.after);
@@ -198,7 +199,7 @@ impl Derivation {
     /// The last step: that the rows of an operator are kept.
     pub(super) fn cached(&mut self, operator: String, written: Cost, after: Cost) {
         let before = self.steps.last().map_or(written, |step| step.after);
-        self.push(Step {
+        self.steps.push(Step {
             rules: vec![CACHE],
             count: 1,
             backwards: false,
@@ -218,6 +219,7 @@ impl Derivation {
                     }
                 }
                 last.count += step.count;
+                last.backwards &= step.backwards;
                 last.tier = last.tier.max(step.tier);
                 last.site = None;
             }
@@ -225,9 +227,10 @@ impl Derivation {
         }
     }
 
-    /// The number of steps, each of those taken together counted.
-    pub fn count(&self) -> usize {
-        self.steps.iter().map(|step| step.count).sum()
+    /// How often rules were applied; the choice of a cache is none.
+    pub fn rewrites(&self) -> usize {
+        let steps = self.steps.iter().filter(|step| step.rules != [CACHE]);
+        steps.map(|step| step.count).sum()
     }
 }
 
