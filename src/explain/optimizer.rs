@@ -5,7 +5,7 @@ use std::fmt::{self, Formatter};
 use std::time::Duration;
 
 use forebay_planner::optimizer::explain::Explained;
-use forebay_planner::optimizer::explain::derivation::Step;
+use forebay_planner::optimizer::explain::derivation::{CACHE, Step};
 use forebay_planner::optimizer::explain::plan::PlanNode;
 use forebay_planner::units::{bytes_text, cost_text};
 use serde_json::{Value, json};
@@ -128,10 +128,10 @@ fn step_text(step: &Step) -> String {
         text += " backwards";
     }
     if let Some((above, below)) = &step.site {
-        text += &match (above == below, step.count) {
-            (true, _) => format!(": {above}"),
-            (false, 1) => format!(": {above} | {below}"),
-            (false, _) => format!(": {above} | .. {below}"),
+        text += &match step.count {
+            _ if above == CACHE => format!(": {below}"),
+            1 => format!(": {above} | {below}"),
+            _ => format!(": {above} | .. {below}"),
         };
     }
     text
