@@ -1,4 +1,7 @@
-//! EXPLAIN: what was written, what runs, in which order, how many steps, and where the time goes.
+//! EXPLAIN: what was written, what runs and why, in which order, how many steps, and where the time goes.
+
+mod optimizer;
+mod why_not;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -6,19 +9,30 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::Field;
 use forebay_planner::clauses::{BatchScope, Relax, Remainder};
 use forebay_planner::compile::Compiled;
+use forebay_planner::error::PlanError;
+use forebay_planner::optimizer::explain::Explained;
+use forebay_planner::optimizer::explain::picture::{dot, svg};
+use forebay_planner::optimizer::explain::why_not::named;
+use forebay_planner::units::bytes_text;
 use forebay_runtime::engine::{Opened, shuffle_text};
 use forebay_runtime::fragment::NodeTotals;
 use forebay_runtime::tail::RunStats;
 use forebay_udfs::TensorType;
 use serde_json::{Value, json};
 
-use crate::error::Result;
+pub use self::why_not::WhyNotAnswer;
+use crate::error::{Result, planning};
 
 /// What EXPLAIN says of a pipeline.
 #[derive(Debug, Clone)]
 pub struct Explanation {
     name: String,
     written: String,
+    chosen: String,
+    /// `None` where the optimiser is off.
+    optimizer: Option<Explained>,
+    planning: Duration,
+    verbose: bool,
     fragment: String,
     columns: Vec<(String, String)>,
     tail: String,
@@ -70,6 +84,7 @@ impl Explanation {
     pub(crate) async fn of(
         name: &str,
         compiled: &Compiled,
+        planned_in: Duration,
         opened: Opened,
         analyze: bool,
     ) -> Result<Self> {
@@ -89,6 +104,10 @@ impl Explanation {
         let mut explanation = Self {
             name: name.to_owned(),
             written: compiled.written.to_string(),
+            chosen: compiled.chosen.to_string(),
+            optimizer: compiled.explain().map_err(|error| planning(&error))?,
+            planning: planned_in,
+            verbose: false,
             fragment: opened.job.reader.explain(),
             columns: opened
                 .schema()
@@ -129,6 +148,51 @@ impl Explanation {
         Ok(explanation)
     }
 
+    /// With all that is known of the optimiser in its text: `EXPLAIN VERBOSE`.
+    #[must_use]
+    pub fn verbose(self) -> Self {
+        Self {
+            verbose: true,
+            ..self
+        }
+    }
+
+    /// Why a rewrite rule, or the rules of a family, did not apply: `EXPLAIN WHY NOT`.
+    ///
+    /// # Errors
+    /// There is no such rule.
+    pub fn why_not(&self, rule: &str) -> Result<WhyNotAnswer> {
+        named(rule)?;
+        let rules = self.optimizer.as_ref().map(|found| found.why_not(rule));
+        Ok(WhyNotAnswer {
+            rules: rules.transpose()?,
+        })
+    }
+
+    /// The written and the chosen plan side by side, in the language of Graphviz.
+    ///
+    /// # Errors
+    /// The optimiser is off, so there is one plan.
+    pub fn to_dot(&self) -> Result<String> {
+        Ok(dot(&self.optimizer()?.panels()))
+    }
+
+    /// The written and the chosen plan side by side, as an SVG document.
+    ///
+    /// # Errors
+    /// The optimiser is off, so there is one plan.
+    pub fn to_svg(&self) -> Result<String> {
+        Ok(svg(&self.optimizer()?.panels()))
+    }
+
+    fn optimizer(&self) -> Result<&Explained> {
+        let found = self.optimizer.as_ref();
+        Ok(found.ok_or_else(|| {
+            PlanError::mistake("the optimiser is off, so there is one plan, without costs")
+                .with_hint("leave out OPTIONS (optimize = 'none')")
+        })?)
+    }
+
     /// The explanation as one JSON object.
     pub fn to_json(&self) -> Value {
         let mut value = json!({
@@ -142,6 +206,8 @@ impl Explanation {
             "seed": self.seed,
             "epochs": self.epochs,
             "written": self.written.trim_end().lines().collect::<Vec<_>>(),
+            "chosen": self.chosen.trim_end().lines().collect::<Vec<_>>(),
+            "optimizer": self.optimizer.as_ref().map(|found| optimizer::json(found, self.planning)),
             "physical": self.fragment.trim_end().lines().collect::<Vec<_>>(),
             "tail": self.tail,
             "columns": self.columns.iter()
@@ -163,6 +229,33 @@ impl Explanation {
             value["analyze"] = analysis.to_json();
         }
         value
+    }
+
+    /// What was written, what was chosen, and why.
+    fn plans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = |text: &str, f: &mut fmt::Formatter<'_>| {
+            let mut lines = text.lines();
+            lines.try_for_each(|line| writeln!(f, "  {line}"))
+        };
+        let Some(found) = &self.optimizer else {
+            writeln!(f, "Written plan")?;
+            return lines(&self.written, f);
+        };
+        let report = &found.report;
+        let written = optimizer::heading("Written plan", report.written, found);
+        writeln!(f, "{written}")?;
+        lines(&self.written, f)?;
+        let chosen = optimizer::heading("Chosen plan", report.chosen, found);
+        writeln!(f, "{chosen}")?;
+        lines(&self.chosen, f)?;
+        optimizer::short(found, f)?;
+        if self.verbose {
+            return optimizer::long(found, self.planning, f);
+        }
+        writeln!(
+            f,
+            "  EXPLAIN VERBOSE tells each step, what was refused, and every place for a cache"
+        )
     }
 
     fn steps_text(&self) -> String {
@@ -280,14 +373,14 @@ impl fmt::Display for Analysis {
         for node in &self.nodes {
             let indent = "  ".repeat(node.depth);
             let (cpu, wall) = (node.cpu.as_secs_f64(), node.wall.as_secs_f64());
-            let bytes = bytes_text(node.bytes);
+            let bytes = bytes_text(node.bytes.into());
             writeln!(
                 f,
                 "  {:>10} {bytes:>10} {cpu:>9.3} {wall:>9.3}  {indent}{}",
                 node.rows, node.text
             )?;
         }
-        let bytes = bytes_text(self.read_bytes);
+        let bytes = bytes_text(self.read_bytes.into());
         let reading = self.reading.as_secs_f64();
         writeln!(
             f,
@@ -313,14 +406,11 @@ impl fmt::Display for Explanation {
         writeln!(
             f,
             "                 {rows} rows in {splits} splits, {}",
-            bytes_text(*bytes)
+            bytes_text((*bytes).into())
         )?;
         writeln!(f, "  seed           {}", self.seed)?;
         writeln!(f, "  options        {}", self.options)?;
-        writeln!(f, "Written plan")?;
-        self.written
-            .lines()
-            .try_for_each(|line| writeln!(f, "  {line}"))?;
+        self.plans(f)?;
         writeln!(f, "Physical plan")?;
         writeln!(f, "  tail: {}", self.tail)?;
         writeln!(f, "  fragment:")?;
@@ -402,14 +492,5 @@ pub(crate) fn type_text(field: &Field) -> String {
     match TensorType::from_field(field) {
         Ok(Some(tensor)) => tensor.to_string(),
         _ => field.data_type().to_string(),
-    }
-}
-
-fn bytes_text(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
 }

@@ -39,7 +39,7 @@ pub mod preview;
 mod session;
 
 pub use error::{Error, Result};
-pub use explain::Explanation;
+pub use explain::{Explanation, WhyNotAnswer};
 pub use forebay_planner::builder;
 pub use forebay_planner::clauses;
 pub use forebay_planner::optimizer::coefficients::Coefficients;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -188,15 +189,15 @@ impl Session {
                         Arc::new(self.catalog.read().await.plan_query(&query).await?)
                     }
                 };
-                if let ExplainMode::WhyNot(rule) = mode {
-                    let what = format!("EXPLAIN WHY NOT {rule}");
-                    return Err(PlanError::unsupported(None, &what).into());
-                }
                 let analyze = mode == ExplainMode::Analyze;
                 let explained = self
                     .explained(&pipeline, RunConfig::default(), analyze)
                     .await?;
-                Ok(Outcome::Text(explained.to_string()))
+                Ok(Outcome::Text(match mode {
+                    ExplainMode::WhyNot(rule) => explained.why_not(&rule)?.to_string(),
+                    ExplainMode::Verbose => explained.verbose().to_string(),
+                    ExplainMode::Plain | ExplainMode::Analyze => explained.to_string(),
+                }))
             }
             Statement::Query(query) => self.query(&query).await,
         }
@@ -275,7 +276,8 @@ impl Session {
     /// Starts a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
-        let (_, opened) = open(&pipeline, &config, &self.prices).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices).await?;
+        let opened = Opened::new(&compiled, &config).await?;
         let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
         let expected = steps
             .zip(opened.epoch_rows)
@@ -306,14 +308,18 @@ impl Session {
         mut config: RunConfig,
         analyze: bool,
     ) -> Result<Explanation> {
+        let start = Instant::now();
+        // Planned for all of its epochs, however many are run now.
+        let compiled = compiled(pipeline, &config, &self.prices).await?;
+        let planned_in = start.elapsed();
         if analyze {
             config.analyze = true;
             // One epoch shows what every epoch costs.
             config.epochs = config.epochs.or(Some(1));
         }
-        let (compiled, opened) = open(pipeline, &config, &self.prices).await?;
+        let opened = Opened::new(&compiled, &config).await?;
         let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
-        Explanation::of(name, &compiled, opened, analyze).await
+        Explanation::of(name, &compiled, planned_in, opened, analyze).await
     }
 
     /// The columns of a table or pipeline.
@@ -351,18 +357,16 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
 
-async fn open(
+async fn compiled(
     pipeline: &Pipeline,
     config: &RunConfig,
     prices: &Arc<Coefficients>,
-) -> Result<(Compiled, Opened)> {
+) -> Result<Compiled> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
     let epochs = config.epochs.and_then(NonZeroU64::new);
     clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
-    let compiled = plan(pipeline.plan.clone(), clauses, config, prices).await?;
-    let opened = Opened::new(&compiled, config).await?;
-    Ok((compiled, opened))
+    plan(pipeline.plan.clone(), clauses, config, prices).await
 }
 
 /// Plans for this machine; over a profile of a few rows where more than the order of exact rewrites

@@ -78,7 +78,7 @@ impl AsyncDB for Database {
 /// Leaves out what depends on the data's bytes or on the machine.
 fn masked(line: &str) -> String {
     let start = line.trim_start();
-    for volatile in ["snapshot ", "segments of "] {
+    for volatile in ["snapshot ", "segments of ", "planned in "] {
         if start.starts_with(volatile) {
             return format!("{volatile}<masked>");
         }

@@ -4,6 +4,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::clauses::{Clauses, Optimize};
+use crate::optimizer::explain::{Explained, explain};
 use crate::optimizer::rules::is_disabled;
 use crate::optimizer::{Config, Machine, Report, optimize};
 use crate::rows::canonical::{SemanticHash, semantic_hash};
@@ -18,6 +19,8 @@ pub struct Compiled {
     pub chosen: RowPlan,
     /// What the optimiser did; `None` where it was off.
     pub report: Option<Report>,
+    /// What plans were priced for.
+    pub machine: Machine,
     /// The training clauses.
     pub clauses: Clauses,
     /// Names the stream's meaning.
@@ -47,9 +50,19 @@ impl Compiled {
             written,
             chosen,
             report,
+            machine: machine.clone(),
             clauses,
             semantic_hash,
         })
+    }
+
+    /// What the optimiser did, and why; `None` where it was off. Searches again.
+    pub fn explain(&self) -> Result<Option<Explained>> {
+        let Some(report) = &self.report else {
+            return Ok(None);
+        };
+        let config = Config::of(&self.clauses, &self.machine)?;
+        explain(&self.written, &self.clauses, &config, report).map(Some)
     }
 
     /// Names how the stream is computed: BLAKE3 of the chosen plan, as hexadecimal text.

@@ -170,6 +170,10 @@ pub(crate) struct RunArgs {
 pub(crate) enum ExplainFormat {
     Text,
     Json,
+    /// Both plans, for Graphviz
+    Dot,
+    /// Both plans, as a picture
+    Svg,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -184,6 +188,12 @@ pub(crate) struct ExplainArgs {
     /// With --analyze: stop after this many batches
     #[arg(long, value_name = "N", requires = "analyze")]
     pub(crate) limit_batches: Option<u64>,
+    /// Add each step of the optimiser, what it refused, and every place for a cache
+    #[arg(long)]
+    pub(crate) verbose: bool,
+    /// Say where a rewrite rule, or a family of rules, was refused, and which condition refused it
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["analyze", "verbose"])]
+    pub(crate) why_not: Option<String>,
     /// How it is printed
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ExplainFormat,

@@ -91,6 +91,59 @@ fn a_plan_is_explained_in_text_and_json() {
 }
 
 #[test]
+fn the_optimiser_is_explained() {
+    let folder = photos();
+    let late = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos';
+        SELECT pixels, label FROM (
+          SELECT resize(decode_image(image), 8, 8) AS pixels, label FROM photos) AS q
+        WHERE label > 0 BATCH 4";
+    let explain = |words: &[&str]| {
+        let all = [&["explain", "-e", late], words].concat();
+        forebay(folder.path(), &all)
+    };
+    let plain = explain(&[]).ok().stdout;
+    assert!(plain.contains("Written plan (") && plain.contains("Chosen plan ("));
+    assert!(!plain.contains("Derivation"), "{plain}");
+    let verbose = explain(&["--verbose"]).ok().stdout;
+    for part in [
+        "Derivation",
+        "filter-below-row (exact)",
+        "no cache",
+        "saturated",
+    ] {
+        assert!(verbose.contains(part), "{part} in\n{verbose}");
+    }
+    let json = explain(&["--format", "json"]).json();
+    let optimizer = &json["optimizer"];
+    let steps = optimizer["derivation"].as_array().unwrap();
+    assert_eq!(steps[0]["seconds_before"], optimizer["written_seconds"]);
+    let last = &steps[steps.len() - 1];
+    assert_eq!(last["seconds_after"], optimizer["chosen_seconds"]);
+    assert!(last["seconds_after"].as_f64() < last["seconds_before"].as_f64());
+    let svg = explain(&["--format", "svg"]).ok().stdout;
+    let dot = explain(&["--format", "dot"]).ok().stdout;
+    assert!(
+        svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    assert!(dot.starts_with("digraph "), "{dot}");
+    for part in ["Written: ", "Chosen: ", "resize(pixels, 8, 8)"] {
+        assert!(svg.contains(part) && dot.contains(part), "{part}");
+    }
+    let why = explain(&["--why-not", "row-swap"]).ok().stdout;
+    assert!(why.starts_with("row-swap (exact)\n"), "{why}");
+    let why = explain(&["--why-not", "filter-below-row", "--json"]).json();
+    assert_eq!(why["rules"][0]["used"], true);
+    let unknown = explain(&["--why-not", "row-swop"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("did you mean \"row-swap\"?"));
+    let picture = explain(&["--why-not", "row-swap", "--format", "svg"]);
+    assert_eq!(picture.code, Some(2));
+    let off = explain(&["--format", "svg", "--optimize", "none"]);
+    assert_eq!(off.code, Some(2), "{}", off.stderr);
+}
+
+#[test]
 fn the_demo_leaves_something_to_look_at() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["demo", "here", "--count", "40", "--size", "64x48"];

@@ -51,7 +51,7 @@ fn assert_fails(outcome: &Result<Vec<(String, u64)>, String>, parts: &[&str]) {
 /// No rule of any tier gives the two operators another order.
 fn never_swapped(arena: &mut Arena, outer: ParamId, inner: ParamId) {
     for rule in rules() {
-        let verdict = (rule.apply)(arena, Site { outer, inner });
+        let verdict = (rule.apply)(arena, Site::of(outer, inner));
         let moved = matches!(&verdict, Some(Ok(ops)) if *ops != [inner, outer]);
         assert!(!moved, "{rule:?} moves operators past each other");
     }

@@ -55,9 +55,10 @@ pub fn self_cost<'a>(
                 OpKind::Filter { .. }
                 | OpKind::Flatten { .. }
                 | OpKind::Lookup { .. }
-                | OpKind::Shuffle { .. }
                 | OpKind::Batch { .. } => compute.saturating_add(moved(out)),
                 OpKind::Limit { .. } | OpKind::Take { .. } => out.rows.number(),
+                // Keys are ordered, before anything is read: no plan is the cheaper for where it stands.
+                OpKind::Shuffle { .. } => 0,
             }
         }
     };

@@ -10,6 +10,7 @@
 //! built.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use egg::{Id, Language};
 
@@ -67,12 +68,33 @@ pub fn cheapest(
     Some((tree, priced))
 }
 
+/// What is known of a node of a term, and what it costs itself in an epoch.
+#[derive(Debug, Clone)]
+pub struct NodePrice {
+    /// The rows, where the node is a plan.
+    pub fact: Option<Arc<PlanFact>>,
+    /// Its own cost.
+    pub own: Cost,
+}
+
 /// The cost of one epoch of a term; else why it is no plan.
 pub fn price(arena: &mut Arena, prices: &Coefficients, term: &Term) -> Result<Cost, String> {
-    let mut total: Cost = 0;
+    let nodes = price_each(arena, prices, term)?;
+    let own = nodes.iter().map(|node| node.own);
+    Ok(own.fold(0, Cost::saturating_add))
+}
+
+/// Each node of a term by itself; else why it is no plan.
+pub fn price_each(
+    arena: &mut Arena,
+    prices: &Coefficients,
+    term: &Term,
+) -> Result<Vec<NodePrice>, String> {
+    let mut priced = Vec::with_capacity(term.len());
     let mut facts: Vec<Fact> = Vec::with_capacity(term.len());
     for node in term.iter() {
         let found = fact(arena, node, |id| facts.get(usize::from(id)))?;
+        let mut own = 0;
         if let Fact::Plan(out) = &found {
             let of = |id: Id| match &facts[usize::from(id)] {
                 Fact::Plan(plan) => Some(plan.as_ref()),
@@ -85,11 +107,29 @@ pub fn price(arena: &mut Arena, prices: &Coefficients, term: &Term) -> Result<Co
                     Fact::Param(param) => Some(param),
                     _ => None,
                 });
-            total = total.saturating_add(self_cost(arena, prices, node, out, param, of));
+            own = self_cost(arena, prices, node, out, param, of);
         }
+        let fact = match &found {
+            Fact::Plan(plan) => Some(Arc::clone(plan)),
+            _ => None,
+        };
+        priced.push(NodePrice { fact, own });
         facts.push(found);
     }
-    Ok(total)
+    Ok(priced)
+}
+
+/// Each node of a term of the graph, by what is known of its class.
+pub fn price_in(graph: &PlanGraph, prices: &Coefficients, term: &Term) -> Option<Vec<NodePrice>> {
+    let ids = graph.lookup_expr_ids(term)?;
+    let nodes = term.iter().zip(&ids).map(|(node, &class)| {
+        let node = node.clone().map_children(|child| ids[usize::from(child)]);
+        NodePrice {
+            fact: plan_fact(graph, class).map(Arc::clone),
+            own: own(graph, prices, class, &node),
+        }
+    });
+    Some(nodes.collect())
 }
 
 /// What a node of the graph itself costs in an epoch.

@@ -100,13 +100,23 @@ pub fn agree(graph: &PlanGraph, a: Id, b: Id) -> bool {
     }
 }
 
-/// Adds a plan to an empty graph.
-pub fn plant(arena: Arena, term: &Term) -> (PlanGraph, Id) {
+/// Operators of a plan up to which egg looks for short proofs; beyond, that takes longer than the search.
+const SHORT_PROOFS: usize = 15;
+
+/// Adds a plan to an empty graph, which keeps `proofs` of what it finds equal.
+pub fn plant(arena: Arena, term: &Term, proofs: bool) -> (PlanGraph, Id) {
     let knowledge = Knowledge {
         arena,
         poisoned: None,
     };
     let mut graph = PlanGraph::new(knowledge);
+    if proofs {
+        graph = graph.with_explanations_enabled();
+        let operators = term.iter().filter(|node| matches!(node, Node::Op(_)));
+        if operators.count() > SHORT_PROOFS {
+            graph = graph.without_explanation_length_optimization();
+        }
+    }
     let root = graph.add_expr(term);
     graph.rebuild();
     (graph, root)

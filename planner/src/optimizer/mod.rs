@@ -22,6 +22,7 @@
 //! | [`coefficients`], [`cost`] | prices, and what operators cost |
 //! | [`cache`] | what may be cached, and what that costs |
 //! | [`extract`] | the cheapest plan, with its cache point |
+//! | [`proof`], [`explain`] | how it was found, for EXPLAIN |
 
 pub mod arena;
 pub mod cache;
@@ -31,6 +32,7 @@ mod chain;
 pub mod coefficients;
 pub mod cost;
 pub mod estimate;
+pub mod explain;
 pub mod extract;
 pub mod facts;
 pub mod graph;
@@ -40,6 +42,7 @@ pub mod normal;
 #[cfg(test)]
 mod oracle;
 pub mod profile;
+mod proof;
 pub mod raise;
 pub mod rules;
 pub mod saturate;
@@ -61,6 +64,7 @@ use self::cache::{Budget, CacheCosts};
 use self::coefficients::Coefficients;
 use self::cost::Cost;
 use self::graph::plant;
+use self::lang::Term;
 use self::lower::Lowered;
 use self::normal::{Applied, normal};
 use self::profile::{Probe, Profile};
@@ -107,6 +111,7 @@ impl Default for Config {
             cache: CacheCosts::default(),
             limits: Limits::default(),
             probe: None,
+            proofs: false,
         }
     }
 }
@@ -137,6 +142,8 @@ pub struct Config {
     pub limits: Limits,
     /// Gives rows to be profiled.
     pub probe: Option<Arc<dyn Probe>>,
+    /// Whether it keeps proofs of what it finds, for EXPLAIN. It finds the same without.
+    pub proofs: bool,
 }
 
 /// Epochs over which a pipeline without end is priced: a usual length of a training run on ImageNet.
@@ -178,6 +185,7 @@ impl Config {
             },
             limits: Limits::default(),
             probe: machine.probe.clone(),
+            proofs: false,
         })
     }
 
@@ -211,6 +219,11 @@ pub struct Report {
 /// The plan that the search chose, with all that it knew.
 struct Searched {
     graph: graph::PlanGraph,
+    /// The plan from which it started.
+    start: Term,
+    /// That plan as a tree, and in the good order from which it started too.
+    normal: Tree,
+    sorted: Tree,
     chosen: Tree,
     report: Report,
 }
@@ -229,16 +242,16 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     let written = extract::price(&mut arena, &config.prices, &written)?;
     report.written = written.saturating_mul(config.cache.epochs.into());
     let term = tree.term(&mut arena, &wanted);
-    let (mut graph, root) = plant(arena, &term);
+    let (mut graph, root) = plant(arena, &term, config.proofs);
     let known = effects(&graph, &config.prices, &term);
     let sorted = sorted(&mut graph.analysis.arena, &rules, &known, &tree);
     if sorted != tree {
         // Operators that may pass each other one by one need not have types in every order.
         let term = sorted.term(&mut graph.analysis.arena, &wanted);
         if extract::price(&mut graph.analysis.arena, &config.prices, &term).is_ok() {
-            let id = graph.add_expr(&term);
+            let id = graph.add_expr_uncanonical(&term);
             if graph::agree(&graph, root, id) {
-                graph.union_trusted(root, id, "sort");
+                graph.union_trusted(root, id, sort::NAME);
             }
         }
     }
@@ -255,6 +268,9 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     report.cached = priced.cached;
     report.cached_row = priced.cached_row;
     Ok(Searched {
+        start: term,
+        normal: tree,
+        sorted,
         chosen,
         graph,
         report,
@@ -262,25 +278,8 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
 }
 
 /// The cheapest plan that the rules of up to the tier find for `plan`.
-pub fn optimize(
-    mut plan: RowPlan,
-    clauses: &Clauses,
-    config: &Config,
-) -> Result<(RowPlan, Report)> {
-    plan = plan.rewrite(&mut |mut node| {
-        if matches!(node.op, RowOp::Lookup { .. }) {
-            let build = node.inputs.swap_remove(1);
-            // It is read once.
-            let config = Config {
-                cache: CacheCosts::default(),
-                probe: None,
-                ..config.clone()
-            };
-            let (build, _) = optimize(build, &Clauses::default(), &config)?;
-            node.inputs.push(build);
-        }
-        Ok(node)
-    })?;
+pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(RowPlan, Report)> {
+    let plan = with_builds(plan, config)?;
     let mut arena = Arena::new(Arc::clone(&config.prices));
     let lowered = lower::lower(&mut arena, &plan, clauses)?;
     let searched = match search(arena, &lowered, config) {
@@ -298,6 +297,24 @@ pub fn optimize(
         return Ok((plan, doubted(why)));
     }
     Ok((raised, searched.report))
+}
+
+/// The plan with the build sides of its lookups optimised, each by itself.
+fn with_builds(plan: RowPlan, config: &Config) -> Result<RowPlan> {
+    // It is read once.
+    let config = Config {
+        cache: CacheCosts::default(),
+        probe: None,
+        ..config.clone()
+    };
+    plan.rewrite(&mut |mut node| {
+        if matches!(node.op, RowOp::Lookup { .. }) {
+            let build = node.inputs.swap_remove(1);
+            let (build, _) = optimize(build, &Clauses::default(), &config)?;
+            node.inputs.push(build);
+        }
+        Ok(node)
+    })
 }
 
 fn doubted(why: String) -> Report {

@@ -15,12 +15,13 @@ use forebay_udfs::facts::Algebra;
 use super::arena::{Arena, ParamId, ScanSpec};
 use super::cache::{Budget, CacheCosts};
 use super::coefficients::{Coefficients, OpCost};
+use super::explain::{Explained, told};
 use super::facts::{Log2, selectivity};
 use super::lower::Lowered;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec};
 use super::tree::Tree;
-use super::{Config, search};
+use super::{Config, Searched, search};
 use crate::rows::slot as column;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 16).
@@ -281,20 +282,23 @@ impl World {
     }
 
     fn chosen(&self, tree: Tree, wanted: &BTreeSet<u32>, cache: &CacheCosts) -> u128 {
-        let outputs = wanted
-            .iter()
-            .map(|&slot| (self.name(slot).to_owned(), self.slots[slot as usize]));
-        let lowered = Lowered {
-            tree,
-            outputs: outputs.collect(),
-        };
         let config = Config {
             cache: cache.clone(),
             ..Config::default()
         };
         // The arena is rebuilt by the search, so it is given a copy.
-        let searched = search(self.arena.clone(), &lowered, &config).unwrap();
+        let searched = search(self.arena.clone(), &self.lowered(tree, wanted), &config).unwrap();
         searched.report.chosen
+    }
+
+    fn lowered(&self, tree: Tree, wanted: &BTreeSet<u32>) -> Lowered {
+        let outputs = wanted
+            .iter()
+            .map(|&slot| (self.name(slot).to_owned(), self.slots[slot as usize]));
+        Lowered {
+            tree,
+            outputs: outputs.collect(),
+        }
     }
 }
 
@@ -576,6 +580,93 @@ fn a_chain_is_ordered_and_cached_as_cheaply_as_any() {
     }
     // Both answers occur.
     assert!(cached > 0 && cached < cases());
+}
+
+/// Proofs change nothing, and every step of them leads on.
+#[test]
+fn a_chain_is_told_as_it_is_chosen() {
+    for seed in 0..cases() / 5 {
+        let mut world = World::new(seed);
+        let source = world.source(&[0, 1, 2]);
+        let mut slots = slots_of(&source);
+        let n = 2 + world.random.below(7);
+        let steps = world.steps(&mut slots, n);
+        let (wanted, cache) = (world.wanted(&slots), world.cache());
+        let lowered = world.lowered(tree(&source, &steps), &wanted);
+        let [plain, proven] = [false, true].map(|proofs| {
+            let config = Config {
+                cache: cache.clone(),
+                proofs,
+                ..Config::default()
+            };
+            let searched = search(world.arena.clone(), &lowered, &config).unwrap();
+            (searched, config)
+        });
+        assert_eq!(plain.0.chosen, proven.0.chosen, "seed {seed}");
+        // Whether a rule or congruence finds two classes equal first is all that proofs change.
+        let counts = |searched: &Searched| {
+            let search = &searched.report.saturation;
+            (search.nodes, search.classes, search.refused.clone())
+        };
+        assert_eq!(counts(&plain.0), counts(&proven.0), "seed {seed}");
+        let told = told(proven.0, &lowered, proven.1).unwrap();
+        assert_eq!(led_to(&told), told.report.chosen, "seed {seed}");
+        let point = told.cache.chosen();
+        assert_eq!(point.is_some(), told.report.cached, "seed {seed}");
+        let total = point.map(|point| point.total.clone());
+        assert!(total.is_none_or(|total| total == Ok(told.report.chosen)));
+    }
+}
+
+/// The cost to which the steps lead, each from where the one before it ended.
+fn led_to(told: &Explained) -> u128 {
+    told.derivation
+        .steps
+        .iter()
+        .fold(told.report.written, |at, step| {
+            assert_eq!(step.before, at, "{step:?}");
+            step.after
+        })
+}
+
+#[test]
+fn a_union_is_told_as_it_is_chosen() {
+    let mut rules = BTreeSet::new();
+    for seed in 0..cases() / 5 {
+        let mut world = World::new(seed);
+        let first = world.source(&[0, 1]);
+        let second = world.source_of(1_000, first.slots.clone());
+        let arms = [&first, &second].map(|source| {
+            let n = world.random.below(3);
+            let mut steps = world.steps(&mut slots_of(&first), n);
+            steps.retain(|step| step.writes.is_none() && step.reads.is_subset(&slots_of(&first)));
+            tree(source, &steps)
+        });
+        let mut all = slots_of(&first);
+        let n = world.random.below(5);
+        let above = world.steps(&mut all, n);
+        let cat = Tree::Cat(Box::new(arms));
+        let whole = above.iter().fold(cat, |tree, step| tree.then(step.param));
+        let wanted = world.wanted(&all);
+        let lowered = world.lowered(whole, &wanted);
+        let config = Config {
+            cache: world.cache(),
+            proofs: true,
+            ..Config::default()
+        };
+        let searched = search(world.arena.clone(), &lowered, &config).unwrap();
+        let told = told(searched, &lowered, config).unwrap();
+        // Estimates of a union are the lower ones of its forms, so the last step may be a little off.
+        let ratio = led_to(&told) as f64 / told.report.chosen as f64;
+        assert!((0.99..1.01).contains(&ratio), "seed {seed}: {ratio}");
+        rules.extend(
+            told.derivation
+                .steps
+                .iter()
+                .flat_map(|step| step.rules.clone()),
+        );
+    }
+    assert!(rules.contains("union-distribute"), "{rules:?}");
 }
 
 #[test]

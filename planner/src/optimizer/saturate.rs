@@ -13,6 +13,7 @@ use super::arena::{Arena, ParamId};
 use super::facts::{PlanFact, cat_fact, op_fact};
 use super::graph::{PlanGraph, param_of, plan_fact};
 use super::lang::Node;
+use super::proof::matched;
 use super::rules::{Rule, Site, Verdict, concat, in_place};
 use super::slots::SlotSet;
 
@@ -55,7 +56,7 @@ pub struct Saturation {
 
 /// A place where two operators stand, or an operator and a union.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Match {
+pub(super) enum Match {
     /// An operator over an operator over `input`.
     Pair { class: Id, site: Site, input: Id },
     /// An operator over a union.
@@ -70,6 +71,17 @@ enum Match {
         param: ParamId,
         inputs: [Id; 2],
     },
+}
+
+impl Match {
+    /// The class whose plan is rewritten.
+    pub(super) fn class(self) -> Id {
+        match self {
+            Self::Pair { class, .. } | Self::OverCat { class, .. } | Self::CatOf { class, .. } => {
+                class
+            }
+        }
+    }
 }
 
 /// Applies the rules until nothing changes or a limit is met.
@@ -114,17 +126,17 @@ impl Search<'_> {
                 (sizes.get(&class.id) != Some(&class.nodes.len())).then_some(class.id)
             });
             let grown: HashSet<Id> = grown.collect();
-            let found = self.matches(|id| all || grown.contains(&id));
+            let mut found = self.matches(|id| all || grown.contains(&id));
+            found.retain(|&found| seen.insert(found));
+            let terms: Vec<Id> = found.iter().map(|&m| matched(self.graph, m)).collect();
             sizes = self
                 .graph
                 .classes()
                 .map(|c| (c.id, c.nodes.len()))
                 .collect();
             let mut changed = false;
-            for found in found {
-                if seen.insert(found) {
-                    changed |= self.apply(found);
-                }
+            for (found, term) in found.into_iter().zip(terms) {
+                changed |= self.apply(found, term);
                 if self.graph.total_size() > limits.nodes {
                     break;
                 }
@@ -252,15 +264,15 @@ impl Search<'_> {
         found
     }
 
-    /// Applies what applies; whether a class grew.
-    fn apply(&mut self, found: Match) -> bool {
+    /// Applies what applies to the matched term; whether a class grew.
+    fn apply(&mut self, found: Match, term: Id) -> bool {
         match found {
             Match::Pair { class, site, input } => {
                 let mut changed = false;
                 for (rule, verdict) in self.verdicts(site).iter() {
                     let Ok(ops) = verdict else { continue };
                     match self.stack(class, input, ops) {
-                        Ok(id) => changed |= self.unite(class, id, rule),
+                        Ok(id) => changed |= self.unite(term, id, rule),
                         Err(why) => {
                             let refused = self.report.refused.entry(rule).or_default();
                             refused.insert(Site::of(site.outer, site.inner), why);
@@ -274,7 +286,7 @@ impl Search<'_> {
                 param,
                 inputs,
             } => match self.distributed(class, param, inputs) {
-                Ok(id) => self.unite(class, id, concat::DISTRIBUTE),
+                Ok(id) => self.unite(term, id, concat::DISTRIBUTE),
                 Err(why) => {
                     self.report.refused_over_union.insert(param, why);
                     false
@@ -285,7 +297,7 @@ impl Search<'_> {
                 param,
                 inputs,
             } => match self.shared(class, param, inputs) {
-                Ok(id) => self.unite(class, id, concat::SHARE),
+                Ok(id) => self.unite(term, id, concat::SHARE),
                 Err(_) => false,
             },
         }
@@ -343,7 +355,7 @@ impl Search<'_> {
         let keep = self.graph.analysis.arena.keep(keep);
         let keep = self.graph.add(Node::Keep(keep));
         let param = self.graph.add(Node::Param(op));
-        self.graph.add(Node::Op([param, keep, input]))
+        self.graph.add_uncanonical(Node::Op([param, keep, input]))
     }
 
     /// The operator over each input of a union, where that is the same as over the union.
@@ -364,7 +376,7 @@ impl Search<'_> {
             return Err(OTHER_TYPES);
         }
         let inputs = inputs.map(|input| self.over(param, kept.clone(), input));
-        Ok(self.graph.add(Node::Cat(inputs)))
+        Ok(self.graph.add_uncanonical(Node::Cat(inputs)))
     }
 
     /// The operator over a union, where that is the same as over each of its inputs.
@@ -377,15 +389,18 @@ impl Search<'_> {
         if !typed.is_ok_and(|fact| fact.agrees(&whole)) {
             return Err(OTHER_TYPES);
         }
-        let cat = self.graph.add(Node::Cat(inputs));
+        let cat = self.graph.add_uncanonical(Node::Cat(inputs));
         Ok(self.over(param, kept, cat))
     }
 
-    fn unite(&mut self, class: Id, id: Id, rule: &'static str) -> bool {
-        let changed = self.graph.find(class) != self.graph.find(id);
+    fn unite(&mut self, term: Id, id: Id, rule: &'static str) -> bool {
+        let changed = self.graph.find(term) != self.graph.find(id);
         if changed {
-            self.graph.union_trusted(class, id, rule);
             *self.report.fired.entry(rule).or_default() += 1;
+        }
+        // Another way to what is known may make a proof shorter.
+        if changed || self.graph.are_explanations_enabled() && term != id {
+            self.graph.union_trusted(term, id, rule);
         }
         changed
     }

@@ -20,6 +20,9 @@ use super::rules::{Rule, Site};
 use super::spec::OpKind;
 use super::tree::Tree;
 
+/// What EXPLAIN calls the step from the written order to the sorted one.
+pub const NAME: &str = "sort";
+
 /// What an operator does to rows where it stands in the written plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Effect {

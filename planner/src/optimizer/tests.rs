@@ -18,7 +18,7 @@ use crate::rows::RowPlan;
 use crate::rows::canonical::semantic_hash;
 use crate::testing::{TestResolver, run};
 
-async fn planned(sql: &str) -> (RowPlan, Pipeline) {
+pub(super) async fn planned(sql: &str) -> (RowPlan, Pipeline) {
     let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
     let tables = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'p';
                   CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 't';
@@ -55,7 +55,7 @@ async fn chosen(sql: &str, tier: Tier) -> String {
     lines.join("\n")
 }
 
-const QUERIES: [&str; 14] = [
+pub(super) const QUERIES: [&str; 14] = [
     "SELECT id + 1 AS b FROM (SELECT id * 2 AS id, name FROM t) AS q",
     "SELECT id AS a, id AS b, id + 1 AS c FROM t WHERE id > 3",
     "SELECT label, resize(decode_image(image), 8, 8) AS x FROM photos WHERE label > 3 BATCH 4",

@@ -1,0 +1,146 @@
+//! Trees as SVG: the root above, each box centred over its inputs, panels side by side.
+
+use std::fmt::Write as _;
+
+use super::{Labelled, Panel};
+
+/// Characters of a line at most; the whole text is shown where the pointer rests.
+const LONGEST: usize = 64;
+/// Width of a character of the monospaced font.
+const CHARACTER: usize = 7;
+/// Height of a line.
+const LINE: usize = 16;
+/// Between a box and its text, and between boxes beside each other.
+const GAP: usize = 12;
+/// Between boxes above each other.
+const LEVEL: usize = 26;
+/// Around a panel.
+const MARGIN: usize = 24;
+/// Height of a heading.
+const HEADING: usize = 28;
+
+/// The panels as an SVG document.
+pub fn svg(panels: &[Panel]) -> String {
+    let mut body = String::new();
+    let (mut left, mut height) = (MARGIN, 0);
+    for panel in panels {
+        let width = width(&panel.root).max(panel.heading.chars().count() * (CHARACTER + 1));
+        let mut drawing = Drawing {
+            row: LEVEL + box_height(&panel.root),
+            body: &mut body,
+        };
+        drawing.heading(left, &panel.heading);
+        drawing.tree(&panel.root, left, MARGIN + HEADING);
+        height = height.max(depth(&panel.root) * drawing.row);
+        left += width + 2 * MARGIN;
+    }
+    let height = height + HEADING + 2 * MARGIN;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{left}\" height=\"{height}\" \
+         viewBox=\"0 0 {left} {height}\" font-family=\"monospace\" font-size=\"11\">\n\
+         <rect width=\"{left}\" height=\"{height}\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+    )
+}
+
+/// The lines of a box as they are shown.
+fn lines(node: &Labelled) -> impl Iterator<Item = String> {
+    node.lines.iter().map(|line| match line.chars().count() {
+        0..=LONGEST => line.clone(),
+        _ => line.chars().take(LONGEST - 1).chain(['…']).collect(),
+    })
+}
+
+fn own_width(node: &Labelled) -> usize {
+    let longest = lines(node).map(|line| line.chars().count()).max();
+    longest.unwrap_or(0) * CHARACTER + 2 * GAP
+}
+
+fn inputs_width(node: &Labelled) -> usize {
+    let gaps = node.inputs.len().saturating_sub(1) * GAP;
+    node.inputs.iter().map(width).sum::<usize>() + gaps
+}
+
+fn width(node: &Labelled) -> usize {
+    own_width(node).max(inputs_width(node))
+}
+
+/// The height of the highest box of a tree.
+fn box_height(node: &Labelled) -> usize {
+    let own = node.lines.len() * LINE + GAP;
+    let below = node.inputs.iter().map(box_height);
+    below.fold(own, usize::max)
+}
+
+fn depth(node: &Labelled) -> usize {
+    1 + node.inputs.iter().map(depth).max().unwrap_or(0)
+}
+
+/// Writing to a String cannot fail, so results are dropped.
+struct Drawing<'a> {
+    /// From the top of a box to the top of the box below.
+    row: usize,
+    body: &'a mut String,
+}
+
+impl Drawing<'_> {
+    fn heading(&mut self, x: usize, text: &str) {
+        let (y, text) = (MARGIN + LINE, escaped(text));
+        let _ = writeln!(
+            self.body,
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"13\" font-weight=\"bold\">{text}</text>"
+        );
+    }
+
+    /// Draws a tree of which this is the left upper corner; the middle of its root.
+    fn tree(&mut self, node: &Labelled, left: usize, top: usize) -> usize {
+        let (own, middle) = (own_width(node), left + width(node) / 2);
+        let height = node.lines.len() * LINE + GAP;
+        let mut x = middle - inputs_width(node) / 2;
+        for input in &node.inputs {
+            let below = self.tree(input, x, top + self.row);
+            x += width(input) + GAP;
+            let (from, to) = (top + self.row, top + height);
+            let _ = writeln!(
+                self.body,
+                "<path d=\"M{below} {from} L{middle} {to}\" stroke=\"#5f6b7a\" fill=\"none\"/>"
+            );
+        }
+        let (fill, edge) = match node.highlighted {
+            true => ("#fff1cc", "#b7791f"),
+            false => ("#f4f6f8", "#5f6b7a"),
+        };
+        let (x, title) = (middle - own / 2, escaped(&node.lines.join("\n")));
+        let _ = writeln!(
+            self.body,
+            "<g><title>{title}</title><rect x=\"{x}\" y=\"{top}\" width=\"{own}\" \
+             height=\"{height}\" rx=\"4\" fill=\"{fill}\" stroke=\"{edge}\"/>"
+        );
+        for (index, line) in lines(node).enumerate() {
+            let (x, y) = (x + GAP, top + (index + 1) * LINE);
+            let line = escaped(&line);
+            let _ = writeln!(self.body, "<text x=\"{x}\" y=\"{y}\">{line}</text>");
+        }
+        *self.body += "</g>\n";
+        middle
+    }
+}
+
+/// Text in XML: neither markup nor characters that XML has no room for.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&apos;"),
+            '\n' | '\t' => escaped.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push(char::REPLACEMENT_CHARACTER);
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,196 @@
+//! A plan with the cost, the rows and the bytes of each operator.
+
+use egg::Id;
+
+use super::text;
+use crate::optimizer::arena::Arena;
+use crate::optimizer::cost::Cost;
+use crate::optimizer::extract::NodePrice;
+use crate::optimizer::facts::Fact;
+use crate::optimizer::graph::{PlanGraph, param_of};
+use crate::optimizer::lang::{Node, Term};
+use crate::optimizer::tree::Tree;
+
+/// An operator of a plan, over its inputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanNode {
+    /// What it does.
+    pub text: String,
+    /// Rows that it gives in an epoch.
+    pub rows: u128,
+    /// Bytes of such a row.
+    pub row_bytes: u128,
+    /// What it costs itself in an epoch.
+    pub own: Cost,
+    /// What it and all below it cost in an epoch.
+    pub below: Cost,
+    /// Whether the rows that it gives are kept from epoch to epoch.
+    pub cached: bool,
+    /// Its inputs.
+    pub inputs: Vec<Self>,
+}
+
+impl PlanNode {
+    /// The operators, each before its inputs.
+    pub fn operators(&self) -> Vec<&Self> {
+        let below = self.inputs.iter().flat_map(Self::operators);
+        [self].into_iter().chain(below).collect()
+    }
+}
+
+/// A term with what is known of each of its nodes.
+pub(super) struct Walk<'a> {
+    term: &'a Term,
+    priced: &'a [NodePrice],
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(term: &'a Term, priced: &'a [NodePrice]) -> Self {
+        Self { term, priced }
+    }
+
+    /// The nodes that are plans, inputs first, with their places in the term.
+    pub(super) fn positions(&self) -> impl Iterator<Item = (Id, &'a NodePrice)> {
+        let ids = (0..self.term.len()).map(Id::from);
+        ids.zip(self.priced).filter(|(_, node)| node.fact.is_some())
+    }
+
+    /// What the plan at a place costs in an epoch.
+    pub(super) fn below(&self, at: Id) -> Cost {
+        let inputs = inputs(&self.term[at]).iter().map(|&id| self.below(id));
+        let own = self.priced[usize::from(at)].own;
+        inputs.fold(own, Cost::saturating_add)
+    }
+
+    /// The operator at a place, for people.
+    pub(super) fn text(&self, arena: &Arena, at: Id) -> String {
+        node_text(arena, &self.term[at], |id| &self.term[id])
+    }
+
+    /// The node at a place.
+    pub(super) fn node(&self, at: Id) -> &'a Node {
+        &self.term[at]
+    }
+
+    /// The whole plan, of which the rows at `cached` are kept.
+    pub(super) fn plan(&self, arena: &Arena, cached: Option<Id>) -> PlanNode {
+        self.plan_at(arena, self.term.root(), cached)
+    }
+
+    fn plan_at(&self, arena: &Arena, at: Id, cached: Option<Id>) -> PlanNode {
+        let NodePrice { fact, own } = &self.priced[usize::from(at)];
+        let fact = fact.as_ref();
+        let inputs = inputs(&self.term[at]).iter();
+        PlanNode {
+            text: self.text(arena, at),
+            rows: fact.map_or(0, |fact| fact.rows.number()),
+            row_bytes: fact.map_or(0, |fact| fact.live_bytes()),
+            own: *own,
+            below: self.below(at),
+            cached: cached == Some(at),
+            inputs: inputs.map(|&id| self.plan_at(arena, id, cached)).collect(),
+        }
+    }
+}
+
+/// The inputs of a node that are plans.
+pub(super) fn inputs(node: &Node) -> &[Id] {
+    match node {
+        Node::Param(_) | Node::Keep(_) | Node::Scan(_) => &[],
+        Node::Op(op) => &op[2..],
+        Node::Cat(inputs) | Node::Zip(inputs) => inputs,
+    }
+}
+
+/// A node for people.
+pub(super) fn node_text<'a>(arena: &Arena, node: &Node, of: impl Fn(Id) -> &'a Node) -> String {
+    match node {
+        Node::Op([param, _, _]) => match of(*param) {
+            Node::Param(param) => text(arena, *param),
+            other => other.to_string(),
+        },
+        Node::Scan(scan) => {
+            let scan = arena.scan(*scan);
+            let schema = scan.source.schema();
+            let columns = scan.columns.iter();
+            let names: Vec<&str> = columns
+                .map(|&(index, _)| schema.field(index).name().as_str())
+                .collect();
+            format!(
+                "scan #{} {} [{}]",
+                scan.occurrence,
+                scan.name,
+                names.join(", ")
+            )
+        }
+        Node::Cat(_) => "union".to_owned(),
+        Node::Zip(_) => "zip".to_owned(),
+        Node::Param(_) | Node::Keep(_) => node.to_string(),
+    }
+}
+
+/// A plan of the graph as the term that it is there.
+pub(super) struct Located {
+    pub(super) term: Term,
+    /// Where its rows are kept.
+    pub(super) kept: Option<Id>,
+}
+
+/// Finds a plan in a class.
+pub(super) fn locate(graph: &PlanGraph, class: Id, tree: &Tree) -> Option<Located> {
+    let (mut nodes, mut kept) = (Vec::new(), None);
+    locate_in(graph, class, tree, &mut nodes, &mut kept)?;
+    let term = Term::from(nodes);
+    Some(Located { term, kept })
+}
+
+fn locate_in(
+    graph: &PlanGraph,
+    class: Id,
+    tree: &Tree,
+    nodes: &mut Vec<Node>,
+    kept: &mut Option<Id>,
+) -> Option<Id> {
+    let add = |node: Node, nodes: &mut Vec<Node>| {
+        nodes.push(node);
+        Id::from(nodes.len() - 1)
+    };
+    let start = nodes.len();
+    match tree {
+        Tree::Scan(scan) => {
+            let node = Node::Scan(*scan);
+            let here = graph[class].nodes.contains(&node);
+            here.then(|| add(node, nodes))
+        }
+        Tree::Cache(below) => {
+            let at = locate_in(graph, class, below, nodes, kept)?;
+            *kept = Some(at);
+            Some(at)
+        }
+        Tree::Op(param, below) => graph[class].nodes.iter().find_map(|node| {
+            let Node::Op([p, k, input]) = node else {
+                return None;
+            };
+            let keep = match graph[*k].data {
+                Some(Fact::Keep(keep)) if param_of(graph, *p) == Some(*param) => keep,
+                _ => return None,
+            };
+            nodes.truncate(start);
+            let input = locate_in(graph, *input, below, nodes, kept)?;
+            let param = add(Node::Param(*param), nodes);
+            let keep = add(Node::Keep(keep), nodes);
+            Some(add(Node::Op([param, keep, input]), nodes))
+        }),
+        Tree::Cat(trees) | Tree::Zip(trees, _) => graph[class].nodes.iter().find_map(|node| {
+            let (inputs, of): (_, fn([Id; 2]) -> Node) = match (tree, node) {
+                (Tree::Cat(_), Node::Cat(inputs)) => (inputs, Node::Cat),
+                (Tree::Zip(..), Node::Zip(inputs)) => (inputs, Node::Zip),
+                _ => return None,
+            };
+            nodes.truncate(start);
+            let a = locate_in(graph, inputs[0], &trees[0], nodes, kept)?;
+            let b = locate_in(graph, inputs[1], &trees[1], nodes, kept)?;
+            Some(add(of([a, b]), nodes))
+        }),
+    }
+}
