@@ -314,7 +314,12 @@ impl Generator<'_> {
     }
 
     /// A union of the same columns of two tables, perhaps of other rows of each.
-    fn branches(&mut self, tables: &[&str], select: &Select, known: &Columns) -> Vec<(String, Select)> {
+    fn branches(
+        &mut self,
+        tables: &[&str],
+        select: &Select,
+        known: &Columns,
+    ) -> Vec<(String, Select)> {
         let stored: Columns = known
             .iter()
             .filter(|(n, _)| !n.ends_with(|c: char| c.is_ascii_digit()))
@@ -376,9 +381,15 @@ impl Generator<'_> {
             6 => (Column::new(name, values.text(2)), Type::Text),
             7 => {
                 let (label, n) = (values.whole(1), values.draw.whole(3, 9));
-                (Column::new(name, format!("one_hot({label}, {n})")), Type::Vector)
+                (
+                    Column::new(name, format!("one_hot({label}, {n})")),
+                    Type::Vector,
+                )
             }
-            _ => (Column::new(name, format!("({})", values.truth(2))), Type::Vector),
+            _ => (
+                Column::new(name, format!("({})", values.truth(2))),
+                Type::Vector,
+            ),
         }
     }
 

@@ -48,7 +48,10 @@ pub(crate) async fn catalog(dir: &Path) -> Catalog {
                 catalog.create_source(&name, refuse, spec).await.unwrap();
             }
             Statement::CreatePipeline { name, query, .. } => {
-                catalog.create_pipeline(&name, refuse, &query).await.unwrap();
+                catalog
+                    .create_pipeline(&name, refuse, &query)
+                    .await
+                    .unwrap();
             }
             other => panic!("{other:?} makes no data"),
         }
@@ -57,7 +60,8 @@ pub(crate) async fn catalog(dir: &Path) -> Catalog {
 }
 
 /// Rows beside the table's, of another format.
-const U: &str = "id,d,x,name\n100,0,0.5,n1\n101,1,,7\n102,2,-3.25,\n103,3,1e3,12\n104,0,2.0,n4\n105,5,0.0,5\n";
+const U: &str =
+    "id,d,x,name\n100,0,0.5,n1\n101,1,,7\n102,2,-3.25,\n103,3,1e3,12\n104,0,2.0,n4\n105,5,0.0,5\n";
 /// What a lookup by `d` or `label` finds; not every key has a row, and not every text is a number.
 const NAMES: &str = "key,title,weight\n0,zero,10\n1,one,\n2,two,x\n4,four,0\n";
 
@@ -74,9 +78,15 @@ fn table(from: i64, to: i64) -> RecordBatch {
     let list = ListArray::from_iter_primitive::<Int64Type, _, _>((from..to).map(list));
     let columns: [(&str, ArrayRef); 5] = [
         ("id", Arc::new(Int64Array::from_iter_values(from..to))),
-        ("d", Arc::new(Int64Array::from_iter_values((from..to).map(|i| i * 5 % 7)))),
+        (
+            "d",
+            Arc::new(Int64Array::from_iter_values((from..to).map(|i| i * 5 % 7))),
+        ),
         ("x", Arc::new(Float64Array::from_iter((from..to).map(x)))),
-        ("name", Arc::new(StringArray::from_iter((from..to).map(name)))),
+        (
+            "name",
+            Arc::new(StringArray::from_iter((from..to).map(name))),
+        ),
         ("list", Arc::new(list)),
     ];
     RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap()

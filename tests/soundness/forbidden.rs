@@ -1,7 +1,5 @@
 //! What no plan may do: a test per forbidden rewrite.
 
-use std::collections::BTreeSet;
-
 use datafusion::logical_expr::{col, lit};
 use forebay_planner::catalog::Catalog;
 use forebay_planner::clauses::Relax;
@@ -12,7 +10,7 @@ use forebay_planner::optimizer::spec::OpKind;
 use forebay_runtime::engine::RunConfig;
 use tempfile::TempDir;
 
-use crate::check::{optimised, planned, tried};
+use crate::check::{in_tier, planned, tried};
 use crate::data;
 use crate::stream::Stream;
 
@@ -134,19 +132,27 @@ async fn a_remainder_is_dropped_of_what_a_filter_leaves() {
 
 #[tokio::test]
 async fn a_dropped_row_surfaces_no_error_of_decoding_below_the_filter() {
-    let sql = "SELECT px FROM (SELECT resize(decode_image(image), 4, 4) AS px, path FROM photos) AS q
+    let sql =
+        "SELECT px FROM (SELECT resize(decode_image(image), 4, 4) AS px, path FROM photos) AS q
                WHERE path LIKE '%13.png'";
     assert_eq!(files(sql).await, ["13.png"]);
 }
 
 #[tokio::test]
 async fn a_kept_row_surfaces_its_error_of_decoding_above_the_filter() {
-    let sql = "SELECT resize(decode_image(image), 4, 4) AS px FROM photos WHERE path LIKE '%broken%'";
-    assert_fails(&outcome(sql).await, &["broken.jpg, row 0", "decode_image for column \"px\""]);
+    let sql =
+        "SELECT resize(decode_image(image), 4, 4) AS px FROM photos WHERE path LIKE '%broken%'";
+    assert_fails(
+        &outcome(sql).await,
+        &["broken.jpg, row 0", "decode_image for column \"px\""],
+    );
     // A cut file has a whole header, so a filter on its size raises nothing and hides nothing.
     let sql = "SELECT decode_image(image) AS px FROM photos
                WHERE path LIKE '%cut%' AND image_width(image) > 0";
-    assert_fails(&outcome(sql).await, &["cut.jpg", "decode_image for column \"px\""]);
+    assert_fails(
+        &outcome(sql).await,
+        &["cut.jpg", "decode_image for column \"px\""],
+    );
 }
 
 #[tokio::test]
@@ -156,7 +162,10 @@ async fn of_a_failing_filter_and_a_failing_function_the_filter_is_reported() {
         "SELECT n FROM (SELECT CAST(name AS BIGINT) AS n, d FROM t) AS q WHERE 10 / d > 0",
     ] {
         // Row 0 has d = 0 and no name; row 7 has d = 0 and a name that is no number.
-        assert_fails(&outcome(sql).await, &["row 0: / in a filter", "Divide by zero"]);
+        assert_fails(
+            &outcome(sql).await,
+            &["row 0: / in a filter", "Divide by zero"],
+        );
     }
 }
 
@@ -194,7 +203,10 @@ async fn a_failing_predicate_below_a_union_is_evaluated() {
 
 #[tokio::test]
 async fn a_false_conjunct_hides_a_failing_one_in_either_order() {
-    for filter in ["id < 3 AND 10 / (id - 7) <> 0", "10 / (id - 7) <> 0 AND id < 3"] {
+    for filter in [
+        "id < 3 AND 10 / (id - 7) <> 0",
+        "10 / (id - 7) <> 0 AND id < 3",
+    ] {
         let sql = format!("SELECT id FROM t WHERE {filter}");
         assert_eq!(rows(&sql).await, [0, 1, 2]);
     }
@@ -249,7 +261,10 @@ async fn an_operand_before_a_failing_column_does_not_hide_its_error() {
 async fn an_error_does_not_say_where_the_plan_holds_its_columns() {
     let sql = "SELECT CAST(name || '?' AS BIGINT) AS n FROM t";
     let error = outcome(sql).await.unwrap_err();
-    assert_fails(&Err(error.clone()), &["row 1: CAST AS Int64 for column \"n\": Cast error"]);
+    assert_fails(
+        &Err(error.clone()),
+        &["row 1: CAST AS Int64 for column \"n\": Cast error"],
+    );
     assert!(!error.contains('@'), "{error}");
 }
 
@@ -263,14 +278,15 @@ async fn a_limit_above_a_join_counts_what_the_join_leaves() {
 #[tokio::test]
 async fn grayscale_stays_above_hue_jitter_in_exact() {
     let (_dir, catalog) = catalog().await;
-    let sql = "SELECT grayscale(color_jitter(resize(decode_image(image), 8, 8), 0.4, 0.4, 0.4, 0.1))
+    let sql =
+        "SELECT grayscale(color_jitter(resize(decode_image(image), 8, 8), 0.4, 0.4, 0.4, 0.1))
                  AS pixels FROM clean BATCH 4";
     let (pipeline, written) = planned(&catalog, sql).await.unwrap();
     let config = RunConfig::default();
     let expected = Stream::of(&written, &config).await;
     assert_eq!(expected.rows(), 14);
     for tier in [Relax::Exact, Relax::Numeric, Relax::Order] {
-        let compiled = optimised(&pipeline, &written, tier, BTreeSet::new()).unwrap();
+        let compiled = in_tier(&pipeline, &written, tier);
         let plan = compiled.chosen.to_string();
         assert!(plan.contains("color_jitter #0 > grayscale 1"), "{plan}");
         let stream = Stream::of(&compiled, &config).await;

@@ -92,7 +92,10 @@ fn size(draw: &mut Draw) -> (u64, u64) {
 
 fn filter(draw: &mut Draw, arguments: &mut Vec<String>) {
     if draw.chance(40) {
-        arguments.push(draw.pick(&["'bilinear'", "'bicubic'", "'lanczos'", "'nearest'"]).into());
+        arguments.push(
+            draw.pick(&["'bilinear'", "'bicubic'", "'lanczos'", "'nearest'"])
+                .into(),
+        );
     }
 }
 

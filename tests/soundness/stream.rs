@@ -211,7 +211,10 @@ fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => {
             let floats = |x: &ArrayRef| cast(x, &DataType::Float64).unwrap();
             let (a, b) = (floats(a), floats(b));
-            let (a, b) = (a.as_primitive::<Float64Type>(), b.as_primitive::<Float64Type>());
+            let (a, b) = (
+                a.as_primitive::<Float64Type>(),
+                b.as_primitive::<Float64Type>(),
+            );
             let near = |x: f64, y: f64| {
                 x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= tolerance * x.abs().max(1.0)
             };

@@ -53,7 +53,9 @@ impl Values<'_> {
             },
             12 => match self.column(Type::Bytes) {
                 Some(bytes) => {
-                    let of = self.draw.pick(&["image_width", "image_height", "octet_length"]);
+                    let of = self
+                        .draw
+                        .pick(&["image_width", "image_height", "octet_length"]);
                     format!("{of}({bytes})")
                 }
                 None => format!("nullif({}, 2)", self.whole(depth)),
@@ -100,12 +102,17 @@ impl Values<'_> {
         match self.draw.whole(0, if depth == 0 { 6 } else { 10 }) {
             0 | 1 => {
                 let (compare, low, high) =
-                    self.draw.pick(&[("<", 4, 20), (">", 0, 3), ("<>", 0, 4), (">=", 0, 3)]);
+                    self.draw
+                        .pick(&[("<", 4, 20), (">", 0, 3), ("<>", 0, 4), (">=", 0, 3)]);
                 let bound = self.draw.whole(low, high);
                 format!("{} {compare} {bound}", self.whole(depth))
             }
             2 => format!("({}) < {}", self.real(depth), self.draw.whole(3, 9)),
-            3 => format!("{} NOT LIKE '%{}%'", self.text(depth), self.draw.whole(1, 4)),
+            3 => format!(
+                "{} NOT LIKE '%{}%'",
+                self.text(depth),
+                self.draw.whole(1, 4)
+            ),
             4 => format!("({}) IS NOT NULL", self.whole(depth)),
             5 => format!("random_bool(0.{})", self.draw.whole(5, 9)),
             6 => format!("{} BETWEEN 0 AND {}", self.whole(0), self.draw.whole(3, 20)),

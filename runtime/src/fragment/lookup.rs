@@ -28,11 +28,7 @@ impl LookupTable {
     ///
     /// # Errors
     /// A key that occurs twice: the join would not be many-to-one.
-    pub fn try_new(
-        schema: SchemaRef,
-        columns: Vec<ArrayRef>,
-        keys: &[ArrayRef],
-    ) -> Result<Self> {
+    pub fn try_new(schema: SchemaRef, columns: Vec<ArrayRef>, keys: &[ArrayRef]) -> Result<Self> {
         let fields = keys
             .iter()
             .map(|k| SortField::new(k.data_type().clone()))
