@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use datafusion::common::Result as DataFusionResult;
 use forebay_planner::catalog::Catalog;
 use forebay_planner::clauses::{Optimize, Relax};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::message_of;
+use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::rules::{is_disabled, rule_families, rules};
 use forebay_planner::optimizer::{Config, Machine, optimize};
 use forebay_planner::pipeline::Pipeline;
@@ -14,6 +16,7 @@ use forebay_planner::sql::{Statement, parse};
 use forebay_runtime::engine::RunConfig;
 
 use crate::case::Case;
+use crate::draw::Draw;
 use crate::stream::Stream;
 
 /// Nodes of a search at most: in a debug build, 1,000 take about 0.2 s.
@@ -50,7 +53,7 @@ pub(crate) struct Seen {
     pub(crate) plans: usize,
     /// How often each rule fired, in the highest tier.
     pub(crate) fired: BTreeMap<&'static str, usize>,
-    /// Whether the rule that was tried alone changed the plan.
+    /// Whether the rule that was tried alone fired; what tidies a chosen plan does not say.
     pub(crate) alone: bool,
 }
 
@@ -66,8 +69,63 @@ fn tiers() -> Vec<Relax> {
     TIERS.into_iter().filter(has_rules).collect()
 }
 
+/// A way to optimise a pipeline.
+struct Way {
+    name: String,
+    tier: Relax,
+    disabled: BTreeSet<String>,
+    prices: Arc<Coefficients>,
+}
+
+impl Way {
+    fn new(name: String, tier: Relax) -> Self {
+        Self {
+            name,
+            tier,
+            disabled: BTreeSet::new(),
+            prices: Coefficients::declared(),
+        }
+    }
+}
+
+/// Every tier; the exact rules under prices by which other plans are the cheapest; and a rule alone, under
+/// the same.
+fn ways(rule: &str, odd: &Arc<Coefficients>) -> Vec<Way> {
+    let mut ways: Vec<Way> = tiers()
+        .into_iter()
+        .map(|tier| Way::new(format!("relax {tier}"), tier))
+        .collect();
+    ways.push(Way {
+        prices: Arc::clone(odd),
+        ..Way::new("relax exact, odd prices".to_owned(), Relax::Exact)
+    });
+    let others = rule_families().into_iter().map(|(name, _)| name.to_owned());
+    ways.push(Way {
+        prices: Arc::clone(odd),
+        disabled: others.filter(|name| name != rule).collect(),
+        ..Way::new(format!("{rule} alone, {odd:?}"), tier_of(rule))
+    });
+    ways
+}
+
+/// Prices far from those of any machine.
+pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
+    let mut price = || draw.pick(&[0, 1, 100, 10_000, 10_000_000]);
+    let mut odd = Coefficients::clone(&Coefficients::declared());
+    (odd.copy, odd.row) = (price(), price());
+    for cost in odd.scans.values_mut().chain(odd.functions.values_mut()) {
+        (cost.ps_per_row, cost.ps_per_byte_in) = (price(), price());
+    }
+    Arc::new(odd)
+}
+
 /// Runs a pipeline every way.
-pub(crate) async fn check(catalog: &Catalog, case: &Case, rule: &'static str) -> Verdict {
+pub(crate) async fn check(
+    catalog: &Catalog,
+    case: &Case,
+    rule: &'static str,
+    odd: &Arc<Coefficients>,
+) -> Verdict {
     let (pipeline, written) = match planned(catalog, &case.sql()).await {
         Ok(planned) => planned,
         Err(why) => return Verdict::Refused(why),
@@ -84,32 +142,27 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, rule: &'static str) ->
         rows: expected.rows(),
         ..Seen::default()
     };
-    let others = rule_families().into_iter().map(|(name, _)| name.to_owned());
-    let others: BTreeSet<String> = others.filter(|name| name != rule).collect();
-    let tiers = tiers().into_iter().map(|tier| (tier, BTreeSet::new()));
-    let alone = (tier_of(rule), others);
     let mut known = BTreeSet::new();
-    for (tier, disabled) in tiers.chain([alone]) {
-        let is_alone = !disabled.is_empty();
-        let how = match is_alone {
-            true => format!("{rule} alone"),
-            false => format!("relax {tier}"),
-        };
-        let compiled = match optimised(&pipeline, &written, tier, disabled) {
+    for way in ways(rule, odd) {
+        let compiled = match optimised(&pipeline, &written, &way) {
             Ok(compiled) => compiled,
-            Err(why) => return Verdict::Unsound(format!("{how}: no plan: {}", message_of(&why))),
+            Err(why) => {
+                let why = message_of(&why);
+                return Verdict::Unsound(format!("{}: no plan: {why}", way.name));
+            }
         };
         let report = compiled.report.clone().unwrap_or_default();
         if let Some(doubt) = report.doubt {
-            return Verdict::Unsound(format!("{how}: the optimiser doubts its plan: {doubt}"));
+            return Verdict::Unsound(format!("{}: a doubtful plan: {doubt}", way.name));
         }
-        if is_alone {
-            seen.alone = compiled.chosen.to_string() != written.written.to_string();
-        } else if tier == Relax::Statistical {
-            seen.fired = report.saturation.fired;
-            for (name, _) in report.before {
-                *seen.fired.entry(name).or_default() += 1;
-            }
+        let mut fired = report.saturation.fired;
+        for (name, _) in report.before {
+            *fired.entry(name).or_default() += 1;
+        }
+        if !way.disabled.is_empty() {
+            seen.alone = fired.contains_key(rule);
+        } else if way.tier == Relax::Statistical {
+            seen.fired = fired;
         }
         // One plan gives one stream.
         if !known.insert(compiled.chosen.to_string()) {
@@ -117,10 +170,10 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, rule: &'static str) ->
         }
         seen.plans += 1;
         let stream = Stream::of(&compiled, &config).await;
-        if let Some(why) = expected.differs(&stream, tier, case) {
+        if let Some(why) = expected.differs(&stream, way.tier, case) {
             return Verdict::Unsound(format!(
-                "{how}: {why}\nwritten plan\n{}\nchosen plan\n{}",
-                written.written, compiled.chosen
+                "{}: {why}\nwritten plan\n{}\nchosen plan\n{}",
+                way.name, written.written, compiled.chosen
             ));
         }
     }
@@ -149,24 +202,28 @@ pub(crate) async fn tried(catalog: &Catalog, sql: &str) -> Result<Vec<(String, u
     let config = RunConfig::default();
     let expected = Stream::of(&written, &config).await;
     for tier in TIERS {
-        let compiled = optimised(&pipeline, &written, tier, BTreeSet::new()).unwrap();
+        let compiled = in_tier(&pipeline, &written, tier);
         let stream = Stream::of(&compiled, &config).await;
         assert_eq!(expected.differs_exactly(&stream), None, "{tier}: {sql}");
     }
     expected.rows_or_error()
 }
 
+/// The plan that a tier chooses.
+pub(crate) fn in_tier(pipeline: &Pipeline, written: &Compiled, tier: Relax) -> Compiled {
+    optimised(pipeline, written, &Way::new(tier.to_string(), tier)).unwrap()
+}
+
 /// As [`Compiled::new`], with a smaller search.
-pub(crate) fn optimised(
-    pipeline: &Pipeline,
-    written: &Compiled,
-    tier: Relax,
-    disabled: BTreeSet<String>,
-) -> datafusion::common::Result<Compiled> {
+fn optimised(pipeline: &Pipeline, written: &Compiled, way: &Way) -> DataFusionResult<Compiled> {
     let mut clauses = pipeline.clauses.clone();
-    clauses.options.relax = tier;
-    clauses.options.disable_rules = disabled;
-    let mut config = Config::of(&clauses, &Machine::default())?;
+    clauses.options.relax = way.tier;
+    clauses.options.disable_rules = way.disabled.clone();
+    let machine = Machine {
+        prices: way.prices,
+        ..Machine::default()
+    };
+    let mut config = Config::of(&clauses, &machine)?;
     config.limits.nodes = NODES;
     let (chosen, report) = optimize(written.written.clone(), &clauses, &config)?;
     let chosen = tidy(chosen, |rule| is_disabled(&config.disabled, rule))?;

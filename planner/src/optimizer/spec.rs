@@ -6,7 +6,7 @@ use std::fmt;
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use forebay_udfs::facts::{Algebra, FunctionFacts};
 use forebay_udfs::image::ImageCall;
 
@@ -165,6 +165,15 @@ pub fn fallible(expr: &Expr, schema: &DFSchema) -> bool {
                 let from = cast.expr.get_type(schema);
                 !from.is_ok_and(|from| widens(&from, cast.field.data_type()))
             }
+            // Whole numbers wrap, floats overflow to infinity; decimals and times fail.
+            Expr::BinaryExpr(BinaryExpr {
+                left,
+                op: Operator::Plus | Operator::Minus | Operator::Multiply,
+                right,
+            }) => [left, right].into_iter().any(|operand| {
+                let number = operand.get_type(schema);
+                !number.is_ok_and(|t| t.is_integer() || t.is_floating())
+            }),
             Expr::BinaryExpr(binary) => !matches!(
                 binary.op,
                 Operator::Eq

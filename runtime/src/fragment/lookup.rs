@@ -1,6 +1,6 @@
 //! Lookup: a many-to-one join against a table held in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
@@ -143,6 +143,7 @@ impl RowOperator for Lookup {
             }
         }
         let mut found = self.table.find(&keys)?;
+        let failed: BTreeSet<usize> = failures.keys().copied().collect();
         for (row, (operator, cause)) in failures {
             found[row] = None;
             // Inner: whether the row is part of the output is in doubt. Left: its new columns are.
@@ -160,14 +161,9 @@ impl RowOperator for Lookup {
             batch.errors.entry(row).or_default().extend(errors);
         }
         if !self.keep_unmatched {
-            let in_doubt = |row: &usize| {
-                batch
-                    .errors
-                    .get(row)
-                    .is_some_and(|errors| errors.iter().any(|e| e.column.is_none()))
-            };
+            // No match drops a row whatever a predicate did, as a false conjunct does.
             let kept: Vec<u64> = (0..batch.len())
-                .filter(|row| found[*row].is_some() || in_doubt(row))
+                .filter(|row| found[*row].is_some() || failed.contains(row))
                 .map(|row| row as u64)
                 .collect();
             found = kept.iter().map(|&row| found[row as usize]).collect();
