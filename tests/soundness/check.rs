@@ -1,6 +1,7 @@
 //! One pipeline as written, optimised in every tier, and with one rule alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use datafusion::common::Result as DataFusionResult;
 use forebay_planner::catalog::Catalog;
