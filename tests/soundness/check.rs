@@ -221,7 +221,7 @@ fn optimised(pipeline: &Pipeline, written: &Compiled, way: &Way) -> DataFusionRe
     clauses.options.relax = way.tier;
     clauses.options.disable_rules = way.disabled.clone();
     let machine = Machine {
-        prices: way.prices,
+        prices: Arc::clone(&way.prices),
         ..Machine::default()
     };
     let mut config = Config::of(&clauses, &machine)?;
