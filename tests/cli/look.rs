@@ -107,7 +107,7 @@ fn the_optimiser_is_explained() {
     let verbose = explain(&["--verbose"]).ok().stdout;
     for part in [
         "Derivation",
-        "filter-below-row (exact)",
+        "filter-below-decode (exact)",
         "no cache",
         "saturated",
     ] {
@@ -132,8 +132,17 @@ fn the_optimiser_is_explained() {
     }
     let why = explain(&["--why-not", "row-swap"]).ok().stdout;
     assert!(why.starts_with("row-swap (exact)\n"), "{why}");
-    let why = explain(&["--why-not", "filter-below-row", "--json"]).json();
+    let why = explain(&["--why-not", "filter-below-decode", "--json"]).json();
     assert_eq!(why["rules"][0]["used"], true);
+    let deep = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos';
+        SELECT pixels FROM (SELECT decode_image(image) AS pixels FROM photos) AS q
+        WHERE pixels IS NOT NULL";
+    let words = ["explain", "-e", deep, "--why-not", "filter-below-decode"];
+    let why = forebay(folder.path(), &words).ok().stdout;
+    assert!(
+        why.contains("the predicate reads the decoded pixels"),
+        "{why}"
+    );
     let unknown = explain(&["--why-not", "row-swop"]);
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.contains("did you mean \"row-swap\"?"));
