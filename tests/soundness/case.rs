@@ -212,7 +212,7 @@ impl Generator<'_> {
             false => self.rows(),
         };
         let join = self.draw.chance(20).then(|| self.join(images, &mut known));
-        let unnest = !images && self.draw.chance(25);
+        let unnest = !images && self.draw.chance(45);
         let (inner, known) = self.select(known, unnest);
         let deeper = self.draw.chance(55);
         let (outer, known) = match deeper {
@@ -399,7 +399,12 @@ impl Generator<'_> {
             if pixels.size.is_none() && !pixels.planes && self.draw.chance(25) {
                 column.steps.push(sized(self.draw, pixels));
             }
-            column.steps.push(step(self.draw, pixels));
+            let step = step(self.draw, pixels);
+            // A flip of a flip has a rule of its own.
+            if matches!(step.as_str(), "hflip({})" | "vflip({})") && self.draw.chance(40) {
+                column.steps.push(step.clone());
+            }
+            column.steps.push(step);
         }
         if pixels.size.is_none() && !pixels.planes && self.draw.chance(85) {
             column.steps.push(sized(self.draw, pixels));

@@ -192,7 +192,7 @@ pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalEx
 /// Columns count as nullable: what is known of them differs from place to place in a plan, and by it
 /// `10 / d IS NOT NULL` would be true without a division.
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-    let fields = schema.fields().iter().map(|field| nullable(field));
+    let fields = schema.fields().iter().map(nullable);
     let fields = Schema::new(fields.collect::<Vec<_>>());
     let schema = Arc::new(DFSchema::try_from(fields)?);
     let context = SimplifyContext::builder()
