@@ -28,15 +28,29 @@ pub enum Algebra {
     Layout,
 }
 
-/// Declared cost on one core of the machine named in `benches/README.md`; a profile replaces it.
+/// How a function's result depends on the scale of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
-    /// Nanoseconds a row, whatever its size.
-    pub ns_per_row: u64,
-    /// Picoseconds a byte read.
-    pub ps_per_byte_in: u64,
-    /// Picoseconds a byte written.
-    pub ps_per_byte_out: u64,
+pub enum Scale {
+    /// It does not.
+    Free,
+    /// It has constants on that scale: a threshold, a fill.
+    Constants,
+    /// It takes samples to lie in the range of their type: 0 to 255 for bytes, 0 to 1 for floats.
+    Range,
+    /// It brings samples from one type's range to another's.
+    Rescales,
+    /// It takes samples out of the range of their type.
+    Leaves,
+}
+
+impl Scale {
+    /// Whether two functions do about the same in either order.
+    pub fn commutes(self, other: Self) -> bool {
+        let pair = |a, b| (self, other) == (a, b) || (other, self) == (a, b);
+        !(pair(Self::Constants, Self::Rescales)
+            || pair(Self::Constants, Self::Leaves)
+            || pair(Self::Range, Self::Leaves))
+    }
 }
 
 /// What the optimiser may assume of a function.
@@ -55,10 +69,10 @@ pub struct FunctionFacts {
     /// Whether each pixel of a float image becomes a mean of pixels, with weights that depend on places and
     /// sum to one.
     pub averages: bool,
+    /// How the scale of samples matters.
+    pub scale: Scale,
     /// Whether a row can fail.
     pub fallible: bool,
-    /// Declared cost.
-    pub cost: Cost,
 }
 
 impl FunctionFacts {
@@ -76,6 +90,11 @@ impl FunctionFacts {
             affine: true,
             ..self
         }
+    }
+
+    /// Facts of a function to which the scale of samples matters.
+    pub(crate) const fn scaled(self, scale: Scale) -> Self {
+        Self { scale, ..self }
     }
 
     /// Facts of a function that averages pixels.

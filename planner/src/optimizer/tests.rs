@@ -242,3 +242,19 @@ async fn pinned_is_a_name_too() {
         assert_eq!(plan.to_string().contains("PINNED"), sql.contains("PINNED"));
     }
 }
+
+#[tokio::test]
+async fn a_threshold_is_not_moved_to_samples_of_another_scale() {
+    let sql = "SELECT solarize(to_float(resize(decode_image(image), 64, 64)), 0.25) AS x FROM photos BATCH 2";
+    let plan = chosen(sql, Tier::Statistical).await;
+    let place = |name: &str| {
+        plan.lines()
+            .position(|l| l.starts_with(&format!("x = {name}(")))
+    };
+    // The last operator stands first.
+    assert!(place("solarize") < place("to_float"), "{plan}");
+    assert!(
+        plan.contains("one of them changes the scale that the other reads"),
+        "{plan}"
+    );
+}

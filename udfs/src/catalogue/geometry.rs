@@ -1,6 +1,6 @@
 //! Entries of functions that move or mix pixels by place.
 
-use super::{Algebra, ArgumentInfo, FunctionInfo, IMAGE, Purity, arg, facts};
+use super::{Algebra, ArgumentInfo, FunctionInfo, IMAGE, Purity, Scale, arg, facts};
 
 const CATEGORY: &str = "geometry";
 const HEIGHT: ArgumentInfo = arg("height", "Rows of the result, 1 to 65535.");
@@ -30,7 +30,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT resize(decode_image(image), 224, 224) FROM photos",
         counterpart: "torchvision v2.Resize((h, w), antialias=True): within 1 of 255 on bytes, 1e-5 on \
             floats. 'lanczos' is Pillow's, which torchvision offers on PIL images only.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (5_000, 250, 300)).averaging(),
+        facts: facts(Purity::Pure, Algebra::Spatial, false).averaging(),
     },
     FunctionInfo {
         name: "resize_shortest",
@@ -45,7 +45,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of that size, same element type; the longer side is rounded down.",
         example: "SELECT resize_shortest(decode_image(image), 256) FROM photos",
         counterpart: "torchvision v2.Resize(size, antialias=True): as resize.",
-        facts: facts(Purity::Pure, Algebra::Spatial, true, (5_000, 250, 300)).averaging(),
+        facts: facts(Purity::Pure, Algebra::Spatial, true).averaging(),
     },
     FunctionInfo {
         name: "center_crop",
@@ -56,7 +56,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of that size, same element type.",
         example: "SELECT center_crop(resize_shortest(decode_image(image), 256), 224, 224) FROM photos",
         counterpart: "torchvision v2.CenterCrop((h, w)): equal.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (500, 0, 100)),
+        facts: facts(Purity::Pure, Algebra::Spatial, false),
     },
     FunctionInfo {
         name: "crop",
@@ -73,7 +73,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of that size, same element type.",
         example: "SELECT crop(decode_image(image), 0, 0, 64, 64) FROM photos",
         counterpart: "torchvision v2.functional.crop: equal.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (500, 0, 100)),
+        facts: facts(Purity::Pure, Algebra::Spatial, false),
     },
     FunctionInfo {
         name: "pad",
@@ -98,7 +98,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The larger image, same element type.",
         example: "SELECT pad(decode_image(image), 4, 0, 'reflect') FROM photos",
         counterpart: "torchvision v2.Pad(padding, fill, padding_mode): equal.",
-        facts: facts(Purity::Pure, Algebra::Spatial, true, (1_000, 0, 400)),
+        facts: facts(Purity::Pure, Algebra::Spatial, true).scaled(Scale::Constants),
     },
     FunctionInfo {
         name: "random_crop",
@@ -114,7 +114,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of that size, same element type; an error where the padded image is smaller.",
         example: "SELECT random_crop(decode_image(image), 32, 32, 4) FROM photos",
         counterpart: "torchvision v2.RandomCrop((h, w), padding): equal given the place.",
-        facts: facts(Purity::Random, Algebra::Spatial, true, (600, 0, 100)),
+        facts: facts(Purity::Random, Algebra::Spatial, true),
     },
     FunctionInfo {
         name: "random_resized_crop",
@@ -142,7 +142,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT random_resized_crop(decode_image(image), 224, 224) FROM photos",
         counterpart: "torchvision v2.RandomResizedCrop((h, w), scale, ratio, antialias=True): given the \
             rectangle, as resize.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (6_000, 150, 300)).averaging(),
+        facts: facts(Purity::Random, Algebra::Spatial, false).averaging(),
     },
     FunctionInfo {
         name: "hflip",
@@ -153,7 +153,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The mirrored image.",
         example: "SELECT hflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.functional.horizontal_flip: equal.",
-        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 300)).keeping_shape(),
+        facts: facts(Purity::Pure, Algebra::Select, false).keeping_shape(),
     },
     FunctionInfo {
         name: "vflip",
@@ -164,7 +164,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The mirrored image.",
         example: "SELECT vflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.functional.vertical_flip: equal.",
-        facts: facts(Purity::Pure, Algebra::Select, false, (200, 0, 60)).keeping_shape(),
+        facts: facts(Purity::Pure, Algebra::Select, false).keeping_shape(),
     },
     FunctionInfo {
         name: "random_hflip",
@@ -175,7 +175,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, mirrored or not.",
         example: "SELECT random_hflip(decode_image(image), 0.5) FROM photos",
         counterpart: "torchvision v2.RandomHorizontalFlip(p): equal given the choice.",
-        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 150)).keeping_shape(),
+        facts: facts(Purity::Random, Algebra::Select, false).keeping_shape(),
     },
     FunctionInfo {
         name: "random_vflip",
@@ -186,7 +186,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, mirrored or not.",
         example: "SELECT random_vflip(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.RandomVerticalFlip(p): equal given the choice.",
-        facts: facts(Purity::Random, Algebra::Select, false, (300, 0, 30)).keeping_shape(),
+        facts: facts(Purity::Random, Algebra::Select, false).keeping_shape(),
     },
     FunctionInfo {
         name: "rotate",
@@ -204,7 +204,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT rotate(decode_image(image), 15, 'bilinear') FROM photos",
         counterpart: "torchvision v2.functional.rotate on tensors: 'bilinear' within 1 of 255; 'nearest' \
             may choose the other of two pixels whose borders a sample point meets.",
-        facts: facts(Purity::Pure, Algebra::Spatial, false, (1_000, 0, 5_000)),
+        facts: facts(Purity::Pure, Algebra::Spatial, false).scaled(Scale::Constants),
     },
     FunctionInfo {
         name: "random_rotate",
@@ -224,7 +224,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of the same size; of differing sizes with expand.",
         example: "SELECT random_rotate(decode_image(image), 10) FROM photos",
         counterpart: "torchvision v2.RandomRotation(degrees): as rotate given the angle.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (1_000, 0, 5_000)),
+        facts: facts(Purity::Random, Algebra::Spatial, false).scaled(Scale::Constants),
     },
     FunctionInfo {
         name: "gaussian_blur",
@@ -250,7 +250,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT gaussian_blur(decode_image(image), 23, 0.1, 2.0) FROM photos",
         counterpart: "torchvision v2.GaussianBlur(kernel, sigma): within 1 of 255 given sigma. It counts \
             as random even where one sigma is given.",
-        facts: facts(Purity::Random, Algebra::Spatial, true, (2_000, 0, 12_000))
+        facts: facts(Purity::Random, Algebra::Spatial, true)
             .keeping_shape()
             .averaging(),
     },
@@ -283,6 +283,8 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image, a rectangle of it overwritten or not.",
         example: "SELECT random_erasing(normalize(decode_image(image), 'imagenet'), 0.25) FROM photos",
         counterpart: "torchvision v2.RandomErasing(p, scale, ratio, value): equal given the rectangle.",
-        facts: facts(Purity::Random, Algebra::Spatial, false, (500, 0, 50)).keeping_shape(),
+        facts: facts(Purity::Random, Algebra::Spatial, false)
+            .keeping_shape()
+            .scaled(Scale::Constants),
     },
 ];

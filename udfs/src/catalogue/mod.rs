@@ -9,7 +9,7 @@ mod tone;
 
 use std::sync::LazyLock;
 
-use crate::facts::{Algebra, Cost, FunctionFacts, Purity};
+use crate::facts::{Algebra, FunctionFacts, Purity, Scale};
 
 /// An argument of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,20 +76,8 @@ const fn arg(name: &'static str, doc: &'static str) -> ArgumentInfo {
 /// The image argument of most functions.
 const IMAGE: ArgumentInfo = arg("image", "A decoded image [H, W, C] of u8, f16 or f32.");
 
-/// Facts of a first version. Costs are nanoseconds a row and picoseconds a byte read and written on one
-/// core: estimates from profiles of the training chain and the kernels' work per byte, good for an
-/// order of magnitude until a measured profile replaces them.
-const fn facts(
-    purity: Purity,
-    algebra: Algebra,
-    fallible: bool,
-    (ns_per_row, ps_per_byte_in, ps_per_byte_out): (u64, u64, u64),
-) -> FunctionFacts {
-    let cost = Cost {
-        ns_per_row,
-        ps_per_byte_in,
-        ps_per_byte_out,
-    };
+/// Facts of a first version.
+const fn facts(purity: Purity, algebra: Algebra, fallible: bool) -> FunctionFacts {
     FunctionFacts {
         version: 1,
         purity,
@@ -98,8 +86,8 @@ const fn facts(
         keeps_shape: matches!(algebra, Algebra::Pointwise),
         affine: false,
         averages: false,
+        scale: Scale::Free,
         fallible,
-        cost,
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "Float64 in [low, high).",
         example: "SELECT * FROM photos WHERE random_uniform() < 0.9",
         counterpart: NOTE,
-        facts: facts(Purity::Random, Algebra::Opaque, false, (30, 0, 0)),
+        facts: facts(Purity::Random, Algebra::Opaque, false),
     },
     FunctionInfo {
         name: "random_normal",
@@ -33,7 +33,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "Float64.",
         example: "SELECT price + random_normal(0, 0.1) AS price FROM rows",
         counterpart: NOTE,
-        facts: facts(Purity::Random, Algebra::Opaque, false, (80, 0, 0)),
+        facts: facts(Purity::Random, Algebra::Opaque, false),
     },
     FunctionInfo {
         name: "random_int",
@@ -47,7 +47,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "Int64 from low to high.",
         example: "SELECT random_int(0, 9) AS fold FROM photos",
         counterpart: NOTE,
-        facts: facts(Purity::Random, Algebra::Opaque, false, (30, 0, 0)),
+        facts: facts(Purity::Random, Algebra::Opaque, false),
     },
     FunctionInfo {
         name: "random_bool",
@@ -58,6 +58,6 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "Boolean.",
         example: "SELECT * FROM photos WHERE random_bool(0.1)",
         counterpart: NOTE,
-        facts: facts(Purity::Random, Algebra::Opaque, false, (30, 0, 0)),
+        facts: facts(Purity::Random, Algebra::Opaque, false),
     },
 ];

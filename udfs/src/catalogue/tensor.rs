@@ -1,6 +1,6 @@
 //! Entries of functions that make a tensor of an image or a label.
 
-use super::{Algebra, FunctionInfo, Purity, arg, facts};
+use super::{Algebra, FunctionInfo, Purity, Scale, arg, facts};
 
 const CATEGORY: &str = "tensors";
 
@@ -17,7 +17,9 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "A float image of the same size; bytes come to lie in 0 to 1.",
         example: "SELECT to_float(decode_image(image), 'f16') FROM photos",
         counterpart: "torchvision v2.ToDtype(torch.float32, scale=True): equal; 'f16' rounds that.",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (300, 300, 100)).affine(),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false)
+            .affine()
+            .scaled(Scale::Rescales),
     },
     FunctionInfo {
         name: "normalize",
@@ -39,7 +41,9 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT normalize(decode_image(image), [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]) FROM photos",
         counterpart: "torchvision v2.ToDtype(torch.float32, scale=True) then v2.Normalize(mean, std): equal \
             in single precision.",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (500, 400, 100)).affine(),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false)
+            .affine()
+            .scaled(Scale::Leaves),
     },
     FunctionInfo {
         name: "to_chw",
@@ -50,7 +54,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "The image as [C, H, W].",
         example: "SELECT to_chw(normalize(resize(decode_image(image), 224, 224), 'imagenet')) FROM photos",
         counterpart: "Tensor.permute(2, 0, 1).contiguous(): equal.",
-        facts: facts(Purity::Pure, Algebra::Layout, false, (300, 150, 150)).keeping_shape(),
+        facts: facts(Purity::Pure, Algebra::Layout, false).keeping_shape(),
     },
     FunctionInfo {
         name: "one_hot",
@@ -67,6 +71,6 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "A tensor f32[n].",
         example: "SELECT one_hot(label, 10) FROM photos",
         counterpart: "torch.nn.functional.one_hot, which gives int64; floats are what soft labels need.",
-        facts: facts(Purity::Pure, Algebra::Opaque, true, (20, 0, 100)),
+        facts: facts(Purity::Pure, Algebra::Opaque, true),
     },
 ];

@@ -1,6 +1,6 @@
 //! Entries of functions that change colors.
 
-use super::{Algebra, FunctionInfo, IMAGE, Purity, arg, facts};
+use super::{Algebra, FunctionInfo, IMAGE, Purity, Scale, arg, facts};
 
 const CATEGORY: &str = "color";
 
@@ -27,7 +27,9 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         example: "SELECT color_jitter(decode_image(image), 0.4, 0.4, 0.4, 0.1) FROM photos",
         counterpart: "torchvision v2.ColorJitter: given factors and order, within 1 of 255 a change (2 \
             for hue). Factors that cannot change anything are left out.",
-        facts: facts(Purity::Random, Algebra::Global, false, (1_000, 0, 15_000)).keeping_shape(),
+        facts: facts(Purity::Random, Algebra::Global, false)
+            .keeping_shape()
+            .scaled(Scale::Range),
     },
     FunctionInfo {
         name: "grayscale",
@@ -38,7 +40,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "A gray image of the same element type; bytes are truncated.",
         example: "SELECT grayscale(decode_image(image)) FROM photos",
         counterpart: "torchvision v2.Grayscale(num_output_channels): within 1 of 255 (order of sums).",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (200, 300, 300)),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false),
     },
     FunctionInfo {
         name: "random_grayscale",
@@ -49,7 +51,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of the same type.",
         example: "SELECT random_grayscale(decode_image(image), 0.2) FROM photos",
         counterpart: "torchvision v2.RandomGrayscale(p): as grayscale given the choice.",
-        facts: facts(Purity::Random, Algebra::Pointwise, false, (300, 60, 60)),
+        facts: facts(Purity::Random, Algebra::Pointwise, false),
     },
     FunctionInfo {
         name: "solarize",
@@ -63,7 +65,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of the same type.",
         example: "SELECT solarize(decode_image(image), 128) FROM photos",
         counterpart: "torchvision v2.functional.solarize: equal.",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (200, 0, 300)),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false).scaled(Scale::Constants),
     },
     FunctionInfo {
         name: "posterize",
@@ -74,6 +76,6 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
         returns: "An image of the same type.",
         example: "SELECT posterize(decode_image(image), 4) FROM photos",
         counterpart: "torchvision v2.functional.posterize: equal.",
-        facts: facts(Purity::Pure, Algebra::Pointwise, false, (200, 0, 60)),
+        facts: facts(Purity::Pure, Algebra::Pointwise, false).scaled(Scale::Constants),
     },
 ];

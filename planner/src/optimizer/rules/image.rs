@@ -1,6 +1,6 @@
 //! Functions over the same image.
 
-use forebay_udfs::facts::Algebra;
+use forebay_udfs::facts::{Algebra, Scale};
 
 use super::{Arena, Rule, Site, Tier, Verdict, in_place, not_both_fallible, swapped, unpinned};
 use crate::optimizer::spec::OpSpec;
@@ -63,6 +63,10 @@ fn keeps_shape(spec: &OpSpec) -> bool {
     spec.facts().is_some_and(|facts| facts.keeps_shape)
 }
 
+fn scale(spec: &OpSpec) -> Scale {
+    spec.facts().map_or(Scale::Free, |facts| facts.scale)
+}
+
 /// Two functions of an image that do not both resample or cut it: other pixels, of the same value to
 /// training (Pecan, USENIX ATC 2024, calls it relaxed commutativity).
 fn relaxed_swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
@@ -72,6 +76,9 @@ fn relaxed_swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
         (Algebra::Opaque, _) | (_, Algebra::Opaque) => Err("one of them is no image function"),
         (Algebra::Spatial, Algebra::Spatial) => Err("a crop of a smaller image shows more of it"),
         _ if !keeps_shape(f) && !keeps_shape(g) => Err("both change the image's size"),
+        _ if !scale(f).commutes(scale(g)) => {
+            Err("one of them changes the scale that the other reads")
+        }
         _ => Ok(()),
     };
     Some(swapped(site, &[unpinned(f, g), pair]))
