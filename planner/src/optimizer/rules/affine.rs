@@ -66,7 +66,7 @@ fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
 }
 
 /// An affine function past one that makes each pixel a mean of pixels, either way: a mean of `a x + b` is
-/// `a` times the mean plus `b`, but for rounding. Means of bytes are rounded to bytes, which would show.
+/// `a` times the mean plus `b`, but for rounding. Means of bytes or half floats are rounded to such, which would show.
 fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -75,13 +75,14 @@ fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
     if !(affine(f) && averages(g) || averages(f) && affine(g)) {
         return None;
     }
-    let floats = match site.image(arena).map(|image| image.dtype.is_float()) {
-        Some(true) => Ok(()),
-        Some(false) => Err("means of bytes are rounded to bytes"),
+    let single = match site.image(arena).map(|image| image.dtype) {
+        Some(Dtype::F32) => Ok(()),
+        Some(Dtype::F16) => Err("means of half floats are rounded to half floats"),
+        Some(_) => Err("means of bytes are rounded to bytes"),
         None => Err(UNKNOWN_TYPE),
     };
     Some(swapped(
         site,
-        &[unpinned(f, g), floats, not_both_fallible(f, g)],
+        &[unpinned(f, g), single, not_both_fallible(f, g)],
     ))
 }
