@@ -227,6 +227,8 @@ impl Explanation {
         });
         if let Some(analysis) = &self.analysis {
             value["analyze"] = analysis.to_json();
+            value["analyze"]["predicted_seconds"] = json!(self.predicted());
+            value["analyze"]["busy_seconds"] = json!(analysis.busy().as_secs_f64());
         }
         value
     }
@@ -256,6 +258,14 @@ impl Explanation {
             f,
             "  EXPLAIN VERBOSE tells each step, what was refused, and every place for a cache"
         )
+    }
+
+    /// Seconds of an epoch on one core, as the optimiser weighs the chosen plan; in the mean, where a cache
+    /// makes epochs differ.
+    fn predicted(&self) -> Option<f64> {
+        let found = self.optimizer.as_ref()?;
+        let all = found.report.chosen as f64 / 1e12;
+        Some(all / found.epochs.max(1) as f64)
     }
 
     fn steps_text(&self) -> String {
@@ -307,6 +317,11 @@ impl Analysis {
             first_batch,
             stats: run.stats(),
         })
+    }
+
+    /// Reading and computing, one after the other.
+    fn busy(&self) -> Duration {
+        self.reading + self.nodes.iter().map(|n| n.cpu).sum::<Duration>()
     }
 
     /// CPU time of each node; a node's input is measured apart from it.
@@ -444,7 +459,21 @@ impl fmt::Display for Explanation {
             None => writeln!(f, "  epochs without end")?,
         }
         match &self.analysis {
-            Some(analysis) => write!(f, "{analysis}"),
+            Some(analysis) => {
+                write!(f, "{analysis}")?;
+                match self.predicted() {
+                    Some(predicted) => {
+                        let measured = analysis.busy().as_secs_f64();
+                        writeln!(
+                            f,
+                            "Predicted {predicted:.2} s an epoch on one core, measured {measured:.2} s: \
+                             {:.2} of it.",
+                            predicted / measured.max(1e-9)
+                        )
+                    }
+                    None => Ok(()),
+                }
+            }
             None => Ok(()),
         }
     }

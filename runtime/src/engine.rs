@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 pub use self::caching::machine;
 use self::counts::Counts;
 use self::driver::Driver;
-pub use self::sample::Sample;
+pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
 use crate::deal::Deal;
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
 use forebay_planner::optimizer::profile::{Evaluated, Probe};
-use forebay_runtime::engine::Sample;
+use forebay_runtime::engine::{Sample, prepare};
 
 use super::RUNS;
 use super::fit::Measured;
@@ -58,12 +58,13 @@ impl Probe for Timed {
     }
 
     fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
+        let prepared = prepare(expr, rows.schema_ref())?;
         // The first evaluation warms up; it is also the one whose values count.
-        let evaluated = self.pool.install(|| self.sample.evaluate(expr, rows))?;
+        let evaluated = self.pool.install(|| prepared.evaluate(rows))?;
         let mut fastest = f64::INFINITY;
         for _ in 0..RUNS {
             let start = Instant::now();
-            drop(self.pool.install(|| self.sample.evaluate(expr, rows)));
+            drop(self.pool.install(|| prepared.evaluate(rows)));
             fastest = fastest.min(start.elapsed().as_nanos() as f64);
         }
         if let (Some(function), n @ 1..) = (our_function(expr), rows.num_rows()) {

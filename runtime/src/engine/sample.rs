@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::optimizer::profile::{Evaluated, Probe, ROWS};
 use forebay_planner::rows::{RowOp, RowPlan};
 use forebay_udfs::draw::pass_key;
@@ -49,21 +50,40 @@ impl Sample {
     }
 }
 
+/// An expression that can be evaluated over rows of one schema.
+#[derive(Debug)]
+pub struct Prepared {
+    compiled: Arc<dyn PhysicalExpr>,
+    field: Field,
+}
+
+impl Prepared {
+    /// The values of the expression; `None` where it cannot be evaluated here.
+    pub fn evaluate(&self, rows: &RecordBatch) -> Option<Evaluated> {
+        let (values, failures) = evaluate(&self.compiled, rows).ok()?;
+        Some(Evaluated {
+            values,
+            field: self.field.clone(),
+            failed: failures.into_keys().collect(),
+        })
+    }
+}
+
+/// Prepares an expression over rows of a schema; `None` where it cannot be evaluated.
+pub fn prepare(expr: &Expr, schema: &SchemaRef) -> Option<Prepared> {
+    let over = DFSchema::try_from(schema.as_ref().clone()).ok()?;
+    let compiled = compile_expr(expr, over).ok()?;
+    let field = compiled.return_field(schema).ok()?.as_ref().clone();
+    Some(Prepared { compiled, field })
+}
+
 impl Probe for Sample {
     fn sample(&self, occurrence: u32) -> Option<RecordBatch> {
         self.rows.get(&occurrence).cloned()
     }
 
     fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
-        let schema = DFSchema::try_from(rows.schema().as_ref().clone()).ok()?;
-        let compiled = compile_expr(expr, schema).ok()?;
-        let field = compiled.return_field(rows.schema_ref()).ok()?;
-        let (values, failures) = evaluate(&compiled, rows).ok()?;
-        Some(Evaluated {
-            values,
-            field: field.as_ref().clone(),
-            failed: failures.into_keys().collect(),
-        })
+        prepare(expr, rows.schema_ref())?.evaluate(rows)
     }
 }
 
