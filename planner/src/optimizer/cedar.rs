@@ -212,8 +212,8 @@ fn orders() -> Vec<Vec<usize>> {
             found.push(order.clone());
             return;
         }
-        for next in 0..PROFILE.len() {
-            let before = match PROFILE[next].name {
+        for (next, step) in PROFILE.iter().enumerate() {
+            let before = match step.name {
                 "hflip" => Some("random_resized_crop"),
                 "normalize" => Some("to_float"),
                 _ => None,
