@@ -6,23 +6,23 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`slots`] | columns under names that no operator changes |
-//! | [`spec`] | operators with what may be assumed of them |
-//! | [`arena`] | what the leaves of a term stand for |
-//! | [`tree`] | a plan as a tree of operators |
-//! | [`lower`], [`raise`] | row plan to tree and back |
-//! | [`chain`] | nested calls as steps |
-//! | [`rules`] | the rewrite rules, a file per family |
-//! | [`normal`] | the rules that always pay, before the search |
-//! | [`sort`] | a good order to start the search from |
-//! | [`lang`], [`facts`] | terms, and what is known of the rows of a class |
-//! | [`estimate`] | rows and bytes, about |
-//! | [`graph`], [`saturate`] | the e-graph and its saturation |
-//! | [`profile`] | sizes and selectivities of a few rows |
-//! | [`coefficients`], [`cost`] | prices, and what operators cost |
-//! | [`cache`] | what may be cached, and what that costs |
-//! | [`extract`] | the cheapest plan, with its cache point |
-//! | [`proof`], [`explain`] | how it was found, for EXPLAIN |
+//! | [`slots`](mod@slots) | columns under names that no operator changes |
+//! | [`spec`](mod@spec) | operators with what may be assumed of them |
+//! | [`arena`](mod@arena) | what the leaves of a term stand for |
+//! | [`tree`](mod@tree) | a plan as a tree of operators |
+//! | [`lower`](mod@lower), [`raise`](mod@raise) | row plan to tree and back |
+//! | `chain` | nested calls as steps |
+//! | [`rules`](mod@rules) | the rewrite rules, a file per family |
+//! | [`normal`](mod@normal) | the rules that always pay, before the search |
+//! | [`sort`](mod@sort) | a good order to start the search from |
+//! | [`lang`](mod@lang), [`facts`](mod@facts) | terms, and what is known of the rows of a class |
+//! | [`estimate`](mod@estimate) | rows and bytes, about |
+//! | [`graph`](mod@graph), [`saturate`](mod@saturate) | the e-graph and its saturation |
+//! | [`profile`](mod@profile) | sizes and selectivities of a few rows |
+//! | [`coefficients`](mod@coefficients), [`cost`](mod@cost) | prices, and what operators cost |
+//! | [`cache`](mod@cache) | what may be cached, and what that costs |
+//! | [`extract`](mod@extract) | the cheapest plan, with its cache point |
+//! | `proof`, [`explain`](mod@explain) | how it was found, for EXPLAIN |
 
 pub mod arena;
 pub mod cache;
