@@ -258,3 +258,23 @@ async fn a_threshold_is_not_moved_to_samples_of_another_scale() {
         "{plan}"
     );
 }
+
+#[tokio::test]
+async fn a_disk_below_the_break_even_is_no_place_for_a_cache() {
+    let sql = "SELECT random_crop(normalize(resize_shortest(decode_image(image), 256), 'imagenet'), 224, 224)
+                 AS x FROM photos BATCH 8 REPEAT 5 OPTIONS (cache_dir = 'c')";
+    let (_, pipeline) = planned(sql).await;
+    let cached = |bytes_a_second: Option<u64>| {
+        let machine = super::Machine {
+            cache_write: bytes_a_second,
+            cache_read: bytes_a_second,
+            ..super::Machine::default()
+        };
+        let compiled =
+            crate::compile::Compiled::on(&machine, &pipeline.plan, pipeline.clauses.clone());
+        compiled.unwrap().report.unwrap().cached
+    };
+    assert!(cached(None));
+    assert!(cached(Some(2_000_000_000)));
+    assert!(!cached(Some(1_000_000)));
+}
