@@ -270,8 +270,7 @@ async fn a_disk_below_the_break_even_is_no_place_for_a_cache() {
             cache_read: bytes_a_second,
             ..super::Machine::default()
         };
-        let compiled =
-            crate::compile::Compiled::on(&machine, &pipeline.plan, pipeline.clauses.clone());
+        let compiled = Compiled::on(&machine, &pipeline.plan, pipeline.clauses.clone());
         compiled.unwrap().report.unwrap().cached
     };
     assert!(cached(None));
