@@ -38,29 +38,6 @@ impl Tree {
         f(self);
     }
 
-    /// The slots that the plan's operators and scans make.
-    pub fn slots(&self, arena: &Arena) -> SlotSet {
-        match self {
-            Self::Scan(scan) => arena.scan(*scan).columns.iter().map(|&(_, s)| s).collect(),
-            Self::Op(param, input) => {
-                let spec = arena.spec(*param);
-                let below = input.slots(arena);
-                match &spec.kind {
-                    OpKind::Flatten { lists, .. } => {
-                        let gone = lists.iter().map(|&(list, _)| list).collect();
-                        below
-                            .difference(&gone)
-                            .union(&spec.writes.difference(&gone))
-                    }
-                    _ => below.union(&spec.writes),
-                }
-            }
-            Self::Cache(input) => input.slots(arena),
-            Self::Cat(inputs) => inputs[0].slots(arena).intersection(&inputs[1].slots(arena)),
-            Self::Zip(inputs, _) => inputs[0].slots(arena).union(&inputs[1].slots(arena)),
-        }
-    }
-
     /// The plan without what nobody needs to have `wanted`.
     pub fn needed(&self, arena: &mut Arena, wanted: &SlotSet) -> Self {
         match self {

@@ -149,17 +149,3 @@ fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> St
         None => expr.to_string(),
     }
 }
-
-/// The field of a computed column, nullable because its rows may fail.
-pub fn output_field(
-    expr: &Arc<dyn PhysicalExpr>,
-    name: &str,
-    input: &Schema,
-) -> Result<arrow::datatypes::Field> {
-    Ok(expr
-        .return_field(input)?
-        .as_ref()
-        .clone()
-        .with_name(name)
-        .with_nullable(true))
-}
