@@ -12,10 +12,11 @@ use datafusion::common::internal_datafusion_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Cache, Clauses, Optimize, Relax, Repeat};
+use forebay_planner::clauses::{Clauses, Repeat};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
+use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
@@ -255,7 +256,7 @@ impl Session {
     }
 
     /// A registered pipeline.
-    async fn pipeline(&self, name: &str) -> Result<Arc<Pipeline>> {
+    pub(crate) async fn pipeline(&self, name: &str) -> Result<Arc<Pipeline>> {
         let name = Name {
             value: name.to_owned(),
             position: Position { line: 1, column: 1 },
@@ -369,8 +370,7 @@ async fn compiled(
     plan(pipeline.plan.clone(), clauses, config, prices).await
 }
 
-/// Plans for this machine; over a profile of a few rows where more than the order of exact rewrites
-/// depends on sizes.
+/// Plans for this machine; over a profile of a few rows where types do not tell sizes or numbers.
 async fn plan(
     plan: LogicalPlan,
     clauses: Clauses,
@@ -380,7 +380,7 @@ async fn plan(
     let mut machine = engine::machine(&clauses, config).await;
     machine.prices = Arc::clone(prices);
     let compiled = Compiled::on(&machine, &plan, clauses.clone()).map_err(|e| planning(&e))?;
-    if !profiled(&clauses) {
+    if compiled.report.is_none() || !is_guessed(&compiled.chosen) {
         return Ok(compiled);
     }
     let sample = engine::Sample::of(&compiled.chosen).await;
@@ -391,14 +391,6 @@ async fn plan(
         .await
         .map_err(|e| engine(internal_datafusion_err!("planning was lost: {e}")))?;
     planned.map_err(|e| planning(&e))
-}
-
-/// Whether a plan depends on more than what types say of sizes: where a cache may pay, and where the
-/// user allows orders of other values.
-fn profiled(clauses: &Clauses) -> bool {
-    let cache = !matches!(clauses.cache, Some(Cache::Off)) && clauses.options.cache_dir.is_some();
-    let optimized = clauses.options.optimize == Optimize::Default;
-    optimized && (cache || clauses.options.relax > Relax::Exact)
 }
 
 /// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.

@@ -16,10 +16,12 @@
 //! | [`tail`] | batches, and what becomes of failed rows |
 //! | [`engine`] | the local engine |
 //! | [`digest`] | one hash of a whole stream |
+//! | [`cpu`] | the time that processors worked |
 
 pub mod ahead;
 pub mod cache;
 pub mod cached;
+pub mod cpu;
 pub mod deal;
 pub mod digest;
 pub mod engine;

@@ -5,16 +5,25 @@ use forebay_planner::optimizer::coefficients::OpCost;
 /// What some rows took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    /// Bytes read a row.
+    /// Values read a row.
     pub(super) read: f64,
-    /// Bytes written a row.
+    /// Values written a row.
     pub(super) written: f64,
     /// Picoseconds a row.
     pub(super) ps: f64,
+    /// By how many picoseconds that may be wrong, however small it is.
+    pub(super) doubt: f64,
 }
 
-/// The cost that comes nearest to all measurements, by least squares of the relative errors. No term is
-/// negative: of three terms there are seven choices of those that are not zero, and each is tried (Lawson
+impl Measured {
+    /// What an error is measured by.
+    fn weight(&self) -> f64 {
+        1.0 / self.ps.max(self.doubt).max(1.0)
+    }
+}
+
+/// The cost that comes nearest to all measurements, by least squares of the errors beside what was measured,
+/// or beside the doubt about it. No term is negative: of three terms there are seven choices of those that are not zero, and each is tried (Lawson
 /// and Hanson, Solving Least Squares Problems, chapter 23, for so few terms).
 pub(super) fn fit(measured: &[Measured]) -> OpCost {
     let mut best: Option<(f64, [f64; 3])> = None;
@@ -26,25 +35,26 @@ pub(super) fn fit(measured: &[Measured]) -> OpCost {
             continue;
         }
         let error: f64 = measured.iter().map(|m| residual(m, &terms).powi(2)).sum();
-        if best.is_none_or(|(least, _)| error < least) {
+        // Equal terms differ by rounding: the first, which has fewer, stays.
+        if best.is_none_or(|(least, _)| error < least * 0.999) {
             best = Some((error, terms));
         }
     }
     let [row, read, written] = best.map_or([0.0; 3], |(_, terms)| terms);
     OpCost {
         ps_per_row: row.round() as u64,
-        ps_per_byte_in: read.round() as u64,
-        ps_per_byte_out: written.round() as u64,
+        ps_per_value_in: read.round() as u64,
+        ps_per_value_out: written.round() as u64,
     }
 }
 
 fn features(m: &Measured) -> [f64; 3] {
-    [1.0, m.read, m.written].map(|x| x / m.ps.max(1.0))
+    [1.0, m.read, m.written].map(|x| x * m.weight())
 }
 
 fn residual(m: &Measured, terms: &[f64; 3]) -> f64 {
     let predicted: f64 = features(m).iter().zip(terms).map(|(x, t)| x * t).sum();
-    predicted - 1.0
+    predicted - m.ps * m.weight()
 }
 
 /// Least squares over the terms of the mask: the normal equations, by elimination with pivots.
@@ -70,7 +80,7 @@ fn solve(measured: &[Measured], mask: u8) -> Option<[f64; 3]> {
             for (j, cell) in row.iter_mut().take(n).enumerate() {
                 *cell += x[i] * x[j];
             }
-            row[n] += x[i];
+            row[n] += x[i] * m.ps * m.weight();
         }
     }
     for column in 0..n {
@@ -107,6 +117,7 @@ mod tests {
             read,
             written,
             ps: cost[0] + cost[1] * read + cost[2] * written,
+            doubt: 0.0,
         };
         sizes.iter().map(of).collect()
     }
@@ -115,8 +126,8 @@ mod tests {
     fn a_cost_is_found_again() {
         let sizes = [(1e3, 1e4), (5e3, 2e4), (1e5, 3e4), (2e5, 9e5)];
         let found = fit(&measured([5e6, 300.0, 40.0], &sizes));
-        assert_eq!(found.ps_per_byte_in, 300);
-        assert_eq!(found.ps_per_byte_out, 40);
+        assert_eq!(found.ps_per_value_in, 300);
+        assert_eq!(found.ps_per_value_out, 40);
         assert!(found.ps_per_row.abs_diff(5_000_000) < 1000, "{found:?}");
     }
 
@@ -128,15 +139,28 @@ mod tests {
         ));
         let predicted = |m: &Measured| {
             found.ps_per_row as f64
-                + found.ps_per_byte_in as f64 * m.read
-                + found.ps_per_byte_out as f64 * m.written
+                + found.ps_per_value_in as f64 * m.read
+                + found.ps_per_value_out as f64 * m.written
         };
         for m in measured([-5e3, 300.0, 40.0], &[(1e3, 1e4), (9e3, 4e4)]) {
             assert!((0.9..1.1).contains(&(predicted(&m) / m.ps)), "{found:?}");
         }
         let same = fit(&measured([1e6, 0.0, 10.0], &[(100.0, 1000.0); 3]));
-        let total = same.ps_per_row + 100 * same.ps_per_byte_in + 1000 * same.ps_per_byte_out;
+        let total = same.ps_per_row + 100 * same.ps_per_value_in + 1000 * same.ps_per_value_out;
         assert!(total.abs_diff(1_010_000) < 2_000, "{same:?}");
         assert_eq!(fit(&[]), OpCost::default());
+    }
+
+    #[test]
+    fn what_is_lost_in_noise_does_not_bend_a_fit() {
+        let mut seen = measured([0.0, 0.0, 40.0], &[(1e3, 1e4), (1e3, 2e4), (1e3, 9e4)]);
+        // Far below what its timing can tell.
+        seen.push(Measured {
+            read: 1e3,
+            written: 1e4,
+            ps: 1.0,
+            doubt: 1e8,
+        });
+        assert_eq!(fit(&seen).ps_per_value_out, 40);
     }
 }

@@ -1,106 +1,284 @@
 //! A probe that also times what it evaluates.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::Expr;
+use arrow::compute::concat_batches;
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 use forebay_planner::optimizer::profile::{Evaluated, Probe};
-use forebay_runtime::engine::{Sample, prepare};
+use forebay_runtime::engine::{Prepared, Sample, prepare};
+use forebay_udfs::{Dtype, TensorType, is_written_out};
 
-use super::RUNS;
 use super::fit::Measured;
 use crate::error::{Result, engine};
 
-/// What was measured so far.
-#[derive(Debug, Default)]
+/// Rows that are timed at most; where they take no time, they are repeated.
+const ROWS: usize = 16;
+/// Runs of which the median counts: the fastest are faster than rows of a stream ever are.
+const RUNS: usize = 7;
+/// No further run begins after this time.
+const LONG_ENOUGH: Duration = Duration::from_millis(400);
+/// What a run should take at least, for the sake of the clock and of what is done once a run.
+const WORTHWHILE: Duration = Duration::from_millis(4);
+/// Bytes of repeated rows at most.
+const MAX_BYTES: usize = 64 << 20;
+/// Bytes of an image that is timed at most. Threads do not keep buffers for larger ones, and getting
+/// memory takes longer than many functions.
+const MAX_IMAGE: usize = 1 << 20;
+
+/// What calls of a function took; values of images are elements.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Timings {
-    of: Mutex<BTreeMap<String, Vec<Measured>>>,
-}
-
-impl Timings {
-    pub(super) fn by_function(&self) -> BTreeMap<String, Vec<Measured>> {
-        self.of.lock().map(|of| of.clone()).unwrap_or_default()
-    }
-
-    fn note(&self, function: &str, measured: Measured) {
-        if let Ok(mut of) = self.of.lock() {
-            of.entry(function.to_owned()).or_default().push(measured);
-        }
-    }
+    /// Over images of bytes, and over what is no image.
+    pub(super) bytes: Vec<Measured>,
+    /// Over images of floats.
+    pub(super) floats: Vec<Measured>,
 }
 
 /// A sample whose evaluations are timed, on one thread.
+///
+/// A function over images is timed as a step of a program, since that is how it runs: the program that
+/// ends with it, less the one that ends before it. Both are followed by a crop to a single pixel, so that
+/// neither writes images to a column; but what writing does on the way, at the end of most programs, is
+/// timed with it.
 #[derive(Debug)]
 pub(super) struct Timed {
     sample: Sample,
-    timings: std::sync::Arc<Timings>,
+    /// The function that is timed.
+    function: &'static str,
+    timings: Mutex<Timings>,
     pool: rayon::ThreadPool,
+    functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Timed {
-    pub(super) fn new(sample: Sample, timings: std::sync::Arc<Timings>) -> Result<Self> {
+    pub(super) fn new(sample: Sample, function: &'static str) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let pool = pool.map_err(|e| engine(datafusion::common::exec_datafusion_err!("{e}")))?;
         Ok(Self {
             sample,
-            timings,
+            function,
+            timings: Mutex::default(),
             pool,
+            functions: forebay_udfs::functions(),
         })
+    }
+
+    /// What was measured so far.
+    pub(super) fn timings(&self) -> Timings {
+        self.timings.lock().map(|of| of.clone()).unwrap_or_default()
+    }
+
+    fn note(&self, floats: bool, measured: Measured) {
+        if let Ok(mut timings) = self.timings.lock() {
+            match floats {
+                true => timings.floats.push(measured),
+                false => timings.bytes.push(measured),
+            }
+        }
+    }
+
+    fn time(&self, expr: &Expr, last: bool, rows: &RecordBatch, evaluated: &Evaluated) {
+        let count = rows.num_rows();
+        let written = values_of(&evaluated.values, tensor(&evaluated.field)) / count;
+        let columns = read_columns(expr, rows);
+        let [(image, column, Some(tensor))] = columns.as_slice() else {
+            let each = columns.iter().map(|(_, c, tensor)| values_of(c, *tensor));
+            let read = each.sum::<usize>() / count;
+            let whole = self
+                .program(self.to_pixel(expr), rows)
+                .or_else(|| self.program(Some(expr.clone()), rows));
+            if let Some(whole) = whole {
+                let timing = self.compare(&whole, None, rows);
+                self.note(false, timing.of(read, written));
+            }
+            return;
+        };
+        let image = Expr::from(Column::new_unqualified(image));
+        let read = values_of(column, Some(*tensor)) / count;
+        let inputs = match last {
+            true => self.of_one_size(&image, tensor.channels),
+            false => vec![(image.clone(), read)],
+        };
+        for (input, read) in inputs {
+            let floats = self.call("to_float", input.clone(), []);
+            for (floats, before) in [(tensor.dtype.is_float(), Some(input)), (true, floats)] {
+                let element = if floats { Dtype::F32.bytes() } else { 1 };
+                let Some(before) = before.filter(|_| read * element <= MAX_IMAGE) else {
+                    continue;
+                };
+                let after = replace(expr, &image, &before);
+                let [after, before] = match last {
+                    true => [Some(after), Some(before)],
+                    false => [self.to_pixel(&after), self.to_pixel(&before)],
+                };
+                let programs = self.program(after, rows).zip(self.program(before, rows));
+                if let Some((after, before)) = programs {
+                    let written = if last { read } else { written };
+                    self.note(
+                        floats,
+                        self.compare(&after, Some(&before), rows).of(read, written),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Images of one size made of others, with their elements.
+    fn of_one_size(&self, image: &Expr, channels: usize) -> Vec<(Expr, usize)> {
+        let sized = [112_i64, 224].map(|side| {
+            let made = self.call("resize", image.clone(), [lit(side), lit(side)])?;
+            Some((made, side as usize * side as usize * channels))
+        });
+        sized.into_iter().flatten().collect()
+    }
+
+    /// The image that an expression makes, cut to its middle pixel. Twice, so that a thread's two buffers
+    /// have changed places as often as without.
+    fn to_pixel(&self, image: &Expr) -> Option<Expr> {
+        let cut = |image: Expr| self.call("center_crop", image, [lit(1_i64), lit(1_i64)]);
+        cut(cut(image.clone())?)
+    }
+
+    fn call<const N: usize>(&self, name: &str, image: Expr, constants: [Expr; N]) -> Option<Expr> {
+        let func = Arc::clone(self.functions.iter().find(|f| f.name() == name)?);
+        let args = [image].into_iter().chain(constants).collect();
+        Some(Expr::ScalarFunction(ScalarFunction { func, args }))
+    }
+
+    /// An expression as it runs, its calls fused; `None` where it has no type.
+    fn program(&self, expr: Option<Expr>, rows: &RecordBatch) -> Option<Prepared> {
+        let fused = forebay_udfs::fuse(expr?).ok()?.data;
+        prepare(&fused, rows.schema_ref())
+    }
+
+    /// Times an expression, and another one by turns.
+    fn compare(&self, whole: &Prepared, less: Option<&Prepared>, rows: &RecordBatch) -> Timing {
+        let run = |program: &Prepared, rows: &RecordBatch| {
+            let start = Instant::now();
+            drop(self.pool.install(|| program.evaluate(rows)));
+            start.elapsed()
+        };
+        let first = run(whole, rows).min(run(whole, rows));
+        let rows = repeated(rows, first);
+        let begun = Instant::now();
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..RUNS {
+            times[0].push(run(whole, &rows));
+            times[1].push(less.map_or(Duration::ZERO, |less| run(less, &rows)));
+            if begun.elapsed() > LONG_ENOUGH {
+                break;
+            }
+        }
+        let each = |mut times: Vec<Duration>| {
+            times.sort_unstable();
+            let median = times.get(times.len() / 2).map_or(0, Duration::as_nanos);
+            median as f64 * 1000.0 / rows.num_rows() as f64
+        };
+        let [whole, less] = times.map(each);
+        Timing { whole, less }
+    }
+}
+
+/// What a row of a program and of one without its last step took, in picoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Timing {
+    whole: f64,
+    less: f64,
+}
+
+impl Timing {
+    fn of(self, read: usize, written: usize) -> Measured {
+        /// Two timings of one program differ by about so much.
+        const NOISE: f64 = 0.03;
+        let ps = (self.whole - self.less).max(0.0);
+        Measured {
+            read: read as f64,
+            written: written as f64,
+            ps,
+            doubt: self.whole * NOISE,
+        }
     }
 }
 
 impl Probe for Timed {
     fn sample(&self, occurrence: u32) -> Option<RecordBatch> {
-        self.sample.sample(occurrence)
+        let rows = self.sample.sample(occurrence)?;
+        Some(rows.slice(0, rows.num_rows().min(ROWS)))
     }
 
     fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
-        let prepared = prepare(expr, rows.schema_ref())?;
-        // The first evaluation warms up; it is also the one whose values count.
-        let evaluated = self.pool.install(|| prepared.evaluate(rows))?;
-        let mut fastest = f64::INFINITY;
-        for _ in 0..RUNS {
-            let start = Instant::now();
-            drop(self.pool.install(|| prepared.evaluate(rows)));
-            fastest = fastest.min(start.elapsed().as_nanos() as f64);
-        }
-        if let (Some(function), n @ 1..) = (our_function(expr), rows.num_rows()) {
-            let read = expr.column_refs();
-            let columns = read.iter().filter_map(|c| {
-                let hidden = c.name == forebay_udfs::row::ROW_COLUMN;
-                rows.column_by_name(&c.name).filter(|_| !hidden).cloned()
-            });
-            let columns: Vec<ArrayRef> = columns.collect();
-            let written = bytes_of(std::slice::from_ref(&evaluated.values));
-            self.timings.note(
-                &function,
-                Measured {
-                    read: bytes_of(&columns) as f64 / n as f64,
-                    written: written as f64 / n as f64,
-                    ps: fastest * 1000.0 / n as f64,
-                },
-            );
+        let evaluated = self.sample.evaluate(expr, rows)?;
+        let call = our_function(expr).filter(|call| call.func.name() == self.function);
+        if let (Some(call), 1..) = (call, rows.num_rows()) {
+            self.time(expr, is_written_out(&call), rows, &evaluated);
         }
         Some(evaluated)
     }
 }
 
-/// The one function of ours that an expression calls.
-fn our_function(expr: &Expr) -> Option<String> {
+/// The rows over and over, so that a run takes long enough.
+fn repeated(rows: &RecordBatch, taken: Duration) -> RecordBatch {
+    let times = WORTHWHILE.as_nanos() / taken.as_nanos().max(1);
+    let room = MAX_BYTES / bytes_of(rows.columns()).max(1);
+    let times = usize::try_from(times).unwrap_or(room).min(room).max(1);
+    let all = std::iter::repeat_n(rows, times);
+    concat_batches(rows.schema_ref(), all).unwrap_or_else(|_| rows.clone())
+}
+
+/// The columns that an expression reads, the hidden one aside, with the type of their images.
+fn read_columns(expr: &Expr, rows: &RecordBatch) -> Vec<(String, ArrayRef, Option<TensorType>)> {
+    let names = expr.column_refs();
+    let visible = names
+        .iter()
+        .filter(|c| c.name != forebay_udfs::row::ROW_COLUMN);
+    let columns = visible.filter_map(|c| {
+        let index = rows.schema_ref().index_of(&c.name).ok()?;
+        let field = rows.schema_ref().field(index);
+        Some((
+            c.name.clone(),
+            Arc::clone(rows.column(index)),
+            tensor(field),
+        ))
+    });
+    columns.collect()
+}
+
+fn replace(expr: &Expr, old: &Expr, new: &Expr) -> Expr {
+    let replaced = expr.clone().transform_up(|e| match e == *old {
+        true => Ok(Transformed::yes(new.clone())),
+        false => Ok(Transformed::no(e)),
+    });
+    replaced.map_or_else(|_| expr.clone(), |replaced| replaced.data)
+}
+
+fn tensor(field: &arrow::datatypes::Field) -> Option<TensorType> {
+    TensorType::from_field(field).ok().flatten()
+}
+
+/// Elements of a column of images, bytes of any other.
+fn values_of(column: &ArrayRef, tensor: Option<TensorType>) -> usize {
+    let element = tensor.map_or(1, |tensor| tensor.dtype.bytes());
+    bytes_of(std::slice::from_ref(column)) / element
+}
+
+/// The one call of a function of ours in an expression.
+fn our_function(expr: &Expr) -> Option<ScalarFunction> {
     let mut found = Vec::new();
     let visited = expr.apply(|e| {
         if let Expr::ScalarFunction(call) = e
             && forebay_udfs::facts_of(call.func.name()).is_some()
         {
-            found.push(call.func.name().to_owned());
+            found.push(call.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    match (visited, found.as_slice()) {
-        (Ok(_), [one]) => Some(one.clone()),
+    match (visited, found.len()) {
+        (Ok(_), 1) => found.pop(),
         _ => None,
     }
 }

@@ -323,6 +323,9 @@ pub(crate) struct PhotosArgs {
     /// Make one photo in ten a PNG and one in twenty gray
     #[arg(long)]
     pub(crate) mixed: bool,
+    /// JPEG quality, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) quality: u8,
     /// Seed of everything that varies
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,

@@ -24,6 +24,7 @@ async fn photos(args: PhotosArgs, quiet: bool) -> Result<(), Failure> {
         size: args.size,
         vary_size: !args.same_size,
         mixed: args.mixed,
+        quality: args.quality,
         seed: args.seed,
     };
     let report = write_photos(photos, &args.folder, quiet).await?;

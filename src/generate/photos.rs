@@ -19,7 +19,7 @@ pub const MAX_CLASSES: u32 = KINDS;
 /// Most pixels a side of a photo can have.
 pub const MAX_SIDE: u32 = 16_384;
 
-/// JPEG quality of the photos: ImageNet's photos are mostly of 85 to 95.
+/// JPEG quality unless asked otherwise: ImageNet's photos are mostly of 85 to 95.
 const JPEG_QUALITY: u8 = 90;
 
 /// A folder of photos to be made.
@@ -35,6 +35,8 @@ pub struct Photos {
     pub vary_size: bool,
     /// Whether one photo in ten is a PNG and one in twenty is gray.
     pub mixed: bool,
+    /// JPEG quality, 1 to 100.
+    pub quality: u8,
     /// Seed of everything that varies.
     pub seed: u64,
 }
@@ -47,6 +49,7 @@ impl Default for Photos {
             size: (500, 375),
             vary_size: true,
             mixed: false,
+            quality: JPEG_QUALITY,
             seed: 0,
         }
     }
@@ -126,6 +129,12 @@ impl Photos {
                 "photos of {width}x{height} asked for: expected sides of 1 to {MAX_SIDE} pixels"
             )));
         }
+        if !(1..=100).contains(&self.quality) {
+            return Err(GenerateError::Option(format!(
+                "JPEG quality {} asked for: expected 1 to 100",
+                self.quality
+            )));
+        }
         Ok(())
     }
 
@@ -147,7 +156,7 @@ impl Photos {
         let path = folder
             .join(&name)
             .join(format!("{name}-{index:06}.{extension}"));
-        encode(&photo, png, &path)
+        encode(&photo, (!png).then_some(self.quality), &path)
     }
 
     fn size_of(&self, draws: &mut Draws) -> (u32, u32) {
@@ -168,16 +177,18 @@ impl Photos {
     }
 }
 
-fn encode(photo: &DynamicImage, png: bool, path: &Path) -> Result<u64, GenerateError> {
+/// Writes a photo as a JPEG of a quality, or as a PNG.
+fn encode(photo: &DynamicImage, jpeg: Option<u8>, path: &Path) -> Result<u64, GenerateError> {
     let io = |source| GenerateError::Io {
         path: PathBuf::from(path),
         source,
     };
     let mut writer = BufWriter::new(File::create(path).map_err(io)?);
-    let result = if png {
-        photo.write_with_encoder(PngEncoder::new(&mut writer))
-    } else {
-        photo.write_with_encoder(JpegEncoder::new_with_quality(&mut writer, JPEG_QUALITY))
+    let result = match jpeg {
+        None => photo.write_with_encoder(PngEncoder::new(&mut writer)),
+        Some(quality) => {
+            photo.write_with_encoder(JpegEncoder::new_with_quality(&mut writer, quality))
+        }
     };
     result.map_err(|source| match source {
         ImageError::IoError(source) => io(source),

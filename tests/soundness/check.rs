@@ -1,4 +1,4 @@
-//! One pipeline as written, optimised in every tier, and with one rule alone.
+//! One pipeline as written, optimised in every tier, and with each rule alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,8 +54,8 @@ pub(crate) struct Seen {
     pub(crate) plans: usize,
     /// How often each rule fired, in the highest tier.
     pub(crate) fired: BTreeMap<&'static str, usize>,
-    /// Whether the rule that was tried alone fired; what tidies a chosen plan does not say.
-    pub(crate) alone: bool,
+    /// The rules that fired alone; what tidies a chosen plan does not say.
+    pub(crate) alone: BTreeSet<&'static str>,
 }
 
 /// A rule's tier; those that are not over two operators are exact.
@@ -76,6 +76,8 @@ struct Way {
     tier: Relax,
     disabled: BTreeSet<String>,
     prices: Arc<Coefficients>,
+    /// The one rule that is not disabled.
+    alone: Option<&'static str>,
 }
 
 impl Way {
@@ -85,13 +87,14 @@ impl Way {
             tier,
             disabled: BTreeSet::new(),
             prices: Coefficients::declared(),
+            alone: None,
         }
     }
 }
 
-/// Every tier; the exact rules under prices by which other plans are the cheapest; and a rule alone, under
+/// Every tier; the exact rules under prices by which other plans are the cheapest; and each rule alone, under
 /// the same.
-fn ways(rule: &str, odd: &Arc<Coefficients>) -> Vec<Way> {
+fn ways(odd: &Arc<Coefficients>) -> Vec<Way> {
     let mut ways: Vec<Way> = tiers()
         .into_iter()
         .map(|tier| Way::new(format!("relax {tier}"), tier))
@@ -100,12 +103,18 @@ fn ways(rule: &str, odd: &Arc<Coefficients>) -> Vec<Way> {
         prices: Arc::clone(odd),
         ..Way::new("relax exact, odd prices".to_owned(), Relax::Exact)
     });
-    let others = rule_families().into_iter().map(|(name, _)| name.to_owned());
-    ways.push(Way {
-        prices: Arc::clone(odd),
-        disabled: others.filter(|name| name != rule).collect(),
-        ..Way::new(format!("{rule} alone, {odd:?}"), tier_of(rule))
-    });
+    let names = || rule_families().into_iter().map(|(name, _)| name);
+    ways.extend(names().map(|rule| {
+        Way {
+            prices: Arc::clone(odd),
+            disabled: names()
+                .filter(|name| *name != rule)
+                .map(str::to_owned)
+                .collect(),
+            alone: Some(rule),
+            ..Way::new(format!("{rule} alone, {odd:?}"), tier_of(rule))
+        }
+    }));
     ways
 }
 
@@ -114,19 +123,16 @@ pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
     let mut price = || draw.pick(&[0, 1, 100, 10_000, 10_000_000]);
     let mut odd = Coefficients::clone(&Coefficients::declared());
     (odd.copy, odd.row) = (price(), price());
-    for cost in odd.scans.values_mut().chain(odd.functions.values_mut()) {
-        (cost.ps_per_row, cost.ps_per_byte_in) = (price(), price());
+    let functions = odd.functions.values_mut();
+    let of_functions = functions.flat_map(|cost| [&mut cost.bytes, &mut cost.floats]);
+    for cost in odd.scans.values_mut().chain(of_functions) {
+        (cost.ps_per_row, cost.ps_per_value_in) = (price(), price());
     }
     Arc::new(odd)
 }
 
 /// Runs a pipeline every way.
-pub(crate) async fn check(
-    catalog: &Catalog,
-    case: &Case,
-    rule: &'static str,
-    odd: &Arc<Coefficients>,
-) -> Verdict {
+pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients>) -> Verdict {
     let (pipeline, written) = match planned(catalog, &case.sql()).await {
         Ok(planned) => planned,
         Err(why) => return Verdict::Refused(why),
@@ -144,7 +150,7 @@ pub(crate) async fn check(
         ..Seen::default()
     };
     let mut known = BTreeSet::new();
-    for way in ways(rule, odd) {
+    for way in ways(odd) {
         let compiled = match optimised(&pipeline, &written, &way) {
             Ok(compiled) => compiled,
             Err(why) => {
@@ -160,8 +166,8 @@ pub(crate) async fn check(
         for (name, _) in report.before {
             *fired.entry(name).or_default() += 1;
         }
-        if !way.disabled.is_empty() {
-            seen.alone = fired.contains_key(rule);
+        if let Some(rule) = way.alone {
+            seen.alone.extend(fired.contains_key(rule).then_some(rule));
         } else if way.tier == Relax::Statistical {
             seen.fired = fired;
         }

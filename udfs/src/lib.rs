@@ -24,6 +24,6 @@ pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_in
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use failure::{RowFailure, RowFunction, row_function};
 pub use functions::functions;
-pub use image::{facts_of_call, fuse};
+pub use image::{facts_of_call, fuse, is_written_out, work_of_call};
 pub use pin::{PIN_MARKER, pinned, without_pins};
 pub use tensor::{Dtype, Layout, TensorType};

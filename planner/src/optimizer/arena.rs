@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::TensorType;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
-use super::coefficients::{Coefficients, OpCost};
+use super::coefficients::{Coefficients, FunctionCost, OpCost};
 use super::profile::Profile;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
@@ -105,7 +105,7 @@ pub struct Arena {
     by_keep: HashMap<SlotSet, KeepId>,
     scans: Vec<ScanSpec>,
     builds: Vec<RowPlan>,
-    types: Vec<FieldRef>,
+    types: Vec<(FieldRef, Option<TensorType>)>,
     by_type: HashMap<FieldRef, TypeId>,
     outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
     /// What a few rows showed of the operators.
@@ -283,7 +283,7 @@ impl Arena {
 
     /// The tensor type of a slot's type, where it is one.
     pub fn tensor(&self, id: TypeId) -> Option<TensorType> {
-        TensorType::from_field(self.field(id)).ok().flatten()
+        self.types[id.0 as usize].1
     }
 
     /// The operator that takes rows of an epoch, whose order decides which where it is `shuffled`.
@@ -330,11 +330,10 @@ impl Arena {
             fallible,
             pinned: false,
             algebra: forebay_udfs::facts::Algebra::Opaque,
-            cost: OpCost {
+            cost: FunctionCost::from(OpCost {
                 ps_per_row: 1_000,
-                ps_per_byte_in: 0,
-                ps_per_byte_out: 0,
-            },
+                ..OpCost::default()
+            }),
         })
     }
 
@@ -371,8 +370,9 @@ impl Arena {
             return known;
         }
         let id = TypeId(self.types.len() as u32);
+        let tensor = TensorType::from_field(&field).ok().flatten();
         self.by_type.insert(Arc::clone(&field), id);
-        self.types.push(field);
+        self.types.push((field, tensor));
         id
     }
 
@@ -384,7 +384,7 @@ impl Arena {
 
     /// The type at an index.
     pub fn field(&self, id: TypeId) -> &FieldRef {
-        &self.types[id.0 as usize]
+        &self.types[id.0 as usize].0
     }
 
     /// The type that an expression has over slots of these types; else why it has none.

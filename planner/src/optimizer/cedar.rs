@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 use forebay_udfs::facts::Algebra;
 
 use super::arena::{Arena, ParamId, ScanSpec};
-use super::coefficients::{Coefficients, OpCost};
+use super::coefficients::{Coefficients, FunctionCost, OpCost};
 use super::facts::Log2;
 use super::lower::Lowered;
 use super::rules::Tier;
@@ -148,10 +148,10 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
             fallible: false,
             pinned: false,
             algebra,
-            cost: OpCost {
-                ps_per_byte_in: (ms * 1e9 / (read * 1e3)).round() as u64,
+            cost: FunctionCost::from(OpCost {
+                ps_per_value_in: (ms * 1e9 / (read * 1e3)).round() as u64,
                 ..OpCost::default()
-            },
+            }),
         });
         let growth = Log2((libm::log2(written / read) * 1024.0).round() as i32);
         arena.profile.growth.insert(param, growth);

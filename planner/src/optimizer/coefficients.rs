@@ -9,14 +9,76 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 
 /// Cost of a function or of an operation on one core.
+///
+/// A value is an element of an image, else a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct OpCost {
     /// Picoseconds a row.
     pub ps_per_row: u64,
-    /// Picoseconds a byte read.
-    pub ps_per_byte_in: u64,
-    /// Picoseconds a byte written.
-    pub ps_per_byte_out: u64,
+    /// Picoseconds a value read.
+    pub ps_per_value_in: u64,
+    /// Picoseconds a value written.
+    pub ps_per_value_out: u64,
+}
+
+impl OpCost {
+    /// Both one after the other.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            ps_per_row: self.ps_per_row.saturating_add(other.ps_per_row),
+            ps_per_value_in: self.ps_per_value_in.saturating_add(other.ps_per_value_in),
+            ps_per_value_out: self.ps_per_value_out.saturating_add(other.ps_per_value_out),
+        }
+    }
+
+    /// A part of it, in hundredths.
+    pub const fn percent(self, percent: u64) -> Self {
+        const fn part(of: u64, percent: u64) -> u64 {
+            of.saturating_mul(percent) / 100
+        }
+        Self {
+            ps_per_row: part(self.ps_per_row, percent),
+            ps_per_value_in: part(self.ps_per_value_in, percent),
+            ps_per_value_out: part(self.ps_per_value_out, percent),
+        }
+    }
+}
+
+/// Cost of a function on one core, by what its images hold: a resize has other kernels for floats, ten
+/// times as slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct FunctionCost {
+    /// Over images of bytes, and over what is no image.
+    pub bytes: OpCost,
+    /// Over images of floats.
+    pub floats: OpCost,
+}
+
+impl FunctionCost {
+    /// Both one after the other.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.and(other.bytes),
+            floats: self.floats.and(other.floats),
+        }
+    }
+
+    /// A part of it, in hundredths.
+    pub const fn percent(self, percent: u64) -> Self {
+        Self {
+            bytes: self.bytes.percent(percent),
+            floats: self.floats.percent(percent),
+        }
+    }
+}
+
+impl From<OpCost> for FunctionCost {
+    fn from(cost: OpCost) -> Self {
+        Self {
+            bytes: cost,
+            floats: cost,
+        }
+    }
 }
 
 /// Prices of one core.
@@ -27,7 +89,7 @@ pub struct Coefficients {
     pub machine: String,
     /// The command that measured them.
     pub measured_by: String,
-    /// Copying a byte of a column, where rows are chosen or joined, in picoseconds.
+    /// Writing a byte of a column, where rows are chosen, joined or put into a batch, in picoseconds.
     pub copy: u64,
     /// Handling a row, whatever it holds, in picoseconds.
     pub row: u64,
@@ -42,7 +104,7 @@ pub struct Coefficients {
     /// Reading rows, by the format's name; bytes are those of the columns that are read.
     pub scans: BTreeMap<String, OpCost>,
     /// Functions of ours.
-    pub functions: BTreeMap<String, OpCost>,
+    pub functions: BTreeMap<String, FunctionCost>,
 }
 
 static DECLARED: LazyLock<Result<Arc<Coefficients>, String>> =
@@ -67,7 +129,7 @@ impl Coefficients {
     }
 
     /// What an expression's function costs; `None` where it is none of ours.
-    pub fn function(&self, name: &str) -> Option<OpCost> {
+    pub fn function(&self, name: &str) -> Option<FunctionCost> {
         self.functions.get(name).copied()
     }
 

@@ -6,6 +6,7 @@ use super::arena::{Arena, ParamId};
 use super::coefficients::Coefficients;
 use super::facts::PlanFact;
 use super::lang::Node;
+use super::slots::SlotSet;
 use super::spec::OpKind;
 
 /// A cost in picoseconds.
@@ -34,7 +35,7 @@ pub fn self_cost<'a>(
             let price = prices.scan(arena.scan(*scan).format.as_deref());
             let row = out
                 .live_bytes()
-                .saturating_mul(price.ps_per_byte_in.into())
+                .saturating_mul(price.ps_per_value_in.into())
                 .saturating_add(price.ps_per_row.into());
             out.rows.number().saturating_mul(row)
         }
@@ -44,18 +45,26 @@ pub fn self_cost<'a>(
                 return Cost::MAX;
             };
             let spec = arena.spec(param);
-            let read = input.bytes(spec.reads.iter());
-            let written = out.bytes(spec.writes.iter());
-            let compute = u128::from(spec.cost.ps_per_row)
-                .saturating_add(read.saturating_mul(spec.cost.ps_per_byte_in.into()))
-                .saturating_add(written.saturating_mul(spec.cost.ps_per_byte_out.into()));
+            let read = values(arena, input, &spec.reads);
+            let written = values(arena, out, &spec.writes);
+            let price = match has_floats(arena, input, &spec.reads) {
+                true => spec.cost.floats,
+                false => spec.cost.bytes,
+            };
+            let compute = u128::from(price.ps_per_row)
+                .saturating_add(read.saturating_mul(price.ps_per_value_in.into()))
+                .saturating_add(written.saturating_mul(price.ps_per_value_out.into()));
             let compute = input.rows.number().saturating_mul(compute);
             match spec.kind {
                 OpKind::Row { .. } => compute,
-                OpKind::Filter { .. }
-                | OpKind::Flatten { .. }
-                | OpKind::Lookup { .. }
-                | OpKind::Batch { .. } => compute.saturating_add(moved(out)),
+                OpKind::Filter { .. } | OpKind::Flatten { .. } | OpKind::Lookup { .. } => {
+                    compute.saturating_add(moved(out))
+                }
+                // Bytes stay where they are: a batch is a part of what was computed.
+                OpKind::Batch { .. } => {
+                    let rows = u128::from(prices.row).saturating_mul(out.rows.number());
+                    compute.saturating_add(rows)
+                }
                 OpKind::Limit { .. } | OpKind::Take { .. } => out.rows.number(),
                 // Keys are ordered, before anything is read: no plan is the cheaper for where it stands.
                 OpKind::Shuffle { .. } => 0,
@@ -63,4 +72,26 @@ pub fn self_cost<'a>(
         }
     };
     cost.saturating_add(1)
+}
+
+/// Elements of images and bytes of other columns in a row.
+fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
+    let columns = slots.iter().filter_map(|slot| fact.columns.get(&slot));
+    let each = columns.map(|column| {
+        let element = arena
+            .tensor(column.data_type)
+            .map_or(1, |t| t.dtype.bytes());
+        column.bytes.number() / element as u128
+    });
+    each.sum()
+}
+
+/// Whether images of floats are among the slots.
+fn has_floats(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> bool {
+    let mut columns = slots.iter().filter_map(|slot| fact.columns.get(&slot));
+    columns.any(|c| {
+        arena
+            .tensor(c.data_type)
+            .is_some_and(|t| t.dtype.is_float())
+    })
 }

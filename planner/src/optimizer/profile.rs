@@ -13,12 +13,14 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Field, Schema};
 use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
+use forebay_udfs::width::fixed_bytes;
 
 use super::arena::{Arena, ParamId};
 use super::facts::Log2;
 use super::slots::Slot;
 use super::spec::OpKind;
 use super::tree::Tree;
+use crate::rows::{RowOp, RowPlan};
 
 /// Rows of a profile at most.
 pub const ROWS: usize = 64;
@@ -41,6 +43,19 @@ pub struct Evaluated {
     pub field: Field,
     /// Rows without a value because they failed, ascending.
     pub failed: Vec<usize>,
+}
+
+/// Whether sizes or numbers of a plan's rows can only be guessed without a profile: where a column's type
+/// does not fix its size, or a predicate decides.
+pub fn is_guessed(plan: &RowPlan) -> bool {
+    let decides = matches!(plan.op, RowOp::Filter { .. });
+    let varies = matches!(plan.op, RowOp::Scan { .. })
+        && plan
+            .schema
+            .fields()
+            .iter()
+            .any(|f| fixed_bytes(f.data_type()).is_none());
+    decides || varies || plan.inputs.iter().any(is_guessed)
 }
 
 /// What was seen.

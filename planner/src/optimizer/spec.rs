@@ -10,7 +10,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use forebay_udfs::facts::{Algebra, FunctionFacts};
 use forebay_udfs::image::ImageCall;
 
-use super::coefficients::{Coefficients, OpCost};
+use super::coefficients::{Coefficients, FunctionCost, OpCost};
 use super::slots::{Slot, SlotSet};
 
 /// What an operator does to the rows below it.
@@ -96,7 +96,7 @@ pub struct OpSpec {
     /// How the pixels that it writes relate to those that it reads.
     pub algebra: Algebra,
     /// Declared cost.
-    pub cost: OpCost,
+    pub cost: FunctionCost,
 }
 
 impl OpSpec {
@@ -210,23 +210,24 @@ fn widens(from: &DataType, to: &DataType) -> bool {
 }
 
 /// The cost of an expression: the sum over its calls.
-pub fn cost_of(expr: &Expr, prices: &Coefficients) -> OpCost {
-    let pass = OpCost {
+pub fn cost_of(expr: &Expr, prices: &Coefficients) -> FunctionCost {
+    let pass = FunctionCost::from(OpCost {
         ps_per_row: prices.expression,
         ..OpCost::default()
-    };
-    let mut sum = OpCost::default();
+    });
+    let mut sum = FunctionCost::default();
     let _ = expr.apply(|e| {
         let cost = match e {
             Expr::Column(_) | Expr::Literal(..) | Expr::Alias(_) => {
                 return Ok(TreeNodeRecursion::Continue);
             }
-            Expr::ScalarFunction(call) => prices.function(call.func.name()).unwrap_or(pass),
+            Expr::ScalarFunction(call) => match prices.function(call.func.name()) {
+                Some(cost) => cost.percent(forebay_udfs::work_of_call(call)),
+                None => pass,
+            },
             _ => pass,
         };
-        sum.ps_per_row = sum.ps_per_row.saturating_add(cost.ps_per_row);
-        sum.ps_per_byte_in = sum.ps_per_byte_in.saturating_add(cost.ps_per_byte_in);
-        sum.ps_per_byte_out = sum.ps_per_byte_out.saturating_add(cost.ps_per_byte_out);
+        sum = sum.and(cost);
         Ok(TreeNodeRecursion::Continue)
     });
     sum

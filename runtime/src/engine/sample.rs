@@ -25,6 +25,10 @@ use crate::source::{Access, Scan, Source};
 
 /// Splits that are read at most for the sake of some of their rows.
 const SPLITS: u64 = 4;
+/// Bytes after which no further rows are read: large photos take long to decode, and few tell enough.
+const BYTES: usize = 8 << 20;
+/// Rows that are fetched at once.
+const AT_ONCE: usize = 8;
 
 /// Rows of each scan of a plan, the columns that it reads and the hidden row column.
 #[derive(Debug)]
@@ -124,20 +128,42 @@ async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
     Ok(Some(whole))
 }
 
-/// Rows all over the source.
+/// Rows all over the source, until they are [`ROWS`] or [`BYTES`].
 async fn direct(
     snapshot: &Snapshot,
     source: &dyn Source,
     projection: &[usize],
 ) -> Result<(Vec<Place>, RecordBatch)> {
-    let mut numbers: Vec<u64> = (0..ROWS as u64)
-        .map(|i| combine(i, 0) % snapshot.rows())
-        .collect();
-    numbers.sort_unstable();
-    numbers.dedup();
+    let mut numbers: Vec<u64> = Vec::with_capacity(ROWS);
+    for i in 0..ROWS as u64 {
+        let number = combine(i, 0) % snapshot.rows();
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    let (mut places, mut batches, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for numbers in numbers.chunks(AT_ONCE) {
+        let (some, batch) = fetch(snapshot, source, projection, numbers).await?;
+        bytes += batch.get_array_memory_size();
+        places.extend(some);
+        batches.push(batch);
+        if bytes >= BYTES {
+            break;
+        }
+    }
+    Ok((places, whole(source, projection, &batches)?))
+}
+
+/// The stored rows of these numbers, but for those that cannot be read.
+async fn fetch(
+    snapshot: &Snapshot,
+    source: &dyn Source,
+    projection: &[usize],
+    numbers: &[u64],
+) -> Result<(Vec<Place>, RecordBatch)> {
     let mut places = Vec::with_capacity(numbers.len());
     let mut wanted = Vec::with_capacity(numbers.len());
-    for number in numbers {
+    for &number in numbers {
         let split = snapshot.splits.partition_point(|s| s.start <= number) - 1;
         let of = &snapshot.splits[split];
         let offset = number - of.start;
@@ -156,6 +182,18 @@ async fn direct(
     let places = sound.iter().map(|&row| places[row]).collect();
     let indices = UInt32Array::from_iter_values(sound.into_iter().map(|row| row as u32));
     Ok((places, take_record_batch(&batch, &indices)?))
+}
+
+fn whole(
+    source: &dyn Source,
+    projection: &[usize],
+    batches: &[RecordBatch],
+) -> Result<RecordBatch> {
+    let schema = match batches.first() {
+        Some(batch) => batch.schema(),
+        None => Arc::new(source.schema().project(projection)?),
+    };
+    Ok(concat_batches(&schema, batches)?)
 }
 
 /// The first rows of some splits.
@@ -192,9 +230,5 @@ async fn staged(
         }
         batches.push(stored.batch.slice(0, count));
     }
-    let schema = match batches.first() {
-        Some(batch) => batch.schema(),
-        None => Arc::new(source.schema().project(projection)?),
-    };
-    Ok((places, concat_batches(&schema, &batches)?))
+    Ok((places, whole(source, projection, &batches)?))
 }

@@ -21,6 +21,7 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 
 use super::row_batch::{RowBatch, hidden_schema};
+use crate::cpu::cpu_time;
 
 /// What an operator does to a segment's rows.
 pub trait RowOperator: fmt::Debug + Send + Sync + 'static {
@@ -54,12 +55,6 @@ pub(super) fn properties(schema: SchemaRef) -> Arc<PlanProperties> {
         EmissionType::Incremental,
         Boundedness::Bounded,
     ))
-}
-
-/// Process CPU time, for EXPLAIN ANALYZE.
-pub(super) fn cpu_time() -> std::time::Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// A [`RowOperator`] over the output of other nodes.

@@ -227,7 +227,7 @@ pub fn facts_of_call(call: &ScalarFunction) -> Option<FunctionFacts> {
     })
 }
 
-fn stage_of(call: &ScalarFunction) -> Option<ImageOp> {
+pub(super) fn stage_of(call: &ScalarFunction) -> Option<ImageOp> {
     let (stage, _) = stage(&Expr::ScalarFunction(call.clone()))?;
     Some(stage.op)
 }

@@ -19,6 +19,7 @@ mod program;
 mod run;
 mod scratch;
 mod step;
+mod work;
 
 pub use call::{Axis, ImageCall, Rectangle, crop, decode_luma, facts_of_call, normalize, resize};
 pub use codec::{MAX_DECODER_BYTES, MAX_PIXELS, panics_are_caught};
@@ -27,6 +28,7 @@ pub use fuse::fuse;
 pub use header::ImageHeader;
 pub use op::{Filter, Mode};
 pub use program::ImageProgram;
+pub use work::{is_written_out, work_of_call};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -76,6 +76,18 @@ pub(crate) struct Tail<E> {
     planes: bool,
 }
 
+/// Whether writing out can do an operator at the end of a program.
+pub(super) const fn is_written_out(op: &ImageOp) -> bool {
+    matches!(
+        op,
+        ImageOp::ToChw
+            | ImageOp::FlipHorizontal
+            | ImageOp::RandomFlipHorizontal { .. }
+            | ImageOp::ToFloat { .. }
+            | ImageOp::Normalize { .. }
+    )
+}
+
 /// Number of operators at the end of `ops` that writing out can do, given the type before each.
 pub(crate) fn tail_length(ops: &[(&ImageOp, TensorType)]) -> usize {
     let mut length = 0;
@@ -83,11 +95,7 @@ pub(crate) fn tail_length(ops: &[(&ImageOp, TensorType)]) -> usize {
     for (op, input) in ops.iter().rev() {
         let fits = match op {
             ImageOp::ToChw => length == 0,
-            ImageOp::FlipHorizontal
-            | ImageOp::RandomFlipHorizontal { .. }
-            | ImageOp::ToFloat { .. }
-            | ImageOp::Normalize { .. } => input.layout == Layout::Hwc,
-            _ => false,
+            op => is_written_out(op) && input.layout == Layout::Hwc,
         };
         if !fits {
             break;

@@ -220,7 +220,7 @@ pub(super) fn scan_cost(source: &Source, needed: &BTreeSet<u32>) -> Least {
     let price = Coefficients::declared().scan(None);
     let (row, byte) = (
         u128::from(price.ps_per_row),
-        u128::from(price.ps_per_byte_in),
+        u128::from(price.ps_per_value_in),
     );
     let rows = Rows::of(source);
     let each = number(rows.log) * (rows.live(needed) * byte + row) + 1;

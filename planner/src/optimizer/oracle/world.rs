@@ -11,7 +11,7 @@ use forebay_udfs::facts::Algebra;
 
 use super::super::arena::{Arena, ParamId, ScanId, ScanSpec};
 use super::super::cache::{Budget, CacheCosts};
-use super::super::coefficients::OpCost;
+use super::super::coefficients::{FunctionCost, OpCost};
 use super::super::facts::selectivity;
 use super::super::lower::Lowered;
 use super::super::slots::{Slot, SlotSet};
@@ -204,11 +204,11 @@ impl World {
             fallible,
             pinned,
             algebra: Algebra::Opaque,
-            cost: OpCost {
+            cost: FunctionCost::from(OpCost {
                 ps_per_row: cost[0],
-                ps_per_byte_in: cost[1],
-                ps_per_byte_out: cost[2],
-            },
+                ps_per_value_in: cost[1],
+                ps_per_value_out: cost[2],
+            }),
             kind,
         };
         slots.extend(writes.iter().map(|&(slot, _)| slot));

@@ -1,0 +1,135 @@
+//! Whole runs: what reading a source costs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use forebay_planner::optimizer::coefficients::OpCost;
+use forebay_runtime::cpu::cpu_time;
+
+use super::fit::{Measured, fit};
+use super::made;
+use super::probe::bytes_of;
+use crate::error::Result;
+use crate::generate::Table;
+use crate::{RunConfig, Session};
+
+/// Runs of which the fastest counts: others were disturbed.
+const RUNS: usize = 5;
+/// Columns that are read: from few bytes to most.
+const COLUMNS: [&str; 4] = [
+    "id",
+    "id, clicks, price",
+    "id, clicks, price, user_id, label",
+    "id, user_id, clicks, price, text",
+];
+
+/// A table in each format that can be written, with its format's name.
+pub(super) struct Tables {
+    of: Vec<(&'static str, PathBuf)>,
+    parquet: PathBuf,
+}
+
+impl Tables {
+    pub(super) fn write(folder: &Path) -> Result<Self> {
+        /// A format's name, its extension, and rows that it takes some tens of milliseconds to read.
+        const FORMATS: [(&str, &str, u64); 4] = [
+            ("PARQUET", "parquet", 400_000),
+            ("ARROW", "arrow", 400_000),
+            ("CSV", "csv", 50_000),
+            ("JSON", "jsonl", 50_000),
+        ];
+        let mut of = Vec::new();
+        for (format, extension, rows) in FORMATS {
+            let path = folder.join("rows").with_extension(extension);
+            let table = Table {
+                rows,
+                payload: 0,
+                seed: 1,
+            };
+            table.write(&path, &|_| ()).map_err(made)?;
+            of.push((format, path));
+        }
+        let parquet = of[0].1.clone();
+        Ok(Self { of, parquet })
+    }
+
+    pub(super) fn parquet(&self) -> &Path {
+        &self.parquet
+    }
+
+    /// What reading each format costs.
+    pub(super) async fn scans(&self) -> Result<BTreeMap<String, OpCost>> {
+        let mut scans = BTreeMap::new();
+        for (format, path) in &self.of {
+            let mut measured = Vec::new();
+            for columns in COLUMNS {
+                let from = format!("{}('{}')", format.to_lowercase(), path.display());
+                measured.push(time(&format!("SELECT {columns} FROM {from}")).await?);
+            }
+            scans.insert((*format).to_owned(), fit(&measured));
+        }
+        Ok(scans)
+    }
+}
+
+/// What reading the files of folders costs.
+pub(super) async fn folders(folders: &[PathBuf]) -> Result<OpCost> {
+    let mut measured = Vec::new();
+    for folder in folders {
+        measured.push(time(&format!("SELECT image FROM images('{}')", folder.display())).await?);
+    }
+    Ok(fit(&measured))
+}
+
+/// What a row of a query takes and writes: more epochs less one, so that planning and starting do not
+/// count. It is the time of processors, since threads that hand rows to each other wait for each other,
+/// the longer the busier the machine is.
+async fn time(sql: &str) -> Result<Measured> {
+    /// Epochs of the longer run.
+    const EPOCHS: u64 = 5;
+    let mut fastest = [f64::INFINITY; 2];
+    let mut read = Read::default();
+    for _ in 0..RUNS {
+        for (fastest, epochs) in fastest.iter_mut().zip([1, EPOCHS]) {
+            let start = cpu_time();
+            read = run(sql, epochs).await?;
+            let taken = cpu_time().saturating_sub(start);
+            *fastest = fastest.min(taken.as_nanos() as f64 * 1000.0);
+        }
+    }
+    let rows = read.rows.max(1) as f64;
+    let each = read.bytes as f64 / rows;
+    let [one, all] = fastest;
+    Ok(Measured {
+        read: each,
+        written: each,
+        ps: ((all - one) * EPOCHS as f64 / ((EPOCHS - 1) as f64 * rows)).max(0.0),
+        doubt: 0.0,
+    })
+}
+
+/// Rows and bytes of a run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Read {
+    rows: usize,
+    bytes: usize,
+}
+
+async fn run(sql: &str, epochs: u64) -> Result<Read> {
+    let session = Session::new();
+    let names = session.load(sql).await?;
+    let name = names.first().map_or("query", String::as_str);
+    let config = RunConfig {
+        threads: Some(1),
+        epochs: Some(epochs),
+        ..RunConfig::default()
+    };
+    let mut run = session.run(name, config).await?;
+    let mut read = Read::default();
+    while let Some(batch) = run.next().await {
+        let batch = batch?.batch;
+        read.rows += batch.num_rows();
+        read.bytes += bytes_of(batch.columns());
+    }
+    Ok(read)
+}
