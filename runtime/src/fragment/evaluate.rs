@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::concat;
-use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::config::ConfigOptions;

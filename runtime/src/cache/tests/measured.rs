@@ -12,9 +12,7 @@ async fn throttled(memory: &Arc<InMemory>, bytes_per_second: u64) -> CacheStore 
     let hook = Arc::new(Throttle::new(Arc::clone(&clock), bytes_per_second, 64));
     let inner: Arc<dyn ObjectStore> = Arc::clone(memory) as _;
     let hooked = Arc::new(Hooked { inner, hook });
-    CacheStore::with_clock(hooked, "a/cache", small(), clock)
-        .await
-        .unwrap()
+    CacheStore::in_objects(hooked, Path::from("a/cache"), small(), clock).await
 }
 
 fn about(measured: Option<u64>, expected: u64) -> bool {
@@ -56,9 +54,7 @@ async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String
         ..small()
     };
     let clock = Arc::new(ManualClock::default());
-    let store = CacheStore::with_clock(memory, "", options, clock)
-        .await
-        .unwrap();
+    let store = CacheStore::in_objects(memory, Path::default(), options, clock).await;
     let texts = StringArray::from_iter_values((0..300).map(text));
     let batch = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef)]).unwrap();
     if let Some(bps) = bytes_per_second {

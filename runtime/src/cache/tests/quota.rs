@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use object_store::ObjectStoreExt;
-use object_store::path::Path;
 
 use super::*;
 use crate::cache::WriterState;

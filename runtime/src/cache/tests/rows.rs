@@ -19,7 +19,7 @@ async fn rows_come_back_in_any_order_and_in_other_processes() {
     assert_eq!(there(&first, &order).await, order);
     // Another process: nothing is shared but the directory.
     let url = format!("file://{}", folder.path().display());
-    let other = CacheStore::open(&url, small()).await.unwrap();
+    let other = Stores::default().open(&url, small()).await.unwrap();
     let second = entry(&other).await;
     assert_eq!(there(&second, &order).await, order);
     assert_eq!(second.rows(), 500);

@@ -219,8 +219,7 @@ async fn a_full_disk_ends_writing_and_nothing_else() {
         let hook = Arc::clone(&disk);
         let wrap = |inner| Arc::new(Hooked { inner, hook }) as Arc<dyn ObjectStore>;
         let clock = Arc::new(ManualClock::default());
-        let location = folder.path().to_str().unwrap();
-        let store = CacheStore::open_through(location, small(), clock, wrap)
+        let store = CacheStore::in_directory(folder.path(), small(), clock, wrap)
             .await
             .unwrap();
         let entry = entry(&store).await;
@@ -284,7 +283,8 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
     assert_eq!(writer.pending_bytes(), 0);
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = CacheStore::open(file.to_str().unwrap(), small())
+    let error = Stores::default()
+        .open(file.to_str().unwrap(), small())
         .await
         .unwrap_err();
     assert!(

@@ -6,7 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod objects;
 
 use std::path::Path;
 
@@ -26,7 +28,14 @@ async fn batches_of(
     config: RunConfig,
 ) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
     // A session of its own knows nothing of earlier runs, as another process would not.
-    let session = Session::new();
+    batches_in(&Session::new(), sql, config).await
+}
+
+async fn batches_in(
+    session: &Session,
+    sql: &str,
+    config: RunConfig,
+) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
     session.execute(sql).await.map_err(|e| e.to_string())?;
     let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
     let mut batches = Vec::new();
@@ -37,7 +46,11 @@ async fn batches_of(
 }
 
 async fn run_with(sql: &str, config: RunConfig) -> Outcome {
-    let (batches, cached) = batches_of(sql, config).await.unwrap();
+    run_in(&Session::new(), sql, config).await
+}
+
+async fn run_in(session: &Session, sql: &str, config: RunConfig) -> Outcome {
+    let (batches, cached) = batches_in(session, sql, config).await.unwrap();
     let (read, computed) = cached.unwrap_or_default();
     Outcome {
         digest: digest(&batches),
