@@ -152,7 +152,7 @@ async fn a_cache_is_the_last_step_and_every_place_has_its_total_or_refusal() {
     "#);
     assert_snapshot!(points.join("\n"), @r#"
       99981 rows, 10.00 GB: 2.14 h: scan #0 photos [image, label]
-      99981 rows, 10.00 GB: 2.14 h: shuffle globally
+      99981 rows, 10.00 GB: 2.14 h: scan #0 photos [image, label], shuffled
       33327 rows, 3.33 GB: 2.11 h: filter label > 3
       33327 rows, 40.0 GB: 22.6 min: x = decode_image(image)
     * 33327 rows, 6.50 MB: 91.8 s: x = resize(x, 8, 8)
