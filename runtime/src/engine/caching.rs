@@ -91,3 +91,6 @@ fn not_users(error: CacheError) -> Result<CacheError> {
         false => Ok(error),
     }
 }
+
+#[cfg(test)]
+mod tests;
