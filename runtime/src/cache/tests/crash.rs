@@ -70,10 +70,7 @@ async fn child() {
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in [0..20, 20..40] {
-        writer
-            .append(&addresses(rows.clone()), &batch(rows), &[])
-            .await
-            .unwrap();
+        append(&mut writer, rows).await.unwrap();
         writer.flush().await.unwrap();
     }
     unreachable!("the child was to stop");

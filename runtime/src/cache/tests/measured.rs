@@ -1,18 +1,12 @@
 //! Bandwidth and compression are measured.
 
-use object_store::ObjectStore;
-
 use super::*;
-use crate::cache::Compression;
-use crate::cache::testing::{Hooked, Throttle};
+use crate::cache::{Compression, testing};
 
 /// A store that carries so many bytes a second.
 async fn throttled(memory: &Arc<InMemory>, bytes_per_second: u64) -> CacheStore {
-    let clock = Arc::new(ManualClock::default());
-    let hook = Arc::new(Throttle::new(Arc::clone(&clock), bytes_per_second, 64));
-    let inner: Arc<dyn ObjectStore> = Arc::clone(memory) as _;
-    let hooked = Arc::new(Hooked { inner, hook });
-    CacheStore::in_objects(hooked, Path::from("a/cache"), small(), clock).await
+    let (store, clock) = testing::throttled(Arc::clone(memory) as _, bytes_per_second);
+    CacheStore::in_objects(store, Path::from("a/cache"), small(), clock).await
 }
 
 fn about(measured: Option<u64>, expected: u64) -> bool {

@@ -22,8 +22,8 @@ use object_store::path::Path;
 
 use super::testing::ManualClock;
 use super::{
-    CacheKey, CacheOptions, CacheStore, CachedRows, Entry, EntryInfo, FileKey, Location,
-    RowAddress, Stores,
+    CacheError, CacheKey, CacheOptions, CacheStore, CachedRows, Entry, EntryInfo, FileKey,
+    Location, RowAddress, Stores, Writer, WriterState,
 };
 
 const KEY: CacheKey = CacheKey::new([7; 32]);
@@ -140,15 +140,20 @@ async fn entry(store: &CacheStore) -> Entry {
     store.entry(KEY, info()).await.unwrap()
 }
 
+/// Appends rows of which the filter drops none.
+async fn append(
+    writer: &mut Writer,
+    rows: impl IntoIterator<Item = u64> + Clone,
+) -> Result<(), CacheError> {
+    let (addresses, batch) = (addresses(rows.clone()), batch(rows));
+    writer.append(&addresses, &batch, &[]).await
+}
+
 /// Writes rows into an entry, in steps of fifty.
 async fn write(entry: &Entry, rows: &[u64]) {
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in rows.chunks(50) {
-        let batch = batch(rows.iter().copied());
-        writer
-            .append(&addresses(rows.iter().copied()), &batch, &[])
-            .await
-            .unwrap();
+        append(&mut writer, rows.iter().copied()).await.unwrap();
     }
     writer.finish().await.unwrap();
 }

@@ -10,7 +10,7 @@ use forebay_planner::sql::{Statement, parse};
 use object_store::memory::InMemory;
 
 use super::*;
-use crate::cache::testing::{Hooked, ManualClock, Throttle};
+use crate::cache::testing::throttled;
 use crate::digest::Digest;
 use crate::engine::{Opened, Sample};
 use crate::source::FileResolver;
@@ -20,13 +20,9 @@ const EPOCHS: u64 = 10;
 
 /// A disk that carries so many bytes a second, through a token bucket. Its clock is moved by what waits for it.
 fn disk(bytes_per_second: u64) -> Stores {
-    let clock = Arc::new(ManualClock::default());
-    let hook = Arc::new(Throttle::new(Arc::clone(&clock), bytes_per_second, 64));
-    let inner = Arc::new(InMemory::new());
+    let (disk, clock) = throttled(Arc::new(InMemory::new()), bytes_per_second);
     let stores = Stores::on(clock);
-    stores
-        .register("disk://throttled", Arc::new(Hooked { inner, hook }))
-        .unwrap();
+    stores.register("disk://throttled", disk).unwrap();
     stores
 }
 
