@@ -12,6 +12,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use forebay_planner::compile::Compiled;
+use forebay_runtime::cache::Stores;
 use forebay_runtime::engine::{Opened, RunConfig};
 use futures::{StreamExt, stream};
 
@@ -20,15 +21,18 @@ use futures::{StreamExt, stream};
 pub(crate) struct PipelineTable {
     compiled: Arc<Compiled>,
     schema: SchemaRef,
+    stores: Stores,
 }
 
 impl PipelineTable {
-    /// The table over a pipeline that was compiled without BATCH and REPEAT.
-    pub(crate) fn new(compiled: Compiled) -> Self {
+    /// The table over a pipeline that was compiled without BATCH and REPEAT; its cache may be in one of these
+    /// stores.
+    pub(crate) fn new(compiled: Compiled, stores: Stores) -> Self {
         let schema = Arc::clone(&compiled.chosen.schema);
         Self {
             compiled: Arc::new(compiled),
             schema,
+            stores,
         }
     }
 }
@@ -53,6 +57,7 @@ impl TableProvider for PipelineTable {
         let rows = PipelineRows {
             compiled: Arc::clone(&self.compiled),
             schema: Arc::clone(&self.schema),
+            stores: self.stores.clone(),
         };
         Ok(Arc::new(StreamingTableExec::try_new(
             Arc::clone(&self.schema),
@@ -69,6 +74,7 @@ impl TableProvider for PipelineTable {
 struct PipelineRows {
     compiled: Arc<Compiled>,
     schema: SchemaRef,
+    stores: Stores,
 }
 
 impl PartitionStream for PipelineRows {
@@ -77,10 +83,10 @@ impl PartitionStream for PipelineRows {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let compiled = Arc::clone(&self.compiled);
+        let (compiled, stores) = (Arc::clone(&self.compiled), self.stores.clone());
         let external = |e: forebay_runtime::error::Error| DataFusionError::External(Box::new(e));
         let run = async move {
-            let opened = Opened::new(&compiled, &RunConfig::default())
+            let opened = Opened::new(&compiled, &RunConfig::default(), &stores)
                 .await
                 .map_err(external)?;
             Ok::<_, DataFusionError>(stream::unfold(opened.start(), move |mut run| async move {

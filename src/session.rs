@@ -19,9 +19,12 @@ use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
+use forebay_runtime::cache::Stores;
 use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
+use forebay_runtime::error::Error as RunError;
 use forebay_runtime::source::FileResolver;
 use forebay_runtime::tail::{Batch, RunStats};
+use object_store::ObjectStore;
 use tokio::sync::RwLock;
 
 use crate::error::{Error, Result, engine, planning};
@@ -47,6 +50,7 @@ pub enum Outcome {
 pub struct Session {
     catalog: RwLock<Catalog>,
     prices: Arc<Coefficients>,
+    stores: Stores,
 }
 
 impl Default for Session {
@@ -62,6 +66,7 @@ impl Session {
         Self {
             catalog: RwLock::new(catalog),
             prices: Coefficients::declared(),
+            stores: Stores::default(),
         }
     }
 
@@ -71,6 +76,31 @@ impl Session {
             prices: Arc::new(prices),
             ..Self::new()
         }
+    }
+
+    /// Makes an object store known by its URL, such as `s3://bucket`, so that
+    /// `OPTIONS (cache_dir = 's3://bucket/prefix')` keeps a pipeline's cache there. It takes the place of a store
+    /// that was known by the same URL, and must support conditional puts.
+    ///
+    /// ```
+    /// # fn example() -> Result<(), forebay::Error> {
+    /// use std::sync::Arc;
+    ///
+    /// use forebay::Session;
+    /// use forebay::object_store::memory::InMemory;
+    ///
+    /// let session = Session::new();
+    /// session.register_object_store("memory:///", Arc::new(InMemory::new()))?;
+    /// # Ok(())
+    /// # }
+    /// # example().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The URL is none of a whole store.
+    pub fn register_object_store(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<()> {
+        let registered = self.stores.register(url, store);
+        registered.map_err(|error| RunError::Config(error.to_string()).into())
     }
 
     /// Runs statements one after the other. A query is run for one epoch, without batches.
@@ -234,13 +264,16 @@ impl Session {
             let pipeline = Arc::clone(&catalog.pipelines()[&name]);
             let clauses = one_epoch(pipeline.clauses.clone());
             let compiled = compile(&pipeline.plan, clauses)?;
-            tables.insert(name, Arc::new(PipelineTable::new(compiled)));
+            tables.insert(
+                name,
+                Arc::new(PipelineTable::new(compiled, self.stores.clone())),
+            );
         }
         let pipeline = catalog.plan_query_with(query, &tables).await?;
         if tables.is_empty()
             && let Ok(compiled) = Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses.clone()))
         {
-            let opened = Opened::new(&compiled, &RunConfig::default()).await?;
+            let opened = Opened::new(&compiled, &RunConfig::default(), &self.stores).await?;
             let schema = opened.schema();
             let mut run = opened.start();
             let mut batches = Vec::new();
@@ -277,8 +310,8 @@ impl Session {
     /// Starts a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices).await?;
-        let opened = Opened::new(&compiled, &config).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
+        let opened = Opened::new(&compiled, &config, &self.stores).await?;
         let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
         let expected = steps
             .zip(opened.epoch_rows)
@@ -311,14 +344,14 @@ impl Session {
     ) -> Result<Explanation> {
         let start = Instant::now();
         // Planned for all of its epochs, however many are run now.
-        let compiled = compiled(pipeline, &config, &self.prices).await?;
+        let compiled = compiled(pipeline, &config, &self.prices, &self.stores).await?;
         let planned_in = start.elapsed();
         if analyze {
             config.analyze = true;
             // One epoch shows what every epoch costs.
             config.epochs = config.epochs.or(Some(1));
         }
-        let opened = Opened::new(&compiled, &config).await?;
+        let opened = Opened::new(&compiled, &config, &self.stores).await?;
         let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
         Explanation::of(name, &compiled, planned_in, opened, analyze).await
     }
@@ -362,12 +395,13 @@ async fn compiled(
     pipeline: &Pipeline,
     config: &RunConfig,
     prices: &Arc<Coefficients>,
+    stores: &Stores,
 ) -> Result<Compiled> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
     let epochs = config.epochs.and_then(NonZeroU64::new);
     clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
-    plan(pipeline.plan.clone(), clauses, config, prices).await
+    plan(pipeline.plan.clone(), clauses, config, prices, stores).await
 }
 
 /// Plans for this machine; over a profile of a few rows where types do not tell sizes or numbers.
@@ -376,8 +410,9 @@ async fn plan(
     clauses: Clauses,
     config: &RunConfig,
     prices: &Arc<Coefficients>,
+    stores: &Stores,
 ) -> Result<Compiled> {
-    let mut machine = engine::machine(&clauses, config).await;
+    let mut machine = engine::machine(&clauses, config, stores).await?;
     machine.prices = Arc::clone(prices);
     let compiled = Compiled::on(&machine, &plan, clauses.clone()).map_err(|e| planning(&e))?;
     if compiled.report.is_none() || !is_guessed(&compiled.chosen) {

@@ -143,6 +143,9 @@ pub struct Options {
     pub cache_dir: Option<String>,
     /// Bytes that cached rows may take there.
     pub cache_quota: Option<u64>,
+    /// Picoseconds of one core that keeping a byte there is worth, for as long as it is kept. Nothing by
+    /// default: on a disk that is there anyway, rows cost no more than their room, which the quota limits.
+    pub cache_price: u64,
 }
 
 /// The training clauses of a pipeline.

@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Sizes, costs and prices as people write and read them.
 
 /// Reads a number of bytes: `1000`, `100kB`, `300MiB`, `1.5 GiB`, `2G` (powers of 1024 without the
 /// `B`, as other tools have it).
@@ -14,12 +14,8 @@
 /// ```
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let problem = || format!("expected a size such as 100kB, 300MiB or 2GiB, found {text:?}");
-    let text_trimmed = text.trim();
-    let split = text_trimmed
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text_trimmed.len());
-    let (number, unit) = text_trimmed.split_at(split);
-    let unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+    let (number, unit) = number_and_unit(text);
+    let unit: u64 = match unit.as_str() {
         "" | "b" => 1,
         "kb" => 1000,
         "mb" => 1_000_000,
@@ -43,6 +39,58 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads what a byte is worth, in whole picoseconds of one core: a time for a size, such as `30 s/GB`, `4 min/GB` or
+/// `1.5 h/TB`. What is worth something is worth one picosecond at least.
+///
+/// # Errors
+/// What is expected instead.
+///
+/// ```
+/// use forebay_planner::units::parse_price;
+///
+/// assert_eq!(parse_price("30 s/GB"), Ok(30_000));
+/// assert_eq!(parse_price("1.5h/TB"), Ok(5_400));
+/// assert!(parse_price("30 s").is_err());
+/// ```
+pub fn parse_price(text: &str) -> Result<u64, String> {
+    let problem = || {
+        format!(
+            "expected a time of one core for a size, such as '30 s/GB' or '1.5 h/TB', found {text:?}"
+        )
+    };
+    let (time, size) = text.split_once('/').ok_or_else(problem)?;
+    let size = size.trim();
+    if !size.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(problem());
+    }
+    let bytes = parse_bytes(&format!("1{size}")).map_err(|_| problem())?;
+    let (number, unit) = number_and_unit(time);
+    let unit = match unit.as_str() {
+        "s" => SECOND,
+        "min" => 60 * SECOND,
+        "h" => 3_600 * SECOND,
+        _ => return Err(problem()),
+    };
+    let number: f64 = number.parse().map_err(|_| problem())?;
+    let price = (number * unit as f64 / bytes as f64).round();
+    match price {
+        _ if number == 0.0 => Ok(0),
+        0.0..9e18 => Ok((price as u64).max(1)),
+        _ => Err(problem()),
+    }
+}
+
+/// A number as it is written, and what follows it, in lower case.
+fn number_and_unit(text: &str) -> (&str, String) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    (number, unit.trim().to_ascii_lowercase())
+}
+
+/// Picoseconds.
+const SECOND: u128 = 1_000_000_000_000;
+
 /// A cost in picoseconds of one core as people read it: `1.24 s`.
 ///
 /// ```
@@ -53,7 +101,6 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// assert_eq!(cost_text(5_400_000_000_000_000), "90.0 min");
 /// ```
 pub fn cost_text(picoseconds: u128) -> String {
-    const SECOND: u128 = 1_000_000_000_000;
     let (unit, name) = match picoseconds {
         0..1_000 => return format!("{picoseconds} ps"),
         1_000..1_000_000 => (1_000, "ns"),
@@ -85,6 +132,18 @@ pub fn bytes_text(bytes: u128) -> String {
     three_digits(bytes, unit, name)
 }
 
+/// What a byte is worth, in picoseconds of one core, as people read it: `30.0 s/GB`.
+///
+/// ```
+/// use forebay_planner::units::price_text;
+///
+/// assert_eq!(price_text(30_000), "30.0 s/GB");
+/// ```
+pub fn price_text(picoseconds: u128) -> String {
+    const GIGABYTE: u128 = 1_000_000_000;
+    format!("{}/GB", cost_text(picoseconds.saturating_mul(GIGABYTE)))
+}
+
 fn three_digits(number: u128, unit: u128, name: &str) -> String {
     let value = number as f64 / unit as f64;
     let decimals = match number / unit {
@@ -93,4 +152,32 @@ fn three_digits(number: u128, unit: u128, name: &str) -> String {
         _ => 0,
     };
     format!("{value:.decimals$} {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_a_time_for_a_size() {
+        for (text, expected) in [
+            ("2 h/GB", Some(7_200_000)),
+            (" 4min / GiB ", Some(223_517)),
+            ("0.0001 s/TB", Some(1)),
+            ("0 s/GB", Some(0)),
+            ("1 s/b", Some(SECOND as u64)),
+            ("", None),
+            ("30", None),
+            ("30/GB", None),
+            ("s/GB", None),
+            ("30 s/", None),
+            ("30 s/2GB", None),
+            ("30 d/GB", None),
+            ("-1 s/GB", None),
+            ("1.2.3 s/GB", None),
+            ("99999999 h/b", None),
+        ] {
+            assert_eq!(parse_price(text).ok(), expected, "{text}");
+        }
+    }
 }

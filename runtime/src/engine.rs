@@ -25,6 +25,7 @@ use self::counts::Counts;
 use self::driver::Driver;
 pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
+use crate::cache::Stores;
 use crate::deal::Deal;
 use crate::error::{Error, Result};
 use crate::job::{Env, Job};
@@ -89,8 +90,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a compiled pipeline.
-    pub async fn new(compiled: &Compiled, config: &RunConfig) -> Result<Self> {
+    /// Opens a compiled pipeline, whose cache may be in one of these stores.
+    pub async fn new(compiled: &Compiled, config: &RunConfig, stores: &Stores) -> Result<Self> {
         let clauses = &compiled.clauses;
         let world = config.world.max(1);
         if config.rank >= world {
@@ -104,7 +105,7 @@ impl Opened {
         let seed = config.seed.or(clauses.seed).unwrap_or(0);
         let epochs = config.epochs.or(clauses.repeat.epochs.map(|n| n.get()));
         let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
-        env.cache = caching::setup(compiled, seed, epochs, memory).await?;
+        env.cache = caching::setup(compiled, stores, seed, epochs, memory).await?;
         let job = Arc::new(Job::open(&compiled.chosen, &env).await?);
         let segment_rows = match config.segment_rows {
             Some(rows) => rows.max(1),

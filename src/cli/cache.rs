@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use forebay_runtime::cache::{
-    Bandwidth, CacheOptions, CacheStore, Damage, SegmentSummary, Summary, Verified,
+    Bandwidth, CacheError, CacheOptions, CacheStore, Damage, SegmentSummary, Stores, Summary,
+    Verified,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +26,16 @@ pub(crate) async fn execute(args: CacheArgs) -> Result<(), Failure> {
 }
 
 async fn open(place: &CachePlace) -> Result<CacheStore, Failure> {
-    Ok(CacheStore::open_existing(&place.dir, CacheOptions::default()).await?)
+    let stores = Stores::default();
+    let found = stores.existing(&place.dir, CacheOptions::default()).await?;
+    found.ok_or_else(|| {
+        let (location, cause) = (
+            place.dir.clone(),
+            "there is no such directory: check the path",
+        );
+        let cause = cause.to_owned();
+        CacheError::Location { location, cause }.into()
+    })
 }
 
 async fn list(place: &CachePlace) -> Result<(), Failure> {

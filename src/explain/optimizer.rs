@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_planner::optimizer::explain::Explained;
 use forebay_planner::optimizer::explain::derivation::{CACHE, Step};
 use forebay_planner::optimizer::explain::plan::PlanNode;
-use forebay_planner::units::{bytes_text, cost_text};
+use forebay_planner::units::{bytes_text, cost_text, price_text};
 use serde_json::{Value, json};
 
 /// The heading of a plan: its name, and what it costs.
@@ -102,7 +102,14 @@ pub(super) fn long(
     writeln!(f, "Rules")?;
     writeln!(f, "  fired    {}", counts_text(&explained.fired))?;
     writeln!(f, "  refused  {}", counts_text(&explained.refusals()))?;
-    writeln!(f, "Cache (bytes that are kept, costs over all epochs)")?;
+    let price = match disk_price(explained) {
+        0 => String::new(),
+        price => format!(", {} for keeping them", price_text(price)),
+    };
+    writeln!(
+        f,
+        "Cache (bytes that are kept, costs over all epochs{price})"
+    )?;
     writeln!(f, "  {:>11} {:>9} {:>9}  rows of", "rows", "bytes", "cost")?;
     for point in &explained.cache.points {
         let (bytes, mark) = (bytes_text(point.bytes), mark(point.chosen));
@@ -116,6 +123,12 @@ pub(super) fn long(
     let none = mark(explained.cache.chosen().is_none());
     let uncached = cost_text(explained.cache.uncached);
     writeln!(f, "  {none}{:>10} {:>9} {uncached:>9}  no cache", "", "")
+}
+
+/// Picoseconds that keeping a byte is worth.
+fn disk_price(explained: &Explained) -> u128 {
+    let budget = explained.config.cache.budget;
+    budget.map_or(0, |budget| budget.price)
 }
 
 fn mark(chosen: bool) -> &'static str {
@@ -198,6 +211,7 @@ pub(super) fn json(explained: &Explained, planning: Duration) -> Value {
         "cache": {
             "points": points.collect::<Vec<_>>(),
             "seconds_without": seconds(explained.cache.uncached),
+            "seconds_per_gb_kept": disk_price(explained) as f64 / 1e3,
         },
         "search": {
             "nodes": search.nodes, "classes": search.classes, "iterations": search.iterations,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use forebay_runtime::cache::{CacheKey, CacheOptions, CacheStore, EntryInfo, FileKey, RowAddress};
+use forebay_runtime::cache::{CacheKey, CacheOptions, EntryInfo, FileKey, RowAddress, Stores};
 use tempfile::TempDir;
 
 use super::forebay;
@@ -25,9 +25,8 @@ fn cached() -> TempDir {
         .unwrap();
     runtime.block_on(async {
         let place = place.to_str().unwrap();
-        let store = CacheStore::open(place, CacheOptions::default())
-            .await
-            .unwrap();
+        let stores = Stores::default();
+        let store = stores.open(place, CacheOptions::default()).await.unwrap();
         for (key, cost) in KEYS.into_iter().zip([2_000_000_000, 1000]) {
             let info = EntryInfo::new("decode_image(image)", batch.schema(), cost);
             let entry = store.entry(key, info).await.unwrap();
@@ -103,6 +102,14 @@ fn entries_are_listed_explained_and_removed() {
     let missing = forebay(folder.path(), &["cache", "ls", "--dir", "nowhere"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("'nowhere'") && !folder.path().join("nowhere").exists());
+    // The command knows no object store, and says what to do.
+    let remote = forebay(
+        folder.path(),
+        &["cache", "ls", "--dir", "s3://bucket/cache"],
+    );
+    assert_eq!(remote.code, Some(2));
+    let advice = "the command keeps its caches in directories";
+    assert!(remote.stderr.contains(advice), "{}", remote.stderr);
 }
 
 #[test]

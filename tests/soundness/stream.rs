@@ -7,6 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 use forebay_planner::clauses::Relax;
 use forebay_planner::compile::Compiled;
+use forebay_runtime::cache::Stores;
 use forebay_runtime::digest::RowsDigest;
 use forebay_runtime::engine::{Opened, RunConfig};
 use forebay_runtime::tail::{Batch, RunStats};
@@ -37,7 +38,7 @@ impl Stream {
             error: None,
             stats: RunStats::default(),
         };
-        match Opened::new(compiled, config).await {
+        match Opened::new(compiled, config, &Stores::default()).await {
             Err(error) => stream.refused = Some(error.to_string()),
             Ok(opened) => {
                 let mut run = opened.start();

@@ -13,8 +13,8 @@ use super::lower::Lowered;
 use super::tree::Tree;
 use super::{Config, Searched};
 
-/// What caching costs, in picoseconds. All of it is wall time times the cores that could compute
-/// meanwhile, as the costs of computing are those of one core.
+/// What caching costs, in picoseconds. Reading and writing are wall time times the cores that could
+/// compute meanwhile, as the costs of computing are those of one core; the disk's price is what the user says.
 #[derive(Debug, Clone)]
 pub struct CacheCosts {
     /// Epochs over which a plan is priced.
@@ -36,7 +36,7 @@ pub struct Budget {
     pub read: u128,
     /// Picoseconds to find a row.
     pub row: u128,
-    /// Picoseconds that a stored byte is worth: the disk's price.
+    /// Picoseconds that keeping a byte is worth: the disk's price, paid once for all epochs.
     pub price: u128,
     /// Whether the draws of the first epoch may be kept for all: `FREEZING RANDOMNESS`.
     pub freezing: bool,

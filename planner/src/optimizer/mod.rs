@@ -161,7 +161,7 @@ impl Config {
             write: machine.cache_price(machine.cache_write, machine.prices.cache_write.into()),
             read: machine.cache_price(machine.cache_read, machine.prices.cache_read.into()),
             row: machine.prices.cache_row.into(),
-            price: 0,
+            price: options.cache_price.into(),
             freezing,
         };
         let (budget, at) = match (&clauses.cache, &options.cache_dir) {

@@ -17,6 +17,7 @@ use crate::pipeline::Pipeline;
 use crate::rows::RowPlan;
 use crate::rows::canonical::semantic_hash;
 use crate::testing::{TestResolver, run};
+use crate::units::{bytes_text, parse_price};
 
 pub(super) async fn planned(sql: &str) -> (RowPlan, Pipeline) {
     let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
@@ -276,4 +277,32 @@ async fn a_disk_below_the_break_even_is_no_place_for_a_cache() {
     assert!(cached(None));
     assert!(cached(Some(2_000_000_000)));
     assert!(!cached(Some(1_000_000)));
+}
+
+#[tokio::test]
+async fn a_disk_with_a_price_keeps_less_and_in_the_end_nothing() {
+    let (mut found, mut free) = (Vec::new(), None);
+    for price in ["0 s/GB", "3 min/GB", "100 h/GB"] {
+        let sql = format!(
+            "SELECT random_erasing(rotate(resize(resize(decode_image(image), 16, 16), 256, 256), 30)) AS x
+             FROM photos BATCH 8 REPEAT 5 OPTIONS (cache_dir = 'c', cache_price = '{price}')"
+        );
+        let (_, pipeline) = planned(&sql).await;
+        let compiled = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap();
+        let table = compiled.explain().unwrap().unwrap().cache;
+        let place = table.chosen().map_or("no cache".to_owned(), |point| {
+            format!("{} ({})", point.text, bytes_text(point.bytes))
+        });
+        found.push(format!("{price}: {place}"));
+        // The scan is where it is whatever else is chosen: its total has the price of its bytes in it.
+        let scan = &table.points[0];
+        let total = *scan.total.as_ref().unwrap();
+        let kept = scan.bytes * u128::from(parse_price(price).unwrap());
+        assert_eq!(total - kept, *free.get_or_insert(total), "{price}");
+    }
+    assert_snapshot!(found.join("\n"), @r"
+    0 s/GB: x = rotate(x, 30) (19.7 GB)
+    3 min/GB: x = resize(x, 16, 16) (76.7 MB)
+    100 h/GB: no cache
+    ");
 }

@@ -65,7 +65,7 @@ mistakes! {
     misspelt_second_clause: "SELECT label FROM photos SHUFFLE GLOBALLY BACH 10" => @r#"line 1, column 43: expected a training clause or the end of the statement after the SHUFFLE clause, found "BACH"; did you mean BATCH?"#;
     clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t" => @"line 1, column 45: TAKE in a subquery; training clauses stand at the end of the pipeline";
     with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')" => @"line 1, column 19: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
-    unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax, optimize, disable_rules, cache_dir or cache_quota; did you mean "on_error"?"#;
+    unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax, optimize, disable_rules, cache_dir, cache_quota or cache_price; did you mean "on_error"?"#;
     unknown_option_value: "SELECT label FROM photos OPTIONS (on_error = 'skp')" => @r#"line 1, column 46: on_error expects 'fail', 'skip', 'replace' or 'null', found 'skp'; did you mean "skip"?"#;
     option_twice: "SELECT label FROM photos OPTIONS (relax = 'none', relax = 'order')" => @r#"line 1, column 51: option "relax" is given twice"#;
     pack: "SELECT label FROM photos PACK label INTO 512" => @"line 1, column 26: PACK is not supported yet";
@@ -77,6 +77,7 @@ mistakes! {
     frozen: "SELECT label FROM photos CACHE AT label FREEZING OPTIONS (cache_dir = 'c')" => @r#"line 1, column 50: CACHE AT .. FREEZING expects RANDOMNESS, found "OPTIONS""#;
     disabled_rule: "SELECT label FROM photos OPTIONS (disable_rules = 'row-swap, filter-swop')" => @r#"line 1, column 51: there is no rewrite rule "filter-swop"; did you mean "filter-swap"?"#;
     quota: "SELECT label FROM photos OPTIONS (cache_quota = 'much')" => @r#"line 1, column 49: cache_quota: expected a size such as 100kB, 300MiB or 2GiB, found "much""#;
+    price: "SELECT label FROM photos OPTIONS (cache_price = 30)" => @r#"line 1, column 49: cache_price: expected a time of one core for a size, such as '30 s/GB' or '1.5 h/TB', found "30""#;
     pad_columns: "SELECT label FROM photos BATCH 2 PAD label TO 4" => @"line 1, column 34: PAD of columns is not supported yet; PAD REMAINDER fills the last batch by repeating its rows";
     mix: "SELECT label FROM MIX (photos WEIGHT 0.7, people WEIGHT 0.3) BATCH 2" => @"line 1, column 19: MIX is not supported yet";
     mix_bad: "SELECT label FROM MIX (photos WEIGHT heavy)" => @r#"line 1, column 38: WEIGHT expects a number above 0, found "heavy""#;

@@ -8,15 +8,16 @@ use super::cursor::Cursor;
 use crate::clauses::{OnError, Optimize, Options, Relax};
 use crate::error::{PlanError, Position, Result};
 use crate::optimizer::rules::rule_families;
-use crate::units::parse_bytes;
+use crate::units::{parse_bytes, parse_price};
 
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "on_error",
     "relax",
     "optimize",
     "disable_rules",
     "cache_dir",
     "cache_quota",
+    "cache_price",
 ];
 
 /// A `key = value` of `OPTIONS (..)`.
@@ -94,7 +95,8 @@ pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
             "optimize" => options.optimize = choose(&pair, &OPTIMIZE)?,
             "disable_rules" => options.disable_rules = rule_names(&pair)?,
             "cache_dir" => options.cache_dir = Some(pair.value),
-            "cache_quota" => options.cache_quota = Some(bytes(&pair)?),
+            "cache_quota" => options.cache_quota = Some(measure(&pair, parse_bytes)?),
+            "cache_price" => options.cache_price = measure(&pair, parse_price)?,
             key => {
                 return Err(PlanError::at(
                     pair.key_position,
@@ -132,9 +134,9 @@ fn rule_names(pair: &KeyValue) -> Result<BTreeSet<String>> {
         .collect()
 }
 
-/// A number of bytes, with a unit or without.
-fn bytes(pair: &KeyValue) -> Result<u64> {
-    parse_bytes(&pair.value)
+/// A number with a unit.
+fn measure(pair: &KeyValue, parse: fn(&str) -> Result<u64, String>) -> Result<u64> {
+    parse(&pair.value)
         .map_err(|why| PlanError::at(pair.value_position, format!("{}: {why}", pair.key)))
 }
 

@@ -175,14 +175,8 @@ fn collect(placed: impl Iterator<Item = Placed>, alive: impl Fn(Slot) -> bool) -
 #[cfg(test)]
 mod tests {
     use super::super::layout::runs;
+    use super::super::testing::address;
     use super::*;
-
-    fn address(file: u8, row: u64) -> RowAddress {
-        RowAddress {
-            file: FileKey::from_bytes([file; 16]),
-            row,
-        }
-    }
 
     fn index(slot: Slot, rows: &[(u8, u64, bool)]) -> Index {
         let rows = rows

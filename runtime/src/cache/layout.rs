@@ -233,14 +233,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::address;
     use super::*;
-
-    fn address(file: u8, row: u64) -> RowAddress {
-        RowAddress {
-            file: FileKey::from_bytes([file; 16]),
-            row,
-        }
-    }
 
     fn example() -> (Vec<u8>, Layout, u64) {
         let rows = [

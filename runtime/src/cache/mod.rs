@@ -7,6 +7,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `stores` | what a location names |
 //! | `store`, `files` | a directory or an object store, and the objects in it |
 //! | `key` | names of prefixes, files and rows |
 //! | `entry`, `known`, `read` | finding and reading rows |
@@ -49,6 +50,7 @@ mod refresh;
 mod segment;
 mod size;
 mod store;
+mod stores;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -64,5 +66,6 @@ pub use error::CacheError;
 pub use key::{CacheKey, FileKey, RowAddress};
 pub use read::CachedRows;
 pub use store::{CacheOptions, CacheStore, Counters};
+pub use stores::Stores;
 pub use verify::{Damage, Verified};
 pub use writer::{Writer, WriterState};

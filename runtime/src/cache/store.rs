@@ -1,6 +1,6 @@
 //! A store of cached rows: a directory, or a place in an object store.
 
-use std::path::PathBuf;
+use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,10 +8,9 @@ use std::time::Duration;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutPayload};
-use url::Url;
 
 use super::bandwidth::{Bandwidth, Meter, Traffic};
-use super::clock::{Clock, SystemClock};
+use super::clock::Clock;
 use super::entry::{Entry, EntryInfo};
 use super::error::CacheError;
 use super::files::Files;
@@ -46,7 +45,8 @@ impl Default for CacheOptions {
     }
 }
 
-/// A content-addressed store of computed rows. Cheap to clone; clones are one store.
+/// A content-addressed store of computed rows, which [`Stores`](super::Stores) opens. Cheap to clone; clones are
+/// one store.
 #[derive(Debug, Clone)]
 pub struct CacheStore {
     pub(super) shared: Arc<Shared>,
@@ -74,47 +74,18 @@ pub struct Counters {
 }
 
 impl CacheStore {
-    /// Opens a directory, and makes it where it is missing. `location` is a path, or a `file://` URL.
-    ///
-    /// # Errors
-    /// The location is no directory of this machine, or one that cannot be made.
-    pub async fn open(location: &str, options: CacheOptions) -> Result<Self, CacheError> {
-        Self::open_through(
-            location,
-            options,
-            Arc::new(SystemClock::default()),
-            |store| store,
-        )
-        .await
-    }
-
-    /// Opens a directory that is there: looking at a cache must not make one.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), or there is no such directory.
-    pub async fn open_existing(location: &str, options: CacheOptions) -> Result<Self, CacheError> {
-        if !directory_of(location)?.is_dir() {
-            return Err(CacheError::Location {
-                location: location.to_owned(),
-                cause: "there is no such directory: check the path".to_owned(),
-            });
-        }
-        Self::open(location, options).await
-    }
-
-    /// Opens a directory, and reaches its files through what `wrap` makes of them.
-    pub(super) async fn open_through(
-        location: &str,
+    /// A directory, made where it is missing. Its files are reached through what `wrap` makes of them.
+    pub(super) async fn in_directory(
+        directory: &FsPath,
         options: CacheOptions,
         clock: Arc<dyn Clock>,
         wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
     ) -> Result<Self, CacheError> {
-        let directory = directory_of(location)?;
         let problem = |cause: String| CacheError::Location {
-            location: location.to_owned(),
+            location: directory.display().to_string(),
             cause,
         };
-        std::fs::create_dir_all(&directory).map_err(|e| problem(e.to_string()))?;
+        std::fs::create_dir_all(directory).map_err(|e| problem(e.to_string()))?;
         let directory = directory
             .canonicalize()
             .map_err(|e| problem(e.to_string()))?;
@@ -131,29 +102,14 @@ impl CacheStore {
         Ok(Self::with_files(files, options).await)
     }
 
-    /// A place in an object store, which must support conditional puts. For a directory take
-    /// [`open`](Self::open), whose locks end with their process.
-    ///
-    /// # Errors
-    /// A prefix that is no path.
-    pub async fn with_store(
+    /// A place in an object store. Directories have [`in_directory`](Self::in_directory), whose locks end
+    /// with their process.
+    pub(super) async fn in_objects(
         store: Arc<dyn ObjectStore>,
-        prefix: &str,
-        options: CacheOptions,
-    ) -> Result<Self, CacheError> {
-        Self::with_clock(store, prefix, options, Arc::new(SystemClock::default())).await
-    }
-
-    pub(super) async fn with_clock(
-        store: Arc<dyn ObjectStore>,
-        prefix: &str,
+        prefix: Path,
         options: CacheOptions,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, CacheError> {
-        let prefix = Path::parse(prefix).map_err(|error| CacheError::Location {
-            location: prefix.to_owned(),
-            cause: error.to_string(),
-        })?;
+    ) -> Self {
         let files = Files {
             store,
             prefix,
@@ -161,7 +117,7 @@ impl CacheStore {
             clock,
             meter: Meter::default(),
         };
-        Ok(Self::with_files(files, options).await)
+        Self::with_files(files, options).await
     }
 
     async fn with_files(mut files: Files, options: CacheOptions) -> Self {
@@ -225,45 +181,5 @@ impl Shared {
     pub(super) fn report_damage(&self, path: &Path, cause: &str) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
         log::warn!("the cache segment '{path}' is damaged ({cause}): its rows are computed again");
-    }
-}
-
-/// The directory that a user means.
-fn directory_of(location: &str) -> Result<PathBuf, CacheError> {
-    let problem = |cause: &str| CacheError::Location {
-        location: location.to_owned(),
-        cause: cause.to_owned(),
-    };
-    if location.is_empty() {
-        return Err(problem("it is empty: give a directory"));
-    }
-    let Some((scheme, _)) = location.split_once("://") else {
-        return Ok(PathBuf::from(location));
-    };
-    if scheme != "file" {
-        return Err(problem(
-            "only paths of this machine and file:// URLs are supported",
-        ));
-    }
-    Url::parse(location)
-        .ok()
-        .and_then(|url| url.to_file_path().ok())
-        .ok_or_else(|| problem("it is no file:// URL of this machine"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_location_is_a_path_or_a_file_url() {
-        assert_eq!(directory_of("a/b").unwrap(), PathBuf::from("a/b"));
-        assert_eq!(
-            directory_of("file:///a%20b/c").unwrap(),
-            PathBuf::from("/a b/c")
-        );
-        for location in ["", "s3://bucket/a", "file://host/a"] {
-            assert!(directory_of(location).unwrap_err().is_user(), "{location}");
-        }
     }
 }

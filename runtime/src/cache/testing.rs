@@ -16,6 +16,15 @@ use object_store::{
 };
 
 use super::clock::Clock;
+use super::key::{FileKey, RowAddress};
+
+/// A row of one of a few files.
+pub(crate) fn address(file: u8, row: u64) -> RowAddress {
+    RowAddress {
+        file: FileKey::from_bytes([file; 16]),
+        row,
+    }
+}
 
 /// A clock that goes only when it is moved.
 #[derive(Debug, Default)]
@@ -39,38 +48,45 @@ impl Clock for ManualClock {
     }
 }
 
+/// Bytes that the bucket of a [`Throttle`] holds.
+const BURST: u64 = 64;
+
 /// Lets a number of bytes a second through. Who has to wait moves the clock on instead.
 #[derive(Debug)]
-pub(crate) struct Throttle {
+struct Throttle {
     clock: Arc<ManualClock>,
     bytes_per_second: u64,
-    burst: u64,
     /// Bytes in the bucket, and when they were counted.
     bucket: Mutex<(u64, Duration)>,
 }
 
 impl Throttle {
-    pub(crate) fn new(clock: Arc<ManualClock>, bytes_per_second: u64, burst: u64) -> Self {
-        Self {
-            clock,
-            bytes_per_second,
-            burst,
-            bucket: Mutex::new((burst, Duration::ZERO)),
-        }
-    }
-
-    pub(crate) fn pass(&self, bytes: u64) {
+    fn pass(&self, bytes: u64) {
         let mut bucket = self.bucket.lock().unwrap();
         let (tokens, counted) = *bucket;
         let since = self.clock.elapsed() - counted;
         let refill = (since.as_nanos() * u128::from(self.bytes_per_second) / 1_000_000_000) as u64;
-        let tokens = (tokens + refill).min(self.burst);
+        let tokens = (tokens + refill).min(BURST);
         let lacking = bytes.saturating_sub(tokens);
         self.clock.advance(Duration::from_nanos(
             lacking * 1_000_000_000 / self.bytes_per_second,
         ));
         *bucket = (tokens.saturating_sub(bytes), self.clock.elapsed());
     }
+}
+
+/// A store that carries so many bytes a second, and the clock that it moves.
+pub(crate) fn throttled(
+    inner: Arc<dyn ObjectStore>,
+    bytes_per_second: u64,
+) -> (Arc<dyn ObjectStore>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let hook = Arc::new(Throttle {
+        clock: Arc::clone(&clock),
+        bytes_per_second,
+        bucket: Mutex::new((BURST, Duration::ZERO)),
+    });
+    (Arc::new(Hooked { inner, hook }), clock)
 }
 
 /// What a [`Hooked`] store asks before it does something: an answer of its own, or none.

@@ -7,7 +7,7 @@ use forebay_udfs::draw::pass_key;
 
 use super::RunConfig;
 use super::sizing::threads;
-use crate::cache::{CacheOptions, CacheStore};
+use crate::cache::{CacheError, CacheOptions, Stores};
 use crate::cached::CacheSetup;
 use crate::error::{Error, Result};
 
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 /// The user named a place that is none.
 pub(super) async fn setup(
     compiled: &Compiled,
+    stores: &Stores,
     seed: u64,
     epochs: Option<u64>,
     memory: u64,
@@ -35,10 +36,10 @@ pub(super) async fn setup(
         segment_bytes: defaults.segment_bytes.min(memory / 16).max(1 << 20),
         ..defaults
     };
-    let store = match CacheStore::open(dir, options).await {
+    let store = match stores.open(dir, options).await {
         Ok(store) => store,
-        Err(error) if error.is_user() => return Err(Error::Config(error.to_string())),
         Err(error) => {
+            let error = not_users(error)?;
             log::warn!("{error}; rows are computed without a cache");
             return Ok(None);
         }
@@ -56,19 +57,40 @@ pub(super) async fn setup(
 }
 
 /// What plans are priced for: the cores of a run, and the cache's storage as it was measured.
-pub async fn machine(clauses: &Clauses, config: &RunConfig) -> Machine {
+///
+/// # Errors
+/// The user named a place that is none.
+pub async fn machine(clauses: &Clauses, config: &RunConfig, stores: &Stores) -> Result<Machine> {
     let mut machine = Machine {
         cores: threads(config) as u64,
         ..Machine::default()
     };
     let wanted = !matches!(clauses.cache, Some(Cache::Off));
     if let Some(dir) = clauses.options.cache_dir.as_ref().filter(|_| wanted) {
-        // A store that is not there yet was not measured.
-        if let Ok(store) = CacheStore::open_existing(dir, CacheOptions::default()).await {
-            let measured = store.bandwidth();
-            machine.cache_write = measured.write_bps;
-            machine.cache_read = measured.read_bps;
+        match stores.existing(dir, CacheOptions::default()).await {
+            Ok(Some(store)) => {
+                let measured = store.bandwidth();
+                machine.cache_write = measured.write_bps;
+                machine.cache_read = measured.read_bps;
+            }
+            // A store that is not there yet was not measured.
+            Ok(None) => {}
+            Err(error) => {
+                let error = not_users(error)?;
+                log::debug!("{error}; it counts as not measured");
+            }
         }
     }
-    machine
+    Ok(machine)
 }
+
+/// An error that is not the user's, which a run survives.
+fn not_users(error: CacheError) -> Result<CacheError> {
+    match error.is_user() {
+        true => Err(Error::Config(error.to_string())),
+        false => Ok(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

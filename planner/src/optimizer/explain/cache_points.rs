@@ -9,6 +9,7 @@ use crate::optimizer::cache::steps;
 use crate::optimizer::cost::Cost;
 use crate::optimizer::lang::Node;
 use crate::optimizer::lower::Lowered;
+use crate::optimizer::spec::OpKind;
 
 /// A place where rows could be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl CacheTable {
                 Ok(config.cache.total(below, fact).saturating_add(above))
             };
             Some(CachePoint {
-                text: walk.text(arena, at),
+                text: rows_text(arena, walk, at),
                 rows: fact.rows.number(),
                 bytes: config.cache.stored_bytes(fact),
                 total: total(),
@@ -85,5 +86,22 @@ impl CacheTable {
     /// The place whose rows are kept.
     pub fn chosen(&self) -> Option<&CachePoint> {
         self.points.iter().find(|point| point.chosen)
+    }
+}
+
+/// The operator whose rows those at a place are: a shuffle has those below it, in another order.
+fn rows_text(arena: &Arena, walk: &Walk<'_>, at: Id) -> String {
+    match walk.node(at) {
+        Node::Op([param, _, input]) if is_shuffle(arena, walk.node(*param)) => {
+            format!("{}, shuffled", rows_text(arena, walk, *input))
+        }
+        _ => walk.text(arena, at),
+    }
+}
+
+fn is_shuffle(arena: &Arena, param: &Node) -> bool {
+    match param {
+        Node::Param(param) => matches!(arena.spec(*param).kind, OpKind::Shuffle { .. }),
+        _ => false,
     }
 }

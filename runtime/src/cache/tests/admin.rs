@@ -3,7 +3,6 @@
 use std::fs;
 
 use super::*;
-use crate::cache::CacheError;
 
 #[tokio::test]
 async fn entries_are_listed_explained_and_removed() {

@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use object_store::path::Path;
 use object_store::{ObjectStore, PutPayload, Result};
 
 use super::*;
@@ -65,16 +64,13 @@ async fn child() {
     });
     let wrap = |inner| Arc::new(Hooked { inner, hook: stop }) as Arc<dyn ObjectStore>;
     let clock = Arc::new(SystemClock::default());
-    let store = CacheStore::open_through(folder, small(), clock, wrap)
+    let store = CacheStore::in_directory(folder.as_ref(), small(), clock, wrap)
         .await
         .unwrap();
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in [0..20, 20..40] {
-        writer
-            .append(&addresses(rows.clone()), &batch(rows), &[])
-            .await
-            .unwrap();
+        append(&mut writer, rows).await.unwrap();
         writer.flush().await.unwrap();
     }
     unreachable!("the child was to stop");

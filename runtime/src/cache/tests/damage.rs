@@ -115,10 +115,7 @@ async fn what_was_damaged_is_written_again() {
     // Found by a writer's own process while it writes.
     let mut writer = entry.writer().await.unwrap().unwrap();
     assert!(there(&entry, &all).await.len() < 20);
-    writer
-        .append(&addresses(0..20), &batch(0..20), &[])
-        .await
-        .unwrap();
+    append(&mut writer, 0..20).await.unwrap();
     writer.finish().await.unwrap();
     assert_eq!(there(&entry, &all).await, all);
     assert_eq!(read(&folder).await, (all, false));

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cache::Writer;
 
 #[derive(Debug, Clone)]
 enum Event {
@@ -47,7 +46,7 @@ fn is_dropped(row: u64) -> bool {
     row % 5 == 4
 }
 
-async fn append(writer: &mut Writer, rows: impl Iterator<Item = u64>) {
+async fn append_filtered(writer: &mut Writer, rows: impl Iterator<Item = u64>) {
     let (dropped, kept): (Vec<u64>, Vec<u64>) = rows.partition(|row| is_dropped(*row));
     let batch = batch(kept.iter().copied());
     writer
@@ -87,7 +86,7 @@ async fn live(events: Vec<Event>) {
                     writer = entry.writer().await.unwrap();
                 }
                 let rows = (row..row + rows).filter(|row| row % nth != 0);
-                append(writer.as_mut().unwrap(), rows).await;
+                append_filtered(writer.as_mut().unwrap(), rows).await;
             }
             Event::Flush => {
                 if let Some(writer) = &mut writer {
@@ -152,7 +151,7 @@ async fn live(events: Vec<Event>) {
     check(&self::entry(&store).await).await;
     let entry = self::entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
-    append(&mut writer, 0..260).await;
+    append_filtered(&mut writer, 0..260).await;
     writer.finish().await.unwrap();
     assert_eq!(check(&entry).await, 260);
     assert_eq!(

@@ -1,20 +1,12 @@
 //! Bandwidth and compression are measured.
 
-use object_store::ObjectStore;
-
 use super::*;
-use crate::cache::Compression;
-use crate::cache::testing::{Hooked, Throttle};
+use crate::cache::{Compression, testing};
 
 /// A store that carries so many bytes a second.
 async fn throttled(memory: &Arc<InMemory>, bytes_per_second: u64) -> CacheStore {
-    let clock = Arc::new(ManualClock::default());
-    let hook = Arc::new(Throttle::new(Arc::clone(&clock), bytes_per_second, 64));
-    let inner: Arc<dyn ObjectStore> = Arc::clone(memory) as _;
-    let hooked = Arc::new(Hooked { inner, hook });
-    CacheStore::with_clock(hooked, "a/cache", small(), clock)
-        .await
-        .unwrap()
+    let (store, clock) = testing::throttled(Arc::clone(memory) as _, bytes_per_second);
+    CacheStore::in_objects(store, Path::from("a/cache"), small(), clock).await
 }
 
 fn about(measured: Option<u64>, expected: u64) -> bool {
@@ -56,9 +48,7 @@ async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String
         ..small()
     };
     let clock = Arc::new(ManualClock::default());
-    let store = CacheStore::with_clock(memory, "", options, clock)
-        .await
-        .unwrap();
+    let store = CacheStore::in_objects(memory, Path::default(), options, clock).await;
     let texts = StringArray::from_iter_values((0..300).map(text));
     let batch = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef)]).unwrap();
     if let Some(bps) = bytes_per_second {

@@ -18,10 +18,12 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, Schema, SchemaRef};
 use object_store::memory::InMemory;
+use object_store::path::Path;
 
 use super::testing::ManualClock;
 use super::{
-    CacheKey, CacheOptions, CacheStore, CachedRows, Entry, EntryInfo, FileKey, Location, RowAddress,
+    CacheError, CacheKey, CacheOptions, CacheStore, CachedRows, Entry, EntryInfo, FileKey,
+    Location, RowAddress, Stores, Writer, WriterState,
 };
 
 const KEY: CacheKey = CacheKey::new([7; 32]);
@@ -114,9 +116,8 @@ fn info() -> EntryInfo {
 }
 
 async fn directory(folder: &tempfile::TempDir, options: CacheOptions) -> CacheStore {
-    CacheStore::open(folder.path().to_str().unwrap(), options)
-        .await
-        .unwrap()
+    let location = folder.path().to_str().unwrap();
+    Stores::default().open(location, options).await.unwrap()
 }
 
 /// A store in memory, with a clock that stands still.
@@ -132,24 +133,27 @@ async fn over(
     options: CacheOptions,
 ) -> CacheStore {
     let (memory, clock) = (Arc::clone(memory), Arc::clone(clock));
-    CacheStore::with_clock(memory, "a/cache", options, clock)
-        .await
-        .unwrap()
+    CacheStore::in_objects(memory, Path::from("a/cache"), options, clock).await
 }
 
 async fn entry(store: &CacheStore) -> Entry {
     store.entry(KEY, info()).await.unwrap()
 }
 
+/// Appends rows of which the filter drops none.
+async fn append(
+    writer: &mut Writer,
+    rows: impl IntoIterator<Item = u64> + Clone,
+) -> Result<(), CacheError> {
+    let (addresses, batch) = (addresses(rows.clone()), batch(rows));
+    writer.append(&addresses, &batch, &[]).await
+}
+
 /// Writes rows into an entry, in steps of fifty.
 async fn write(entry: &Entry, rows: &[u64]) {
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in rows.chunks(50) {
-        let batch = batch(rows.iter().copied());
-        writer
-            .append(&addresses(rows.iter().copied()), &batch, &[])
-            .await
-            .unwrap();
+        append(&mut writer, rows.iter().copied()).await.unwrap();
     }
     writer.finish().await.unwrap();
 }

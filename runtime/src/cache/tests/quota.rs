@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use object_store::ObjectStoreExt;
-use object_store::path::Path;
 
 use super::*;
-use crate::cache::WriterState;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -27,11 +25,7 @@ async fn fill(store: &CacheStore, n: u8, ps_per_row: u64, rows: u64) -> WriterSt
     let entry = store.entry(key(n), info).await.unwrap();
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in (0..rows).collect::<Vec<_>>().chunks(25) {
-        let rows = || rows.iter().copied();
-        writer
-            .append(&addresses(rows()), &batch(rows()), &[])
-            .await
-            .unwrap();
+        append(&mut writer, rows.iter().copied()).await.unwrap();
     }
     writer.flush().await.unwrap();
     let state = writer.state();

@@ -4,7 +4,6 @@ use arrow::array::RecordBatchOptions;
 use arrow::ipc::reader::StreamReader;
 
 use super::*;
-use crate::cache::WriterState;
 
 #[tokio::test]
 async fn rows_come_back_in_any_order_and_in_other_processes() {
@@ -19,7 +18,7 @@ async fn rows_come_back_in_any_order_and_in_other_processes() {
     assert_eq!(there(&first, &order).await, order);
     // Another process: nothing is shared but the directory.
     let url = format!("file://{}", folder.path().display());
-    let other = CacheStore::open(&url, small()).await.unwrap();
+    let other = Stores::default().open(&url, small()).await.unwrap();
     let second = entry(&other).await;
     assert_eq!(there(&second, &order).await, order);
     assert_eq!(second.rows(), 500);
@@ -106,14 +105,8 @@ async fn rows_are_stored_once_however_often_they_are_appended() {
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
     for _ in 0..3 {
-        writer
-            .append(&addresses(0..40), &batch(0..40), &[])
-            .await
-            .unwrap();
-        writer
-            .append(&addresses(20..60), &batch(20..60), &[])
-            .await
-            .unwrap();
+        append(&mut writer, 0..40).await.unwrap();
+        append(&mut writer, 20..60).await.unwrap();
         writer.flush().await.unwrap();
     }
     writer.finish().await.unwrap();
@@ -131,20 +124,14 @@ async fn a_reader_learns_what_was_written_when_it_refreshes() {
     let store = directory(&folder, small()).await;
     let written = entry(&store).await;
     let mut writer = written.writer().await.unwrap().unwrap();
-    writer
-        .append(&addresses(0..30), &batch(0..30), &[])
-        .await
-        .unwrap();
+    append(&mut writer, 0..30).await.unwrap();
     reader.refresh().await.unwrap();
     assert_eq!(there(&reader, &[3]).await, [0; 0]);
     writer.flush().await.unwrap();
     assert_eq!(there(&reader, &[3]).await, [0; 0]);
     reader.refresh().await.unwrap();
     assert_eq!(there(&reader, &[3, 40]).await, [3]);
-    writer
-        .append(&addresses(30..60), &batch(30..60), &[])
-        .await
-        .unwrap();
+    append(&mut writer, 30..60).await.unwrap();
     assert_eq!(writer.state(), WriterState::Writing);
     assert!(writer.pending_bytes() > 0);
     writer.finish().await.unwrap();

@@ -7,7 +7,6 @@ use object_store::ObjectStore;
 
 use super::*;
 use crate::cache::testing::{Disk, Hooked};
-use crate::cache::{CacheError, WriterState};
 
 #[tokio::test]
 async fn there_is_one_writer_at_a_time() {
@@ -53,23 +52,20 @@ async fn two_writers_at_once_leave_one_correct_entry() {
     let folder = tempfile::tempdir().unwrap();
     let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
     for on_disk in [true, false] {
+        let open = async || match on_disk {
+            true => directory(&folder, small()).await,
+            false => over(&memory, &clock, small()).await,
+        };
         let mut tasks = Vec::new();
         for start in [0, 200] {
-            let store = match on_disk {
-                true => directory(&folder, small()).await,
-                false => over(&memory, &clock, small()).await,
-            };
+            let store = open().await;
             tasks.push(tokio::spawn(async move {
                 let entry = entry(&store).await;
                 let Some(mut writer) = entry.writer().await.unwrap() else {
                     return 0;
                 };
                 for rows in (start..start + 400).collect::<Vec<u64>>().chunks(40) {
-                    let rows = || rows.iter().copied();
-                    writer
-                        .append(&addresses(rows()), &batch(rows()), &[])
-                        .await
-                        .unwrap();
+                    append(&mut writer, rows.iter().copied()).await.unwrap();
                 }
                 writer.finish().await.unwrap();
                 1
@@ -80,10 +76,7 @@ async fn two_writers_at_once_leave_one_correct_entry() {
             writers += task.await.unwrap();
         }
         assert!(writers >= 1);
-        let store = match on_disk {
-            true => directory(&folder, small()).await,
-            false => over(&memory, &clock, small()).await,
-        };
+        let store = open().await;
         let verified = store.verify(false).await.unwrap();
         assert!(verified.damaged.is_empty() && verified.segments > 1);
         let all: Vec<u64> = (0..600).collect();
@@ -119,11 +112,7 @@ async fn readers_see_whole_segments_while_one_writes() {
         }));
     }
     for rows in shuffled(300).chunks(10) {
-        let rows = || rows.iter().copied();
-        writer
-            .append(&addresses(rows()), &batch(rows()), &[])
-            .await
-            .unwrap();
+        append(&mut writer, rows.iter().copied()).await.unwrap();
         writer.flush().await.unwrap();
     }
     writer.finish().await.unwrap();
@@ -138,32 +127,24 @@ async fn a_writer_that_fell_asleep_is_taken_over() {
     let (store, memory, clock) = in_memory(small()).await;
     let slow_entry = entry(&store).await;
     let mut slow = slow_entry.writer().await.unwrap().unwrap();
-    slow.append(&addresses(0..10), &batch(0..10), &[])
-        .await
-        .unwrap();
+    append(&mut slow, 0..10).await.unwrap();
     slow.flush().await.unwrap();
     let other = over(&memory, &clock, small()).await;
     // As long as it writes it stays.
     clock.advance(Duration::from_secs(200));
-    slow.append(&addresses(10..20), &batch(10..20), &[])
-        .await
-        .unwrap();
+    append(&mut slow, 10..20).await.unwrap();
     slow.flush().await.unwrap();
     clock.advance(Duration::from_secs(200));
     let fast_entry = entry(&other).await;
     assert!(fast_entry.writer().await.unwrap().is_none());
     clock.advance(Duration::from_secs(200));
     let mut fast = fast_entry.writer().await.unwrap().unwrap();
-    slow.append(&addresses(20..30), &batch(20..30), &[])
-        .await
-        .unwrap();
+    append(&mut slow, 20..30).await.unwrap();
     let error = slow.flush().await.unwrap_err();
     assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
     assert_eq!(slow.state(), WriterState::Disabled);
     slow.finish().await.unwrap();
-    fast.append(&addresses(25..40), &batch(25..40), &[])
-        .await
-        .unwrap();
+    append(&mut fast, 25..40).await.unwrap();
     fast.finish().await.unwrap();
     let all: Vec<u64> = (0..40).collect();
     let expected: Vec<u64> = (0..20).chain(25..40).collect();
@@ -183,19 +164,12 @@ async fn clocks_that_differ_leave_one_correct_entry() {
     let other = over(&memory, &ahead, small()).await;
     let ahead_entry = entry(&other).await;
     let mut fast = ahead_entry.writer().await.unwrap().unwrap();
-    fast.append(&addresses(0..10), &batch(0..10), &[])
-        .await
-        .unwrap();
+    append(&mut fast, 0..10).await.unwrap();
     fast.flush().await.unwrap();
-    behind
-        .append(&addresses(5..20), &batch(5..20), &[])
-        .await
-        .unwrap();
+    append(&mut behind, 5..20).await.unwrap();
     let error = behind.flush().await.unwrap_err();
     assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
-    fast.append(&addresses(10..15), &batch(10..15), &[])
-        .await
-        .unwrap();
+    append(&mut fast, 10..15).await.unwrap();
     fast.finish().await.unwrap();
     // The lease of the new writer was not given up with the old one's.
     behind.finish().await.unwrap();
@@ -219,21 +193,14 @@ async fn a_full_disk_ends_writing_and_nothing_else() {
         let hook = Arc::clone(&disk);
         let wrap = |inner| Arc::new(Hooked { inner, hook }) as Arc<dyn ObjectStore>;
         let clock = Arc::new(ManualClock::default());
-        let location = folder.path().to_str().unwrap();
-        let store = CacheStore::open_through(location, small(), clock, wrap)
+        let store = CacheStore::in_directory(folder.path(), small(), clock, wrap)
             .await
             .unwrap();
         let entry = entry(&store).await;
         let mut writer = entry.writer().await.unwrap().unwrap();
         let mut errors = 0;
         for rows in shuffled(300).chunks(30) {
-            let rows = || rows.iter().copied();
-            errors += u32::from(
-                writer
-                    .append(&addresses(rows()), &batch(rows()), &[])
-                    .await
-                    .is_err(),
-            );
+            errors += u32::from(append(&mut writer, rows.iter().copied()).await.is_err());
         }
         assert!(errors <= 1, "once is enough");
         if errors == 1 {
@@ -265,10 +232,7 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
     let mut writer = entry.writer().await.unwrap().unwrap();
     // In the place of the entry's folder.
     std::fs::write(folder.path().join(KEY.to_string()), "in the way").unwrap();
-    writer
-        .append(&addresses(0..3), &batch(0..3), &[])
-        .await
-        .unwrap();
+    append(&mut writer, 0..3).await.unwrap();
     let error = writer.flush().await.unwrap_err();
     assert!(
         error
@@ -277,14 +241,12 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
         "{error}"
     );
     assert_eq!(writer.state(), WriterState::Disabled);
-    writer
-        .append(&addresses(3..6), &batch(3..6), &[])
-        .await
-        .unwrap();
+    append(&mut writer, 3..6).await.unwrap();
     assert_eq!(writer.pending_bytes(), 0);
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = CacheStore::open(file.to_str().unwrap(), small())
+    let error = Stores::default()
+        .open(file.to_str().unwrap(), small())
         .await
         .unwrap_err();
     assert!(

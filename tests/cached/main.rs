@@ -6,7 +6,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod choice;
+#[path = "../common/mod.rs"]
 mod common;
+mod objects;
 
 use std::path::Path;
 
@@ -26,7 +29,14 @@ async fn batches_of(
     config: RunConfig,
 ) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
     // A session of its own knows nothing of earlier runs, as another process would not.
-    let session = Session::new();
+    batches_in(&Session::new(), sql, config).await
+}
+
+async fn batches_in(
+    session: &Session,
+    sql: &str,
+    config: RunConfig,
+) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
     session.execute(sql).await.map_err(|e| e.to_string())?;
     let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
     let mut batches = Vec::new();
@@ -37,7 +47,11 @@ async fn batches_of(
 }
 
 async fn run_with(sql: &str, config: RunConfig) -> Outcome {
-    let (batches, cached) = batches_of(sql, config).await.unwrap();
+    run_in(&Session::new(), sql, config).await
+}
+
+async fn run_in(session: &Session, sql: &str, config: RunConfig) -> Outcome {
+    let (batches, cached) = batches_in(session, sql, config).await.unwrap();
     let (read, computed) = cached.unwrap_or_default();
     Outcome {
         digest: digest(&batches),
@@ -276,39 +290,4 @@ async fn two_writers_at_once_leave_one_correct_entry() {
     assert_eq!((&a.digest, &b.digest), (&plain.digest, &plain.digest));
     let after = run(&sql).await;
     assert_eq!((after.digest, after.computed), (plain.digest, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn where_to_cache_is_chosen_by_what_it_saves() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    photos(&data, 60, 3);
-    let auto = |name: &str, epochs: u64, more: &str| {
-        format!(
-            "CREATE PIPELINE p AS SELECT label, random_crop(normalize(x, 'imagenet'), 20, 20) AS pixels
-             FROM (SELECT label, resize_shortest(decode_image(image), 24) AS x FROM images('{}')) AS q
-             BATCH 8 REPEAT {epochs} OPTIONS (cache_dir = '{}' {more})",
-            data.display(),
-            dir.path().join(name).display()
-        )
-    };
-    // One epoch: nothing is read again.
-    let (_, once) = batches_of(&auto("a", 1, ""), RunConfig::default())
-        .await
-        .unwrap();
-    assert_eq!(once, None);
-    assert!(!dir.path().join("a").exists());
-    let (batches, many) = batches_of(&auto("b", 5, ""), RunConfig::default())
-        .await
-        .unwrap();
-    assert_eq!(many, Some((240, 60)));
-    let (plain, _) = batches_of(&auto("b", 5, ", optimize = 'off'"), RunConfig::default())
-        .await
-        .unwrap();
-    assert_eq!(digest(&batches), digest(&plain));
-    // No room for anything.
-    let (_, tight) = batches_of(&auto("c", 5, ", cache_quota = '100'"), RunConfig::default())
-        .await
-        .unwrap();
-    assert_eq!(tight, None);
 }

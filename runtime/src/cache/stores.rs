@@ -1,0 +1,225 @@
+//! What a user's `cache_dir` names: a directory of this machine, or a place in an object store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use url::Url;
+
+use super::clock::{Clock, SystemClock};
+use super::error::CacheError;
+use super::store::{CacheOptions, CacheStore};
+
+/// The object stores that caches may be in. Directories need no registration. Cheap to clone; clones are one
+/// registry.
+#[derive(Debug, Clone)]
+pub struct Stores {
+    registered: Arc<DefaultObjectStoreRegistry>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self::on(Arc::new(SystemClock::default()))
+    }
+}
+
+/// What a location names.
+#[derive(Debug)]
+enum Place {
+    Directory(PathBuf),
+    Objects(Arc<dyn ObjectStore>, Path),
+}
+
+impl Stores {
+    /// No object stores yet; what goes through those to come is timed by this clock.
+    pub(crate) fn on(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            registered: Arc::new(DefaultObjectStoreRegistry::new()),
+            clock,
+        }
+    }
+
+    /// Makes an object store known by its URL, such as `s3://bucket`, instead of the one that was known by
+    /// it. The store must support conditional puts, by which its writers agree.
+    ///
+    /// # Errors
+    /// No URL, one of this machine's files, or one of a place within a store.
+    pub fn register(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<(), CacheError> {
+        let parsed = parse(url)?;
+        if parsed.scheme() == "file" {
+            return Err(problem(url, "a directory needs no registration"));
+        }
+        if !matches!(parsed.path(), "" | "/") {
+            let cause = format!(
+                "a whole store is registered: {}, without the path in it",
+                root(&parsed)
+            );
+            return Err(problem(url, cause));
+        }
+        // The store that was known before, if any, has no more to do.
+        drop(self.registered.register_store(&parsed, store));
+        Ok(())
+    }
+
+    /// Opens the cache at a location: a path or a `file://` URL of a directory, which is made where it is missing,
+    /// or the URL of a place in a registered object store.
+    ///
+    /// # Errors
+    /// The location is none of these, or the directory cannot be made.
+    pub async fn open(
+        &self,
+        location: &str,
+        options: CacheOptions,
+    ) -> Result<CacheStore, CacheError> {
+        let place = self.place(location)?;
+        self.open_place(place, options).await
+    }
+
+    /// Opens the cache at a location; `None` where there is no such directory. Looking at a cache must
+    /// not make one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn existing(
+        &self,
+        location: &str,
+        options: CacheOptions,
+    ) -> Result<Option<CacheStore>, CacheError> {
+        match self.place(location)? {
+            Place::Directory(path) if !path.is_dir() => Ok(None),
+            place => self.open_place(place, options).await.map(Some),
+        }
+    }
+
+    async fn open_place(
+        &self,
+        place: Place,
+        options: CacheOptions,
+    ) -> Result<CacheStore, CacheError> {
+        let clock = Arc::clone(&self.clock);
+        match place {
+            Place::Directory(path) => {
+                CacheStore::in_directory(&path, options, clock, |store| store).await
+            }
+            Place::Objects(store, prefix) => {
+                Ok(CacheStore::in_objects(store, prefix, options, clock).await)
+            }
+        }
+    }
+
+    fn place(&self, location: &str) -> Result<Place, CacheError> {
+        if location.is_empty() {
+            return Err(problem(location, "it is empty: give a directory"));
+        }
+        if !location.contains("://") {
+            return Ok(Place::Directory(PathBuf::from(location)));
+        }
+        let url = parse(location)?;
+        if url.scheme() == "file" {
+            let path = url.to_file_path();
+            let path =
+                path.map_err(|()| problem(location, "it is no file:// URL of this machine"))?;
+            return Ok(Place::Directory(path));
+        }
+        let Ok(store) = self.registered.get_store(&url) else {
+            let root = root(&url);
+            let cause = format!(
+                "no object store is registered for {root}; a program registers one by \
+                 Session::register_object_store(\"{root}\", ..), and the command keeps its caches in directories"
+            );
+            return Err(problem(location, cause));
+        };
+        let prefix = Path::from_url_path(url.path()).map_err(|e| problem(location, e))?;
+        Ok(Place::Objects(store, prefix))
+    }
+}
+
+/// A URL that says where something is, and nothing else.
+fn parse(location: &str) -> Result<Url, CacheError> {
+    let url = Url::parse(location).map_err(|e| problem(location, format!("it is no URL: {e}")))?;
+    match url.query().or(url.fragment()) {
+        None => Ok(url),
+        Some(_) => Err(problem(
+            location,
+            "a place has neither a query (?) nor a fragment (#); write %3F and %23 for these characters",
+        )),
+    }
+}
+
+/// The URL of the store that a URL names a place in.
+fn root(url: &Url) -> String {
+    let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+    format!("{}://{host}", url.scheme())
+}
+
+fn problem(location: &str, cause: impl ToString) -> CacheError {
+    CacheError::Location {
+        location: location.to_owned(),
+        cause: cause.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[test]
+    fn a_location_is_a_directory_or_a_place_in_a_registered_store() {
+        let stores = Stores::default();
+        let directory = |location: &str| match stores.place(location).unwrap() {
+            Place::Directory(path) => path,
+            Place::Objects(..) => panic!("{location} is no directory"),
+        };
+        assert_eq!(directory("a/b"), PathBuf::from("a/b"));
+        assert_eq!(directory("file:///a%20b/c"), PathBuf::from("/a b/c"));
+        stores
+            .register("s3://bucket", Arc::new(InMemory::new()))
+            .unwrap();
+        let prefix = |location: &str| match stores.place(location).unwrap() {
+            Place::Directory(path) => panic!("{} is no object store", path.display()),
+            Place::Objects(_, prefix) => prefix,
+        };
+        for (location, inside) in [
+            ("s3://bucket", ""),
+            ("s3://bucket/", ""),
+            ("S3://bucket/a/b%20c/", "a/b c"),
+            // No way out of the store.
+            ("s3://bucket/../../etc", "etc"),
+            ("s3://bucket/a/%2e%2e/b", "b"),
+        ] {
+            assert_eq!(prefix(location).as_ref(), inside, "{location}");
+        }
+        for (location, part) in [
+            ("", "it is empty"),
+            ("file://host/a", "no file:// URL of this machine"),
+            ("s3://other/a", "registered for s3://other; a program"),
+            ("gs://bucket/a", "registered for gs://bucket; a program"),
+            ("s3://bucket/a?b", "neither a query"),
+            ("s3://bucket/a%2F..%2F..%2Fb", "cannot use"),
+            ("s3://bucket:x/", "it is no URL"),
+        ] {
+            let error = stores.place(location).unwrap_err();
+            assert!(error.is_user(), "{location}");
+            assert!(error.to_string().contains(part), "{location}: {error}");
+        }
+    }
+
+    #[test]
+    fn whole_stores_are_registered() {
+        let stores = Stores::default();
+        for (url, part) in [
+            ("bucket", "it is no URL"),
+            ("file:///a", "needs no registration"),
+            ("s3://bucket/a", "s3://bucket, without the path"),
+        ] {
+            let error = stores.register(url, Arc::new(InMemory::new())).unwrap_err();
+            assert!(error.is_user(), "{url}");
+            assert!(error.to_string().contains(part), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Caches in object stores.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay::object_store::ObjectStore;
+use forebay::object_store::memory::InMemory;
+use forebay::{RunConfig, Session};
+
+use crate::common::photos;
+use crate::{OFF, TAIL, augmented, batches_in, kept, run, run_in};
+
+/// A session that knows a store as `s3://bucket`.
+fn session(store: &Arc<InMemory>) -> Session {
+    let session = Session::new();
+    let store: Arc<dyn ObjectStore> = Arc::clone(store) as _;
+    session.register_object_store("s3://bucket", store).unwrap();
+    session
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_kept_in_an_object_store_that_is_registered() {
+    let dir = tempfile::tempdir().unwrap();
+    photos(dir.path(), 60, 3);
+    let plain = run(&augmented(dir.path(), TAIL, OFF)).await;
+    let store = Arc::new(InMemory::new());
+    let sql = augmented(dir.path(), TAIL, &kept(Path::new("s3://bucket/a/cache")));
+    let first = run_in(&session(&store), &sql, RunConfig::default()).await;
+    assert_eq!(first.digest, plain.digest);
+    assert_eq!((first.read, first.computed), (120, 60));
+    // Another session, as another process or machine.
+    let other = session(&store);
+    let second = run_in(&other, &sql, RunConfig::default()).await;
+    assert_eq!(second.digest, plain.digest);
+    assert_eq!((second.read, second.computed), (180, 0));
+    // Another place in the store is another cache.
+    let elsewhere = sql.replace("a/cache", "b/cache");
+    let third = run_in(&session(&store), &elsewhere, RunConfig::default()).await;
+    assert_eq!((third.digest, third.computed), (plain.digest, 60));
+    // A query that reads the pipeline finds the store, too.
+    let counted = other.execute("SELECT count(*) FROM p").await;
+    assert!(counted.is_ok(), "{counted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_nobody_registered_is_the_users_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    photos(dir.path(), 4, 2);
+    let store = Arc::new(InMemory::new());
+    let session = session(&store);
+    let sql = augmented(dir.path(), TAIL, &kept(Path::new("s3://other/cache")));
+    let error = batches_in(&session, &sql, RunConfig::default()).await;
+    let error = error.unwrap_err();
+    assert!(
+        error.contains("no object store is registered for s3://other; a program registers one"),
+        "{error}"
+    );
+    // Also where nothing would be kept, and where the pipeline is only explained.
+    let once = "SELECT 1 AS x FROM images('{}') REPEAT 1 OPTIONS (cache_dir = 'gs://b')";
+    let once = once.replace("{}", &dir.path().display().to_string());
+    let explained = session.execute(&format!("EXPLAIN {once}")).await;
+    let error = explained.unwrap_err();
+    assert!(error.is_user());
+    assert!(error.to_string().contains("for gs://b;"), "{error}");
+    let error = session.register_object_store("s3://bucket/cache", store);
+    assert!(error.unwrap_err().is_user());
+}
