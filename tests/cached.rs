@@ -108,6 +108,26 @@ async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prefixes_that_differ_in_a_constant_that_explain_hides_share_no_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 12, 2);
+    let cropped = |at: u32, cache: &str| {
+        format!(
+            "CREATE PIPELINE p AS SELECT random_hflip(crop(decode_image(image), {at}, {at}, 16, 16)) AS x
+             FROM images('{}') BATCH 4 {cache}",
+            data.display()
+        )
+    };
+    let kept = format!("CACHE AT crop OPTIONS (cache_dir = '{}')", cache.display());
+    for at in [0, 4] {
+        let with = run(&cropped(at, &kept)).await;
+        assert_eq!((with.read, with.computed), (0, 12));
+        assert_eq!(with.digest, run(&cropped(at, "")).await.digest);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_changed_file_alone_is_computed_again() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
