@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
@@ -217,7 +217,7 @@ fn columns_text(schema: &Schema) -> impl Iterator<Item = String> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::{DataType, Int64Type};
     use datafusion::logical_expr::{cast, col, lit};
 
     use super::*;
