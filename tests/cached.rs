@@ -9,6 +9,7 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{digest, parquet, photos, table};
 use forebay::{Batch, RunConfig, Session};
@@ -331,4 +332,38 @@ async fn where_to_cache_is_chosen_by_what_it_saves() {
         .await
         .unwrap();
     assert_eq!(tight, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_saved_plan_with_a_cache_is_the_same_stream_without_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 12, 2);
+    let relaxed = |clauses: &str| augmented(&data, TAIL, clauses);
+    let options = |dir: &Path| {
+        format!(
+            "OPTIONS (relax = 'statistical', cache_dir = '{}')",
+            dir.display()
+        )
+    };
+    let with = relaxed(&format!("CACHE AT resize_shortest {}", options(&cache)));
+    let session = Session::new();
+    session.execute(&with).await.unwrap();
+    let saved = session.plan("p", RunConfig::default()).await.unwrap();
+    let config = RunConfig {
+        plan: Some(Arc::new(saved)),
+        ..RunConfig::default()
+    };
+    let first = run_with(&with, config.clone()).await;
+    assert_eq!((first.read, first.computed), (24, 12));
+    let off = relaxed(&format!("CACHE OFF {}", options(&dir.path().join("none"))));
+    let none = relaxed("OPTIONS (relax = 'statistical')");
+    for sql in [off, none] {
+        let without = run_with(&sql, config.clone()).await;
+        assert_eq!(
+            (without.digest, without.read, without.computed),
+            (first.digest.clone(), 0, 0)
+        );
+    }
+    assert!(!dir.path().join("none").exists());
 }
