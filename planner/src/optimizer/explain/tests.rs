@@ -1,9 +1,12 @@
 //! What EXPLAIN says is what the search did.
 
+use std::sync::Arc;
+
 use insta::assert_snapshot;
 
 use super::{Explained, explain};
 use crate::optimizer::cache::Budget;
+use crate::optimizer::coefficients::Coefficients;
 use crate::optimizer::rules::Tier;
 use crate::optimizer::saturate::Limits;
 use crate::optimizer::tests::{QUERIES, planned};
@@ -40,6 +43,24 @@ fn cached(freezing: bool) -> Config {
         freezing,
     });
     config
+}
+
+#[tokio::test]
+async fn costs_are_told_at_the_prices_of_the_choice() {
+    let mut prices = Coefficients::clone(&Coefficients::declared());
+    for cost in prices.functions.values_mut() {
+        cost.ps_per_row += 1_000_000_000;
+    }
+    let config = Config {
+        prices: Arc::new(prices),
+        ..Config::default()
+    };
+    for sql in QUERIES.into_iter().chain([DESIGN, CACHED]) {
+        let (found, report) = explained(sql, &config).await;
+        assert_eq!(found.caveat, None, "{sql}");
+        assert_eq!(found.written.below, report.written, "{sql}");
+        assert_eq!(found.chosen.below, report.chosen, "{sql}");
+    }
 }
 
 fn steps(explained: &Explained) -> String {
