@@ -139,7 +139,7 @@ impl Explanation {
             idle_ranks,
             options: options_text(compiled),
             semantic_hash: compiled.semantic_hash.to_string(),
-            plan_hash: compiled.plan_hash(),
+            plan_hash: compiled.plan_hash().map_err(|error| planning(&error))?,
             analysis: None,
         };
         if analyze {

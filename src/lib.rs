@@ -44,6 +44,7 @@ pub use forebay_planner::builder;
 pub use forebay_planner::clauses;
 pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
+pub use forebay_planner::saved::SavedPlan;
 pub use forebay_runtime::digest;
 pub use forebay_runtime::engine::RunConfig;
 pub use forebay_runtime::tail::{Batch, Failure, RunStats};

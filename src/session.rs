@@ -18,6 +18,7 @@ use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
+use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
 use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
@@ -325,6 +326,45 @@ impl Session {
         })
     }
 
+    /// The plan that a registered pipeline has here and now, with all that it was chosen by. Given to
+    /// other runs ([`RunConfig::plan`]), it is planned again wherever they are.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use std::sync::Arc;
+    ///
+    /// use forebay::{RunConfig, SavedPlan, Session};
+    ///
+    /// let session = Session::new();
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = folder.path().join("t.json");
+    /// # std::fs::write(&file, "{\"id\": 1}\n{\"id\": 2}\n")?;
+    /// # let file = file.display();
+    /// let sql = format!("CREATE PIPELINE p AS SELECT id FROM json('{file}') BATCH 2");
+    /// session.execute(&sql).await?;
+    /// let saved = session.plan("p", RunConfig::default()).await?.to_json()?;
+    ///
+    /// // On another machine, perhaps.
+    /// let plan = SavedPlan::from_json(&saved)?;
+    /// let config = RunConfig {
+    ///     plan: Some(Arc::new(plan)),
+    ///     ..RunConfig::default()
+    /// };
+    /// let mut run = session.run("p", config).await?;
+    /// assert!(run.next().await.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no such pipeline, or it cannot be planned.
+    pub async fn plan(&self, pipeline: &str, config: RunConfig) -> Result<SavedPlan> {
+        let pipeline = self.pipeline(pipeline).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
+        Ok(SavedPlan::of(&compiled, pipeline.name.as_deref())?)
+    }
+
     /// Explains a registered pipeline; with `analyze`, runs it first.
     pub async fn explain(
         &self,
@@ -401,6 +441,16 @@ async fn compiled(
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
     let epochs = config.epochs.and_then(NonZeroU64::new);
     clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
+    if let Some(saved) = &config.plan {
+        let (compiled, differs) = saved.compile(&pipeline.plan, clauses)?;
+        if let Some(difference) = differs {
+            log::warn!(
+                "the saved plan does not come out again: {difference}; at the tier exact the stream is the \
+                 same"
+            );
+        }
+        return Ok(compiled);
+    }
     plan(pipeline.plan.clone(), clauses, config, prices, stores).await
 }
 

@@ -8,6 +8,7 @@ use crate::optimizer::explain::{Explained, explain};
 use crate::optimizer::rules::is_disabled;
 use crate::optimizer::{Config, Machine, Report, optimize};
 use crate::rows::canonical::{SemanticHash, semantic_hash};
+use crate::rows::definition::plan_text;
 use crate::rows::{RowPlan, lower, tidy};
 
 /// A pipeline ready for execution: what was written, what was chosen, and what it means.
@@ -65,10 +66,10 @@ impl Compiled {
         explain(&self.written, &self.clauses, &config, report).map(Some)
     }
 
-    /// Names how the stream is computed: BLAKE3 of the chosen plan, as hexadecimal text.
-    pub fn plan_hash(&self) -> String {
-        blake3::hash(self.chosen.to_string().as_bytes())
-            .to_hex()
-            .to_string()
+    /// Names how the stream is computed: BLAKE3 of all that the chosen plan does
+    /// ([`plan_text`]), as hexadecimal text.
+    pub fn plan_hash(&self) -> Result<String> {
+        let text = plan_text(&self.chosen)?;
+        Ok(blake3::hash(text.as_bytes()).to_hex().to_string())
     }
 }

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use datafusion::common::DataFusionError;
 use sqlparser::tokenizer::{Location, Span};
 
+use crate::saved::error::SavedPlanError;
+
 /// A place in SQL text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
@@ -76,6 +78,9 @@ pub enum PlanError {
         /// What its files or options are refused for.
         source: Box<DataFusionError>,
     },
+    /// A saved plan that is none, or is not that of the pipeline.
+    #[error(transparent)]
+    Saved(#[from] SavedPlanError),
     /// A broken invariant of the planner.
     #[error("internal error: {message}; please report it")]
     Internal {
@@ -158,7 +163,7 @@ impl PlanError {
             } => {
                 place.get_or_insert(position);
             }
-            Self::Internal { .. } => {}
+            Self::Saved(_) | Self::Internal { .. } => {}
         }
         self
     }
@@ -168,7 +173,7 @@ impl PlanError {
         match self {
             Self::Mistake(mistake) => mistake.position,
             Self::Source { position, .. } => *position,
-            Self::Internal { .. } => None,
+            Self::Saved(_) | Self::Internal { .. } => None,
         }
     }
 

@@ -8,6 +8,7 @@ pub mod error;
 pub mod optimizer;
 pub mod pipeline;
 pub mod rows;
+pub mod saved;
 pub mod source;
 pub mod sql;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use arrow::datatypes::SchemaRef;
 use forebay_planner::clauses::{Clauses, Optimize, Window as Shuffle};
 use forebay_planner::compile::Compiled;
+use forebay_planner::saved::SavedPlan;
 use forebay_udfs::draw::pass_key;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinHandle;
@@ -36,7 +37,8 @@ use crate::tail::{Batch, Feed, RunStats, Tail};
 /// Memory that a run may use for windows, segments and batches where no limit is given.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
 
-/// Settings of a run. None of them but rank, world, epochs and seed shows in what it yields.
+/// Settings of a run. None of them but rank, world, epochs and seed, and above the exact tier the plan,
+/// shows in what it yields.
 #[derive(Debug, Clone, Default)]
 pub struct RunConfig {
     /// First epoch, from 0.
@@ -57,6 +59,8 @@ pub struct RunConfig {
     pub limit_batches: Option<u64>,
     /// Whether the plan is rewritten, instead of what the pipeline says.
     pub optimize: Option<Optimize>,
+    /// The plan that is pinned: what it was chosen by is what the pipeline is planned by.
+    pub plan: Option<Arc<SavedPlan>>,
     /// Rows of a segment, instead of about 16 MiB of output.
     pub segment_rows: Option<u64>,
     /// Segments run one by one, so that CPU time can be told apart by operator.

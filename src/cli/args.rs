@@ -1,12 +1,15 @@
 //! What the command line accepts; help comes from here.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use forebay::RunConfig;
 use forebay::clauses::Optimize;
 use forebay::generate::{MAX_CLASSES, MAX_PAYLOAD};
 
+use super::failure::Failure;
+use super::plan;
 use super::units::{parse_bytes, parse_size};
 
 /// A query compiler for ML input pipelines: SQL to shuffled, augmented, batched tensors.
@@ -33,6 +36,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show how a pipeline is computed, with its hashes and step counts
     Explain(ExplainArgs),
+    /// Save the plan of a pipeline, to pin it to a job, or show a saved one
+    #[command(subcommand)]
+    Plan(PlanArgs),
     /// Draw a contact sheet (PNG) of a batch, with labels
     Preview(PreviewArgs),
     /// Show the columns of pipelines, sources and files
@@ -67,7 +73,8 @@ pub(crate) struct Statements {
     pub(crate) pipeline: Option<String>,
 }
 
-/// How a pipeline runs. None of this but seed and epochs changes the stream.
+/// How a pipeline runs. None of this but seed and epochs, and above relax = 'none' the plan, changes the
+/// stream.
 #[derive(Debug, Default, Clone, ClapArgs)]
 pub(crate) struct Engine {
     /// Number of epochs, instead of the pipeline's REPEAT
@@ -94,12 +101,16 @@ pub(crate) struct Engine {
     /// Whether the written plan is rewritten
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub(crate) optimize: Option<OptimizeLevel>,
+    /// A plan that `forebay plan save` wrote: what it was chosen by is what is planned by here, and above
+    /// relax = 'none' another plan is refused
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
 }
 
 impl Engine {
     /// The library's words for this.
-    pub(crate) fn config(&self, limit_batches: Option<u64>) -> RunConfig {
-        RunConfig {
+    pub(crate) fn config(&self, limit_batches: Option<u64>) -> Result<RunConfig, Failure> {
+        Ok(RunConfig {
             epochs: self.epochs,
             first_epoch: self.first_epoch,
             seed: self.seed,
@@ -112,8 +123,14 @@ impl Engine {
                 OptimizeLevel::Default => Optimize::Default,
             }),
             limit_batches,
+            plan: self
+                .plan
+                .as_deref()
+                .map(plan::read)
+                .transpose()?
+                .map(Arc::new),
             ..RunConfig::default()
-        }
+        })
     }
 }
 
@@ -200,6 +217,31 @@ pub(crate) struct ExplainArgs {
     /// The same as --format json
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlanArgs {
+    /// Choose a plan for the pipeline, and write it with all that it was chosen by
+    Save(PlanSaveArgs),
+    /// Show a saved plan
+    Show {
+        /// The file
+        file: PathBuf,
+        /// Print the file's JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PlanSaveArgs {
+    #[command(flatten)]
+    pub(crate) statements: Statements,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -7,10 +7,13 @@ use forebay::{Coefficients, Session};
 
 use super::args::CalibrateArgs;
 use super::failure::Failure;
-use super::output;
+use super::{input, output};
 
 /// Names the file of prices, instead of the one in the user's configuration.
 const VARIABLE: &str = "FOREBAY_COSTS";
+
+/// Most bytes of prices: a hundred times those of all functions that there are.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Where this machine's prices are: `$FOREBAY_COSTS`, else `forebay/costs.json` among the user's
 /// configuration.
@@ -29,11 +32,11 @@ pub(crate) fn session() -> Result<Session, Failure> {
     let Some(path) = path() else {
         return Ok(Session::new());
     };
-    let text = match std::fs::read_to_string(&path) {
+    let text = match input::text(&path, "prices", MAX_BYTES) {
         Ok(text) => text,
         // Who asked for no file misses none.
         Err(_) if std::env::var_os(VARIABLE).is_none() => return Ok(Session::new()),
-        Err(error) => return Err(Failure::file("read", &path, &error)),
+        Err(failure) => return Err(failure),
     };
     let prices = Coefficients::from_json(&text).map_err(|why| {
         let path = path.display();

@@ -9,7 +9,7 @@ use super::output;
 pub(crate) async fn execute(args: ExplainArgs) -> Result<(), Failure> {
     let session = session()?;
     let pipeline = args.statements.load(&session).await?;
-    let config = args.engine.config(args.limit_batches);
+    let config = args.engine.config(args.limit_batches)?;
     let explanation = session.explain(&pipeline, config, args.analyze).await?;
     let format = match args.json {
         true => ExplainFormat::Json,

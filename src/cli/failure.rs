@@ -45,7 +45,9 @@ impl Failure {
             Self::Usage(_) | Self::Generate(GenerateError::Option(_)) => true,
             Self::Cache(error) => error.is_user(),
             Self::Preview(error) => matches!(error, PreviewError::Size(_)),
-            Self::Forebay(forebay::Error::Plan(error)) => matches!(error, PlanError::Mistake(_)),
+            Self::Forebay(forebay::Error::Plan(error)) => {
+                matches!(error, PlanError::Mistake(_) | PlanError::Saved(_))
+            }
             Self::Forebay(forebay::Error::Run(error)) => {
                 matches!(error, RunError::Config(_) | RunError::Memory { .. })
             }

@@ -12,7 +12,9 @@ mod explain;
 mod failure;
 mod functions;
 mod generate;
+mod input;
 mod output;
+mod plan;
 mod preview;
 mod progress;
 mod run;
@@ -81,6 +83,7 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
         Command::Sql(args) => interruptible(&runtime, shell::run_script(args)),
         Command::Run(args) => interruptible(&runtime, run::execute(args, quiet, started)),
         Command::Explain(args) => interruptible(&runtime, explain::execute(args)),
+        Command::Plan(args) => interruptible(&runtime, plan::execute(args)),
         Command::Preview(args) => interruptible(&runtime, preview::execute(args)),
         Command::Schema(args) => interruptible(&runtime, schema::execute(args)),
         Command::Functions(args) => functions::execute(&args),

@@ -16,7 +16,7 @@ use super::{output, units};
 pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
     let session = session()?;
     let pipeline = args.statements.load(&session).await?;
-    let config = args.engine.config(Some(args.batch.saturating_add(1)));
+    let config = args.engine.config(Some(args.batch.saturating_add(1)))?;
     let sheet = SheetOptions {
         tile: args.tile,
         columns: args.columns,

@@ -22,7 +22,7 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
     let session = session()?;
     let pipeline = args.statements.load(&session).await?;
     let mut run = session
-        .run(&pipeline, args.engine.config(args.limit_batches))
+        .run(&pipeline, args.engine.config(args.limit_batches)?)
         .await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
     let drained = drain(&mut run, quiet || args.json, |batch| sink.take(batch)).await;

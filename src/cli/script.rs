@@ -1,13 +1,12 @@
 //! Statements from a file, an argument or standard input, and the pipeline they mean.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use forebay::Session;
 
 use super::args::Statements;
 use super::failure::Failure;
+use super::input;
 
 /// Most bytes of SQL: enough for any script, and a wrong file is noticed before memory is.
 const MAX_SQL_BYTES: u64 = 16 << 20;
@@ -45,54 +44,5 @@ impl Statements {
 
 /// Reads SQL from a file, or from standard input where the path is `-`.
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::InvalidData => {
-            Failure::Usage(format!("{}: expected SQL as UTF-8 text", path.display()))
-        }
-        _ => Failure::file("read", path, &error),
-    };
-    let reader: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(path).map_err(failed)?)
-    };
-    let mut text = String::new();
-    reader
-        .take(MAX_SQL_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > MAX_SQL_BYTES {
-        return Err(Failure::Usage(format!(
-            "{}: expected at most {MAX_SQL_BYTES} bytes of SQL",
-            path.display()
-        )));
-    }
-    Ok(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_no_sql_text_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let binary = folder.path().join("x.sql");
-        std::fs::write(&binary, b"SELECT \xff").unwrap();
-        assert!(
-            read(&binary)
-                .unwrap_err()
-                .to_string()
-                .ends_with("expected SQL as UTF-8 text")
-        );
-        let error = read(&folder.path().join("none.sql"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("cannot read ") && error.contains("none.sql"),
-            "{error}"
-        );
-        std::fs::write(&binary, "SELECT 1").unwrap();
-        assert_eq!(read(&binary).unwrap(), "SELECT 1");
-    }
+    input::text(path, "SQL", MAX_SQL_BYTES)
 }

@@ -12,6 +12,7 @@ mod common;
 mod objects;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{digest, parquet, photos, table};
 use forebay::{Batch, RunConfig, Session};
@@ -118,6 +119,26 @@ async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
         let without = run_with(&augmented(&data, TAIL, OFF), config).await;
         assert_eq!(with.digest, without.digest);
         assert_eq!(with.computed, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefixes_that_differ_in_a_constant_that_explain_hides_share_no_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 12, 2);
+    let cropped = |at: u32, cache: &str| {
+        format!(
+            "CREATE PIPELINE p AS SELECT random_hflip(crop(decode_image(image), {at}, {at}, 16, 16)) AS x
+             FROM images('{}') BATCH 4 {cache}",
+            data.display()
+        )
+    };
+    let kept = format!("CACHE AT crop OPTIONS (cache_dir = '{}')", cache.display());
+    for at in [0, 4] {
+        let with = run(&cropped(at, &kept)).await;
+        assert_eq!((with.read, with.computed), (0, 12));
+        assert_eq!(with.digest, run(&cropped(at, "")).await.digest);
     }
 }
 
@@ -290,4 +311,38 @@ async fn two_writers_at_once_leave_one_correct_entry() {
     assert_eq!((&a.digest, &b.digest), (&plain.digest, &plain.digest));
     let after = run(&sql).await;
     assert_eq!((after.digest, after.computed), (plain.digest, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_saved_plan_with_a_cache_is_the_same_stream_without_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 12, 2);
+    let relaxed = |clauses: &str| augmented(&data, TAIL, clauses);
+    let options = |dir: &Path| {
+        format!(
+            "OPTIONS (relax = 'statistical', cache_dir = '{}')",
+            dir.display()
+        )
+    };
+    let with = relaxed(&format!("CACHE AT resize_shortest {}", options(&cache)));
+    let session = Session::new();
+    session.execute(&with).await.unwrap();
+    let saved = session.plan("p", RunConfig::default()).await.unwrap();
+    let config = RunConfig {
+        plan: Some(Arc::new(saved)),
+        ..RunConfig::default()
+    };
+    let first = run_with(&with, config.clone()).await;
+    assert_eq!((first.read, first.computed), (24, 12));
+    let off = relaxed(&format!("CACHE OFF {}", options(&dir.path().join("none"))));
+    let none = relaxed("OPTIONS (relax = 'statistical')");
+    for sql in [off, none] {
+        let without = run_with(&sql, config.clone()).await;
+        assert_eq!(
+            (without.digest, without.read, without.computed),
+            (first.digest.clone(), 0, 0)
+        );
+    }
+    assert!(!dir.path().join("none").exists());
 }

@@ -9,6 +9,7 @@
 mod cache;
 mod look;
 mod mistakes;
+mod plan;
 mod run;
 
 use std::path::Path;

@@ -172,7 +172,11 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients
             seen.fired = fired;
         }
         // One plan gives one stream.
-        if !known.insert(compiled.chosen.to_string()) {
+        let hash = match compiled.plan_hash() {
+            Ok(hash) => hash,
+            Err(why) => return Verdict::Unsound(format!("{}: no text: {why}", way.name)),
+        };
+        if !known.insert(hash) {
             continue;
         }
         seen.plans += 1;

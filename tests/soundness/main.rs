@@ -20,6 +20,7 @@ mod data;
 mod draw;
 mod forbidden;
 mod images;
+mod pinned;
 mod stream;
 mod values;
 

@@ -16,6 +16,7 @@ use forebay_udfs::row::{ROW_COLUMN, row_field};
 
 use super::coefficients::{Coefficients, FunctionCost, OpCost};
 use super::profile::Profile;
+use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
@@ -110,6 +111,8 @@ pub struct Arena {
     outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
     /// What a few rows showed of the operators.
     pub profile: Profile,
+    /// What sources said of themselves before, where that is to be believed instead.
+    pub said: BTreeMap<u32, SeenScan>,
 }
 
 impl Default for Arena {
@@ -135,6 +138,7 @@ impl Arena {
             by_type: HashMap::new(),
             outputs: HashMap::new(),
             profile: Profile::default(),
+            said: BTreeMap::new(),
         }
     }
 
@@ -350,6 +354,11 @@ impl Arena {
     /// The scan at an index.
     pub fn scan(&self, scan: ScanId) -> &ScanSpec {
         &self.scans[scan.0 as usize]
+    }
+
+    /// All scans.
+    pub fn scans(&self) -> &[ScanSpec] {
+        &self.scans
     }
 
     /// Adds the build side of a lookup.

@@ -4,15 +4,17 @@
 //! that each of them can move by itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, TableSource};
 
 use super::arena::{Arena, ScanSpec};
 use super::chain::chain;
+use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, fallible};
 use super::tree::Tree;
@@ -83,22 +85,18 @@ impl Lowering<'_> {
                     .map(|(field, &wanted)| self.target(wanted, field.name()))
                     .collect();
                 let columns = projection.iter().copied().zip(slots.iter().copied());
-                let provider = source_as_provider(source).ok();
-                let known = provider.as_ref().and_then(|p| p.statistics());
-                let format = provider.as_ref().and_then(|p| format_of(p.as_ref()));
-                let number = |of: Precision<usize>| of.get_value().map(|&n| n as u64);
-                let (rows, bytes) = match known {
-                    Some(known) => (number(known.num_rows), number(known.total_byte_size)),
-                    None => (None, None),
+                let said = match self.arena.said.get(occurrence) {
+                    Some(said) => said.clone(),
+                    None => said(source),
                 };
                 let scan = self.arena.add_scan(ScanSpec {
                     occurrence: *occurrence,
                     name: name.clone(),
-                    source: std::sync::Arc::clone(source),
-                    format,
+                    source: Arc::clone(source),
+                    format: said.format,
                     columns: columns.collect(),
-                    rows,
-                    row_bytes: bytes.zip(rows).map(|(bytes, rows)| bytes / rows.max(1)),
+                    rows: said.rows,
+                    row_bytes: said.row_bytes,
                 });
                 Ok((Tree::Scan(scan), slots))
             }
@@ -318,6 +316,21 @@ impl Lowering<'_> {
             tree = tree.then(param);
         }
         tree
+    }
+}
+
+/// What a source says of itself.
+fn said(source: &Arc<dyn TableSource>) -> SeenScan {
+    let Ok(provider) = source_as_provider(source) else {
+        return SeenScan::default();
+    };
+    let known = provider.statistics().unwrap_or_default();
+    let number = |of: Precision<usize>| of.get_value().map(|&n| n as u64);
+    let (rows, bytes) = (number(known.num_rows), number(known.total_byte_size));
+    SeenScan {
+        format: format_of(provider.as_ref()),
+        rows,
+        row_bytes: bytes.zip(rows).map(|(bytes, rows)| bytes / rows.max(1)),
     }
 }
 

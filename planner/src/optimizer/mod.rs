@@ -19,12 +19,14 @@
 //! | [`estimate`](mod@estimate) | rows and bytes, about |
 //! | [`graph`](mod@graph), [`saturate`](mod@saturate) | the e-graph and its saturation |
 //! | [`profile`](mod@profile) | sizes and selectivities of a few rows |
+//! | [`seen`](mod@seen), [`basis`](mod@basis) | what a choice was made by, for other processes |
 //! | [`coefficients`](mod@coefficients), [`cost`](mod@cost) | prices, and what operators cost |
 //! | [`cache`](mod@cache) | what may be cached, and what that costs |
 //! | [`extract`](mod@extract) | the cheapest plan, with its cache point |
 //! | `proof`, [`explain`](mod@explain) | how it was found, for EXPLAIN |
 
 pub mod arena;
+pub mod basis;
 pub mod cache;
 #[cfg(test)]
 mod cedar;
@@ -46,6 +48,7 @@ mod proof;
 pub mod raise;
 pub mod rules;
 pub mod saturate;
+pub mod seen;
 pub mod slots;
 pub mod sort;
 pub mod spec;
@@ -53,13 +56,14 @@ pub mod spec;
 mod tests;
 pub mod tree;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_err};
 
 use self::arena::Arena;
+use self::basis::Basis;
 use self::cache::{Budget, CacheCosts};
 use self::coefficients::Coefficients;
 use self::cost::Cost;
@@ -70,6 +74,7 @@ use self::normal::{Applied, normal};
 use self::profile::{Probe, Profile};
 use self::rules::{Rule, Tier, is_disabled, rules};
 use self::saturate::{Limits, Saturation, saturate};
+use self::seen::{Seen, SeenRows, SeenScan};
 use self::sort::{effects, sorted};
 use self::tree::Tree;
 use crate::clauses::{Cache, Clauses};
@@ -88,6 +93,8 @@ pub struct Machine {
     pub cache_read: Option<u64>,
     /// Gives rows of the pipeline's sources, where it is to be profiled.
     pub probe: Option<Arc<dyn Probe>>,
+    /// What an earlier choice was made by, where it is to be made again. No rows are looked at then.
+    pub basis: Option<Arc<Basis>>,
 }
 
 impl Default for Machine {
@@ -98,6 +105,7 @@ impl Default for Machine {
             cache_write: None,
             cache_read: None,
             probe: None,
+            basis: None,
         }
     }
 }
@@ -111,6 +119,7 @@ impl Default for Config {
             cache: CacheCosts::default(),
             limits: Limits::default(),
             probe: None,
+            seen: None,
             proofs: false,
         }
     }
@@ -142,6 +151,8 @@ pub struct Config {
     pub limits: Limits,
     /// Gives rows to be profiled.
     pub probe: Option<Arc<dyn Probe>>,
+    /// What was seen of sources and rows before, where that is to be believed instead.
+    pub seen: Option<Arc<Seen>>,
     /// Whether it keeps proofs of what it finds, for EXPLAIN. It finds the same without.
     pub proofs: bool,
 }
@@ -156,37 +167,61 @@ impl Config {
     /// A cache is asked for without a place for it.
     pub fn of(clauses: &Clauses, machine: &Machine) -> Result<Self> {
         let options = &clauses.options;
+        let earlier = machine.basis.as_deref();
+        let (quota, price) = match earlier.map(|basis| &basis.cache) {
+            Some(Some(cache)) => (cache.quota, cache.price),
+            Some(None) => (None, 0),
+            None => (options.cache_quota, options.cache_price),
+        };
         let budget = |freezing| Budget {
-            bytes: options.cache_quota.map_or(u128::MAX, u128::from),
+            bytes: quota.map_or(u128::MAX, u128::from),
             write: machine.cache_price(machine.cache_write, machine.prices.cache_write.into()),
             read: machine.cache_price(machine.cache_read, machine.prices.cache_read.into()),
             row: machine.prices.cache_row.into(),
-            price: options.cache_price.into(),
+            price: price.into(),
             freezing,
         };
-        let (budget, at) = match (&clauses.cache, &options.cache_dir) {
-            (Some(Cache::Auto | Cache::At { .. }), None) => {
+        let (budget, at) = match (&clauses.cache, &options.cache_dir, earlier) {
+            (Some(Cache::Auto | Cache::At { .. }), None, _) => {
                 return plan_err!("CACHE needs a place for the rows: OPTIONS (cache_dir = '..')");
             }
-            (Some(Cache::Off), _) | (None, None) => (None, None),
-            (Some(Cache::Auto) | None, Some(_)) => (Some(budget(false)), None),
-            (Some(Cache::At { step, freezing }), Some(_)) => {
+            // Whether draws are kept is a matter of meaning, so it is for the clause to say.
+            (Some(Cache::At { step, freezing }), Some(_), earlier)
+                if *freezing || earlier.is_none() =>
+            {
                 (Some(budget(*freezing)), Some(step.clone()))
             }
+            (_, _, Some(basis)) => match &basis.cache {
+                Some(cache) => (Some(budget(false)), cache.at.clone()),
+                None => (None, None),
+            },
+            (Some(Cache::Off), _, None) | (None, None, None) => (None, None),
+            (_, Some(_), None) => (Some(budget(false)), None),
         };
         Ok(Self {
             tier: options.relax,
             disabled: options.disable_rules.clone(),
             prices: Arc::clone(&machine.prices),
             cache: CacheCosts {
-                epochs: clauses.repeat.epochs.map_or(ENDLESS, NonZeroU64::get),
+                epochs: match earlier {
+                    Some(basis) => basis.epochs,
+                    None => clauses.repeat.epochs.map_or(ENDLESS, NonZeroU64::get),
+                },
                 budget,
                 at,
             },
             limits: Limits::default(),
             probe: machine.probe.clone(),
+            seen: earlier.map(|basis| Arc::new(basis.seen.clone())),
             proofs: false,
         })
+    }
+
+    /// An empty arena of these prices, that knows what was seen of sources.
+    fn arena(&self) -> Arena {
+        let mut arena = Arena::new(Arc::clone(&self.prices));
+        arena.said = self.seen.iter().flat_map(|s| s.scans.clone()).collect();
+        arena
     }
 
     fn rules(&self) -> Vec<Rule> {
@@ -212,6 +247,8 @@ pub struct Report {
     pub before: Vec<Applied>,
     /// How the search went.
     pub saturation: Saturation,
+    /// What was known of the sources and their rows.
+    pub seen: Seen,
     /// Why the written plan runs, where it does on a doubt.
     pub doubt: Option<String>,
 }
@@ -234,9 +271,19 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     let mut report = Report::default();
     let tree = normal(&mut arena, &rules, lowered.tree.clone(), &mut report.before);
     let wanted = lowered.wanted();
-    if let Some(probe) = &config.probe {
+    report.seen = Seen::of(&arena);
+    let rows = config.seen.as_ref().and_then(|seen| seen.profile.as_ref());
+    let probe = config.probe.as_ref().filter(|_| config.seen.is_none());
+    if rows.is_some() || probe.is_some() {
         let needed = lowered.tree.needed(&mut arena, &wanted);
-        arena.profile = Profile::of(&arena, &needed, probe.as_ref());
+        let message = |error: DataFusionError| error.strip_backtrace();
+        if let Some(rows) = rows {
+            arena.profile = rows.profile(&arena, &needed).map_err(message)?;
+        }
+        if let Some(probe) = probe {
+            arena.profile = Profile::of(&arena, &needed, probe.as_ref());
+        }
+        report.seen.profile = Some(SeenRows::of(&arena, &needed).map_err(message)?);
     }
     let written = lowered.tree.term(&mut arena, &wanted);
     let written = extract::price(&mut arena, &config.prices, &written)?;
@@ -279,13 +326,16 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
 
 /// The cheapest plan that the rules of up to the tier find for `plan`.
 pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(RowPlan, Report)> {
-    let plan = with_builds(plan, config)?;
-    let mut arena = Arena::new(Arc::clone(&config.prices));
+    let (plan, builds) = with_builds(plan, config)?;
+    let mut arena = config.arena();
     let lowered = lower::lower(&mut arena, &plan, clauses)?;
-    let searched = match search(arena, &lowered, config) {
+    let mut seen = Seen::of(&arena);
+    seen.scans.extend(builds.clone());
+    let mut searched = match search(arena, &lowered, config) {
         Ok(searched) => searched,
-        Err(why) => return Ok((plan, doubted(why))),
+        Err(why) => return Ok((plan, doubted(why, seen))),
     };
+    searched.report.seen.scans.extend(builds);
     if let (Some(step), false) = (&config.cache.at, searched.report.cached) {
         return Err(cache::refused_at(&searched, &lowered, config, step));
     }
@@ -294,32 +344,43 @@ pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(Ro
     let columns = raised.schema.fields().iter().zip(plan.schema.fields());
     if let Some((got, wanted)) = columns.into_iter().find(|(a, b)| a != b) {
         let why = format!("the chosen plan has the column {got} instead of {wanted}");
-        return Ok((plan, doubted(why)));
+        return Ok((plan, doubted(why, searched.report.seen)));
     }
     Ok((raised, searched.report))
 }
 
-/// The plan with the build sides of its lookups optimised, each by itself.
-fn with_builds(plan: RowPlan, config: &Config) -> Result<RowPlan> {
+/// The plan with the build sides of its lookups optimised, each by itself, and what their sources say of
+/// themselves.
+fn with_builds(plan: RowPlan, config: &Config) -> Result<(RowPlan, BTreeMap<u32, SeenScan>)> {
     // It is read once.
     let config = Config {
         cache: CacheCosts::default(),
         probe: None,
+        seen: config.seen.as_ref().map(|seen| {
+            Arc::new(Seen {
+                profile: None,
+                ..Seen::clone(seen)
+            })
+        }),
         ..config.clone()
     };
-    plan.rewrite(&mut |mut node| {
+    let mut scans = BTreeMap::new();
+    let plan = plan.rewrite(&mut |mut node| {
         if matches!(node.op, RowOp::Lookup { .. }) {
             let build = node.inputs.swap_remove(1);
-            let (build, _) = optimize(build, &Clauses::default(), &config)?;
+            let (build, report) = optimize(build, &Clauses::default(), &config)?;
+            scans.extend(report.seen.scans);
             node.inputs.push(build);
         }
         Ok(node)
-    })
+    })?;
+    Ok((plan, scans))
 }
 
-fn doubted(why: String) -> Report {
+fn doubted(why: String, seen: Seen) -> Report {
     Report {
         doubt: Some(why),
+        seen,
         ..Report::default()
     }
 }

@@ -4,15 +4,16 @@
 //! between operators that fix a shape of their own (scan, union, limit, unnest, lookup), expressions
 //! are inlined, columns are named by where they come from, filters are a set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
+use super::definition::{expr_text, quoted, type_text, versions};
 use super::{RowOp, RowPlan, slot};
 use crate::clauses::{Cache, Clauses};
 
@@ -33,7 +34,7 @@ impl std::fmt::Debug for SemanticHash {
 }
 
 /// Version of the canonical text; raised when it changes for an unchanged pipeline.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The semantic hash of a lowered, unoptimised plan under its clauses.
 ///
@@ -57,7 +58,7 @@ pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
         cache,
         options,
     } = clauses;
-    let rows = Canonical::of(plan)?.render(&plan.schema);
+    let rows = Canonical::of(plan)?.render(&plan.schema)?;
     let continuous = repeat.continuous;
     // Where rows are kept does not change them, unless their draws are kept with them.
     let frozen = match cache {
@@ -82,8 +83,9 @@ pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
         filters,
         outputs,
     } = Canonical::of(plan)?;
+    let texts = outputs.iter().map(expr_text).collect::<Result<Vec<_>>>()?;
     let mut order: Vec<usize> = (0..outputs.len()).collect();
-    order.sort_by_cached_key(|&column| outputs[column].to_string());
+    order.sort_by(|&a, &b| texts[a].cmp(&texts[b]));
     let fields = order.iter().enumerate().map(|(number, &column)| {
         let field = plan.schema.field(column).clone();
         field.with_name(format!("c{number}"))
@@ -95,7 +97,7 @@ pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
         filters,
         outputs: outputs.collect(),
     };
-    Ok((ordered.render(&schema), order))
+    Ok((ordered.render(&schema)?, order))
 }
 
 /// A plan between shape-fixing operators: what is below, filters and outputs over its columns.
@@ -152,42 +154,40 @@ impl Canonical {
                 for (l, r) in on {
                     let l = inputs[0].inline(l, &plan.inputs[0].schema)?;
                     let r = inputs[1].inline(r, &plan.inputs[1].schema)?;
-                    let _ = writeln!(base, "on {l} = {r}");
+                    let _ = writeln!(base, "on {} = {}", expr_text(&l)?, expr_text(&r)?);
                 }
-                Ok(Self::above(base, plan, &inputs))
+                Self::above(base, plan, &inputs)
             }
-            RowOp::Union => Ok(Self::above("union\n".to_owned(), plan, &inputs)),
-            RowOp::Limit { skip, fetch } => Ok(Self::above(
-                format!("limit {skip} {fetch:?}\n"),
-                plan,
-                &inputs,
-            )),
+            RowOp::Union => Self::above("union\n".to_owned(), plan, &inputs),
+            RowOp::Limit { skip, fetch } => {
+                Self::above(format!("limit {skip} {fetch:?}\n"), plan, &inputs)
+            }
             RowOp::Unnest {
                 columns,
                 lists,
                 preserve_nulls,
             } => {
                 let base = format!("unnest {columns:?} {lists:?} {preserve_nulls}\n");
-                Ok(Self::above(base, plan, &inputs))
+                Self::above(base, plan, &inputs)
             }
         }
     }
 
     /// A fresh start above an operator that fixes its own shape.
-    fn above(mut base: String, plan: &RowPlan, inputs: &[Self]) -> Self {
+    fn above(mut base: String, plan: &RowPlan, inputs: &[Self]) -> Result<Self> {
         for (input, node) in inputs.iter().zip(&plan.inputs) {
-            for line in input.render(&node.schema).lines() {
+            for line in input.render(&node.schema)?.lines() {
                 let _ = writeln!(base, "  {line}");
             }
         }
         let outputs = (0..plan.schema.fields().len())
             .map(|i| slot(format!("#{i}")))
             .collect();
-        Self {
+        Ok(Self {
             base,
             filters: Vec::new(),
             outputs,
-        }
+        })
     }
 
     /// Replaces the slots of `over` by what they hold.
@@ -208,35 +208,26 @@ impl Canonical {
         Ok(inlined.data)
     }
 
-    fn render(&self, schema: &Schema) -> String {
+    fn render(&self, schema: &Schema) -> Result<String> {
         let mut text = self.base.clone();
-        let filters: BTreeSet<String> = self.filters.iter().map(|f| f.to_string()).collect();
-        for filter in &filters {
+        let filters = self.filters.iter().map(expr_text);
+        for filter in &filters.collect::<Result<BTreeSet<_>>>()? {
             let _ = writeln!(text, "where {filter}");
         }
         for (field, output) in schema.fields().iter().zip(&self.outputs) {
-            let _ = writeln!(text, "{} {} = {output}", field.name(), type_text(field));
+            let (name, value) = (quoted(field.name()), expr_text(output)?);
+            let _ = writeln!(text, "{name} {} = {value}", type_text(field));
         }
         for (name, version) in versions(self.filters.iter().chain(&self.outputs)) {
             let _ = writeln!(text, "function {name} {version}");
         }
-        text
+        Ok(text)
     }
 }
 
 fn only(mut inputs: Vec<Canonical>) -> Canonical {
     // A filter or projection has one input by construction.
     inputs.swap_remove(0)
-}
-
-/// The type with its extension, whose metadata are part of what a column means.
-fn type_text(field: &FieldRef) -> String {
-    let metadata: BTreeMap<_, _> = field.metadata().iter().collect();
-    if metadata.is_empty() {
-        field.data_type().to_string()
-    } else {
-        format!("{} {metadata:?}", field.data_type())
-    }
 }
 
 /// An integer literal of any width as Int64, a float as Float64: `224` in SQL and in Rust are one.
@@ -253,20 +244,4 @@ fn widen(value: &ScalarValue) -> Result<ScalarValue> {
         _ => return Ok(value.clone()),
     };
     value.cast_to(&wide)
-}
-
-/// Our functions with the versions of their meaning; DataFusion's count as version 1.
-fn versions<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeMap<String, u32> {
-    let mut found = BTreeMap::new();
-    for expr in exprs {
-        let _ = expr.apply(|e| {
-            if let Expr::ScalarFunction(call) = e {
-                let name = call.func.name();
-                let version = forebay_udfs::facts_of(name).map_or(1, |facts| facts.version);
-                found.insert(name.to_owned(), version);
-            }
-            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-        });
-    }
-    found
 }

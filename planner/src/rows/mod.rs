@@ -8,11 +8,13 @@
 //! | [`lower`] | analysed `LogicalPlan` to `RowPlan`, refusing what has no row keys |
 //! | [`bind`] | gives each random function its stream |
 //! | [`canonical`] | the text that the semantic hash is taken of |
+//! | [`definition`] | expressions and plans as texts that hide nothing |
 //! | [`membership`] | which stored rows reach the output |
 //! | [`tidy`] | what is left to do on a chosen plan: projections merged, columns pruned, images fused |
 
 pub mod bind;
 pub mod canonical;
+pub mod definition;
 pub mod lower;
 pub mod membership;
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use insta::assert_snapshot;
 
-use super::canonical::{semantic_hash, text};
+use super::canonical::{rows_text, semantic_hash, text};
+use super::definition::plan_text;
 use super::lower::lower;
 use crate::catalog::Catalog;
 use crate::compile::Compiled;
@@ -228,15 +229,106 @@ async fn texts_that_mean_the_same_hash_the_same() {
     }
 }
 
+/// Pairs of queries that DataFusion, or EXPLAIN, shows as one text.
+const TWINS: [[&str; 2]; 4] = [
+    [
+        "SELECT id FROM t WHERE (name = 'x') IS NULL",
+        "SELECT id FROM t WHERE name = CAST('x' IS NULL AS TEXT)",
+    ],
+    [
+        "SELECT id FROM t WHERE CAST(id AS SMALLINT) > 3",
+        "SELECT id FROM t WHERE CAST(id AS INT) > 3",
+    ],
+    [
+        "SELECT normalize(to_float(decode_image(image)), [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]) AS x FROM photos",
+        "SELECT normalize(to_float(decode_image(image)), [0.4, 0.5, 0.5], [0.5, 0.5, 0.5]) AS x FROM photos",
+    ],
+    [
+        "SELECT crop(decode_image(image), 0, 0, 8, 8) AS x FROM photos",
+        "SELECT crop(decode_image(image), 4, 4, 8, 8) AS x FROM photos",
+    ],
+];
+
+#[tokio::test]
+async fn plans_that_differ_in_what_explain_hides_have_hashes_of_their_own() {
+    let compiled = async |sql: &str| {
+        let pipeline = planned(sql).await;
+        Compiled::new(&pipeline.plan, pipeline.clauses).unwrap()
+    };
+    for [a, b] in TWINS {
+        let (a, b) = (compiled(a).await, compiled(b).await);
+        assert_ne!(a.semantic_hash, b.semantic_hash, "{}", a.written);
+        assert_ne!(
+            a.plan_hash().unwrap(),
+            b.plan_hash().unwrap(),
+            "{}",
+            a.chosen
+        );
+        // Rows of the one must not be read for those of the other.
+        let kept = |of: &Compiled| rows_text(&of.chosen).unwrap().0;
+        assert_ne!(kept(&a), kept(&b), "{}", a.chosen);
+        if !a.written.to_string().contains("IS NULL") {
+            assert_eq!(a.chosen.to_string(), b.chosen.to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plan_hash_names_the_plan_and_not_the_place_of_its_data() {
+    let hash = async |sql: &str| {
+        let pipeline = planned(sql).await;
+        let compiled = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap();
+        compiled.plan_hash().unwrap()
+    };
+    let base = hash("SELECT id FROM t WHERE id > 3").await;
+    assert_eq!(
+        base,
+        hash("SELECT id FROM parquet('elsewhere') WHERE id > 3").await
+    );
+    let unpruned = "SELECT id FROM t WHERE id > 3 OPTIONS (disable_rules = 'filter-into-scan')";
+    assert_ne!(base, hash(unpruned).await);
+    // The order of filters and of a union's arms is part of how rows are computed.
+    let arms = [
+        "SELECT id FROM t UNION ALL SELECT id + 1 FROM u",
+        "SELECT id + 1 AS id FROM t UNION ALL SELECT id FROM u",
+    ];
+    assert_ne!(hash(arms[0]).await, hash(arms[1]).await);
+}
+
+#[tokio::test]
+async fn the_definition_of_a_plan_holds_all_of_it() {
+    let sql = "SELECT normalize(resize(decode_image(image), 4, 4), 'imagenet') AS x FROM photos
+               WHERE CAST(label AS BIGINT) > 3";
+    let pipeline = planned(sql).await;
+    let compiled = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap();
+    assert_snapshot!(plan_text(&compiled.chosen).unwrap(), @r#"
+    forebay plan 1
+    project
+    "x" = image_program[Stage { op: Decode(Rgb), stream: None }, Stage { op: Resize { size: (4, 4), filter: Bilinear }, stream: None }, Stage { op: Normalize { mean: [Real(0.485), Real(0.456), Real(0.406)], std: [Real(0.229), Real(0.224), Real(0.225)] }, stream: None }]("image")
+    column "x": FixedSizeList(48 x non-null Float32) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} or null
+      filter
+      where (cast("label" as Int64) > [Int64 3])
+      column "image": Binary
+      column "label": Int32
+        scan 0 [0, 3]
+        prune (cast("label" as Int64) > [Int64 3])
+        column "image": Binary
+        column "label": Int32
+    function decode_image 1
+    function normalize 1
+    function resize 1
+    "#);
+}
+
 #[tokio::test]
 async fn the_canonical_text_names_functions_with_their_versions() {
     let pipeline =
         planned("SELECT random_hflip(resize(decode_image(image), 4, 4)) AS x FROM photos").await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r#"
-    forebay 2
+    forebay 3
     scan 0
-    x FixedSizeList(48 x non-null UInt8) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} = random_hflip(resize(decode_image(0.image:Binary), Int64(4), Int64(4)), UInt64(0), __row)
+    "x" FixedSizeList(48 x non-null UInt8) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} = random_hflip(resize(decode_image("0.image:Binary"), [Int64 4], [Int64 4]), [UInt64 0], __row)
     function decode_image 1
     function random_hflip 1
     function resize 1
@@ -254,15 +346,15 @@ async fn the_canonical_text_names_functions_with_their_versions() {
 async fn the_canonical_text_of_an_unnest_has_no_made_up_names() {
     let pipeline = planned("SELECT id, unnest([id, 2]) AS item FROM t").await;
     let plan = lower(&pipeline.plan).unwrap();
-    assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r#"
-    forebay 2
+    assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r##"
+    forebay 3
     unnest [0, 1] {1} false
       scan 0
-      id Int64 = 0.id:Int64
-      list List(Int64) = make_array(0.id:Int64, Int64(2))
+      "id" Int64 = "0.id:Int64"
+      "list" List(Int64) = make_array("0.id:Int64", [Int64 2])
       function make_array 1
-    id Int64 = #0
-    item Int64 = #1
+    "id" Int64 = "#0"
+    "item" Int64 = "#1"
     shuffle None
     skip 0
     take None
@@ -270,5 +362,5 @@ async fn the_canonical_text_of_an_unnest_has_no_made_up_names() {
     continuous false
     on_error Fail
     relax Exact
-    "#);
+    "##);
 }

@@ -26,7 +26,8 @@ pub(super) async fn setup(
     let (Some(report), Some(dir)) = (&compiled.report, &compiled.clauses.options.cache_dir) else {
         return Ok(None);
     };
-    if !report.cached {
+    // A pinned plan may have a place for a cache where this pipeline is to have none.
+    if !report.cached || matches!(compiled.clauses.cache, Some(Cache::Off)) {
         return Ok(None);
     }
     let defaults = CacheOptions::default();

@@ -50,6 +50,11 @@ impl ImageProgram {
         self.stages.iter().map(|s| s.op.name())
     }
 
+    /// Every function with its stream and all of its constants, which the name shows in part only.
+    pub fn definition(&self) -> String {
+        format!("image_program{:?}", self.stages)
+    }
+
     /// Whether any function draws.
     pub fn is_random(&self) -> bool {
         self.stages.iter().any(|s| s.stream.is_some())

@@ -135,8 +135,8 @@ pub fn explain(
         proofs: true,
         ..config.clone()
     };
-    let plan = with_builds(plan.clone(), &config)?;
-    let mut arena = Arena::default();
+    let (plan, _) = with_builds(plan.clone(), &config)?;
+    let mut arena = config.arena();
     let lowered = lower(&mut arena, &plan, clauses)?;
     let found = match &report.doubt {
         None => search(arena, &lowered, &config),
@@ -221,7 +221,7 @@ fn as_written(
     config: Config,
     why: String,
 ) -> Result<Explained, String> {
-    let mut arena = Arena::default();
+    let mut arena = config.arena();
     let lowered = lower(&mut arena, plan, clauses).map_err(|e| e.strip_backtrace())?;
     let term = lowered.tree.term(&mut arena, &lowered.wanted());
     let priced = extract::price_each(&mut arena, &config.prices, &term)?;

@@ -1,0 +1,44 @@
+//! `forebay plan`: saved plans, which pin a plan to a job.
+
+use std::path::Path;
+
+use forebay::SavedPlan;
+use forebay_planner::saved::MAX_BYTES;
+
+use super::args::{PlanArgs, PlanSaveArgs};
+use super::costs::session;
+use super::failure::Failure;
+use super::{input, output};
+
+/// Saves or shows a plan.
+pub(crate) async fn execute(args: PlanArgs) -> Result<(), Failure> {
+    match args {
+        PlanArgs::Save(args) => save(args).await,
+        PlanArgs::Show { file, json: false } => output::data(&read(&file)?.to_string()),
+        PlanArgs::Show { file, json: true } => output::data(&json(&read(&file)?)?),
+    }
+}
+
+async fn save(args: PlanSaveArgs) -> Result<(), Failure> {
+    let session = session()?;
+    let pipeline = args.statements.load(&session).await?;
+    let plan = session.plan(&pipeline, args.engine.config(None)?).await?;
+    let out = &args.out;
+    std::fs::write(out, json(&plan)?).map_err(|error| Failure::file("write", out, &error))?;
+    output::data(&format!(
+        "wrote {}: plan {}",
+        out.display(),
+        plan.plan_hash()
+    ))
+}
+
+fn json(plan: &SavedPlan) -> Result<String, Failure> {
+    Ok(plan.to_json().map_err(forebay::Error::from)?)
+}
+
+/// Reads a saved plan.
+pub(crate) fn read(path: &Path) -> Result<SavedPlan, Failure> {
+    let text = input::text(path, "a saved plan", MAX_BYTES as u64)?;
+    SavedPlan::from_json(&text)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
