@@ -168,3 +168,10 @@ pub struct Clauses {
     /// `OPTIONS (..)`.
     pub options: Options,
 }
+
+impl Clauses {
+    /// Whether draws below the cache are kept: then it is part of what the rows are.
+    pub const fn freezes(&self) -> bool {
+        matches!(self.cache, Some(Cache::At { freezing: true, .. }))
+    }
+}

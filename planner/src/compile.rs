@@ -1,6 +1,6 @@
 //! From an analysed query and its clauses to the plans that run.
 
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::clauses::{Clauses, Optimize};
@@ -39,6 +39,12 @@ impl Compiled {
         let written = lower::lower(plan)?;
         let semantic_hash = semantic_hash(&written, &clauses)?;
         let (chosen, report) = match clauses.options.optimize {
+            Optimize::None if clauses.freezes() => {
+                return plan_err!(
+                    "FREEZING RANDOMNESS is a matter of the optimiser, which finds the step: leave out \
+                     optimize = 'off'"
+                );
+            }
             Optimize::None => (written.clone().without_pins()?, None),
             Optimize::Default => {
                 let config = Config::of(&clauses, machine)?;

@@ -30,8 +30,8 @@ const VERSION: u32 = 1;
 /// Where rows are kept, and what is known of them.
 #[derive(Debug, Clone)]
 pub struct CacheSetup {
-    /// The store.
-    pub store: CacheStore,
+    /// The store; `None` where it cannot be had, and draws are kept all the same.
+    pub store: Option<CacheStore>,
     /// What computing a row takes, in picoseconds.
     pub compute_ps_per_row: u64,
     /// How often each row will be read.
@@ -75,11 +75,17 @@ pub struct CachedPrefix {
     /// For each stored column, the prefix's.
     order: Vec<usize>,
     frozen: Option<u64>,
-    store: CacheStore,
-    entry: Entry,
+    kept: Option<Kept>,
     writing: Mutex<Writing>,
     begun: watch::Sender<Begun>,
     counts: Counts,
+}
+
+/// Where rows are kept.
+#[derive(Debug)]
+struct Kept {
+    store: CacheStore,
+    entry: Entry,
 }
 
 #[derive(Debug)]
@@ -127,7 +133,8 @@ pub struct Fresh {
 }
 
 impl CachedPrefix {
-    /// Opens the entry of a prefix. `None`, with a warning, where the store fails.
+    /// Opens the entry of a prefix. Where the store fails, with a warning, nothing is kept: `None`, unless
+    /// the prefix keeps its draws, which are part of what the rows are.
     pub async fn open(
         setup: &CacheSetup,
         prefix: &RowPlan,
@@ -150,13 +157,22 @@ impl CachedPrefix {
             setup.compute_ps_per_row,
         );
         info.expected_reads = setup.reads;
-        let entry = match setup.store.entry(key, info).await {
-            Ok(entry) => entry,
-            Err(error) => {
-                log::warn!("{error}; rows are computed without a cache");
-                return Ok(None);
-            }
+        let kept = match &setup.store {
+            Some(store) => match store.entry(key, info).await {
+                Ok(entry) => Some(Kept {
+                    store: store.clone(),
+                    entry,
+                }),
+                Err(error) => {
+                    log::warn!("{error}; rows are computed without a cache");
+                    None
+                }
+            },
+            None => None,
         };
+        if kept.is_none() && frozen.is_none() {
+            return Ok(None);
+        }
         let mut occurrences = Vec::new();
         prefix.visit(&mut |node| {
             if let RowOp::Scan { occurrence, .. } = &node.op {
@@ -171,8 +187,7 @@ impl CachedPrefix {
             schema,
             order,
             frozen,
-            store: setup.store.clone(),
-            entry,
+            kept,
             writing: Mutex::new(Writing::NotYet),
             begun: watch::Sender::default(),
             counts: Counts::default(),
@@ -213,7 +228,7 @@ impl CachedPrefix {
             let to = (from + 4096).min(first + rows);
             let addresses: Vec<RowAddress> =
                 (from..to).map(|row| RowAddress { file, row }).collect();
-            if self.entry.find(&addresses).iter().any(Option::is_none) {
+            if self.locations(&addresses).iter().any(Option::is_none) {
                 return false;
             }
             from = to;
@@ -221,11 +236,19 @@ impl CachedPrefix {
         true
     }
 
+    /// Where rows are stored.
+    fn locations(&self, addresses: &[RowAddress]) -> Vec<Option<Location>> {
+        match &self.kept {
+            Some(kept) => kept.entry.find(addresses),
+            None => vec![None; addresses.len()],
+        }
+    }
+
     /// Reads the rows at these places that are stored.
     pub async fn find(&self, snapshot: &Snapshot, places: Vec<Place>) -> Found {
         let addresses: Vec<RowAddress> = places.iter().map(|p| self.address(snapshot, p)).collect();
         let (mut wanted, mut locations, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, location) in places.into_iter().zip(self.entry.find(&addresses)) {
+        for (place, location) in places.into_iter().zip(self.locations(&addresses)) {
             match location {
                 Some(stored @ Location::Stored(_)) => {
                     wanted.push(place);
@@ -235,12 +258,16 @@ impl CachedPrefix {
                 None => missing.push(place),
             }
         }
-        let stored = match self.entry.read(&locations).await {
-            _ if wanted.is_empty() => None,
-            Ok(CachedRows {
+        let read = match &self.kept {
+            Some(kept) if !wanted.is_empty() => Some(kept.entry.read(&locations).await),
+            _ => None,
+        };
+        let stored = match read {
+            None => None,
+            Some(Ok(CachedRows {
                 batch,
                 missing: lost,
-            }) => {
+            })) => {
                 let mut lost = lost.into_iter().peekable();
                 let mut read = Vec::with_capacity(wanted.len());
                 for (at, place) in wanted.into_iter().enumerate() {
@@ -251,7 +278,7 @@ impl CachedPrefix {
                 }
                 (!read.is_empty()).then_some((batch, read))
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 log::warn!("{error}; the rows are computed");
                 missing.extend(wanted);
                 None
@@ -363,8 +390,11 @@ impl CachedPrefix {
     /// Stores rows, unless another process does or the store failed.
     pub async fn store(&self, fresh: Fresh) {
         let mut writing = self.writing.lock().await;
+        let Some(Kept { entry, .. }) = &self.kept else {
+            return;
+        };
         if let Writing::NotYet = &*writing {
-            *writing = match self.entry.writer().await {
+            *writing = match entry.writer().await {
                 Ok(Some(writer)) => Writing::Open(Box::new(writer)),
                 Ok(None) => Writing::Left,
                 Err(error) => {
@@ -390,9 +420,10 @@ impl CachedPrefix {
     /// Writes what the epochs before this one left in memory, and learns what others wrote.
     pub async fn begin_epoch(&self, epoch: u64) {
         let mut writing = self.writing.lock().await;
-        let done = match &mut *writing {
-            Writing::Open(writer) => writer.flush().await,
-            _ => self.entry.refresh().await,
+        let done = match (&mut *writing, &self.kept) {
+            (Writing::Open(writer), _) => writer.flush().await,
+            (_, Some(kept)) => kept.entry.refresh().await,
+            (_, None) => Ok(()),
         };
         if let Err(error) = done {
             log::warn!("{error}; nothing more is cached");
@@ -410,7 +441,7 @@ impl CachedPrefix {
     /// Waits until an epoch has begun, unless there is nothing that earlier ones could leave to it.
     pub async fn epoch_begun(&self, epoch: u64) {
         let mut begun = self.begun.subscribe();
-        if matches!(*self.writing.lock().await, Writing::Left) {
+        if self.kept.is_none() || matches!(*self.writing.lock().await, Writing::Left) {
             return;
         }
         let reached = begun.wait_for(|begun| begun.settled || begun.epoch >= Some(epoch));
@@ -421,9 +452,10 @@ impl CachedPrefix {
     /// Writes what is held in memory, and lets others write.
     pub async fn finish(&self) {
         let writing = std::mem::replace(&mut *self.writing.lock().await, Writing::Left);
-        let done = match writing {
-            Writing::Open(writer) => writer.finish().await,
-            _ => self.store.save_bandwidth().await,
+        let done = match (writing, &self.kept) {
+            (Writing::Open(writer), _) => writer.finish().await,
+            (_, Some(kept)) => kept.store.save_bandwidth().await,
+            (_, None) => Ok(()),
         };
         if let Err(error) = done {
             log::warn!("{error}");

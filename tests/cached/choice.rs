@@ -7,14 +7,22 @@ use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::ipc::reader::StreamReader;
-use forebay::{Outcome, RunConfig, Session};
+use forebay::{Coefficients, Outcome, RunConfig, Session};
 
 use crate::common::{digest, parquet, photos};
 use crate::{batches_of, run};
 
+/// A session for which photos are as slow to read as over a network.
+fn far() -> Session {
+    let mut prices = Coefficients::clone(&Coefficients::declared());
+    let photos = prices.scans.get_mut("IMAGEFOLDER").unwrap();
+    photos.ps_per_row = 200_000_000;
+    Session::with_prices(prices)
+}
+
 /// The place that is chosen for the rows of a pipeline, as EXPLAIN marks it.
 async fn place(sql: &str) -> String {
-    let session = Session::new();
+    let session = far();
     session.execute(sql).await.unwrap();
     let said = session.execute("EXPLAIN VERBOSE PIPELINE p").await.unwrap();
     let [Outcome::Text(text)] = said.as_slice() else {
@@ -73,7 +81,7 @@ async fn what_is_too_large_decoded_is_kept_as_it_is_stored() {
     let mut encoded: Vec<Vec<u8>> = photos.iter().map(|p| std::fs::read(p).unwrap()).collect();
     encoded.sort();
 
-    let session = Session::new();
+    let session = far();
     session.execute(&within(QUOTA)).await.unwrap();
     let mut run = session.run("p", RunConfig::default()).await.unwrap();
     let mut batches = Vec::new();
@@ -138,7 +146,7 @@ async fn a_rented_disk_has_its_price_in_the_table() {
     let dir = tempfile::tempdir().unwrap();
     photos(dir.path(), 12, 3);
     let source = format!("images('{}')", dir.path().display());
-    let session = Session::new();
+    let session = far();
     let mut said = Vec::new();
     for price in [
         "",

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay::object_store::ObjectStore;
+use forebay::object_store::local::LocalFileSystem;
 use forebay::object_store::memory::InMemory;
 use forebay::{RunConfig, Session};
 
@@ -64,4 +65,30 @@ async fn a_store_that_nobody_registered_is_the_users_mistake() {
     assert!(error.to_string().contains("for gs://b;"), "{error}");
     let error = session.register_object_store("s3://bucket/cache", store);
     assert!(error.unwrap_err().is_user());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn draws_are_kept_although_the_store_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
+    photos(&data, 12, 2);
+    let at = |cache: &str| {
+        let clause = format!(
+            "CACHE AT random_crop FREEZING RANDOMNESS OPTIONS (cache_dir = '{cache}', on_error = 'skip')"
+        );
+        augmented(&data, TAIL, &clause)
+    };
+    let sound = run(&at(&cache.display().to_string())).await;
+    assert_eq!((sound.read, sound.computed), (24, 12));
+    // A store below a file: nothing can be read or written.
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let store = LocalFileSystem::new_with_prefix(&file).unwrap();
+    let session = Session::new();
+    session
+        .register_object_store("broken://store", Arc::new(store))
+        .unwrap();
+    let broken = run_in(&session, &at("broken://store/cache"), RunConfig::default()).await;
+    assert_eq!(broken.digest, sound.digest);
+    assert_eq!((broken.read, broken.computed), (0, 36));
 }

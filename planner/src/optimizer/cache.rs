@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::common::{DataFusionError, plan_datafusion_err};
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 
 use super::arena::{Arena, ParamId};
 use super::cost::Cost;
@@ -152,6 +152,28 @@ pub fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> 
     });
     found.extend(ready);
     found
+}
+
+/// Fixes which draws are kept at a step: those of the operators below it as they were written. Neither the
+/// step nor an operator that draws is moved past another one, or the stream would follow the prices.
+///
+/// # Errors
+/// The step is not one operator.
+pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) -> Result<()> {
+    let kept = steps(arena, lowered, step);
+    if kept.len() > 1 {
+        return plan_err!(
+            "CACHE AT {step} FREEZING RANDOMNESS: the pipeline calls it {} times, and each keeps other draws; \
+             give the call that is meant a column of its own, and name that",
+            kept.len()
+        );
+    }
+    let fixed = |param| match kept.contains(&param) || arena.spec(param).draws {
+        true => arena.pin(param),
+        false => param,
+    };
+    lowered.tree = lowered.tree.with_operators(&mut { fixed });
+    Ok(())
 }
 
 /// Why rows cannot be cached where the user wants them to be.

@@ -328,12 +328,12 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
 pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(RowPlan, Report)> {
     let (plan, builds) = with_builds(plan, config)?;
     let mut arena = config.arena();
-    let lowered = lower::lower(&mut arena, &plan, clauses)?;
+    let lowered = lowered(&mut arena, &plan, clauses, config)?;
     let mut seen = Seen::of(&arena);
     seen.scans.extend(builds.clone());
     let mut searched = match search(arena, &lowered, config) {
         Ok(searched) => searched,
-        Err(why) => return Ok((plan, doubted(why, seen))),
+        Err(why) => return doubted(plan, clauses, why, seen),
     };
     searched.report.seen.scans.extend(builds);
     if let (Some(step), false) = (&config.cache.at, searched.report.cached) {
@@ -344,7 +344,7 @@ pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(Ro
     let columns = raised.schema.fields().iter().zip(plan.schema.fields());
     if let Some((got, wanted)) = columns.into_iter().find(|(a, b)| a != b) {
         let why = format!("the chosen plan has the column {got} instead of {wanted}");
-        return Ok((plan, doubted(why, searched.report.seen)));
+        return doubted(plan, clauses, why, searched.report.seen);
     }
     Ok((raised, searched.report))
 }
@@ -377,10 +377,29 @@ fn with_builds(plan: RowPlan, config: &Config) -> Result<(RowPlan, BTreeMap<u32,
     Ok((plan, scans))
 }
 
-fn doubted(why: String, seen: Seen) -> Report {
-    Report {
+/// A plan as the search takes it.
+fn lowered(
+    arena: &mut Arena,
+    plan: &RowPlan,
+    clauses: &Clauses,
+    config: &Config,
+) -> Result<Lowered> {
+    let mut lowered = lower::lower(arena, plan, clauses)?;
+    if let (true, Some(step)) = (clauses.freezes(), &config.cache.at) {
+        cache::fix_draws(arena, &mut lowered, step)?;
+    }
+    Ok(lowered)
+}
+
+/// The written plan, since the chosen one is in doubt.
+fn doubted(plan: RowPlan, clauses: &Clauses, why: String, seen: Seen) -> Result<(RowPlan, Report)> {
+    if clauses.freezes() {
+        return plan_err!("FREEZING RANDOMNESS needs a chosen plan, and there is none: {why}");
+    }
+    let report = Report {
         doubt: Some(why),
         seen,
         ..Report::default()
-    }
+    };
+    Ok((plan, report))
 }

@@ -14,8 +14,8 @@ use super::{Config, optimize, search};
 use crate::catalog::Catalog;
 use crate::compile::Compiled;
 use crate::pipeline::Pipeline;
-use crate::rows::RowPlan;
 use crate::rows::canonical::semantic_hash;
+use crate::rows::{RowOp, RowPlan};
 use crate::testing::{TestResolver, run};
 use crate::units::{bytes_text, parse_price};
 
@@ -305,4 +305,34 @@ async fn a_disk_with_a_price_keeps_less_and_in_the_end_nothing() {
     3 min/GB: x = resize(x, 16, 16) (76.7 MB)
     100 h/GB: no cache
     ");
+}
+
+#[tokio::test]
+async fn which_draws_are_kept_does_not_follow_the_order() {
+    async fn compiled(image: &str, clauses: &str) -> Result<Compiled, String> {
+        let sql = format!("SELECT {image} AS x FROM photos BATCH 2 {clauses}");
+        let (_, pipeline) = planned(&sql).await;
+        Compiled::new(&pipeline.plan, pipeline.clauses).map_err(|e| e.strip_backtrace())
+    }
+    let kept = "CACHE AT center_crop FREEZING RANDOMNESS OPTIONS (cache_dir = 'c')";
+    let flipped = "center_crop(random_vflip(resize(decode_image(image), 256, 256)), 8, 8)";
+    let free = compiled(flipped, "").await.unwrap().chosen.to_string();
+    let place = |name: &str| free.find(name).unwrap();
+    assert!(place("center_crop") < place("random_vflip"), "{free}");
+    let compiled_with = compiled(flipped, kept).await.unwrap();
+    let mut prefix = String::new();
+    compiled_with.chosen.visit(&mut |node| {
+        if matches!(node.op, RowOp::Cache) {
+            prefix = node.inputs[0].to_string();
+        }
+    });
+    assert!(prefix.contains("random_vflip"), "{}", compiled_with.chosen);
+    // Two calls keep different draws.
+    let twice = "center_crop(random_vflip(center_crop(decode_image(image), 16, 16)), 8, 8)";
+    let error = compiled(twice, kept).await.unwrap_err();
+    assert!(error.contains("the pipeline calls it 2 times"), "{error}");
+    // Nothing is kept without the optimiser.
+    let off = kept.replace("'c'", "'c', optimize = 'off'");
+    let error = compiled(flipped, &off).await.unwrap_err();
+    assert!(error.contains("leave out optimize = 'off'"), "{error}");
 }

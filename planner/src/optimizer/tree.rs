@@ -38,6 +38,21 @@ impl Tree {
         f(self);
     }
 
+    /// The plan with other operators in the places of its own.
+    pub fn with_operators(&self, of: &mut impl FnMut(ParamId) -> ParamId) -> Self {
+        let mut both = |inputs: &[Self; 2]| {
+            let [a, b] = inputs;
+            Box::new([a.with_operators(of), b.with_operators(of)])
+        };
+        match self {
+            Self::Scan(scan) => Self::Scan(*scan),
+            Self::Cat(inputs) => Self::Cat(both(inputs)),
+            Self::Zip(inputs, second) => Self::Zip(both(inputs), second.clone()),
+            Self::Op(param, input) => input.with_operators(of).then(of(*param)),
+            Self::Cache(input) => Self::Cache(Box::new(input.with_operators(of))),
+        }
+    }
+
     /// The plan without what nobody needs to have `wanted`.
     pub fn needed(&self, arena: &mut Arena, wanted: &SlotSet) -> Self {
         match self {

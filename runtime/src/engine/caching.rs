@@ -12,7 +12,7 @@ use crate::cached::CacheSetup;
 use crate::error::{Error, Result};
 
 /// Opens the store of a plan that has a cache point. Where it cannot be had, rows are computed, with a
-/// warning.
+/// warning; draws that are to be kept are kept even so.
 ///
 /// # Errors
 /// The user named a place that is none.
@@ -37,18 +37,18 @@ pub(super) async fn setup(
         segment_bytes: defaults.segment_bytes.min(memory / 16).max(1 << 20),
         ..defaults
     };
+    let freezing = compiled.clauses.freezes();
     let store = match stores.open(dir, options).await {
-        Ok(store) => store,
+        Ok(store) => Some(store),
         Err(error) => {
             let error = not_users(error)?;
             log::warn!("{error}; rows are computed without a cache");
-            return Ok(None);
+            None
         }
     };
-    let freezing = matches!(
-        compiled.clauses.cache,
-        Some(Cache::At { freezing: true, .. })
-    );
+    if store.is_none() && !freezing {
+        return Ok(None);
+    }
     Ok(Some(CacheSetup {
         store,
         compute_ps_per_row: u64::try_from(report.cached_row).unwrap_or(u64::MAX),

@@ -30,10 +30,10 @@ use self::plan::{Located, PlanNode, Walk};
 use self::sorting::moves;
 use self::why_not::Refused;
 use super::arena::{Arena, ParamId};
-use super::lower::{Lowered, lower};
+use super::lower::Lowered;
 use super::saturate::{Limits, Saturation};
 use super::spec::OpKind;
-use super::{Config, Report, Searched, extract, search, with_builds};
+use super::{Config, Report, Searched, extract, lowered, search, with_builds};
 use crate::clauses::Clauses;
 use crate::error::PlanError;
 use crate::rows::RowPlan;
@@ -137,7 +137,7 @@ pub fn explain(
     };
     let (plan, _) = with_builds(plan.clone(), &config)?;
     let mut arena = config.arena();
-    let lowered = lower(&mut arena, &plan, clauses)?;
+    let lowered = lowered(&mut arena, &plan, clauses, &config)?;
     let found = match &report.doubt {
         None => search(arena, &lowered, &config),
         Some(why) => Err(why.clone()),
@@ -222,7 +222,7 @@ fn as_written(
     why: String,
 ) -> Result<Explained, String> {
     let mut arena = config.arena();
-    let lowered = lower(&mut arena, plan, clauses).map_err(|e| e.strip_backtrace())?;
+    let lowered = lowered(&mut arena, plan, clauses, &config).map_err(|e| e.strip_backtrace())?;
     let term = lowered.tree.term(&mut arena, &lowered.wanted());
     let priced = extract::price_each(&mut arena, &config.prices, &term)?;
     let walk = Walk::new(&term, &priced);
