@@ -31,7 +31,7 @@ fn machines() -> TempDir {
     let declared = forebay(folder.path(), &show).json();
     for function in ["resize", "grayscale"] {
         let mut prices = declared["chosen_by"]["prices"].clone();
-        prices["functions"][function]["ps_per_byte_in"] = json!(1_000_000);
+        prices["functions"][function]["bytes"]["ps_per_value_in"] = json!(1_000_000);
         let path = folder.path().join(format!("{function}.json"));
         fs::write(path, prices.to_string()).unwrap();
     }

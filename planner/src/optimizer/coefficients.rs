@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// A value is an element of an image, else a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OpCost {
     /// Picoseconds a row.
     pub ps_per_row: u64,
@@ -47,6 +48,7 @@ impl OpCost {
 /// Cost of a function on one core, by what its images hold: a resize has other kernels for floats, ten
 /// times as slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FunctionCost {
     /// Over images of bytes, and over what is no image.
     pub bytes: OpCost,

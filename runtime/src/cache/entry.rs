@@ -74,6 +74,9 @@ pub(super) struct Inner {
     /// Held while what is known is brought in line with a manifest: a refresh that read an older
     /// one must not forget what was published since.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// Held while damage is repaired, and while a writer asks for its right: it must not be refused for
+    /// the moment that a repair has it.
+    pub(super) acquiring: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Entry {
@@ -105,6 +108,7 @@ impl Entry {
                 known: RwLock::default(),
                 touched_ms: AtomicU64::new(0),
                 changing: tokio::sync::Mutex::default(),
+                acquiring: tokio::sync::Mutex::default(),
             }),
         };
         entry.refresh().await?;

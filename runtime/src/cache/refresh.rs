@@ -117,6 +117,7 @@ impl Entry {
             return;
         }
         let shared = &self.inner.shared;
+        let _acquiring = self.inner.acquiring.lock().await;
         let acquired =
             Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await;
         let done = match acquired {

@@ -47,8 +47,10 @@ impl Entry {
     /// The store cannot be read or locked.
     pub async fn writer(&self) -> Result<Option<Writer>, CacheError> {
         let shared = &self.inner.shared;
-        let acquired =
-            Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await?;
+        let acquired = {
+            let _acquiring = self.inner.acquiring.lock().await;
+            Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await?
+        };
         let Some(mut exclusive) = acquired else {
             return Ok(None);
         };

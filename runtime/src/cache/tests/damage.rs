@@ -123,6 +123,17 @@ async fn what_was_damaged_is_written_again() {
 }
 
 #[tokio::test]
+async fn a_repair_does_not_take_the_writers_place() {
+    let (folder, _) = stored().await;
+    let store = directory(&folder, small()).await;
+    let entry = entry(&store).await;
+    let name = Manifest::load(&store.shared.files, &KEY).await.unwrap();
+    entry.condemn(&name.manifest.segments[0].name, "a test says so");
+    let ((), writer) = tokio::join!(entry.repair(), entry.writer());
+    assert!(writer.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn a_damaged_manifest_is_an_empty_one() {
     let (folder, segment) = stored().await;
     let manifest = files(folder.path(), "manifest.json").pop().unwrap();
