@@ -31,6 +31,7 @@ mod tests {
     use datafusion::logical_expr::{Expr, col, lit};
 
     use super::*;
+    use crate::bind_stream;
 
     fn call(name: &str, constants: &[Expr]) -> ScalarFunction {
         let functions = crate::functions();
@@ -41,8 +42,13 @@ mod tests {
 
     #[test]
     fn a_wider_kernel_is_more_work() {
-        let blur =
-            |side: i64| work_of_call(&call("gaussian_blur", &[lit(side), lit(1.0), lit(1.0)]));
+        let blur = |side: i64| {
+            let unbound = call("gaussian_blur", &[lit(side), lit(1.0), lit(1.0)]);
+            match bind_stream(unbound, 0) {
+                Ok(Expr::ScalarFunction(bound)) => work_of_call(&bound),
+                other => panic!("{other:?}"),
+            }
+        };
         assert_eq!(blur(23), 100);
         assert_eq!(blur(47), 204);
         assert_eq!(work_of_call(&call("hflip", &[])), 100);
