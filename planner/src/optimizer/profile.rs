@@ -25,9 +25,9 @@ use crate::rows::{RowOp, RowPlan};
 
 /// Rows of a profile at most.
 pub const ROWS: usize = 64;
-/// Bytes of rows whose images are decoded, at most: that takes some forty milliseconds, which every run
+/// Bytes of rows whose images are decoded, at most: that takes some twenty milliseconds, which every run
 /// begins with.
-const DECODED: u64 = 2 << 20;
+const DECODED: u64 = 1 << 20;
 
 /// Gives rows, and evaluates expressions over them.
 pub trait Probe: fmt::Debug + Send + Sync {
