@@ -21,6 +21,7 @@ mod draw;
 mod forbidden;
 mod images;
 mod pinned;
+mod profiled;
 mod stream;
 mod values;
 

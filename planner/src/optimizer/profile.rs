@@ -4,18 +4,22 @@
 //! predicate keeps. Where something depends on it, the written plan is run over a few rows, chosen by
 //! hash, operator by operator. A profile holds no times, so the same data give the same plan.
 
+mod late;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Int32Type, Schema, SchemaRef};
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::ScalarFunction;
+use forebay_udfs::TensorType;
 use forebay_udfs::facts::Algebra;
 use forebay_udfs::row::ROW_COLUMN;
 use forebay_udfs::width::fixed_bytes;
 
+use self::late::{Late, Rows, few, sound};
 use super::arena::{Arena, ParamId};
 use super::facts::Log2;
 use super::slots::Slot;
@@ -25,9 +29,6 @@ use crate::rows::{RowOp, RowPlan};
 
 /// Rows of a profile at most.
 pub const ROWS: usize = 64;
-/// Bytes of rows whose images are decoded, at most: that takes some twenty milliseconds, which every run
-/// begins with.
-const DECODED: u64 = 1 << 20;
 
 /// Gives rows, and evaluates expressions over them.
 pub trait Probe: fmt::Debug + Send + Sync {
@@ -36,6 +37,11 @@ pub trait Probe: fmt::Debug + Send + Sync {
 
     /// The values of an expression. `None` where it cannot be evaluated here.
     fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated>;
+
+    /// The type of an expression's values, with its extension. `None` where only evaluating tells.
+    fn field(&self, _expr: &Expr, _schema: &SchemaRef) -> Option<Field> {
+        None
+    }
 }
 
 /// Values of an expression.
@@ -82,7 +88,7 @@ impl Profile {
     }
 
     /// Runs a plan over the sample, as far as that goes.
-    fn walk(&mut self, arena: &Arena, tree: &Tree, probe: &dyn Probe) -> Option<RecordBatch> {
+    fn walk(&mut self, arena: &Arena, tree: &Tree, probe: &dyn Probe) -> Option<Rows> {
         match tree {
             Tree::Scan(scan) => {
                 let spec = arena.scan(*scan);
@@ -102,7 +108,7 @@ impl Profile {
                     Arc::clone(rows.column(hidden)),
                     field,
                 ));
-                batch(columns, rows.num_rows())
+                batch(columns, rows.num_rows()).map(Rows::from)
             }
             Tree::Op(param, input) => {
                 let rows = self.walk(arena, input, probe)?;
@@ -129,38 +135,42 @@ impl Profile {
         &mut self,
         arena: &Arena,
         param: ParamId,
-        rows: RecordBatch,
+        rows: Rows,
         probe: &dyn Probe,
-    ) -> Option<RecordBatch> {
+    ) -> Option<Rows> {
         let spec = arena.spec(param);
         match &spec.kind {
             OpKind::Row { slot, expr } => {
-                let rows = match spec.algebra {
-                    Algebra::Decode => few(rows),
-                    _ => rows,
-                };
-                let Evaluated {
-                    values,
-                    field,
-                    failed,
-                } = probe.evaluate(expr, &rows)?;
-                let read: u64 = spec
-                    .reads
-                    .iter()
-                    .filter_map(|slot| rows.column_by_name(arena.name(slot)))
-                    .map(row_bytes)
-                    .sum();
-                let written = Log2::of(row_bytes(&values));
-                let growth = written.times(Log2(-Log2::of(read).0));
-                self.growth.insert(param, growth);
-                let rows = with_column(&rows, arena.name(*slot), field, values)?;
-                let sound: BooleanArray = (0..rows.num_rows())
-                    .map(|row| Some(failed.binary_search(&row).is_err()))
-                    .collect();
-                filter_record_batch(&rows, &sound).ok()
+                let name = arena.name(*slot);
+                let decodes = spec.algebra == Algebra::Decode;
+                if let Some(field) = probe.field(expr, &rows.schema()) {
+                    let told = fixed_bytes(field.data_type()).is_some();
+                    let header = || decoded_bytes(expr, &field, &rows, probe);
+                    let decoded = decodes.then(header).flatten();
+                    if let Some(written) = decoded {
+                        self.grew(arena, param, &rows.batch, written);
+                    }
+                    if told || decoded.is_some() {
+                        return Some(rows.with_late(Late {
+                            name: name.to_owned(),
+                            expr: expr.as_ref().clone(),
+                            field,
+                            decodes,
+                        }));
+                    }
+                }
+                let rows = rows.at_hand(probe)?;
+                let rows = if decodes { few(rows) } else { rows };
+                let evaluated = probe.evaluate(expr, &rows)?;
+                self.grew(arena, param, &rows, row_bytes(&evaluated.values));
+                sound(rows, name, evaluated).map(Rows::from)
             }
             OpKind::Filter { predicate } => {
-                let truth = probe.evaluate(predicate, &rows)?.values;
+                let rows = match rows.has(predicate) {
+                    true => rows,
+                    false => Rows::from(rows.at_hand(probe)?),
+                };
+                let truth = probe.evaluate(predicate, &rows.batch)?.values;
                 let truth = truth.as_boolean_opt()?;
                 let kept = (0..truth.len()).filter(|&i| truth.is_valid(i) && truth.value(i));
                 let kept: Vec<usize> = kept.collect();
@@ -175,7 +185,7 @@ impl Profile {
                 let mask: BooleanArray = (0..truth.len())
                     .map(|row| Some(kept.binary_search(&row).is_ok()))
                     .collect();
-                filter_record_batch(&rows, &mask).ok()
+                rows.filtered(&mask)
             }
             OpKind::Limit { .. }
             | OpKind::Shuffle { .. }
@@ -184,14 +194,45 @@ impl Profile {
             OpKind::Flatten { .. } | OpKind::Lookup { .. } => None,
         }
     }
+
+    /// Notes how many bytes an operator writes a row of what it reads.
+    fn grew(&mut self, arena: &Arena, param: ParamId, rows: &RecordBatch, written: u64) {
+        let spec = arena.spec(param);
+        let columns = spec.reads.iter();
+        let columns = columns.filter_map(|slot| rows.column_by_name(arena.name(slot)));
+        let read: u64 = columns.map(row_bytes).sum();
+        let growth = Log2::of(written).times(Log2(-Log2::of(read).0));
+        self.growth.insert(param, growth);
+    }
 }
 
-/// The first rows, up to [`DECODED`].
-fn few(rows: RecordBatch) -> RecordBatch {
-    let columns = rows.columns().iter();
-    let each = columns.map(row_bytes).sum::<u64>().max(1);
-    let count = (DECODED / each).max(4) as usize;
-    rows.slice(0, count.min(rows.num_rows()))
+/// Bytes of a decoded row, as the headers of the files tell: then none has to be decoded.
+fn decoded_bytes(expr: &Expr, field: &Field, rows: &Rows, probe: &dyn Probe) -> Option<u64> {
+    /// A variable-shape tensor's offset and shape.
+    const SHAPE: u64 = 4 + 3 * 4;
+    let Expr::ScalarFunction(call) = expr else {
+        return None;
+    };
+    let file = call.args.first().filter(|file| rows.has(file))?;
+    let tensor = TensorType::from_field(field).ok().flatten()?;
+    let side = |name: &str| {
+        let func = forebay_udfs::functions()
+            .into_iter()
+            .find(|f| f.name() == name)?;
+        let args = vec![file.clone()];
+        let call = Expr::ScalarFunction(ScalarFunction { func, args });
+        let values = probe.evaluate(&call, &rows.batch)?.values;
+        values.as_primitive_opt::<Int32Type>().cloned()
+    };
+    let (width, height) = (side("image_width")?, side("image_height")?);
+    let pixels = width
+        .iter()
+        .zip(&height)
+        .filter_map(|(w, h)| Some(w? as u64 * h? as u64));
+    let (count, total) = pixels.fold((0_u64, 0_u64), |(n, sum), p| (n + 1, sum.saturating_add(p)));
+    let each = total.checked_div(count)?;
+    let pixel = (tensor.channels * tensor.dtype.bytes()) as u64;
+    Some(each.saturating_mul(pixel).saturating_add(SHAPE))
 }
 
 /// Bytes of a row of a column.

@@ -89,6 +89,10 @@ impl Probe for Sample {
     fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
         prepare(expr, rows.schema_ref())?.evaluate(rows)
     }
+
+    fn field(&self, expr: &Expr, schema: &SchemaRef) -> Option<Field> {
+        Some(prepare(expr, schema)?.field)
+    }
 }
 
 /// Rows of a scan; `None` where it has none.

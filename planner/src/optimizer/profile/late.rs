@@ -1,0 +1,110 @@
+//! Rows with columns that are computed when something looks at them, if anything does.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::logical_expr::Expr;
+
+use super::{Evaluated, Probe, row_bytes, with_column};
+
+/// Bytes of rows whose images are decoded, at most: that takes some twenty milliseconds, which a run that
+/// needs it begins with.
+const DECODED: u64 = 1 << 20;
+
+/// Rows of a profile. A column whose type fixes its size tells nothing more when it is computed.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) batch: RecordBatch,
+    late: Vec<Late>,
+}
+
+/// A column that is not computed yet.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) name: String,
+    pub(super) expr: Expr,
+    pub(super) field: Field,
+    /// Whether it decodes images.
+    pub(super) decodes: bool,
+}
+
+impl From<RecordBatch> for Rows {
+    fn from(batch: RecordBatch) -> Self {
+        Self {
+            batch,
+            late: Vec::new(),
+        }
+    }
+}
+
+impl Rows {
+    /// The columns, those that are not computed included.
+    pub(super) fn schema(&self) -> SchemaRef {
+        let schema = self.batch.schema();
+        let mut fields: Vec<Field> = schema.fields().iter().map(|f| f.as_ref().clone()).collect();
+        for late in &self.late {
+            fields.retain(|field| *field.name() != late.name);
+            let field = late.field.clone().with_name(&late.name);
+            fields.push(field.with_nullable(true));
+        }
+        Arc::new(Schema::new(fields))
+    }
+
+    /// The rows with a column that is computed when it is looked at.
+    pub(super) fn with_late(mut self, late: Late) -> Self {
+        self.late.push(late);
+        self
+    }
+
+    /// Whether an expression reads columns that are computed already.
+    pub(super) fn has(&self, expr: &Expr) -> bool {
+        let read = expr.column_refs();
+        !self
+            .late
+            .iter()
+            .any(|late| read.iter().any(|column| column.name == late.name))
+    }
+
+    /// The rows with all columns computed, and without those that fail.
+    pub(super) fn at_hand(self, probe: &dyn Probe) -> Option<RecordBatch> {
+        let mut batch = self.batch;
+        for late in self.late {
+            batch = if late.decodes { few(batch) } else { batch };
+            let evaluated = probe.evaluate(&late.expr, &batch)?;
+            batch = sound(batch, &late.name, evaluated)?;
+        }
+        Some(batch)
+    }
+
+    /// These rows, the mask's alone.
+    pub(super) fn filtered(self, mask: &BooleanArray) -> Option<Self> {
+        Some(Self {
+            batch: filter_record_batch(&self.batch, mask).ok()?,
+            late: self.late,
+        })
+    }
+}
+
+/// The rows with a column, without those that failed.
+pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Option<RecordBatch> {
+    let Evaluated {
+        values,
+        field,
+        failed,
+    } = evaluated;
+    let rows = with_column(&rows, name, field, values)?;
+    let sound: BooleanArray = (0..rows.num_rows())
+        .map(|row| Some(failed.binary_search(&row).is_err()))
+        .collect();
+    filter_record_batch(&rows, &sound).ok()
+}
+
+/// The first rows, up to [`DECODED`].
+pub(super) fn few(rows: RecordBatch) -> RecordBatch {
+    let columns = rows.columns().iter();
+    let each = columns.map(row_bytes).sum::<u64>().max(1);
+    let count = (DECODED / each).max(4) as usize;
+    rows.slice(0, count.min(rows.num_rows()))
+}

@@ -1,0 +1,92 @@
+//! Profiles: what is not computed for one says the same as if it were.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, SchemaRef};
+use datafusion::logical_expr::Expr;
+use forebay_planner::catalog::Catalog;
+use forebay_planner::compile::Compiled;
+use forebay_planner::optimizer::Machine;
+use forebay_planner::optimizer::profile::{Evaluated, Probe};
+use forebay_runtime::engine::Sample;
+
+use crate::check::planned;
+use crate::data;
+
+/// A sample that notes what is evaluated.
+#[derive(Debug)]
+struct Watched {
+    sample: Sample,
+    /// Whether it tells types, so that not everything has to be evaluated.
+    tells: bool,
+    evaluated: Mutex<Vec<String>>,
+}
+
+impl Probe for Watched {
+    fn sample(&self, occurrence: u32) -> Option<RecordBatch> {
+        self.sample.sample(occurrence)
+    }
+
+    fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
+        self.evaluated.lock().unwrap().push(expr.to_string());
+        self.sample.evaluate(expr, rows)
+    }
+
+    fn field(&self, expr: &Expr, schema: &SchemaRef) -> Option<Field> {
+        self.tells.then(|| self.sample.field(expr, schema))?
+    }
+}
+
+/// What a profile says of each operator that changes a size or a number, and what was evaluated for it.
+async fn profile(catalog: &Catalog, sql: &str, tells: bool) -> (BTreeMap<String, i32>, String) {
+    let (pipeline, written) = planned(catalog, sql).await.unwrap();
+    let probe = Arc::new(Watched {
+        sample: Sample::of(&written.written).await,
+        tells,
+        evaluated: Mutex::default(),
+    });
+    let machine = Machine {
+        probe: Some(Arc::clone(&probe) as Arc<dyn Probe>),
+        ..Machine::default()
+    };
+    let compiled = Compiled::on(&machine, &pipeline.plan, pipeline.clauses).unwrap();
+    let seen = compiled.report.unwrap().seen.profile.unwrap();
+    let told = seen.operators.into_values();
+    let told = told.filter_map(|seen| Some((seen.operator, seen.kept.or(seen.growth)?)));
+    let evaluated = probe.evaluated.lock().unwrap().join("\n");
+    (told.collect(), evaluated)
+}
+
+#[tokio::test]
+async fn a_profile_decodes_no_photo_whose_pixels_tell_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = data::catalog(dir.path()).await;
+    let fixed =
+        "SELECT x FROM (SELECT image, normalize(resize(decode_image(image), 8, 8), 'imagenet') AS x
+                 FROM clean) AS q WHERE image_width(image) > 12";
+    let (told, evaluated) = profile(&catalog, fixed, true).await;
+    assert!(evaluated.contains("image_height"), "{evaluated}");
+    assert!(!evaluated.contains("decode_image"), "{evaluated}");
+    let (all, evaluated) = profile(&catalog, fixed, false).await;
+    assert!(evaluated.contains("normalize"), "{evaluated}");
+    for (operator, expected) in &all {
+        // What has a fixed size is not told of.
+        match told.get(operator) {
+            Some(found) => assert!(
+                (found - expected).abs() < 8,
+                "{operator}: {found} {expected}"
+            ),
+            None => assert!(!operator.contains("decode_image"), "{operator}"),
+        }
+    }
+    assert!(told.keys().any(|operator| operator.contains("image_width")));
+
+    let varying = "SELECT resize_shortest(decode_image(image), 8) AS x FROM clean";
+    let (told, evaluated) = profile(&catalog, varying, true).await;
+    assert!(evaluated.contains("decode_image"), "{evaluated}");
+    let (all, _) = profile(&catalog, varying, false).await;
+    let of = |told: &BTreeMap<String, i32>| told["x = resize_shortest(x, 8)"];
+    assert_eq!(of(&told), of(&all));
+}
