@@ -225,3 +225,13 @@ pub(crate) fn query(sql: &str) -> PipelineQuery {
         other => panic!("{sql}: {other:?}"),
     }
 }
+
+/// Plans a query over `photos` (image, path, class, label) and `t`, `u` (id, name).
+pub(crate) async fn planned(sql: &str) -> Pipeline {
+    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
+    let tables = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'p';
+                  CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 't';
+                  CREATE EXTERNAL TABLE u STORED AS PARQUET LOCATION 'u'";
+    run(&mut catalog, tables).await.unwrap();
+    run(&mut catalog, sql).await.unwrap().expect("a query")
+}

@@ -1,7 +1,5 @@
 //! Rules with a case that they accept and one that they refuse, and the soundness of the whole.
 
-use std::sync::Arc;
-
 use insta::assert_snapshot;
 
 use super::arena::Arena;
@@ -11,21 +9,15 @@ use super::rules::Tier;
 use super::saturate::site_text;
 use super::tree::Tree;
 use super::{Config, optimize, search};
-use crate::catalog::Catalog;
 use crate::compile::Compiled;
 use crate::pipeline::Pipeline;
 use crate::rows::canonical::semantic_hash;
 use crate::rows::{RowOp, RowPlan};
-use crate::testing::{TestResolver, run};
 use crate::units::{bytes_text, parse_price};
 
+/// A query as a row plan too.
 pub(super) async fn planned(sql: &str) -> (RowPlan, Pipeline) {
-    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
-    let tables = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'p';
-                  CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 't';
-                  CREATE EXTERNAL TABLE u STORED AS PARQUET LOCATION 'u'";
-    run(&mut catalog, tables).await.unwrap();
-    let pipeline = run(&mut catalog, sql).await.unwrap().expect("a query");
+    let pipeline = crate::testing::planned(sql).await;
     (crate::rows::lower::lower(&pipeline.plan).unwrap(), pipeline)
 }
 

@@ -7,20 +7,8 @@ use insta::assert_snapshot;
 use super::canonical::{rows_text, semantic_hash, text};
 use super::definition::plan_text;
 use super::lower::lower;
-use crate::catalog::Catalog;
 use crate::compile::Compiled;
-use crate::pipeline::Pipeline;
-use crate::testing::{TestResolver, run};
-
-/// Plans a query over `photos` (image, path, class, label) and `t`, `u` (id, name).
-async fn planned(sql: &str) -> Pipeline {
-    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
-    let tables = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'p';
-                  CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 't';
-                  CREATE EXTERNAL TABLE u STORED AS PARQUET LOCATION 'u'";
-    run(&mut catalog, tables).await.unwrap();
-    run(&mut catalog, sql).await.unwrap().expect("a query")
-}
+use crate::testing::planned;
 
 async fn written(sql: &str) -> String {
     lower(&planned(sql).await.plan).unwrap().to_string()

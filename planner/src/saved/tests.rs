@@ -5,21 +5,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::catalog::Catalog;
 use crate::optimizer::Machine;
 use crate::optimizer::coefficients::Coefficients;
 use crate::optimizer::profile::{Evaluated, Probe};
 use crate::pipeline::Pipeline;
-use crate::testing::{TestResolver, run};
-
-async fn planned(sql: &str) -> Pipeline {
-    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(TestResolver));
-    let tables = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'p';
-                  CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 't';
-                  CREATE EXTERNAL TABLE u STORED AS PARQUET LOCATION 'u'";
-    run(&mut catalog, tables).await.unwrap();
-    run(&mut catalog, sql).await.unwrap().expect("a query")
-}
+use crate::testing::planned;
 
 /// A pipeline whose chosen order depends on prices: of one channel there is less to resize, and of a small
 /// image less to make gray.
