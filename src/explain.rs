@@ -78,6 +78,8 @@ struct Analysis {
     wall: Duration,
     first_batch: Duration,
     stats: RunStats,
+    /// The part of an epoch's stored rows that was read, where the run ended before the epoch did.
+    share: f64,
 }
 
 impl Explanation {
@@ -260,12 +262,13 @@ impl Explanation {
         )
     }
 
-    /// Seconds of an epoch on one core, as the optimiser weighs the chosen plan; in the mean, where a cache
-    /// makes epochs differ.
+    /// Seconds on one core of what was run of an epoch, as the optimiser weighs the chosen plan; in the mean,
+    /// where a cache makes epochs differ.
     fn predicted(&self) -> Option<f64> {
         let found = self.optimizer.as_ref()?;
         let all = found.report.chosen as f64 / 1e12;
-        Some(all / found.epochs.max(1) as f64)
+        let share = self.analysis.as_ref()?.share;
+        Some(share * all / found.epochs.max(1) as f64)
     }
 
     fn steps_text(&self) -> String {
@@ -299,6 +302,7 @@ impl Explanation {
 impl Analysis {
     async fn of(opened: Opened) -> Result<Self> {
         let job = std::sync::Arc::clone(&opened.job);
+        let limited = opened.is_limited();
         let start = Instant::now();
         let mut run = opened.start();
         let mut first_batch = Duration::ZERO;
@@ -309,8 +313,18 @@ impl Analysis {
             }
         }
         let (reading, read_bytes) = job.reader.reading();
+        let nodes = job.reader.totals();
+        let scans = nodes
+            .iter()
+            .filter(|n| n.text.starts_with("SegmentScanExec"));
+        let rows: u64 = scans.map(|n| n.rows).sum();
+        let share = match limited {
+            true => (rows as f64 / job.snapshot.rows().max(1) as f64).min(1.0),
+            false => 1.0,
+        };
         Ok(Self {
-            nodes: job.reader.totals(),
+            nodes,
+            share,
             reading,
             read_bytes,
             wall: start.elapsed(),
@@ -466,8 +480,7 @@ impl fmt::Display for Explanation {
                         let measured = analysis.busy().as_secs_f64();
                         writeln!(
                             f,
-                            "Predicted {predicted:.2} s an epoch on one core, measured {measured:.2} s: \
-                             {:.2} of it.",
+                            "Predicted {predicted:.2} s on one core, measured {measured:.2} s: {:.2} of it.",
                             predicted / measured.max(1e-9)
                         )
                     }

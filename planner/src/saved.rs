@@ -132,7 +132,8 @@ impl SavedPlan {
         if text.len() > MAX_BYTES {
             return Err(SavedPlanError::Size);
         }
-        let malformed = |error: serde_json::Error| SavedPlanError::Malformed(error.to_string());
+        let malformed =
+            |error: serde_json::Error| SavedPlanError::Malformed(plain(&error.to_string()));
         let form: Form = serde_json::from_str(text).map_err(malformed)?;
         if form.plan_file != VERSION {
             return Err(SavedPlanError::Form {

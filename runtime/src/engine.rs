@@ -142,6 +142,13 @@ impl Opened {
                             .to_owned(),
                     ));
                 }
+                if membership.is_random && clauses.freezes() {
+                    return Err(Error::Config(
+                        "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
+                         cannot be counted for both; filter without draws, or run one rank"
+                            .to_owned(),
+                    ));
+                }
                 let pass = pass_key(seed, config.first_epoch);
                 let counts = Counts::of(&opened.job, pass, &opened.env).await?;
                 opened.epoch_rows = counts
@@ -153,6 +160,11 @@ impl Opened {
             Some(_) => {}
         }
         Ok(opened)
+    }
+
+    /// Whether the run may end before its epochs do.
+    pub fn is_limited(&self) -> bool {
+        self.limit_batches.is_some()
     }
 
     fn after_skip_and_take(&self, rows: u64) -> u64 {

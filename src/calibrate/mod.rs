@@ -107,8 +107,8 @@ async fn time_function(
             "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION '{}';
              CREATE EXTERNAL TABLE rows STORED AS PARQUET LOCATION '{}';
              {}",
-            photos.display(),
-            tables.parquet().display(),
+            runs::quoted(photos),
+            runs::quoted(tables.parquet()),
             info.example
         );
         for name in session.load(&sql).await? {

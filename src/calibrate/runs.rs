@@ -63,7 +63,7 @@ impl Tables {
         for (format, path) in &self.of {
             let mut measured = Vec::new();
             for columns in COLUMNS {
-                let from = format!("{}('{}')", format.to_lowercase(), path.display());
+                let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
                 measured.push(time(&format!("SELECT {columns} FROM {from}")).await?);
             }
             scans.insert((*format).to_owned(), fit(&measured));
@@ -72,11 +72,16 @@ impl Tables {
     }
 }
 
+/// A path as it stands in a text literal.
+pub(super) fn quoted(path: &Path) -> String {
+    path.display().to_string().replace('\'', "''")
+}
+
 /// What reading the files of folders costs.
 pub(super) async fn folders(folders: &[PathBuf]) -> Result<OpCost> {
     let mut measured = Vec::new();
     for folder in folders {
-        measured.push(time(&format!("SELECT image FROM images('{}')", folder.display())).await?);
+        measured.push(time(&format!("SELECT image FROM images('{}')", quoted(folder))).await?);
     }
     Ok(fit(&measured))
 }

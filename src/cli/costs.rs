@@ -35,7 +35,9 @@ pub(crate) fn session() -> Result<Session, Failure> {
     let text = match input::text(&path, "prices", MAX_BYTES) {
         Ok(text) => text,
         // Who asked for no file misses none.
-        Err(_) if std::env::var_os(VARIABLE).is_none() => return Ok(Session::new()),
+        Err(_) if std::env::var_os(VARIABLE).is_none() && !path.exists() => {
+            return Ok(Session::new());
+        }
         Err(failure) => return Err(failure),
     };
     let prices = Coefficients::from_json(&text).map_err(|why| {

@@ -20,18 +20,19 @@ pub(crate) fn text(path: &Path, what: &str, most: u64) -> Result<String, Failure
     } else {
         Box::new(File::open(path).map_err(failed)?)
     };
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     reader
         .take(most + 1)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .map_err(failed)?;
-    if text.len() as u64 > most {
+    if bytes.len() as u64 > most {
         return Err(Failure::Usage(format!(
             "{}: expected {what} of at most {most} bytes",
             path.display()
         )));
     }
-    Ok(text)
+    String::from_utf8(bytes)
+        .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 #[cfg(test)]

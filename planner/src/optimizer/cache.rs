@@ -158,14 +158,26 @@ pub fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> 
 /// step nor an operator that draws is moved past another one, or the stream would follow the prices.
 ///
 /// # Errors
-/// The step is not one operator.
+/// The step is not one operator in one place.
 pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) -> Result<()> {
     let kept = steps(arena, lowered, step);
-    if kept.len() > 1 {
+    let (mut places, mut joined) = (0, false);
+    lowered.tree.visit(&mut |tree| match tree {
+        // Equal calls are one operator in several places.
+        Tree::Op(param, _) => places += usize::from(kept.contains(param)),
+        Tree::Cat(_) | Tree::Zip(..) => joined = true,
+        Tree::Scan(_) | Tree::Cache(_) => {}
+    });
+    if joined {
         return plan_err!(
-            "CACHE AT {step} FREEZING RANDOMNESS: the pipeline calls it {} times, and each keeps other draws; \
-             give the call that is meant a column of its own, and name that",
-            kept.len()
+            "CACHE AT {step} FREEZING RANDOMNESS: the rows come of several tables, and a cache keeps the draws of \
+             one; cache each in a pipeline of its own"
+        );
+    }
+    if places > 1 {
+        return plan_err!(
+            "CACHE AT {step} FREEZING RANDOMNESS: the pipeline calls it {places} times, and each keeps other \
+             draws; give the call that is meant a column of its own, and name that"
         );
     }
     let fixed = |param| match kept.contains(&param) || arena.spec(param).draws {

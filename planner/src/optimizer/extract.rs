@@ -57,6 +57,10 @@ pub fn cheapest(
         Some(cached) if cached < each || at.is_some() => (State::Cached, cached),
         _ => (State::Each, each),
     };
+    // Sums that saturate are no longer dearer than their parts, and a plan could come to hold itself.
+    if total == Cost::MAX {
+        return None;
+    }
     let tree = chooser.build(root, state)?;
     let cached = state == State::Cached;
     let cached_row = chooser.cached_row;

@@ -108,7 +108,8 @@ async fn the_chosen_plan_means_the_same_and_costs_no_more() {
 
 #[tokio::test]
 async fn a_filter_goes_below_decoding_and_shuffling_and_not_below_take() {
-    let sql = "SELECT x, label FROM (SELECT resize(decode_image(image), 8, 8) AS x, label FROM photos) AS q
+    let sql =
+        "SELECT x, label FROM (SELECT resize(decode_image(image), 8, 8) AS x FROM photos) AS q
                WHERE label > 3 SHUFFLE GLOBALLY TAKE 9 BATCH 3";
     assert_snapshot!(chosen(sql, Tier::Exact).await, @r#"
     batch 3
@@ -323,6 +324,32 @@ async fn which_draws_are_kept_does_not_follow_the_order() {
     let twice = "center_crop(random_vflip(center_crop(decode_image(image), 16, 16)), 8, 8)";
     let error = compiled(twice, kept).await.unwrap_err();
     assert!(error.contains("the pipeline calls it 2 times"), "{error}");
+    // The same call twice is two places; a union has rows of several tables.
+    let equal = twice.replace("16, 16", "8, 8");
+    let error = compiled(&equal, kept).await.unwrap_err();
+    assert!(error.contains("the pipeline calls it 2 times"), "{error}");
+    let flip = "SELECT random_vflip(resize(decode_image(image), 8, 8)) AS x FROM photos";
+    let (_, pipeline) = planned(&format!(
+        "{flip} UNION ALL {flip} BATCH 2 {}",
+        kept.replace("center_crop", "x")
+    ))
+    .await;
+    let error = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap_err();
+    assert!(error.to_string().contains("several tables"), "{error}");
+    // Whether a call is below the step is part of what a pipeline means.
+    let below = "SELECT resize(d, 8, 8) AS x, y FROM (SELECT decode_image(image) AS d,
+                 random_bool(0.5) AS y FROM photos) AS q";
+    let above = "SELECT x, random_bool(0.5) AS y FROM (SELECT
+                 resize(decode_image(image), 8, 8) AS x FROM photos) AS q";
+    let mut hashes = Vec::new();
+    for query in [below, above] {
+        for clause in ["", &kept.replace("center_crop", "resize")] {
+            let (plan, pipeline) = planned(&format!("{query} BATCH 2 {clause}")).await;
+            hashes.push(semantic_hash(&plan, &pipeline.clauses).unwrap());
+        }
+    }
+    assert_eq!(hashes[0], hashes[2]);
+    assert_ne!(hashes[1], hashes[3]);
     // Nothing is kept without the optimiser.
     let off = kept.replace("'c'", "'c', optimize = 'off'");
     let error = compiled(flipped, &off).await.unwrap_err();

@@ -13,7 +13,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
-use super::definition::{expr_text, quoted, type_text, versions};
+use super::definition::{expr_text, plan_text, quoted, type_text, versions};
 use super::{RowOp, RowPlan, slot};
 use crate::clauses::{Cache, Clauses};
 
@@ -60,12 +60,13 @@ pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     } = clauses;
     let rows = Canonical::of(plan)?.render(&plan.schema)?;
     let continuous = repeat.continuous;
-    // Where rows are kept does not change them, unless their draws are kept with them.
+    // Where rows are kept does not change them, unless their draws are kept with them: those below the step
+    // as it is written, which only the plan as it is written tells.
     let frozen = match cache {
         Some(Cache::At {
             step,
             freezing: true,
-        }) => format!("frozen {step}\n"),
+        }) => format!("frozen {}\n{}", quoted(step), plan_text(plan)?),
         _ => String::new(),
     };
     Ok(format!(

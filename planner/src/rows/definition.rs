@@ -68,7 +68,8 @@ pub fn type_text(field: &Field) -> String {
 /// A text in quotes, on one line.
 pub fn quoted(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", text.replace('\n', "\\n"))
+    let text = text.replace('\n', "\\n").replace('\r', "\\r");
+    format!("\"{text}\"")
 }
 
 fn literal_text(value: &ScalarValue) -> Result<String> {

@@ -75,7 +75,7 @@ pub(super) struct Inner {
     /// one must not forget what was published since.
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Held while damage is repaired, and while a writer asks for its right: it must not be refused for
-    /// the moment that a repair has it.
+    /// the moment that a repair has it. Another run's repair is another process's: it may.
     pub(super) acquiring: tokio::sync::Mutex<()>,
 }
 

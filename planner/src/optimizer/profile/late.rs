@@ -9,8 +9,8 @@ use datafusion::logical_expr::Expr;
 
 use super::{Evaluated, Probe, row_bytes, with_column};
 
-/// Bytes of rows whose images are decoded, at most: that takes some twenty milliseconds, which a run that
-/// needs it begins with.
+/// Bytes of rows whose images are decoded, at most, or one row: that takes some twenty milliseconds, which a
+/// run that needs it begins with.
 const DECODED: u64 = 1 << 20;
 
 /// Rows of a profile. A column whose type fixes its size tells nothing more when it is computed.
@@ -105,6 +105,6 @@ pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Opti
 pub(super) fn few(rows: RecordBatch) -> RecordBatch {
     let columns = rows.columns().iter();
     let each = columns.map(row_bytes).sum::<u64>().max(1);
-    let count = (DECODED / each).max(4) as usize;
+    let count = (DECODED / each).max(1) as usize;
     rows.slice(0, count.min(rows.num_rows()))
 }
