@@ -163,10 +163,14 @@ impl SavedPlan {
     /// The text of the file. The same plan, chosen by the same, has the same text.
     ///
     /// # Errors
-    /// A broken invariant: all of it can be written.
+    /// It is larger than what is read again.
     pub fn to_json(&self) -> Result<String, PlanError> {
         let text = serde_json::to_string_pretty(self);
-        Ok(text.map_err(|error| PlanError::internal(error.to_string()))? + "\n")
+        let text = text.map_err(|error| PlanError::internal(error.to_string()))? + "\n";
+        match text.len() > MAX_BYTES {
+            true => Err(SavedPlanError::TooLarge(text.len()).into()),
+            false => Ok(text),
+        }
     }
 
     /// Plans a pipeline by what this plan was chosen by. Where another plan comes out at the exact tier, it

@@ -11,6 +11,12 @@ pub enum SavedPlanError {
     /// A file of more bytes than a saved plan can have.
     #[error("expected a saved plan of at most {MAX_BYTES} bytes; `forebay plan save` writes one")]
     Size,
+    /// A plan that would be such a file.
+    #[error(
+        "the plan takes {0} bytes as a file, above {MAX_BYTES}: its pipeline's text has long lists, which a join \
+         with a table would shorten"
+    )]
+    TooLarge(usize),
     /// Text that is no saved plan.
     #[error("this is no saved plan: {0}; `forebay plan save` writes one")]
     Malformed(String),
