@@ -108,8 +108,7 @@ async fn the_chosen_plan_means_the_same_and_costs_no_more() {
 
 #[tokio::test]
 async fn a_filter_goes_below_decoding_and_shuffling_and_not_below_take() {
-    let sql =
-        "SELECT x, label FROM (SELECT resize(decode_image(image), 8, 8) AS x FROM photos) AS q
+    let sql = "SELECT x, label FROM (SELECT resize(decode_image(image), 8, 8) AS x, label FROM photos) AS q
                WHERE label > 3 SHUFFLE GLOBALLY TAKE 9 BATCH 3";
     assert_snapshot!(chosen(sql, Tier::Exact).await, @r#"
     batch 3
