@@ -124,7 +124,7 @@ mistakes! {
     aggregate_in_where: "SELECT id FROM people WHERE count(*) > 1" => @"line 1, column 29: an aggregate function is not allowed in WHERE; HAVING filters groups";
     named_argument: "SELECT resize(decode_image(image), height => 2) AS x FROM photos" => @"line 1, column 8: Function 'resize' does not support named arguments";
     bad_interval: "SELECT id + INTERVAL 'x' AS y FROM people" => @r#"line 1, column 22: Invalid input syntax for type interval: "x""#;
-    placeholder: "SELECT id FROM people WHERE id = $1" => @"line 1, column 34: a parameter in place of a value is not supported";
+    parameter: "SELECT id FROM people WHERE id = $1" => @"line 1, column 34: a parameter in place of a value is not supported";
     variable: "SELECT @x AS y FROM people" => @"line 1, column 8: a parameter in place of a value is not supported";
     location_after_options: "SELECT * FROM csv(header => false, 'a.csv')" => @"line 1, column 36: the location comes before the options";
     option_of_a_column: "SELECT * FROM csv('a.csv', header => x)" => @r#"line 1, column 28: option "header" expects a literal, found x"#;
