@@ -12,8 +12,8 @@ use datafusion::common::internal_datafusion_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Clauses, Repeat};
-use forebay_planner::compile::Compiled;
+use forebay_planner::clauses::{Clauses, Optimize, Repeat};
+use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
@@ -464,12 +464,12 @@ async fn plan(
 ) -> Result<Compiled> {
     let mut machine = engine::machine(&clauses, config, stores).await?;
     machine.prices = Arc::clone(prices);
-    let compiled = Compiled::on(&machine, &plan, clauses.clone()).map_err(|e| planning(&e))?;
-    if compiled.report.is_none() || !is_guessed(&compiled.chosen) {
-        return Ok(compiled);
+    if clauses.options.optimize == Optimize::Default {
+        let needed = needed(&plan).map_err(|e| planning(&e))?;
+        if is_guessed(&needed) {
+            machine.probe = Some(Arc::new(engine::Sample::of(&needed).await));
+        }
     }
-    let sample = engine::Sample::of(&compiled.chosen).await;
-    machine.probe = Some(Arc::new(sample));
     // Decoding a few photos is no work for a thread that serves others.
     let planned = tokio::task::spawn_blocking(move || Compiled::on(&machine, &plan, clauses));
     let planned = planned

@@ -11,6 +11,11 @@ use crate::rows::canonical::{SemanticHash, semantic_hash};
 use crate::rows::definition::plan_text;
 use crate::rows::{RowPlan, lower, tidy};
 
+/// The plan as written without the columns that nobody needs: what a profile reads.
+pub fn needed(plan: &LogicalPlan) -> Result<RowPlan> {
+    tidy::tidy(lower::lower(plan)?.without_pins()?, |_| false)
+}
+
 /// A pipeline ready for execution: what was written, what was chosen, and what it means.
 #[derive(Debug, Clone)]
 pub struct Compiled {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_planner::compile::Compiled;
+use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::optimizer::Machine;
 use forebay_planner::optimizer::coefficients::{Coefficients, FunctionCost};
 use forebay_planner::optimizer::profile::Probe;
@@ -117,7 +117,7 @@ async fn time_function(
                 let clauses = pipeline.clauses.clone();
                 Compiled::on(machine, &pipeline.plan, clauses).map_err(|e| planning(&e))
             };
-            let sample = Sample::of(&plan(&Machine::default())?.chosen).await;
+            let sample = Sample::of(&needed(&pipeline.plan).map_err(|e| planning(&e))?).await;
             let timed = Arc::new(Timed::new(sample, info.name)?);
             // Planning takes a profile, and that is where each step is evaluated.
             plan(&Machine {
