@@ -14,6 +14,7 @@ use forebay_planner::optimizer::explain::Explained;
 use forebay_planner::optimizer::explain::picture::{dot, svg};
 use forebay_planner::optimizer::explain::why_not::named;
 use forebay_planner::units::bytes_text;
+use forebay_runtime::cpu::cpu_time;
 use forebay_runtime::engine::{Opened, shuffle_text};
 use forebay_runtime::fragment::NodeTotals;
 use forebay_runtime::tail::RunStats;
@@ -76,6 +77,8 @@ struct Analysis {
     reading: Duration,
     read_bytes: u64,
     wall: Duration,
+    /// What processors worked for the process meanwhile.
+    cpu: Duration,
     first_batch: Duration,
     stats: RunStats,
     /// The part of an epoch's stored rows that was read, where the run ended before the epoch did.
@@ -230,7 +233,6 @@ impl Explanation {
         if let Some(analysis) = &self.analysis {
             value["analyze"] = analysis.to_json();
             value["analyze"]["predicted_seconds"] = json!(self.predicted());
-            value["analyze"]["busy_seconds"] = json!(analysis.busy().as_secs_f64());
         }
         value
     }
@@ -303,7 +305,7 @@ impl Analysis {
     async fn of(opened: Opened) -> Result<Self> {
         let job = std::sync::Arc::clone(&opened.job);
         let limited = opened.is_limited();
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_time());
         let mut run = opened.start();
         let mut first_batch = Duration::ZERO;
         while let Some(batch) = run.next().await {
@@ -328,14 +330,10 @@ impl Analysis {
             reading,
             read_bytes,
             wall: start.elapsed(),
+            cpu: cpu_time().saturating_sub(cpu),
             first_batch,
             stats: run.stats(),
         })
-    }
-
-    /// Reading and computing, one after the other.
-    fn busy(&self) -> Duration {
-        self.reading + self.nodes.iter().map(|n| n.cpu).sum::<Duration>()
     }
 
     /// CPU time of each node; a node's input is measured apart from it.
@@ -374,6 +372,7 @@ impl Analysis {
             "read_seconds": self.reading.as_secs_f64(),
             "read_bytes": self.read_bytes,
             "wall_seconds": self.wall.as_secs_f64(),
+            "cpu_seconds": self.cpu.as_secs_f64(),
             "first_batch_seconds": self.first_batch.as_secs_f64(),
             "rows": self.stats.rows,
             "batches": self.stats.batches,
@@ -477,10 +476,10 @@ impl fmt::Display for Explanation {
                 write!(f, "{analysis}")?;
                 match self.predicted() {
                     Some(predicted) => {
-                        let measured = analysis.busy().as_secs_f64();
+                        let measured = analysis.cpu.as_secs_f64();
                         writeln!(
                             f,
-                            "Predicted {predicted:.2} s on one core, measured {measured:.2} s: {:.2} of it.",
+                            "Predicted {predicted:.2} s on one core, all threads took {measured:.2} s: {:.2} of it.",
                             predicted / measured.max(1e-9)
                         )
                     }

@@ -45,6 +45,18 @@ pub struct Batch {
     pub remainder: Remainder,
 }
 
+impl Default for Batch {
+    /// The batches of a pipeline that has no BATCH clause.
+    fn default() -> Self {
+        const ROWS: NonZeroU64 = NonZeroU64::new(256).unwrap();
+        Self {
+            rows: ROWS,
+            scope: BatchScope::default(),
+            remainder: Remainder::default(),
+        }
+    }
+}
+
 /// `REPEAT [n] [CONTINUOUS]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repeat {

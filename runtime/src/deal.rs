@@ -8,9 +8,6 @@ use std::ops::Range;
 
 use forebay_planner::clauses::{Batch, BatchScope, Remainder};
 
-/// Rows of a batch where the pipeline has no BATCH clause.
-pub const DEFAULT_BATCH_ROWS: u64 = 256;
-
 /// Which rows a rank gets at which step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deal {
@@ -29,12 +26,13 @@ pub struct Deal {
 impl Deal {
     /// The deal of a BATCH clause for one rank.
     pub fn new(batch: Option<Batch>, rank: u64, world: u64) -> Self {
-        let (rows, scope, remainder) = match batch {
-            Some(batch) => (batch.rows.get(), batch.scope, batch.remainder),
-            None => (DEFAULT_BATCH_ROWS, BatchScope::PerRank, Remainder::Keep),
-        };
-        Self {
+        let Batch {
             rows,
+            scope,
+            remainder,
+        } = batch.unwrap_or_default();
+        Self {
+            rows: rows.get(),
             scope,
             remainder,
             rank,

@@ -52,6 +52,7 @@ pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coeffic
     let mut scans = declared.scans.clone();
     scans.extend(tables.scans().await?);
     scans.insert("IMAGEFOLDER".to_owned(), runs::folders(&photos).await?);
+    let batch = tables.batch().await?;
     let mut functions = BTreeMap::new();
     for info in forebay_udfs::catalogue() {
         progress(info.name);
@@ -66,6 +67,7 @@ pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coeffic
         measured_by: "forebay calibrate".to_owned(),
         copy: moving.copy.max(1),
         row: moving.row.max(1),
+        batch: batch.max(1),
         expression: moving.expression.max(1),
         scans,
         functions,

@@ -1,4 +1,4 @@
-//! Whole runs: what reading a source costs.
+//! Whole runs: what reading a source costs, and handing out batches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ use crate::{RunConfig, Session};
 
 /// Runs of which the fastest counts: others were disturbed.
 const RUNS: usize = 5;
+/// Rows of a batch where batches are not to count, and where they are.
+const LARGE: u64 = 8192;
+const SMALL: u64 = 32;
 /// Columns that are read: from few bytes to most.
 const COLUMNS: [&str; 4] = [
     "id",
@@ -64,11 +67,24 @@ impl Tables {
             let mut measured = Vec::new();
             for columns in COLUMNS {
                 let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
-                measured.push(time(&format!("SELECT {columns} FROM {from}")).await?);
+                let sql = format!("SELECT {columns} FROM {from} BATCH {LARGE}");
+                measured.push(time(&sql).await?);
             }
             scans.insert((*format).to_owned(), fit(&measured));
         }
         Ok(scans)
+    }
+
+    /// What handing out a batch costs, in picoseconds.
+    pub(super) async fn batch(&self) -> Result<u64> {
+        let mut ps = [0.0; 2];
+        for (ps, rows) in ps.iter_mut().zip([SMALL, LARGE]) {
+            let from = quoted(&self.parquet);
+            let sql = format!("SELECT {} FROM parquet('{from}') BATCH {rows}", COLUMNS[1]);
+            *ps = time(&sql).await?.ps;
+        }
+        let [small, large] = ps;
+        Ok(((small - large).max(0.0) / (1.0 / SMALL as f64 - 1.0 / LARGE as f64)) as u64)
     }
 }
 

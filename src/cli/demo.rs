@@ -51,6 +51,7 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
         stats,
         first,
         total,
+        ..
     } = run::drain(&mut stream, quiet, |_| Ok(())).await?;
     if let Some(first) = first {
         let seconds = (first - began).as_secs_f64();

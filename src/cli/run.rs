@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
 use forebay::{Batch as RunBatch, Run, RunStats};
+use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
 
 use super::args::{DigestKind, RunArgs};
@@ -30,6 +31,7 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
         stats,
         first,
         total,
+        cpu,
     } = match drained {
         Ok(drained) => drained,
         Err(failure) => {
@@ -50,6 +52,7 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
             "batches": stats.batches,
             "bytes": stats.bytes,
             "seconds": seconds,
+            "cpu_seconds": cpu.as_secs_f64(),
             "rows_per_second": stats.rows as f64 / seconds.max(1e-9),
             "first_batch_seconds": first.map(|first| (first - started).as_secs_f64()),
             "skipped": stats.skipped,
@@ -82,6 +85,8 @@ pub(crate) struct Drained {
     pub(crate) first: Option<Instant>,
     /// From the start of the run to its end.
     pub(crate) total: Duration,
+    /// What processors worked for the process meanwhile.
+    pub(crate) cpu: Duration,
 }
 
 /// Hands every batch of a run to `take`, showing progress.
@@ -90,7 +95,7 @@ pub(crate) async fn drain(
     quiet: bool,
     mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>,
 ) -> Result<Drained, Failure> {
-    let started = Instant::now();
+    let (started, worked) = (Instant::now(), cpu_time());
     let (mut first, mut rows, mut batches, mut bytes) = (None, 0, 0, 0);
     let mut progress = Progress::new(quiet, run.steps());
     let counted = |run: &Run, rows, batches, bytes| RunStats {
@@ -113,6 +118,7 @@ pub(crate) async fn drain(
         stats: counted(run, rows, batches, bytes),
         first,
         total: started.elapsed(),
+        cpu: cpu_time().saturating_sub(worked),
     })
 }
 

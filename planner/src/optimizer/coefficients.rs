@@ -95,6 +95,8 @@ pub struct Coefficients {
     pub copy: u64,
     /// Handling a row, whatever it holds, in picoseconds.
     pub row: u64,
+    /// Handing out a batch, in picoseconds.
+    pub batch: u64,
     /// Writing a byte of a cache, compression included, in picoseconds, where it was not measured.
     pub cache_write: u64,
     /// Reading a byte of a cache, decompression included, in picoseconds, where it was not measured.
@@ -149,6 +151,7 @@ impl Coefficients {
             measured_by: String::new(),
             copy: 0,
             row: 0,
+            batch: 0,
             cache_write: 0,
             cache_read: 0,
             cache_row: 0,

@@ -61,9 +61,12 @@ pub fn self_cost<'a>(
                     compute.saturating_add(moved(out))
                 }
                 // Bytes stay where they are: a batch is a part of what was computed.
-                OpKind::Batch { .. } => {
-                    let rows = u128::from(prices.row).saturating_mul(out.rows.number());
-                    compute.saturating_add(rows)
+                OpKind::Batch { rows, .. } => {
+                    let out = out.rows.number();
+                    let batches = out.div_ceil(u128::from(rows).max(1));
+                    let batches = u128::from(prices.batch).saturating_mul(batches);
+                    let rows = u128::from(prices.row).saturating_mul(out);
+                    compute.saturating_add(rows).saturating_add(batches)
                 }
                 OpKind::Limit { .. } | OpKind::Take { .. } => out.rows.number(),
                 // Keys are ordered, before anything is read: no plan is the cheaper for where it stands.

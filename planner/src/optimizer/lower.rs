@@ -304,18 +304,14 @@ impl Lowering<'_> {
             );
             tree = tree.then(param);
         }
-        if let Some(batch) = clauses.batch {
-            let rows = batch.rows.get();
-            let kind = OpKind::Batch {
-                rows,
-                drop_remainder: batch.remainder == Remainder::Drop,
-            };
-            let param = self
-                .arena
-                .plain(kind, format!("batch {rows}"), none(), none());
-            tree = tree.then(param);
-        }
-        tree
+        let batch = clauses.batch.unwrap_or_default();
+        let rows = batch.rows.get();
+        let kind = OpKind::Batch {
+            rows,
+            drop_remainder: batch.remainder == Remainder::Drop,
+        };
+        let text = format!("batch {rows}");
+        tree.then(self.arena.plain(kind, text, none(), none()))
     }
 }
 

@@ -184,6 +184,7 @@ async fn what_is_pinned_stays_where_it_is() {
     let sql = "SELECT x FROM (SELECT PINNED decode_image(image) AS x, label FROM photos) AS q
                WHERE label > 3";
     assert_snapshot!(chosen(sql, Tier::Exact).await, @r#"
+    batch 256
     label > 3
     x = PINNED decode_image(image)
     no filter-below-decode: label > 3 | x = PINNED decode_image(image): one of them is pinned
@@ -191,6 +192,7 @@ async fn what_is_pinned_stays_where_it_is() {
     let sql = "SELECT decode_image(image) AS x FROM photos
                WHERE PINNED (label > 3) AND octet_length(image) > 8";
     assert_snapshot!(chosen(sql, Tier::Exact).await, @r#"
+    batch 256
     x = decode_image(image)
     octet_length(image) > 8
     PINNED (label > 3)
