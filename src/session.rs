@@ -8,7 +8,7 @@ use std::time::Instant;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::internal_datafusion_err;
+use datafusion::common::{internal_datafusion_err, not_impl_err};
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
@@ -18,6 +18,7 @@ use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
+use forebay_planner::rows::bind::draws;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
@@ -271,17 +272,27 @@ impl Session {
             );
         }
         let pipeline = catalog.plan_query_with(query, &tables).await?;
-        if tables.is_empty()
-            && let Ok(compiled) = Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses.clone()))
-        {
-            let opened = Opened::new(&compiled, &RunConfig::default(), &self.stores).await?;
-            let schema = opened.schema();
-            let mut run = opened.start();
-            let mut batches = Vec::new();
-            while let Some(batch) = run.next().await {
-                batches.push(batch?.batch);
+        let keyed = match tables.is_empty() {
+            true => Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses.clone())),
+            false => not_impl_err!(
+                "random functions over a pipeline are not supported yet; call them in the pipeline"
+            ),
+        };
+        match keyed {
+            Ok(compiled) => {
+                let opened = Opened::new(&compiled, &RunConfig::default(), &self.stores).await?;
+                let schema = opened.schema();
+                let mut run = opened.start();
+                let mut batches = Vec::new();
+                while let Some(batch) = run.next().await {
+                    batches.push(batch?.batch);
+                }
+                return Ok(Outcome::Table(schema, batches));
             }
-            return Ok(Outcome::Table(schema, batches));
+            Err(why) if draws(&pipeline.plan).map_err(|e| planning(&e))? => {
+                return Err(positioned(planning(&why), query.start));
+            }
+            Err(_) => {}
         }
         let frame = datafusion::dataframe::DataFrame::new(catalog.session().state(), pipeline.plan);
         let schema = Arc::clone(frame.schema().inner());

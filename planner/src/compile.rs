@@ -9,6 +9,7 @@ use crate::optimizer::rules::is_disabled;
 use crate::optimizer::{Config, Machine, Report, optimize};
 use crate::rows::canonical::{SemanticHash, semantic_hash};
 use crate::rows::definition::plan_text;
+use crate::rows::membership::check_limits;
 use crate::rows::{RowPlan, lower, tidy};
 
 /// The plan as written without the columns that nobody needs: what a profile reads.
@@ -42,6 +43,7 @@ impl Compiled {
     /// Lowers and optimises an analysed plan for a machine.
     pub fn on(machine: &Machine, plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
         let written = lower::lower(plan)?;
+        check_limits(&written)?;
         let semantic_hash = semantic_hash(&written, &clauses)?;
         let (chosen, report) = match clauses.options.optimize {
             Optimize::None if clauses.freezes() => {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::{Result, not_impl_err};
-use forebay_planner::rows::membership::{is_one_to_one, multiplies, visit_stream};
+use datafusion::common::{Result, internal_err};
+use forebay_planner::rows::membership::{is_one_to_one, visit_stream};
 use forebay_planner::rows::{RowOp, RowPlan};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
@@ -58,17 +58,12 @@ async fn kept_rows(
     if is_one_to_one(input) {
         return Ok(skip..until);
     }
-    if multiplies(input) {
-        return not_impl_err!(
-            "LIMIT over unnest is not supported yet; put the LIMIT in a subquery below it, or use TAKE"
-        );
-    }
     let job = Arc::new(Job::over(input, ranges, env).await?);
     let Some(membership) = &job.membership else {
         return Ok(skip..until);
     };
-    if membership.is_random {
-        return not_impl_err!("LIMIT over a random filter is not supported yet; use TAKE");
+    if membership.is_random || job.multiplies {
+        return internal_err!("a LIMIT that the planner refuses came to the engine");
     }
     let (mut seen, mut range) = (0, u64::MAX..u64::MAX);
     let mut batches = segment::stored_order(&job, &membership.reader, 0, env);

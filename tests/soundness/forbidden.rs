@@ -276,6 +276,28 @@ async fn an_error_does_not_say_where_the_plan_holds_its_columns() {
     assert!(!error.contains('@'), "{error}");
 }
 
+/// Rewrites put columns elsewhere; of two that failed the one that the predicate names first is told.
+#[tokio::test]
+async fn of_two_failing_columns_the_first_that_is_read_is_reported() {
+    let sql = "SELECT decode_image(image, 'gray') AS pixels
+               FROM (SELECT image, label, coalesce(CAST(path AS DOUBLE), 0.5) AS first,
+                            CAST((path || '1') AS BIGINT) AS second
+                     FROM clean) AS s
+               WHERE abs(CASE WHEN first < 8 THEN label ELSE second END - 3) > 1";
+    assert_fails(&outcome(sql).await, &["row 0: CAST AS Float64"]);
+}
+
+/// Wherever the limit goes, and whatever else is wrong with the pipeline.
+#[tokio::test]
+async fn a_limit_that_cannot_be_resolved_is_refused_as_written() {
+    let sql = "SELECT CAST(substr('7', 2) AS DOUBLE) AS c
+               FROM (SELECT id FROM t WHERE random_uniform() < 0.4) AS s LIMIT 6";
+    assert_fails(&outcome(sql).await, &["LIMIT over a random filter"]);
+    let sql = "SELECT CAST(substr('7', 2) AS DOUBLE) AS c, item
+               FROM (SELECT unnest(list) AS item FROM t) AS s LIMIT 6";
+    assert_fails(&outcome(sql).await, &["LIMIT over unnest"]);
+}
+
 #[tokio::test]
 async fn a_limit_above_a_join_counts_what_the_join_leaves() {
     let sql = "SELECT s.id, n.title FROM t AS s JOIN names AS n ON s.d = n.key LIMIT 3 OFFSET 1";

@@ -1,8 +1,22 @@
 //! Binding: each random function call gets its stream, a literal, and the hidden row column.
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::Expr;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// Whether a query calls a function that draws: it needs the keys of rows.
+pub fn draws(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|e| {
+                Ok(matches!(e, Expr::ScalarFunction(call) if forebay_udfs::is_random(call.func.name())))
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
 
 /// Numbers the random calls of a plan in evaluation order.
 #[derive(Debug, Default)]

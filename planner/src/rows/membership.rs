@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, not_impl_err};
 use forebay_udfs::row::ROW_COLUMN;
 
 use super::tidy::prune_columns;
@@ -52,6 +52,37 @@ pub fn is_random(plan: &RowPlan) -> bool {
         random |= node.exprs().iter().any(draws);
     });
     random
+}
+
+/// Whether the stored rows of every LIMIT can be found when the pipeline is opened. The written plan is asked:
+/// what is refused must not depend on where the limit was moved to.
+///
+/// # Errors
+/// A LIMIT over unnest, or over a filter that draws.
+pub fn check_limits(plan: &RowPlan) -> Result<()> {
+    plan.inputs.iter().try_for_each(check_limits)?;
+    let RowOp::Limit { fetch, .. } = plan.op else {
+        return Ok(());
+    };
+    // A limit below it was resolved before, and is an operator no longer.
+    let input = plan.inputs[0].clone().rewrite(&mut |mut node| {
+        Ok(match node.op {
+            RowOp::Limit { .. } => node.inputs.swap_remove(0),
+            _ => node,
+        })
+    })?;
+    if fetch == Some(0) || is_one_to_one(&input) {
+        return Ok(());
+    }
+    if multiplies(&input) {
+        return not_impl_err!(
+            "LIMIT over unnest is not supported yet; put the LIMIT in a subquery below it, or use TAKE"
+        );
+    }
+    if is_random(&membership(input)?) {
+        return not_impl_err!("LIMIT over a random filter is not supported yet; use TAKE");
+    }
+    Ok(())
 }
 
 /// Calls `f` on the nodes that stored rows flow through: all but the right sides of lookups.

@@ -1,6 +1,5 @@
 //! Filter: keeps the rows for which every conjunct is true.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray, UInt64Array};
@@ -8,11 +7,10 @@ use arrow::compute::{FilterBuilder, prep_null_mask_filter};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::utils::collect_columns;
 
 use super::evaluate::evaluate;
 use super::exec::{RowOperator, only};
-use super::row_batch::{RowBatch, SlotError};
+use super::row_batch::{Reads, RowBatch, SlotError};
 
 /// Keeps the rows for which every conjunct is true.
 ///
@@ -28,7 +26,7 @@ pub struct Filter {
 #[derive(Debug)]
 struct Conjunct {
     expr: Arc<dyn PhysicalExpr>,
-    reads: BTreeSet<usize>,
+    reads: Reads,
     text: String,
 }
 
@@ -36,7 +34,7 @@ impl Filter {
     /// A filter over columns `schema`; each conjunct comes with its text for people.
     pub fn new(schema: SchemaRef, conjuncts: Vec<(Arc<dyn PhysicalExpr>, String)>) -> Self {
         let conjuncts = conjuncts.into_iter().map(|(expr, text)| {
-            let reads = collect_columns(&expr).iter().map(|c| c.index()).collect();
+            let reads = Reads::of(&expr);
             Conjunct { expr, reads, text }
         });
         Self {
@@ -100,14 +98,9 @@ impl RowOperator for Filter {
             let mut doubts = Vec::new();
             for row in 0..batch.len() {
                 // An operator that failed below is named, not the predicate that reads its slot.
-                let of_slot = batch.errors.get(&row).and_then(|errors| {
-                    let read =
-                        |e: &&SlotError| e.column.is_some_and(|c| conjunct.reads.contains(&c));
-                    errors
-                        .iter()
-                        .find(read)
-                        .map(|e| (e.operator.clone(), e.cause.clone()))
-                });
+                let errors = batch.errors.get(&row);
+                let of_slot = errors.and_then(|errors| conjunct.reads.error(errors));
+                let of_slot = of_slot.map(|e| (e.operator.clone(), e.cause.clone()));
                 if let Some((operator, cause)) = of_slot.or_else(|| failures.get(&row).cloned()) {
                     doubts.push((
                         kept.len(),

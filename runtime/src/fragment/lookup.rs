@@ -12,7 +12,7 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use super::evaluate::{Failures, evaluate};
 use super::exec::{RowOperator, only};
-use super::row_batch::{RowBatch, SlotError};
+use super::row_batch::{Reads, RowBatch, SlotError};
 
 /// The right side of a lookup: its columns, and the row of each key.
 #[derive(Debug)]
@@ -134,10 +134,9 @@ impl RowOperator for Lookup {
             let (key, failed) = evaluate(expr, &over)?;
             failures.extend(failed);
             keys.push(arrow::compute::cast(&key, key_type)?);
-            let reads = datafusion::physical_expr::utils::collect_columns(expr);
+            let reads = Reads::of(expr);
             for (&row, of_row) in &batch.errors {
-                let read = |e: &&SlotError| reads.iter().any(|c| e.column == Some(c.index()));
-                if let Some(error) = of_row.iter().find(read) {
+                if let Some(error) = reads.error(of_row) {
                     failures.insert(row, (error.operator.clone(), error.cause.clone()));
                 }
             }

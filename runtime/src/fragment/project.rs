@@ -1,17 +1,15 @@
 //! Projection: computes columns, row failures included.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::collect_columns;
 
 use super::evaluate::evaluate;
 use super::exec::{RowOperator, only};
-use super::row_batch::{RowBatch, RowErrors, SlotError};
+use super::row_batch::{Reads, RowBatch, RowErrors, SlotError};
 
 /// Computes columns. An image program in it hands its rows to the compute pool.
 #[derive(Debug)]
@@ -24,7 +22,7 @@ pub struct Project {
 #[derive(Debug)]
 struct Output {
     expr: Arc<dyn PhysicalExpr>,
-    reads: BTreeSet<usize>,
+    reads: Reads,
     text: String,
 }
 
@@ -36,7 +34,7 @@ impl Project {
         exprs: Vec<(Arc<dyn PhysicalExpr>, String)>,
     ) -> Self {
         let exprs = exprs.into_iter().map(|(expr, text)| {
-            let reads = collect_columns(&expr).iter().map(|c| c.index()).collect();
+            let reads = Reads::of(&expr);
             Output { expr, reads, text }
         });
         Self {
@@ -95,8 +93,7 @@ impl RowOperator for Project {
             };
             // A slot computed from one with an error has that error.
             for (&row, of_row) in &batch.errors {
-                let read = |e: &&SlotError| e.column.is_some_and(|c| output.reads.contains(&c));
-                if let Some(cause) = of_row.iter().find(read) {
+                if let Some(cause) = output.reads.error(of_row) {
                     failures.insert(row, (cause.operator.clone(), cause.cause.clone()));
                 }
             }

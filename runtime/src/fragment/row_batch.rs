@@ -11,6 +11,8 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use forebay_udfs::row::{Rows, row_field};
 
 /// Name of the hidden column that carries errors.
@@ -43,6 +45,32 @@ pub struct SlotError {
 
 /// The errors of a batch: by row index, in slot order.
 pub type RowErrors = BTreeMap<usize, Vec<SlotError>>;
+
+/// The columns that an expression reads, in the order in which it names them. Where several of them have an
+/// error in a row, the first counts: that does not depend on where a plan puts columns.
+#[derive(Debug)]
+pub struct Reads(Vec<usize>);
+
+impl Reads {
+    /// What an expression reads.
+    pub fn of(expr: &Arc<dyn PhysicalExpr>) -> Self {
+        let mut columns = Vec::new();
+        let mut pending = vec![expr];
+        while let Some(expr) = pending.pop() {
+            match expr.downcast_ref::<Column>() {
+                Some(column) if !columns.contains(&column.index()) => columns.push(column.index()),
+                _ => pending.extend(expr.children().into_iter().rev()),
+            }
+        }
+        Self(columns)
+    }
+
+    /// The error that a row's slots give to the expression.
+    pub fn error<'a>(&self, of_row: &'a [SlotError]) -> Option<&'a SlotError> {
+        let mut columns = self.0.iter();
+        columns.find_map(|&read| of_row.iter().find(|e| e.column == Some(read)))
+    }
+}
 
 /// Columns, row identities and errors of some rows.
 ///
