@@ -25,6 +25,10 @@ const COLUMNS: [&str; 4] = [
     "id, clicks, price, user_id, label",
     "id, user_id, clicks, price, text",
 ];
+/// Filters, and the part of the rows that they keep. Rows that are read and not kept are dropped before they are
+/// moved, so a price lies between that of rows that are kept and that of others. Statistics say nothing of a
+/// remainder: all rows are read.
+const FILTERS: [(&str, f64); 2] = [("", 1.0), ("WHERE id % 2 = 0", 0.5)];
 
 /// A table in each format that can be written, with its format's name.
 pub(super) struct Tables {
@@ -66,9 +70,13 @@ impl Tables {
         for (format, path) in &self.of {
             let mut measured = Vec::new();
             for columns in COLUMNS {
-                let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
-                let sql = format!("SELECT {columns} FROM {from} BATCH {LARGE}");
-                measured.push(time(&sql).await?);
+                for (filter, kept) in FILTERS {
+                    let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
+                    let sql = format!("SELECT {columns} FROM {from} {filter} BATCH {LARGE}");
+                    let mut row = time(&sql).await?;
+                    row.ps *= kept;
+                    measured.push(row);
+                }
             }
             scans.insert((*format).to_owned(), fit(&measured));
         }

@@ -10,6 +10,7 @@ use forebay_planner::catalog::Catalog;
 use forebay_planner::compile::Compiled;
 use forebay_planner::optimizer::Machine;
 use forebay_planner::optimizer::profile::{Evaluated, Probe};
+use forebay_planner::optimizer::seen::SeenRows;
 use forebay_runtime::engine::Sample;
 
 use crate::check::planned;
@@ -39,8 +40,8 @@ impl Probe for Watched {
     }
 }
 
-/// What a profile says of each operator that changes a size or a number, and what was evaluated for it.
-async fn profile(catalog: &Catalog, sql: &str, tells: bool) -> (BTreeMap<String, i32>, String) {
+/// What a profile says, and what was evaluated for it.
+async fn seen(catalog: &Catalog, sql: &str, tells: bool) -> (SeenRows, String) {
     let (pipeline, written) = planned(catalog, sql).await.unwrap();
     let probe = Arc::new(Watched {
         sample: Sample::of(&written.written).await,
@@ -53,10 +54,32 @@ async fn profile(catalog: &Catalog, sql: &str, tells: bool) -> (BTreeMap<String,
     };
     let compiled = Compiled::on(&machine, &pipeline.plan, pipeline.clauses).unwrap();
     let seen = compiled.report.unwrap().seen.profile.unwrap();
+    let evaluated = probe.evaluated.lock().unwrap().join("\n");
+    (seen, evaluated)
+}
+
+/// What a profile says of each operator that changes a size or a number, and what was evaluated for it.
+async fn profile(catalog: &Catalog, sql: &str, tells: bool) -> (BTreeMap<String, i32>, String) {
+    let (seen, evaluated) = seen(catalog, sql, tells).await;
     let told = seen.operators.into_values();
     let told = told.filter_map(|seen| Some((seen.operator, seen.kept.or(seen.growth)?)));
-    let evaluated = probe.evaluated.lock().unwrap().join("\n");
     (told.collect(), evaluated)
+}
+
+#[tokio::test]
+async fn a_filter_by_size_tells_the_sizes_of_what_it_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = data::catalog(dir.path()).await;
+    for (condition, larger) in [(">", true), ("<=", false)] {
+        let sql = format!(
+            "SELECT decode_image(image) AS x FROM clean WHERE octet_length(image) {condition} 400"
+        );
+        let (seen, _) = seen(&catalog, &sql, true).await;
+        let mut filters = seen.operators.values().filter(|seen| seen.kept.is_some());
+        let narrowed = filters.next().unwrap().narrowed["0.image"];
+        assert_eq!(narrowed > 0, larger, "{condition} {narrowed}");
+        assert_ne!(narrowed, 0);
+    }
 }
 
 #[tokio::test]

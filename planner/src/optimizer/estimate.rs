@@ -129,6 +129,7 @@ mod tests {
         let file = Column {
             data_type,
             bytes: Log2::of(1000),
+            stored: Some(slot),
         };
         let mut fact = PlanFact {
             columns: BTreeMap::from([(slot, file)]),

@@ -14,7 +14,7 @@ use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
 use super::estimate::{image_bytes, read_bytes};
 use super::lang::Node;
 use super::slots::{Slot, SlotSet};
-use super::spec::OpKind;
+use super::spec::{OpKind, OpSpec};
 
 pub use super::estimate::{Log2, selectivity};
 
@@ -25,6 +25,9 @@ pub struct Column {
     pub data_type: TypeId,
     /// Bytes of a row.
     pub bytes: Log2,
+    /// The stored column whose sizes its own follow, where there is one: a filter that keeps the larger
+    /// photos keeps the larger images.
+    pub stored: Option<Slot>,
 }
 
 /// What is known of a plan's rows.
@@ -142,8 +145,12 @@ pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFac
         if data_type != arena.nullable(b.data_type) {
             return Err(different());
         }
-        let bytes = a.bytes.max(b.bytes);
-        columns.insert(slot, Column { data_type, bytes });
+        let column = Column {
+            data_type,
+            bytes: a.bytes.max(b.bytes),
+            stored: a.stored.filter(|_| a.stored == b.stored),
+        };
+        columns.insert(slot, column);
     }
     let sum = |a: Log2, b: Log2| {
         let sum = u64::try_from(a.number() + b.number());
@@ -185,8 +192,13 @@ fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
             }
             other => Log2::of(fixed_bytes(other).unwrap_or(UNKNOWN_BYTES)),
         };
-        let data_type = arena.type_of(field);
-        columns.insert(slot, Column { data_type, bytes });
+        let varies = fixed_bytes(field.data_type()).is_none();
+        let column = Column {
+            data_type: arena.type_of(field),
+            bytes,
+            stored: varies.then_some(slot),
+        };
+        columns.insert(slot, column);
     }
     PlanFact {
         columns,
@@ -232,13 +244,24 @@ pub fn op_fact(
                 (None, Some(tensor)) => image_bytes(arena, &spec, input, &tensor),
                 (None, None) => read_bytes(&spec, input),
             };
-            out.columns.insert(*slot, Column { data_type, bytes });
+            let varies = fixed_bytes(field.data_type()).is_none();
+            let column = Column {
+                data_type,
+                bytes,
+                stored: stored(&spec, input).filter(|_| varies),
+            };
+            out.columns.insert(*slot, column);
         }
         OpKind::Filter { predicate } => {
             let seen = arena.profile.kept.get(&param).copied();
             let part = seen.unwrap_or_else(|| selectivity(predicate));
             out.rows = out.rows.times(part);
             out.pool = out.pool.times(part);
+            for column in out.columns.values_mut() {
+                let stored = column.stored.map(|stored| (param, stored));
+                let factor = stored.and_then(|key| arena.profile.narrowed.get(&key));
+                column.bytes = column.bytes.times(factor.copied().unwrap_or_default());
+            }
         }
         OpKind::Flatten { lists, .. } => {
             for &(list, element) in lists {
@@ -253,8 +276,12 @@ pub fn op_fact(
                     return Err(format!("{} is no list", arena.name(list)));
                 };
                 let data_type = arena.type_of(&item);
-                let bytes = column.bytes.over(FANOUT);
-                out.columns.insert(element, Column { data_type, bytes });
+                let element_of = Column {
+                    data_type,
+                    bytes: column.bytes.over(FANOUT),
+                    stored: None,
+                };
+                out.columns.insert(element, element_of);
             }
             out.rows = out.rows.times(FANOUT);
             out.pool = out.pool.times(FANOUT);
@@ -268,8 +295,12 @@ pub fn op_fact(
             for (name, slot) in columns {
                 let field = schema.field_with_name(name).map_err(|e| e.to_string())?;
                 let bytes = Log2::of(fixed_bytes(field.data_type()).unwrap_or(UNKNOWN_BYTES));
-                let data_type = arena.type_of(field);
-                out.columns.insert(*slot, Column { data_type, bytes });
+                let column = Column {
+                    data_type: arena.type_of(field),
+                    bytes,
+                    stored: None,
+                };
+                out.columns.insert(*slot, column);
             }
             all_nullable(arena, &mut out);
         }
@@ -288,6 +319,17 @@ pub fn op_fact(
         OpKind::Limit { fetch: None, .. } | OpKind::Shuffle { .. } => {}
     }
     finish(arena, out, kept)
+}
+
+/// The stored column that all columns an operator reads follow, where there is one.
+fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
+    let read = spec
+        .reads
+        .iter()
+        .filter_map(|slot| input.columns.get(&slot));
+    let mut stored = read.filter_map(|column| column.stored);
+    let first = stored.next()?;
+    stored.all(|other| other == first).then_some(first)
 }
 
 /// The rows with the slots that are passed on.

@@ -69,6 +69,7 @@ fn join(a: &PlanFact, b: &PlanFact) -> PlanFact {
     joined.unaddressed = either(a.unaddressed, b.unaddressed);
     for (column, other) in joined.columns.values_mut().zip(b.columns.values()) {
         column.bytes = column.bytes.min(other.bytes);
+        column.stored = column.stored.filter(|_| column.stored == other.stored);
     }
     joined
 }

@@ -77,6 +77,8 @@ pub struct Profile {
     pub growth: HashMap<ParamId, Log2>,
     /// Part of the rows that a filter keeps.
     pub kept: HashMap<ParamId, Log2>,
+    /// Bytes of a stored column's row among those that a filter keeps, beside those of a row before it.
+    pub narrowed: HashMap<(ParamId, Slot), Log2>,
 }
 
 impl Profile {
@@ -185,13 +187,29 @@ impl Profile {
                 let mask: BooleanArray = (0..truth.len())
                     .map(|row| Some(kept.binary_search(&row).is_ok()))
                     .collect();
-                rows.filtered(&mask)
+                let left = rows.clone().filtered(&mask)?;
+                self.narrowed(arena, param, &rows.batch, &left.batch);
+                Some(left)
             }
             OpKind::Limit { .. }
             | OpKind::Shuffle { .. }
             | OpKind::Take { .. }
             | OpKind::Batch { .. } => Some(rows),
             OpKind::Flatten { .. } | OpKind::Lookup { .. } => None,
+        }
+    }
+
+    /// Notes how much larger the values of stored columns are that a filter keeps.
+    fn narrowed(&mut self, arena: &Arena, param: ParamId, all: &RecordBatch, left: &RecordBatch) {
+        for &slot in self.stored.keys() {
+            let bytes = |rows: &RecordBatch| {
+                let values = rows.column_by_name(arena.name(slot))?;
+                let varies = fixed_bytes(values.data_type()).is_none();
+                varies.then(|| Log2::of(row_bytes(values)))
+            };
+            if let (Some(all), Some(left)) = (bytes(all), bytes(left)) {
+                self.narrowed.insert((param, slot), left.over(all));
+            }
         }
     }
 

@@ -63,6 +63,9 @@ pub struct SeenOperator {
     /// Part of the rows that it keeps.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kept: Option<i32>,
+    /// Bytes of a stored column's row among those that it keeps, beside those of a row before it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub narrowed: BTreeMap<String, i32>,
 }
 
 impl Seen {
@@ -94,7 +97,10 @@ impl Seen {
         if let Some((column, _)) = rows.stored.iter().find(|&(_, &log2)| far(log2)) {
             return Err(format!("the size of the column {column}"));
         }
-        let odd = |seen: &SeenOperator| seen.growth.into_iter().chain(seen.kept).any(far);
+        let odd = |seen: &SeenOperator| {
+            let mut all = (seen.growth.iter().chain(&seen.kept)).chain(seen.narrowed.values());
+            all.any(|&log2| far(log2))
+        };
         match rows.operators.values().find(|&seen| odd(seen)) {
             Some(seen) => Err(format!("the size of {}", seen.operator)),
             None => Ok(()),
@@ -107,21 +113,28 @@ impl SeenRows {
     pub fn of(arena: &Arena, tree: &Tree) -> Result<Self> {
         let mut seen = Self::default();
         let profile = &arena.profile;
+        let mut columns = Vec::new();
         walk(arena, tree, &mut |part| match part {
             Part::Column(name, slot) => {
                 if let Some(bytes) = profile.stored.get(&slot) {
-                    seen.stored.insert(name, bytes.0);
+                    seen.stored.insert(name.clone(), bytes.0);
                 }
+                columns.push((name, slot));
             }
             Part::Operator(hash, param) => {
                 let growth = profile.growth.get(&param).map(|log2| log2.0);
                 let kept = profile.kept.get(&param).map(|log2| log2.0);
                 if growth.or(kept).is_some() {
                     let operator = arena.spec(param).text.clone();
+                    let narrowed = columns.iter().filter_map(|(name, slot)| {
+                        let log2 = profile.narrowed.get(&(param, *slot))?;
+                        Some((name.clone(), log2.0))
+                    });
                     let found = SeenOperator {
                         operator,
                         growth,
                         kept,
+                        narrowed: narrowed.collect(),
                     };
                     seen.operators.insert(hash, found);
                 }
@@ -133,11 +146,13 @@ impl SeenRows {
     /// The profile of a plan, as far as it was seen.
     pub fn profile(&self, arena: &Arena, tree: &Tree) -> Result<Profile> {
         let mut profile = Profile::default();
+        let mut columns = Vec::new();
         walk(arena, tree, &mut |part| match part {
             Part::Column(name, slot) => {
                 if let Some(&bytes) = self.stored.get(&name) {
                     profile.stored.insert(slot, Log2(bytes));
                 }
+                columns.push((name, slot));
             }
             Part::Operator(hash, param) => {
                 let Some(seen) = self.operators.get(&hash) else {
@@ -148,6 +163,11 @@ impl SeenRows {
                 }
                 if let Some(kept) = seen.kept {
                     profile.kept.insert(param, Log2(kept));
+                }
+                for (name, slot) in &columns {
+                    if let Some(&log2) = seen.narrowed.get(name) {
+                        profile.narrowed.insert((param, *slot), Log2(log2));
+                    }
                 }
             }
         })?;

@@ -14,14 +14,14 @@ use super::{Evaluated, Probe, row_bytes, with_column};
 const DECODED: u64 = 1 << 20;
 
 /// Rows of a profile. A column whose type fixes its size tells nothing more when it is computed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Rows {
     pub(super) batch: RecordBatch,
     late: Vec<Late>,
 }
 
 /// A column that is not computed yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Late {
     pub(super) name: String,
     pub(super) expr: Expr,
