@@ -6,7 +6,8 @@
 Calibrates (about a minute) unless FOREBAY_COSTS names a file of prices, then runs each pipeline three
 times on one thread, whole processes by turns, and prints seconds of one core as predicted and as all threads
 took in the cheapest run, their ratio, and the prediction beside a wall clock of the fastest run: there, what
-is read while something is computed does not count. PHOTOS is a folder with a folder per class, as is OTHER_PHOTOS (the same one if left out).
+is read while something is computed does not count. PHOTOS is a folder with a folder per class, as is
+OTHER_PHOTOS (the same one if left out).
 """
 
 import json
@@ -34,24 +35,23 @@ def pipelines(photos, others, tables):
     parquet, csv = f"FROM parquet('{tables}/t.parquet')", f"FROM csv('{tables}/t.csv')"
     json_lines, arrow = f"FROM json('{tables}/t.jsonl')", f"FROM arrow('{tables}/t.arrow')"
     return [
-        "SELECT to_chw(normalize(center_crop(resize_shortest(decode_image(image), 128), 112, 112), "
-        f"'imagenet')) AS x {image} BATCH 64",
-        f"SELECT random_grayscale(random_crop(resize(decode_image(image), 300, 300), 256, 256)) AS x {other} "
-        "BATCH 32",
-        f"SELECT to_float(vflip(random_rotate(resize(decode_image(image), 128, 128), 15))) AS x {image} BATCH 32",
-        f"SELECT resize(normalize(decode_image(image), 'imagenet'), 160, 160) AS x {image} BATCH 16",
-        f"SELECT label, octet_length(image) AS n {image} REPEAT 40",
-        f"SELECT resize(decode_image(image), 128, 128) AS x {image} WHERE octet_length(image) > 100000 BATCH 32",
-        "SELECT hflip(gaussian_blur(color_jitter(resize(decode_image(image), 128, 128), 0.2, 0.2, 0.2, 0.05), 5)) "
-        f"AS x {image} BATCH 32",
-        "SELECT resize(decode_image(image), 64, 64) AS small, resize(decode_image(image), 224, 224) AS large "
+        f"SELECT to_chw(to_float(resize(decode_image(image), 144, 144))) AS x {image} BATCH 64",
+        "SELECT normalize(color_jitter(random_resized_crop(decode_image(image), 160, 160), 0.2, 0.2, 0.2, 0.1), "
+        f"'imagenet') AS x {other} BATCH 32",
+        "SELECT center_crop(rotate(resize_shortest(decode_image(image), 120), 20, 'bilinear'), 112, 112) AS x "
         f"{image} BATCH 32",
-        f"SELECT solarize(pad(resize(decode_image(image), 200, 200), 12), 100) AS x {other} BATCH 32",
-        f"SELECT id, user_id, text {parquet} WHERE price < 50 SHUFFLE GLOBALLY BATCH 512 REPEAT 3",
-        f"SELECT id, category, price * clicks AS paid {csv} BATCH 128 REPEAT 4",
-        f"SELECT id, text {json_lines} WHERE clicks > 2 BATCH 64 REPEAT 3",
-        f"SELECT label, price, text {arrow} BATCH 1024 REPEAT 8",
-        f"SELECT id, price {parquet} UNION ALL SELECT id, price {csv} BATCH 256 REPEAT 3",
+        f"SELECT random_erasing(grayscale(resize(decode_image(image), 128, 128))) AS x {image} BATCH 32",
+        f"SELECT resize(decode_image(image), 192, 192) AS x {image} WHERE image_width(image) < 500 BATCH 32",
+        f"SELECT label, octet_length(image) AS n, image_height(image) AS h {other} REPEAT 30",
+        f"SELECT hflip(vflip(resize(decode_image(image), 224, 224, 'bicubic'))) AS x {image} BATCH 32",
+        "SELECT gaussian_blur(center_crop(resize(decode_image(image), 160, 160), 128, 128), 3) AS x "
+        f"{other} BATCH 32",
+        f"SELECT id, label, category {parquet} BATCH 2048 REPEAT 4",
+        f"SELECT text, price {parquet} WHERE price > 10 AND clicks > 0 SHUFFLE WITHIN 50000 ROWS BATCH 256 REPEAT 2",
+        f"SELECT id, clicks + label AS s {csv} WHERE label = 0 BATCH 512 REPEAT 5",
+        f"SELECT user_id, category, text {json_lines} BATCH 256 REPEAT 3",
+        f"SELECT id, price, clicks {arrow} SHUFFLE GLOBALLY BATCH 128 REPEAT 6",
+        f"SELECT id, text {csv} UNION ALL SELECT id, text {json_lines} BATCH 256 REPEAT 2",
     ]
 
 

@@ -28,13 +28,14 @@ use crate::Session;
 use crate::error::{Error, Result, planning};
 use crate::generate::{GenerateError, Photos};
 
-/// Width, height, JPEG quality and number of the photos that are read and decoded.
+/// Width, height, JPEG quality and number of the photos that are read and decoded: a processor's cache does
+/// not hold the files of a folder of large ones.
 const PHOTOS: [(u32, u32, u8, u64); 5] = [
     (160, 120, 90, 400),
-    (320, 240, 85, 200),
-    (500, 375, 75, 100),
-    (500, 375, 95, 100),
-    (900, 675, 90, 50),
+    (320, 240, 85, 300),
+    (500, 375, 75, 400),
+    (500, 375, 95, 250),
+    (900, 675, 90, 150),
 ];
 
 /// Measures this machine; `progress` is told what is being measured. `folder` is for data, some megabytes.

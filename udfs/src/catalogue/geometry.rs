@@ -201,7 +201,7 @@ pub(super) const FUNCTIONS: &[FunctionInfo] = &[
             TURN_FILL,
         ],
         returns: "An image of the same size, or larger with expand.",
-        example: "SELECT rotate(decode_image(image), 15, 'bilinear') FROM photos",
+        example: "SELECT rotate(decode_image(image), 15) FROM photos",
         counterpart: "torchvision v2.functional.rotate on tensors: 'bilinear' within 1 of 255; 'nearest' \
             may choose the other of two pixels whose borders a sample point meets.",
         facts: facts(Purity::Pure, Algebra::Spatial, false).scaled(Scale::Constants),
