@@ -35,23 +35,24 @@ def pipelines(photos, others, tables):
     parquet, csv = f"FROM parquet('{tables}/t.parquet')", f"FROM csv('{tables}/t.csv')"
     json_lines, arrow = f"FROM json('{tables}/t.jsonl')", f"FROM arrow('{tables}/t.arrow')"
     return [
-        f"SELECT to_chw(to_float(resize(decode_image(image), 144, 144))) AS x {image} BATCH 64",
-        "SELECT normalize(color_jitter(random_resized_crop(decode_image(image), 160, 160), 0.2, 0.2, 0.2, 0.1), "
-        f"'imagenet') AS x {other} BATCH 32",
-        "SELECT center_crop(rotate(resize_shortest(decode_image(image), 120), 20, 'bilinear'), 112, 112) AS x "
-        f"{image} BATCH 32",
-        f"SELECT random_erasing(grayscale(resize(decode_image(image), 128, 128))) AS x {image} BATCH 32",
-        f"SELECT resize(decode_image(image), 192, 192) AS x {image} WHERE image_width(image) < 500 BATCH 32",
-        f"SELECT label, octet_length(image) AS n, image_height(image) AS h {other} REPEAT 30",
-        f"SELECT hflip(vflip(resize(decode_image(image), 224, 224, 'bicubic'))) AS x {image} BATCH 32",
-        "SELECT gaussian_blur(center_crop(resize(decode_image(image), 160, 160), 128, 128), 3) AS x "
+        f"SELECT normalize(center_crop(resize(decode_image(image), 256, 256), 224, 224), 'imagenet') AS x {image} "
+        "BATCH 64",
+        "SELECT to_float(random_grayscale(random_resized_crop(decode_image(image), 128, 128))) AS x "
         f"{other} BATCH 32",
-        f"SELECT id, label, category {parquet} BATCH 2048 REPEAT 4",
-        f"SELECT text, price {parquet} WHERE price > 10 AND clicks > 0 SHUFFLE WITHIN 50000 ROWS BATCH 256 REPEAT 2",
-        f"SELECT id, clicks + label AS s {csv} WHERE label = 0 BATCH 512 REPEAT 5",
-        f"SELECT user_id, category, text {json_lines} BATCH 256 REPEAT 3",
-        f"SELECT id, price, clicks {arrow} SHUFFLE GLOBALLY BATCH 128 REPEAT 6",
-        f"SELECT id, text {csv} UNION ALL SELECT id, text {json_lines} BATCH 256 REPEAT 2",
+        f"SELECT solarize(vflip(resize(decode_image(image), 120, 120)), 160) AS x {image} BATCH 16",
+        "SELECT random_rotate(center_crop(resize_shortest(decode_image(image), 200), 180, 180), 25, 'bilinear') AS x "
+        f"{other} BATCH 32",
+        f"SELECT resize(decode_image(image), 80, 80) AS x {image} WHERE octet_length(image) > 140000 BATCH 32",
+        f"SELECT label, image_width(image) AS w {image} WHERE image_height(image) > 300 BATCH 128 REPEAT 25",
+        "SELECT gaussian_blur(to_float(resize(decode_image(image), 96, 96)), 5) AS x "
+        f"{image} BATCH 32",
+        f"SELECT color_jitter(resize(decode_image(image), 200, 200), 0.5, 0.5, 0.5, 0.2) AS x {other} BATCH 32",
+        f"SELECT id, text, price {parquet} BATCH 512 REPEAT 2",
+        f"SELECT user_id, clicks * 3 AS c {parquet} WHERE label = 1 SHUFFLE GLOBALLY BATCH 256 REPEAT 4",
+        f"SELECT id, price, category {csv} SHUFFLE GLOBALLY BATCH 1024 REPEAT 5",
+        f"SELECT text, label {json_lines} WHERE price < 30 SHUFFLE WITHIN 5000 ROWS BATCH 128 REPEAT 3",
+        f"SELECT id, text {arrow} WHERE clicks > 2 BATCH 64 REPEAT 6",
+        f"SELECT user_id, price {arrow} SHUFFLE GLOBALLY BATCH 512 REPEAT 5",
     ]
 
 

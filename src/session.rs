@@ -19,6 +19,7 @@ use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::rows::bind::draws;
+use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
@@ -289,10 +290,12 @@ impl Session {
                 }
                 return Ok(Outcome::Table(schema, batches));
             }
-            Err(why) if draws(&pipeline.plan).map_err(|e| planning(&e))? => {
-                return Err(positioned(planning(&why), query.start));
+            Err(why) => {
+                let is_rowwise = tables.is_empty() && lower(&pipeline.plan).is_ok();
+                if is_rowwise || draws(&pipeline.plan).map_err(|e| planning(&e))? {
+                    return Err(positioned(planning(&why), query.start));
+                }
             }
-            Err(_) => {}
         }
         let frame = datafusion::dataframe::DataFrame::new(catalog.session().state(), pipeline.plan);
         let schema = Arc::clone(frame.schema().inner());

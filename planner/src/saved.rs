@@ -36,7 +36,7 @@ use crate::rows::canonical;
 use crate::rows::definition::plan_text;
 
 /// Form of the file; raised when it changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most bytes of a file: a hundred times that of a large pipeline.
 pub const MAX_BYTES: usize = 4 << 20;
 /// The release that writes.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::optimizer::Machine;
-use forebay_planner::optimizer::coefficients::{Coefficients, FunctionCost};
+use forebay_planner::optimizer::coefficients::{Coefficients, FunctionCost, ScanCost};
 use forebay_planner::optimizer::profile::Probe;
 use forebay_runtime::engine::Sample;
 use forebay_udfs::FunctionInfo;
@@ -31,14 +31,14 @@ use crate::generate::{GenerateError, Photos};
 /// Width, height, JPEG quality and number of the photos that are read and decoded: a processor's cache does
 /// not hold the files of a folder of large ones.
 const PHOTOS: [(u32, u32, u8, u64); 5] = [
-    (160, 120, 90, 400),
-    (320, 240, 85, 300),
+    (160, 120, 90, 1500),
+    (320, 240, 85, 700),
     (500, 375, 75, 400),
     (500, 375, 95, 250),
     (900, 675, 90, 150),
 ];
 
-/// Measures this machine; `progress` is told what is being measured. `folder` is for data, some megabytes.
+/// Measures this machine; `progress` is told what is being measured. `folder` is for data, some 100 MB.
 ///
 /// # Errors
 /// The data cannot be made or read.
@@ -52,7 +52,8 @@ pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coeffic
     progress("reading");
     let mut scans = declared.scans.clone();
     scans.extend(tables.scans().await?);
-    scans.insert("IMAGEFOLDER".to_owned(), runs::folders(&photos).await?);
+    let folders = ScanCost::of(runs::folders(&photos).await?);
+    scans.insert("IMAGEFOLDER".to_owned(), folders);
     let batch = tables.batch().await?;
     let mut functions = BTreeMap::new();
     for info in forebay_udfs::catalogue() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use forebay_planner::optimizer::coefficients::OpCost;
+use forebay_planner::optimizer::coefficients::{OpCost, ScanCost};
 use forebay_runtime::cpu::cpu_time;
 
 use super::fit::{Measured, fit};
@@ -41,7 +41,7 @@ impl Tables {
         /// A format's name, its extension, and rows that it takes some tens of milliseconds to read.
         const FORMATS: [(&str, &str, u64); 4] = [
             ("PARQUET", "parquet", 400_000),
-            ("ARROW", "arrow", 400_000),
+            ("ARROW", "arrow", 100_000),
             ("CSV", "csv", 50_000),
             ("JSON", "jsonl", 50_000),
         ];
@@ -65,20 +65,18 @@ impl Tables {
     }
 
     /// What reading each format costs.
-    pub(super) async fn scans(&self) -> Result<BTreeMap<String, OpCost>> {
+    pub(super) async fn scans(&self) -> Result<BTreeMap<String, ScanCost>> {
         let mut scans = BTreeMap::new();
         for (format, path) in &self.of {
-            let mut measured = Vec::new();
-            for columns in COLUMNS {
-                for (filter, kept) in FILTERS {
-                    let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
-                    let sql = format!("SELECT {columns} FROM {from} {filter} BATCH {LARGE}");
-                    let mut row = time(&sql).await?;
-                    row.ps *= kept;
-                    measured.push(row);
-                }
-            }
-            scans.insert((*format).to_owned(), fit(&measured));
+            let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
+            let cost = ScanCost {
+                stored: scan(&from, "").await?,
+                within: scan(&from, "SHUFFLE WITHIN 20000 ROWS").await?,
+                // Between epochs, so where the source is read once, that is no part of it.
+                globally: scan(&from, "SHUFFLE GLOBALLY").await?,
+                read_once: *format != "ARROW",
+            };
+            scans.insert((*format).to_owned(), cost);
         }
         Ok(scans)
     }
@@ -94,6 +92,20 @@ impl Tables {
         let [small, large] = ps;
         Ok(((small - large).max(0.0) / (1.0 / SMALL as f64 - 1.0 / LARGE as f64)) as u64)
     }
+}
+
+/// What reading a table in an order costs.
+async fn scan(from: &str, order: &str) -> Result<OpCost> {
+    let mut measured = Vec::new();
+    for columns in COLUMNS {
+        for (filter, kept) in FILTERS {
+            let sql = format!("SELECT {columns} FROM {from} {filter} {order} BATCH {LARGE}");
+            let mut row = time(&sql).await?;
+            row.ps *= kept;
+            measured.push(row);
+        }
+    }
+    Ok(fit(&measured))
 }
 
 /// A path as it stands in a text literal.
@@ -116,6 +128,8 @@ pub(super) async fn folders(folders: &[PathBuf]) -> Result<OpCost> {
 async fn time(sql: &str) -> Result<Measured> {
     /// Epochs of the longer run.
     const EPOCHS: u64 = 5;
+    /// Two runs of one query differ by about so much.
+    const NOISE: f64 = 0.03;
     let mut fastest = [f64::INFINITY; 2];
     let mut read = Read::default();
     for _ in 0..RUNS {
@@ -133,7 +147,7 @@ async fn time(sql: &str) -> Result<Measured> {
         read: each,
         written: each,
         ps: ((all - one) * EPOCHS as f64 / ((EPOCHS - 1) as f64 * rows)).max(0.0),
-        doubt: 0.0,
+        doubt: all * NOISE / (EPOCHS as f64 * rows),
     })
 }
 

@@ -16,7 +16,9 @@ use crate::{batches_of, run};
 fn far() -> Session {
     let mut prices = Coefficients::clone(&Coefficients::declared());
     let photos = prices.scans.get_mut("IMAGEFOLDER").unwrap();
-    photos.ps_per_row = 200_000_000;
+    for cost in [&mut photos.stored, &mut photos.within, &mut photos.globally] {
+        cost.ps_per_row = 200_000_000;
+    }
     Session::with_prices(prices)
 }
 

@@ -125,7 +125,10 @@ pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
     (odd.copy, odd.row) = (price(), price());
     let functions = odd.functions.values_mut();
     let of_functions = functions.flat_map(|cost| [&mut cost.bytes, &mut cost.floats]);
-    for cost in odd.scans.values_mut().chain(of_functions) {
+    let of_scans = odd.scans.values_mut();
+    let of_scans =
+        of_scans.flat_map(|cost| [&mut cost.stored, &mut cost.within, &mut cost.globally]);
+    for cost in of_scans.chain(of_functions) {
         (cost.ps_per_row, cost.ps_per_value_in) = (price(), price());
     }
     Arc::new(odd)

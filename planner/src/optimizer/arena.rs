@@ -19,6 +19,7 @@ use super::profile::Profile;
 use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
+use crate::clauses::Window;
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
 
 /// Leaves of the e-graph: an index with a letter, so that terms can be written and read.
@@ -82,6 +83,8 @@ pub struct ScanSpec {
     pub rows: Option<u64>,
     /// Stored bytes of a row, where known.
     pub row_bytes: Option<u64>,
+    /// What a row costs in each epoch.
+    pub cost: OpCost,
 }
 
 impl fmt::Debug for ScanSpec {
@@ -113,6 +116,8 @@ pub struct Arena {
     pub profile: Profile,
     /// What sources said of themselves before, where that is to be believed instead.
     pub said: BTreeMap<u32, SeenScan>,
+    /// Epochs that plans are priced over.
+    pub epochs: u64,
 }
 
 impl Default for Arena {
@@ -139,6 +144,7 @@ impl Arena {
             outputs: HashMap::new(),
             profile: Profile::default(),
             said: BTreeMap::new(),
+            epochs: 1,
         }
     }
 
@@ -339,6 +345,11 @@ impl Arena {
                 ..OpCost::default()
             }),
         })
+    }
+
+    /// What a row of a format costs in each epoch.
+    pub fn scan_cost(&self, format: Option<&str>, shuffle: Option<Window>) -> OpCost {
+        self.prices.scan(format).each(shuffle, self.epochs)
     }
 
     /// The index of a scan. The same columns of the same scan are the same.

@@ -116,6 +116,7 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
     let x = arena.slot("x");
     let bytes = DataType::new_list(DataType::UInt8, false);
     let schema = Arc::new(Schema::new(vec![Field::new("x", bytes, false)]));
+    let cost = arena.scan_cost(None, None);
     let scan = arena.add_scan(ScanSpec {
         occurrence: 0,
         name: "photos".to_owned(),
@@ -124,6 +125,7 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
         columns: vec![(0, x)],
         rows: Some(1),
         row_bytes: None,
+        cost,
     });
     arena.profile.stored.insert(x, Log2::of(487_000));
     let mut params: Vec<(ParamId, &str)> = Vec::new();

@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
+use crate::clauses::Window;
+
 /// Cost of a function or of an operation on one core.
 ///
 /// A value is an element of an image, else a byte.
@@ -32,6 +34,21 @@ impl OpCost {
         }
     }
 
+    /// What one of so many bears of it.
+    pub const fn over(self, number: u64) -> Self {
+        const fn share(of: u64, number: u64) -> u64 {
+            match of.checked_div(number) {
+                Some(share) => share,
+                None => of,
+            }
+        }
+        Self {
+            ps_per_row: share(self.ps_per_row, number),
+            ps_per_value_in: share(self.ps_per_value_in, number),
+            ps_per_value_out: share(self.ps_per_value_out, number),
+        }
+    }
+
     /// A part of it, in hundredths.
     pub const fn percent(self, percent: u64) -> Self {
         const fn part(of: u64, percent: u64) -> u64 {
@@ -41,6 +58,44 @@ impl OpCost {
             ps_per_row: part(self.ps_per_row, percent),
             ps_per_value_in: part(self.ps_per_value_in, percent),
             ps_per_value_out: part(self.ps_per_value_out, percent),
+        }
+    }
+}
+
+/// What a row of a source costs, by the order in which an epoch takes them; bytes are those of the columns
+/// that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScanCost {
+    /// In stored order.
+    pub stored: OpCost,
+    /// Shuffled within windows.
+    pub within: OpCost,
+    /// Shuffled globally.
+    pub globally: OpCost,
+    /// Whether a global window is read once, in stored order, and then kept for all epochs, since the format
+    /// gives no single rows.
+    pub read_once: bool,
+}
+
+impl ScanCost {
+    /// The same in every order.
+    pub const fn of(cost: OpCost) -> Self {
+        Self {
+            stored: cost,
+            within: cost,
+            globally: cost,
+            read_once: false,
+        }
+    }
+
+    /// What a row costs in an epoch, of so many.
+    pub const fn each(&self, shuffle: Option<Window>, epochs: u64) -> OpCost {
+        match shuffle {
+            None => self.stored,
+            Some(Window::Rows(_)) => self.within,
+            Some(Window::Global) if self.read_once => self.globally.and(self.stored.over(epochs)),
+            Some(Window::Global) => self.globally,
         }
     }
 }
@@ -105,8 +160,8 @@ pub struct Coefficients {
     pub cache_row: u64,
     /// An operator of DataFusion over a row, in picoseconds.
     pub expression: u64,
-    /// Reading rows, by the format's name; bytes are those of the columns that are read.
-    pub scans: BTreeMap<String, OpCost>,
+    /// Reading rows, by the format's name.
+    pub scans: BTreeMap<String, ScanCost>,
     /// Functions of ours.
     pub functions: BTreeMap<String, FunctionCost>,
 }
@@ -138,7 +193,7 @@ impl Coefficients {
     }
 
     /// What reading rows of a format costs; of an unknown one, as of Parquet.
-    pub fn scan(&self, format: Option<&str>) -> OpCost {
+    pub fn scan(&self, format: Option<&str>) -> ScanCost {
         let known = format.and_then(|format| self.scans.get(format));
         let known = known.or_else(|| self.scans.get("PARQUET"));
         known.copied().unwrap_or_default()
@@ -179,7 +234,7 @@ mod tests {
         assert!(declared.copy > 0 && declared.row > 0);
         for format in crate::source::Format::ALL {
             assert!(
-                declared.scan(Some(format.name())).ps_per_row > 0,
+                declared.scan(Some(format.name())).globally != OpCost::default(),
                 "{format}"
             );
         }

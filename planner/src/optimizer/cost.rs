@@ -32,7 +32,7 @@ pub fn self_cost<'a>(
     let cost = match node {
         Node::Param(_) | Node::Keep(_) => return 0,
         Node::Scan(scan) => {
-            let price = prices.scan(arena.scan(*scan).format.as_deref());
+            let price = arena.scan(*scan).cost;
             let row = out
                 .live_bytes()
                 .saturating_mul(price.ps_per_value_in.into())

@@ -27,12 +27,12 @@ impl Log2 {
 
     /// Times `factor`, by adding logarithms.
     pub const fn times(self, factor: Self) -> Self {
-        Self(self.0 + factor.0)
+        Self(self.0.saturating_add(factor.0))
     }
 
     /// Divided by `factor`.
     pub const fn over(self, factor: Self) -> Self {
-        Self(self.0 - factor.0)
+        Self(self.0.saturating_sub(factor.0))
     }
 }
 

@@ -236,7 +236,12 @@ pub fn op_fact(
             let data_type = arena.output(param, expr, &input.types())?;
             let field = Arc::clone(arena.field(data_type));
             let seen = arena.profile.growth.get(&param).copied();
-            let bytes = match (fixed_bytes(field.data_type()), arena.tensor(data_type)) {
+            let tensor = arena.tensor(data_type);
+            // Pixels alone tell the size of an image that keeps its shape: then a flip of a flip has the size
+            // of the image, whatever a profile says.
+            let keeps_shape = spec.facts().is_some_and(|facts| facts.keeps_shape);
+            let seen = seen.filter(|_| tensor.is_none() || !keeps_shape);
+            let bytes = match (fixed_bytes(field.data_type()), tensor) {
                 (Some(bytes), _) => Log2::of(bytes),
                 (None, _) if seen.is_some() => {
                     read_bytes(&spec, input).times(seen.unwrap_or_default())

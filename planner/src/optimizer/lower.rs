@@ -41,7 +41,11 @@ impl Lowered {
 /// Lowers a plan and the clauses above it.
 pub fn lower(arena: &mut Arena, plan: &RowPlan, clauses: &Clauses) -> Result<Lowered> {
     let failing = SlotSet::default();
-    let mut lowering = Lowering { arena, failing };
+    let mut lowering = Lowering {
+        arena,
+        failing,
+        shuffle: clauses.shuffle,
+    };
     let free = vec![None; plan.schema.fields().len()];
     let (tree, slots) = lowering.plan(plan, &free)?;
     let tree = lowering.clauses(tree, clauses);
@@ -56,6 +60,8 @@ struct Lowering<'a> {
     arena: &'a mut Arena,
     /// Slots that may hold an error: what reads one fails with it.
     failing: SlotSet,
+    /// The order in which an epoch takes stored rows.
+    shuffle: Option<Window>,
 }
 
 impl Lowering<'_> {
@@ -89,6 +95,7 @@ impl Lowering<'_> {
                     Some(said) => said.clone(),
                     None => said(source),
                 };
+                let cost = self.arena.scan_cost(said.format.as_deref(), self.shuffle);
                 let scan = self.arena.add_scan(ScanSpec {
                     occurrence: *occurrence,
                     name: name.clone(),
@@ -97,6 +104,7 @@ impl Lowering<'_> {
                     columns: columns.collect(),
                     rows: said.rows,
                     row_bytes: said.row_bytes,
+                    cost,
                 });
                 Ok((Tree::Scan(scan), slots))
             }

@@ -221,6 +221,7 @@ impl Config {
     fn arena(&self) -> Arena {
         let mut arena = Arena::new(Arc::clone(&self.prices));
         arena.said = self.seen.iter().flat_map(|s| s.scans.clone()).collect();
+        arena.epochs = self.cache.epochs;
         arena
     }
 

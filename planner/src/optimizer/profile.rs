@@ -19,6 +19,7 @@ use forebay_udfs::facts::Algebra;
 use forebay_udfs::row::ROW_COLUMN;
 use forebay_udfs::width::fixed_bytes;
 
+pub use self::late::first;
 use self::late::{Late, Rows, few, sound};
 use super::arena::{Arena, ParamId};
 use super::facts::Log2;
@@ -188,7 +189,11 @@ impl Profile {
                     .map(|row| Some(kept.binary_search(&row).is_ok()))
                     .collect();
                 let left = rows.clone().filtered(&mask)?;
-                self.narrowed(arena, param, &rows.batch, &left.batch);
+                /// Rows whose mean size is worth something.
+                const ENOUGH: usize = 8;
+                if kept.len() >= ENOUGH {
+                    self.narrowed(arena, param, &rows.batch, &left.batch);
+                }
                 Some(left)
             }
             OpKind::Limit { .. }

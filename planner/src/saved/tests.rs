@@ -280,7 +280,7 @@ async fn a_changed_file_is_refused() {
         meaning.contains("its semantic hash is not that of its text"),
         "{meaning}"
     );
-    let form = why(&|value| *value = json!({"plan_file": 2, "forebay": "9.9\u{1b}[2J"}));
+    let form = why(&|value| *value = json!({"plan_file": 3, "forebay": "9.9\u{1b}[2J"}));
     assert!(
         form.contains("in form 2 by forebay 9.9\u{fffd}[2J, and forebay"),
         "{form}"
@@ -352,7 +352,7 @@ fn what_is_no_saved_plan_is_refused() {
         "SELECT 1",
         "{}",
         "[]",
-        "{\"plan_file\": 1}",
+        "{\"plan_file\": 2}",
         "{\"plan_file\": 4294967296}",
     ] {
         assert!(why(text).starts_with("this is no saved plan: "), "{text}");
@@ -394,7 +394,7 @@ async fn a_saved_plan_reads_well() {
     plan hash      (hash)
     tier           statistical
     rules off      gray-into-decode
-    cost           4.32 min to 4.32 min of one core over 1 epoch, as estimated
+    cost           4.29 min to 4.29 min of one core over 1 epoch, as estimated
     Plan
       Project x = image_program[decode_image > resize 64x64 > grayscale 1](image)
         Scan #0 photos [image]

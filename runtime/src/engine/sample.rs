@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
-use forebay_planner::optimizer::profile::{Evaluated, Probe, ROWS};
+use forebay_planner::optimizer::profile::{Evaluated, Probe, ROWS, first};
 use forebay_planner::rows::{RowOp, RowPlan};
 use forebay_udfs::draw::pass_key;
 use forebay_udfs::hash::combine;
@@ -232,7 +232,7 @@ async fn staged(
                 offset: offset as u32,
             });
         }
-        batches.push(stored.batch.slice(0, count));
+        batches.push(first(&stored.batch, count)?);
     }
     Ok((places, whole(source, projection, &batches)?))
 }

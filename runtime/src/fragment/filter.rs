@@ -1,5 +1,6 @@
 //! Filter: keeps the rows for which every conjunct is true.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray, UInt64Array};
@@ -21,6 +22,7 @@ use super::row_batch::{Reads, RowBatch, SlotError};
 pub struct Filter {
     schema: SchemaRef,
     conjuncts: Vec<Conjunct>,
+    wanted: Option<BTreeSet<usize>>,
 }
 
 #[derive(Debug)]
@@ -28,24 +30,53 @@ struct Conjunct {
     expr: Arc<dyn PhysicalExpr>,
     reads: Reads,
     text: String,
+    /// The columns that are read after it; all where `None`.
+    left: Option<BTreeSet<usize>>,
 }
 
 impl Filter {
-    /// A filter over columns `schema`; each conjunct comes with its text for people.
-    pub fn new(schema: SchemaRef, conjuncts: Vec<(Arc<dyn PhysicalExpr>, String)>) -> Self {
-        let conjuncts = conjuncts.into_iter().map(|(expr, text)| {
+    /// A filter over columns `schema`, of which those of `wanted` are read above, or all of them; each conjunct
+    /// comes with its text for people.
+    pub fn new(
+        schema: SchemaRef,
+        conjuncts: Vec<(Arc<dyn PhysicalExpr>, String)>,
+        wanted: Option<BTreeSet<usize>>,
+    ) -> Self {
+        let mut left = wanted.clone();
+        let conjuncts = conjuncts.into_iter().rev().map(|(expr, text)| {
             let reads = Reads::of(&expr);
-            Conjunct { expr, reads, text }
+            let after = left.clone();
+            if let Some(left) = &mut left {
+                left.extend(reads.columns());
+            }
+            Conjunct {
+                expr,
+                reads,
+                text,
+                left: after,
+            }
         });
+        let mut conjuncts: Vec<Conjunct> = conjuncts.collect();
+        conjuncts.reverse();
         Self {
             schema,
-            conjuncts: conjuncts.collect(),
+            conjuncts,
+            wanted,
         }
+    }
+
+    /// The columns that are read here or above; all where `None`.
+    pub fn reads(&self) -> Option<BTreeSet<usize>> {
+        let mut reads = self.wanted.clone()?;
+        let of = self.conjuncts.iter().flat_map(|c| c.reads.columns());
+        reads.extend(of);
+        Some(reads)
     }
 }
 
-/// The rows for which `truth` is true, of a batch without errors.
-fn keep(batch: RowBatch, truth: &BooleanArray) -> Result<RowBatch> {
+/// The rows for which `truth` is true, of a batch without errors. A column that nobody reads any more keeps its
+/// place, but is not copied: files of photos would take longer than the predicate. Its values are of other rows.
+fn keep(batch: RowBatch, truth: &BooleanArray, left: Option<&BTreeSet<usize>>) -> Result<RowBatch> {
     let truth = if truth.null_count() > 0 {
         &prep_null_mask_filter(truth)
     } else {
@@ -55,11 +86,12 @@ fn keep(batch: RowBatch, truth: &BooleanArray) -> Result<RowBatch> {
         return Ok(batch);
     }
     let kept = FilterBuilder::new(truth).optimize().build();
-    let columns = batch
-        .columns
-        .iter()
-        .map(|c| kept.filter(c))
-        .collect::<Result<_, _>>()?;
+    let columns = batch.columns.iter().enumerate();
+    let columns = columns.map(|(number, column)| match left {
+        Some(left) if !left.contains(&number) => Ok(column.slice(0, kept.count())),
+        _ => kept.filter(column),
+    });
+    let columns = columns.collect::<Result<_, _>>()?;
     Ok(RowBatch {
         columns,
         rows: kept.filter(&batch.rows)?,
@@ -91,7 +123,7 @@ impl RowOperator for Filter {
                 evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;
             let truth = truth.as_boolean();
             if failures.is_empty() && batch.errors.is_empty() {
-                batch = keep(batch, truth)?;
+                batch = keep(batch, truth, conjunct.left.as_ref())?;
                 continue;
             }
             let mut kept = Vec::with_capacity(batch.len());

@@ -23,7 +23,7 @@ pub mod union;
 pub mod unnest;
 pub mod width;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl Fragment {
     /// Plans the row operators of `plan`, in which limits are resolved. `tables` holds the right
     /// sides of its lookups, in evaluation order.
     pub fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
-        let physical = physical(plan, &mut tables.into_iter())?;
+        let physical = physical(plan, None, &mut tables.into_iter())?;
         let mut totals = Vec::new();
         describe(&physical, 0, &mut totals);
         Ok(Self {
@@ -207,8 +207,10 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     )
 }
 
+/// The operators of a plan; of its columns, those of `wanted` are read above, or all of them.
 fn physical(
     plan: &RowPlan,
+    wanted: Option<BTreeSet<usize>>,
     tables: &mut impl Iterator<Item = Arc<LookupTable>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = Arc::clone(&plan.schema);
@@ -224,29 +226,29 @@ fn physical(
         }
         RowOp::Filter { conjuncts } => {
             let input = &plan.inputs[0];
-            let child = physical(input, tables)?;
             let conjuncts = conjuncts
                 .iter()
                 .map(|e| physical_expr(e, input))
-                .collect::<Result<_>>()?;
-            let filter = filter::Filter::new(schema, conjuncts);
+                .collect::<Result<Vec<_>>>()?;
+            let filter = filter::Filter::new(schema, conjuncts, wanted);
+            let child = physical(input, filter.reads(), tables)?;
             Ok(Arc::new(RowExec::new(Arc::new(filter), vec![child])))
         }
         RowOp::Project { exprs } => {
             let input = &plan.inputs[0];
-            let child = physical(input, tables)?;
             let exprs = exprs
                 .iter()
                 .map(|e| physical_expr(&e.expr, input))
-                .collect::<Result<_>>()?;
+                .collect::<Result<Vec<_>>>()?;
             let project = project::Project::new(Arc::clone(&input.schema), schema, exprs);
+            let child = physical(input, Some(project.reads()), tables)?;
             Ok(Arc::new(RowExec::new(Arc::new(project), vec![child])))
         }
         RowOp::Union => {
             let inputs = plan
                 .inputs
                 .iter()
-                .map(|i| physical(i, tables))
+                .map(|i| physical(i, None, tables))
                 .collect::<Result<_>>()?;
             Ok(Arc::new(RowExec::new(
                 Arc::new(union::Union { schema }),
@@ -258,7 +260,7 @@ fn physical(
             lists,
             preserve_nulls,
         } => {
-            let child = physical(&plan.inputs[0], tables)?;
+            let child = physical(&plan.inputs[0], None, tables)?;
             let mut nested = false;
             plan.inputs[0].visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
             let unnest = unnest::Unnest {
@@ -272,7 +274,7 @@ fn physical(
         }
         RowOp::Lookup { on, keep_unmatched } => {
             let input = &plan.inputs[0];
-            let child = physical(input, tables)?;
+            let child = physical(input, None, tables)?;
             let Some(table) = tables.next() else {
                 return internal_err!("a lookup without its table");
             };
@@ -297,7 +299,7 @@ fn physical(
         }
         // Without an input it stands for rows that are kept; with one nothing is kept of it.
         RowOp::Cache => match plan.inputs.first() {
-            Some(input) => physical(input, tables),
+            Some(input) => physical(input, None, tables),
             None => {
                 let text = names(&schema);
                 Ok(Arc::new(SegmentScanExec::new(Leaf::Cache, &schema, text)))

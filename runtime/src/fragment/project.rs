@@ -1,5 +1,6 @@
 //! Projection: computes columns, row failures included.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -42,6 +43,12 @@ impl Project {
             schema,
             exprs: exprs.collect(),
         }
+    }
+
+    /// The columns that it reads.
+    pub fn reads(&self) -> BTreeSet<usize> {
+        let reads = self.exprs.iter().flat_map(|output| output.reads.columns());
+        reads.collect()
     }
 }
 

@@ -65,6 +65,11 @@ impl Reads {
         Self(columns)
     }
 
+    /// The columns.
+    pub fn columns(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().copied()
+    }
+
     /// The error that a row's slots give to the expression.
     pub fn error<'a>(&self, of_row: &'a [SlotError]) -> Option<&'a SlotError> {
         let mut columns = self.0.iter();

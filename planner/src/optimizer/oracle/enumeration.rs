@@ -217,7 +217,7 @@ fn kept_at(rows: &Rows, needed: &BTreeSet<u32>, once: u128, cache: &CacheCosts) 
 }
 
 pub(super) fn scan_cost(source: &Source, needed: &BTreeSet<u32>) -> Least {
-    let price = Coefficients::declared().scan(None);
+    let price = Coefficients::declared().scan(None).stored;
     let (row, byte) = (
         u128::from(price.ps_per_row),
         u128::from(price.ps_per_value_in),

@@ -135,6 +135,7 @@ impl World {
         let columns = slots.iter().enumerate();
         let columns = columns.map(|(i, &(slot, _))| (i, self.slots[slot as usize]));
         let columns = columns.collect();
+        let cost = self.arena.scan_cost(None, None);
         let scan = self.arena.add_scan(ScanSpec {
             occurrence: self.scans,
             name: "t".to_owned(),
@@ -143,6 +144,7 @@ impl World {
             columns,
             rows: Some(rows),
             row_bytes: None,
+            cost,
         });
         self.scans += 1;
         Source { scan, rows, slots }

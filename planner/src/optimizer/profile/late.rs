@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use datafusion::logical_expr::Expr;
 
 use super::{Evaluated, Probe, row_bytes, with_column};
@@ -101,10 +102,19 @@ pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Opti
     filter_record_batch(&rows, &sound).ok()
 }
 
+/// The first rows, in memory of their own: a slice of lists would be as large as all of them.
+///
+/// # Errors
+/// A column of a type that no rows can be taken of.
+pub fn first(rows: &RecordBatch, count: usize) -> Result<RecordBatch, ArrowError> {
+    let count = count.min(rows.num_rows()) as u32;
+    take_record_batch(rows, &UInt32Array::from_iter_values(0..count))
+}
+
 /// The first rows, up to [`DECODED`].
 pub(super) fn few(rows: RecordBatch) -> RecordBatch {
     let columns = rows.columns().iter();
     let each = columns.map(row_bytes).sum::<u64>().max(1);
     let count = (DECODED / each).max(1) as usize;
-    rows.slice(0, count.min(rows.num_rows()))
+    first(&rows, count).unwrap_or(rows)
 }
