@@ -282,7 +282,7 @@ async fn a_changed_file_is_refused() {
     );
     let form = why(&|value| *value = json!({"plan_file": 3, "forebay": "9.9\u{1b}[2J"}));
     assert!(
-        form.contains("in form 2 by forebay 9.9\u{fffd}[2J, and forebay"),
+        form.contains("in form 3 by forebay 9.9\u{fffd}[2J, and forebay"),
         "{form}"
     );
     for (key, odd) in [
