@@ -35,24 +35,23 @@ def pipelines(photos, others, tables):
     parquet, csv = f"FROM parquet('{tables}/t.parquet')", f"FROM csv('{tables}/t.csv')"
     json_lines, arrow = f"FROM json('{tables}/t.jsonl')", f"FROM arrow('{tables}/t.arrow')"
     return [
-        f"SELECT normalize(center_crop(resize(decode_image(image), 256, 256), 224, 224), 'imagenet') AS x {image} "
-        "BATCH 64",
-        "SELECT to_float(random_grayscale(random_resized_crop(decode_image(image), 128, 128))) AS x "
-        f"{other} BATCH 32",
-        f"SELECT solarize(vflip(resize(decode_image(image), 120, 120)), 160) AS x {image} BATCH 16",
-        "SELECT random_rotate(center_crop(resize_shortest(decode_image(image), 200), 180, 180), 25, 'bilinear') AS x "
-        f"{other} BATCH 32",
-        f"SELECT resize(decode_image(image), 80, 80) AS x {image} WHERE octet_length(image) > 140000 BATCH 32",
-        f"SELECT label, image_width(image) AS w {image} WHERE image_height(image) > 300 BATCH 128 REPEAT 25",
-        "SELECT gaussian_blur(to_float(resize(decode_image(image), 96, 96)), 5) AS x "
-        f"{image} BATCH 32",
-        f"SELECT color_jitter(resize(decode_image(image), 200, 200), 0.5, 0.5, 0.5, 0.2) AS x {other} BATCH 32",
-        f"SELECT id, text, price {parquet} BATCH 512 REPEAT 2",
-        f"SELECT user_id, clicks * 3 AS c {parquet} WHERE label = 1 SHUFFLE GLOBALLY BATCH 256 REPEAT 4",
-        f"SELECT id, price, category {csv} SHUFFLE GLOBALLY BATCH 1024 REPEAT 5",
-        f"SELECT text, label {json_lines} WHERE price < 30 SHUFFLE WITHIN 5000 ROWS BATCH 128 REPEAT 3",
-        f"SELECT id, text {arrow} WHERE clicks > 2 BATCH 64 REPEAT 6",
-        f"SELECT user_id, price {arrow} SHUFFLE GLOBALLY BATCH 512 REPEAT 5",
+        f"SELECT to_chw(to_float(center_crop(resize_shortest(decode_image(image), 232), 224, 224))) AS x {image} "
+        "BATCH 32",
+        f"SELECT normalize(random_vflip(random_crop(resize(decode_image(image), 180, 180), 160, 160)), 'imagenet') AS x "
+        f"{other} BATCH 64",
+        f"SELECT posterize(solarize(resize(decode_image(image), 150, 150), 200), 5) AS x {image} BATCH 32",
+        f"SELECT random_erasing(to_float(color_jitter(resize(decode_image(image), 112, 112), 0.1, 0.1, 0.1, 0.05))) "
+        f"AS x {other} BATCH 32",
+        f"SELECT resize(decode_image(image), 112, 112) AS x {image} WHERE image_height(image) < 400 BATCH 32",
+        f"SELECT label, path {image} WHERE image_width(image) > 400 BATCH 64 REPEAT 20",
+        f"SELECT gaussian_blur(random_grayscale(resize(decode_image(image), 140, 140)), 11) AS x {image} BATCH 32",
+        f"SELECT pad(rotate(resize(decode_image(image), 160, 160), 45), 8) AS x {other} BATCH 16",
+        f"SELECT label, price, clicks {parquet} WHERE price > 20 BATCH 512 REPEAT 3",
+        f"SELECT id, text {parquet} SHUFFLE WITHIN 10000 ROWS BATCH 256 REPEAT 2",
+        f"SELECT id, price + clicks AS s {csv} WHERE clicks > 1 SHUFFLE WITHIN 5000 ROWS BATCH 256 REPEAT 3",
+        f"SELECT user_id, category, label {json_lines} SHUFFLE GLOBALLY BATCH 256 REPEAT 4",
+        f"SELECT id, clicks, text {arrow} SHUFFLE WITHIN 20000 ROWS BATCH 512 REPEAT 5",
+        f"SELECT user_id, price {parquet} WHERE label = 0 SHUFFLE GLOBALLY BATCH 1024 REPEAT 2",
     ]
 
 
