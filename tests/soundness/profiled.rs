@@ -70,9 +70,9 @@ async fn profile(catalog: &Catalog, sql: &str, tells: bool) -> (BTreeMap<String,
 async fn a_filter_by_size_tells_the_sizes_of_what_it_keeps() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = data::catalog(dir.path()).await;
-    for (condition, larger) in [(">", true), ("<=", false)] {
+    for (condition, larger) in [("> 300", true), ("<= 660", false)] {
         let sql = format!(
-            "SELECT decode_image(image) AS x FROM clean WHERE octet_length(image) {condition} 400"
+            "SELECT decode_image(image) AS x FROM clean WHERE octet_length(image) {condition}"
         );
         let (seen, _) = seen(&catalog, &sql, true).await;
         let mut filters = seen.operators.values().filter(|seen| seen.kept.is_some());
