@@ -1,10 +1,6 @@
 //! The sample-stream contract on the pipeline of the design document: one digest, whatever computes it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -3,11 +3,7 @@
 //! `{data}` in a statement stands for the folder of the test's own small data. Results mask that
 //! folder, and the hashes that depend on the bytes in it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,10 +1,6 @@
 //! Cached rows: never another stream, and never computed twice.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod choice;
 #[path = "../common/mod.rs"]

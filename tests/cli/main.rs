@@ -1,10 +1,6 @@
 //! The command line, end to end, through the built program.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking; the lint's exception covers only test functions"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cache;
 mod look;

@@ -6,11 +6,7 @@
 //! | `FOREBAY_SOUNDNESS_CASES` | number of random pipelines, instead of 2,000 (20,000 every night) |
 //! | `FOREBAY_SOUNDNESS_SEED` | runs the pipeline of this seed alone, and prints it |
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod case;
 mod check;

@@ -2,11 +2,7 @@
 //! crash. The collection is found by `FOREBAY_TEST_DATA` (a folder with `odd_images`); without it
 //! the test says so and passes. `benches/odd_images.py` compares the pixels with Pillow.
 
-#![allow(
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, and says on standard error when it was skipped"
-)]
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "it panics, and says when it skips")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

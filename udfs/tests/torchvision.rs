@@ -3,11 +3,7 @@
 //! A random function is compared with its parameters given: a range of one point leaves nothing to
 //! draw. How parameters are drawn is tested beside the code that draws them.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;

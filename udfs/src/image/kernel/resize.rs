@@ -39,10 +39,7 @@ impl Default for Resize {
 
 impl Resize {
     /// Resizers that use the instructions of `simd`.
-    #[expect(
-        unsafe_code,
-        reason = "the library marks choosing instructions as unsafe"
-    )]
+    #[expect(unsafe_code, reason = "the library marks choosing instructions as unsafe")]
     pub(crate) fn new(simd: Simd) -> Self {
         let (mut bytes, mut floats) = (Resizer::new(), Resizer::new());
         // SAFETY: `resize_extensions` gives only sets whose `is_supported` holds on this machine,
