@@ -38,13 +38,18 @@ const PHOTOS: [(u32, u32, u8, u64); 5] = [
     (900, 675, 90, 150),
 ];
 
+/// Photos whose files are read and not decoded: so small that opening a file is nearly all there is to it.
+const TINY: (u32, u32, u8, u64) = (24, 24, 50, 2000);
+
 /// Measures this machine; `progress` is told what is being measured. `folder` is for data, some 100 MB.
 ///
 /// # Errors
 /// The data cannot be made or read.
 pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coefficients> {
     progress("making photos and tables");
-    let photos = photos(folder)?;
+    let made = PHOTOS.into_iter().map(|sizes| photos_of(folder, sizes));
+    let photos = made.collect::<Result<Vec<_>>>()?;
+    let tiny = photos_of(folder, TINY)?;
     let tables = Tables::write(folder)?;
 
     let declared = Coefficients::declared();
@@ -52,7 +57,7 @@ pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coeffic
     progress("reading");
     let mut scans = declared.scans.clone();
     scans.extend(tables.scans().await?);
-    let folders = ScanCost::of(runs::folders(&photos).await?);
+    let folders = ScanCost::of(runs::folders(photos.iter().chain([&tiny])).await?);
     scans.insert("IMAGEFOLDER".to_owned(), folders);
     let batch = tables.batch().await?;
     let mut functions = BTreeMap::new();
@@ -77,20 +82,20 @@ pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coeffic
     })
 }
 
-fn photos(folder: &Path) -> Result<Vec<PathBuf>> {
-    let made = PHOTOS.into_iter().map(|(width, height, quality, count)| {
-        let folder = folder.join(format!("photos-{width}x{height}-{quality}"));
-        let photos = Photos {
-            count,
-            classes: 4,
-            size: (width, height),
-            quality,
-            ..Photos::default()
-        };
-        photos.write(&folder, &|_| ()).map_err(made)?;
-        Ok(folder)
-    });
-    made.collect()
+fn photos_of(
+    folder: &Path,
+    (width, height, quality, count): (u32, u32, u8, u64),
+) -> Result<PathBuf> {
+    let folder = folder.join(format!("photos-{width}x{height}-{quality}"));
+    let photos = Photos {
+        count,
+        classes: 4,
+        size: (width, height),
+        quality,
+        ..Photos::default()
+    };
+    photos.write(&folder, &|_| ()).map_err(made)?;
+    Ok(folder)
 }
 
 fn made(error: GenerateError) -> Error {

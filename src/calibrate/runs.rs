@@ -114,7 +114,7 @@ pub(super) fn quoted(path: &Path) -> String {
 }
 
 /// What reading the files of folders costs.
-pub(super) async fn folders(folders: &[PathBuf]) -> Result<OpCost> {
+pub(super) async fn folders(folders: impl Iterator<Item = &PathBuf>) -> Result<OpCost> {
     let mut measured = Vec::new();
     for folder in folders {
         measured.push(time(&format!("SELECT image FROM images('{}')", quoted(folder))).await?);
