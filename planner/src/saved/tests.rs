@@ -394,7 +394,7 @@ async fn a_saved_plan_reads_well() {
     plan hash      (hash)
     tier           statistical
     rules off      gray-into-decode
-    cost           4.29 min to 4.29 min of one core over 1 epoch, as estimated
+    cost           4.07 min to 4.07 min of one core over 1 epoch, as estimated
     Plan
       Project x = image_program[decode_image > resize 64x64 > grayscale 1](image)
         Scan #0 photos [image]
