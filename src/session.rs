@@ -246,7 +246,7 @@ impl Session {
         let mut catalog = self.catalog.write().await;
         // What cannot be lowered is refused here, not when it is run.
         let planned = catalog.plan_query(query).await?;
-        compile(&planned.plan, planned.clauses).map_err(|e| positioned(e, query.start))?;
+        compile(&keyed(&planned)?, planned.clauses).map_err(|e| positioned(e, query.start))?;
         catalog.create_pipeline(name, existing, query).await?;
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Session {
     pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
         let mut catalog = self.catalog.write().await;
         let pipeline = builder.build(&catalog).await?;
-        compile(&pipeline.plan, pipeline.clauses.clone())?;
+        compile(&keyed(&pipeline)?, pipeline.clauses.clone())?;
         Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
     }
 
@@ -282,7 +282,7 @@ impl Session {
         match keyed {
             Ok(compiled) => {
                 let opened = Opened::new(&compiled, &RunConfig::default(), &self.stores).await?;
-                let schema = opened.schema();
+                let schema = opened.schema()?;
                 let mut run = opened.start();
                 let mut batches = Vec::new();
                 while let Some(batch) = run.next().await {
@@ -327,10 +327,10 @@ impl Session {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
-        let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
+        let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.seed);
         let expected = steps
             .zip(opened.epoch_rows)
-            .map(|(steps, _)| steps * opened.deal.full());
+            .and_then(|(steps, _)| Some(steps * opened.deal.full()?));
         Ok(Run {
             inner: opened.start(),
             schema,
@@ -441,6 +441,11 @@ fn positioned(error: Error, position: Position) -> Error {
     }
 }
 
+/// The plan of a pipeline with what decides the groups of its rows.
+fn keyed(pipeline: &Pipeline) -> Result<LogicalPlan> {
+    pipeline.keyed().map_err(|error| planning(&error))
+}
+
 fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
@@ -456,7 +461,7 @@ async fn compiled(
     let epochs = config.epochs.and_then(NonZeroU64::new);
     clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
     if let Some(saved) = &config.plan {
-        let (compiled, differs) = saved.compile(&pipeline.plan, clauses)?;
+        let (compiled, differs) = saved.compile(&keyed(pipeline)?, clauses)?;
         if let Some(difference) = differs {
             log::warn!(
                 "the saved plan does not come out again: {difference}; at the tier exact the stream is the \
@@ -465,7 +470,7 @@ async fn compiled(
         }
         return Ok(compiled);
     }
-    plan(pipeline.plan.clone(), clauses, config, prices, stores).await
+    plan(keyed(pipeline)?, clauses, config, prices, stores).await
 }
 
 /// Plans for this machine; over a profile of a few rows where types do not tell sizes or numbers.
@@ -499,7 +504,11 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         seed,
         skip,
         take,
+        pack: _,
+        bucket: _,
         batch: _,
+        tokens_of: _,
+        pad: _,
         repeat: _,
         cache,
         options,
@@ -509,10 +518,10 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         seed,
         skip,
         take,
-        batch: None,
         repeat: Repeat::default(),
         cache,
         options,
+        ..Clauses::default()
     }
 }
 

@@ -18,7 +18,7 @@ use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, fallible};
 use super::tree::Tree;
-use crate::clauses::{Clauses, Remainder, Window};
+use crate::clauses::{Batch, Clauses, Remainder, Window};
 use crate::rows::{RowOp, RowPlan};
 use crate::source::Format;
 
@@ -313,7 +313,8 @@ impl Lowering<'_> {
             tree = tree.then(param);
         }
         let batch = clauses.batch.unwrap_or_default();
-        let rows = batch.rows.get();
+        // How many rows make so many elements is not known; the price of a batch hardly matters there.
+        let rows = batch.rows().or(Batch::default().rows()).unwrap_or(1);
         let kind = OpKind::Batch {
             rows,
             drop_remainder: batch.remainder == Remainder::Drop,

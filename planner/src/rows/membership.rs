@@ -7,6 +7,7 @@ use forebay_udfs::row::ROW_COLUMN;
 
 use super::tidy::prune_columns;
 use super::{RowOp, RowPlan};
+use crate::pipeline::is_hidden;
 
 /// Whether each stored row gives exactly one row.
 pub fn is_one_to_one(plan: &RowPlan) -> bool {
@@ -30,7 +31,7 @@ pub fn multiplies(plan: &RowPlan) -> bool {
     multiplies
 }
 
-/// The plan without every column that does not decide which rows reach the output.
+/// The plan without every column that does not decide which rows reach the output, or how they are grouped.
 pub fn membership(plan: RowPlan) -> Result<RowPlan> {
     // What is kept has more columns than decide.
     let plan = plan.rewrite(&mut |mut node| {
@@ -39,7 +40,17 @@ pub fn membership(plan: RowPlan) -> Result<RowPlan> {
             _ => node,
         })
     })?;
-    prune_columns(plan, &BTreeSet::new())
+    let fields = plan.schema.fields().iter().map(|field| field.name());
+    let keys: BTreeSet<String> = fields.filter(|name| is_hidden(name)).cloned().collect();
+    prune_columns(plan, &keys)
+}
+
+/// Whether what decides the groups of rows is among the columns of a plan.
+pub fn is_keyed(plan: &RowPlan) -> bool {
+    plan.schema
+        .fields()
+        .iter()
+        .any(|field| is_hidden(field.name()))
 }
 
 /// Whether draws decide which rows reach the output of a [`membership`] plan.

@@ -209,7 +209,8 @@ async fn another_pipeline_and_another_tier_are_refused() {
     let saved = saved(&Machine::default(), &pipeline);
     let other = planned(&relaxed("statistical").replace("BATCH 2", "BATCH 3")).await;
     let why = refusal(&saved, &other);
-    let expected = "the plan was saved for a pipeline of another meaning: line 10 was `batch Some(Batch { rows: 2,";
+    let expected =
+        "the plan was saved for a pipeline of another meaning: line 10 was `batch 2 perrank keep`";
     assert!(why.starts_with(expected), "{why}");
     assert!(why.contains("forebay plan save"), "{why}");
     let exact = planned(&relaxed("none")).await;

@@ -1,10 +1,10 @@
 //! Statements.
 
-use sqlparser::ast::Query;
+use sqlparser::ast::{Expr, Query};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::clause::parse_clauses;
+use super::clause::{ParsedClauses, parse_clauses};
 use super::cursor::Cursor;
 use super::source::parse_create_source;
 use crate::clauses::Clauses;
@@ -31,6 +31,8 @@ pub struct ClausePositions {
     pub skip: Option<Position>,
     /// `TAKE`.
     pub take: Option<Position>,
+    /// `PACK` or `BUCKET`.
+    pub group: Option<Position>,
     /// `BATCH`.
     pub batch: Option<Position>,
     /// `REPEAT`.
@@ -48,6 +50,8 @@ pub struct PipelineQuery {
     pub query: Box<Query>,
     /// The clauses after it.
     pub clauses: Clauses,
+    /// The expression of `BUCKET BY`.
+    pub bucket_by: Option<Expr>,
     /// Where the clauses are written.
     pub positions: ClausePositions,
     /// Query and clauses as written.
@@ -263,11 +267,16 @@ fn pipeline_query(cursor: &mut Cursor<'_>) -> Result<PipelineQuery> {
                 .with_hint("training clauses stand at the end of the pipeline"),
             None => error,
         })?;
-    let (clauses, positions) = parse_clauses(cursor)?;
+    let ParsedClauses {
+        clauses,
+        positions,
+        bucket_by,
+    } = parse_clauses(cursor)?;
     let text = cursor.slice_from(location).to_owned();
     Ok(PipelineQuery {
         query,
         clauses,
+        bucket_by,
         positions,
         text,
         start,
