@@ -20,6 +20,8 @@ pub mod lower;
 pub mod membership;
 pub mod mix;
 #[cfg(test)]
+mod mix_tests;
+#[cfg(test)]
 mod tests;
 pub mod tidy;
 
