@@ -2,28 +2,30 @@
 //!
 //! sqlparser takes it for a table function, once the dialect tells it that `WEIGHT` is an operator between an
 //! arm and a number. Each arm is then made a subquery, so that whatever looks at a syntax tree finds the
-//! tables in it; and DataFusion plans the call by way of [`MixPlanner`].
+//! tables in it; and DataFusion plans the call by way of a relation planner.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arm` | arms as subqueries |
+//! | `plan` | the planning of the call |
+
+mod arm;
+mod plan;
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, LazyLock};
 
-use datafusion::common::Result as DataFusionResult;
-use datafusion::logical_expr::planner::{
-    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
-};
-use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, Query, Select, SelectFlavor, SelectItem, SetExpr, Spanned, TableAlias,
-    TableFactor, TableFunctionArgs, TableWithJoins, UnaryOperator, Value, Visit, VisitMut, Visitor,
-    VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, Select, Spanned,
+    TableAlias, TableFactor, TableFunctionArgs, UnaryOperator, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use self::arm::subquery;
+pub(super) use self::plan::PLANNERS;
 use super::cursor::normalize;
 use crate::error::{PlanError, Position, Result};
-use crate::mix::{Arm, mixed};
 use crate::rows::mix::{MAX_ARMS, MixStop, is_weight};
 
 const MIX: &str = "MIX";
@@ -316,190 +318,4 @@ fn number(expr: &Expr) -> Result<f64> {
             format!("WEIGHT expects a number above 0, found {found}"),
         )
     })
-}
-
-/// An arm as a subquery: a name and a table function as all of their rows.
-fn subquery(arm: &Expr) -> Result<Expr> {
-    let factor = match arm {
-        Expr::Subquery(_) => return Ok(arm.clone()),
-        Expr::Identifier(name) => table(ObjectName::from(vec![name.clone()]), None),
-        Expr::CompoundIdentifier(parts) => table(ObjectName::from(parts.clone()), None),
-        Expr::Function(Function {
-            name,
-            args: FunctionArguments::List(list),
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group,
-            ..
-        }) if within_group.is_empty()
-            && list.duplicate_treatment.is_none()
-            && list.clauses.is_empty() =>
-        {
-            let args = TableFunctionArgs {
-                args: list.args.clone(),
-                settings: None,
-            };
-            let factor = table(name.clone(), Some(args));
-            if is_mix(&factor) {
-                return Err(PlanError::unsupported(place(&factor), "a MIX inside a MIX"));
-            }
-            factor
-        }
-        other => {
-            let message = format!(
-                "MIX expects the name of a table or a pipeline, a table function or (SELECT ..), found {other}"
-            );
-            return Err(PlanError::at(Position::of_span(other.span()), message));
-        }
-    };
-    Ok(Expr::Subquery(Box::new(all_of(factor))))
-}
-
-fn table(name: ObjectName, args: Option<TableFunctionArgs>) -> TableFactor {
-    TableFactor::Table {
-        name,
-        alias: None,
-        args,
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    }
-}
-
-/// `SELECT * FROM factor`, which is written nowhere.
-fn all_of(factor: TableFactor) -> Query {
-    let select = Select {
-        select_token: AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
-        exclude: None,
-        into: None,
-        from: vec![TableWithJoins {
-            relation: factor,
-            joins: Vec::new(),
-        }],
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection: None,
-        connect_by: Vec::new(),
-        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: SelectFlavor::Standard,
-    };
-    Query {
-        with: None,
-        body: Box::new(SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
-}
-
-/// Plans a MIX whose arms are subqueries.
-#[derive(Debug)]
-struct MixPlanner;
-
-/// What DataFusion plans table expressions of ours by.
-pub(super) static PLANNERS: LazyLock<[Arc<dyn RelationPlanner>; 1]> =
-    LazyLock::new(|| [Arc::new(MixPlanner)]);
-
-impl RelationPlanner for MixPlanner {
-    fn plan_relation(
-        &self,
-        relation: TableFactor,
-        context: &mut dyn RelationPlannerContext,
-    ) -> DataFusionResult<RelationPlanning> {
-        if !is_mix(&relation) {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
-        }
-        let position = place(&relation);
-        let TableFactor::Table {
-            alias,
-            args: Some(TableFunctionArgs { args, .. }),
-            ..
-        } = relation
-        else {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
-        };
-        let stop = stop(&args)?;
-        let mut arms = Vec::with_capacity(args.len());
-        for argument in args {
-            let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument else {
-                continue;
-            };
-            if let Some((Expr::Subquery(query), weight)) = weighted(&expr) {
-                let weight = number(weight)?;
-                let (name, at, factor) = match written(query) {
-                    Some(factor) => (named(factor), place(factor), factor.clone()),
-                    None => {
-                        let factor = TableFactor::Derived {
-                            lateral: false,
-                            subquery: query.clone(),
-                            alias: None,
-                            sample: None,
-                        };
-                        let name = format!("arm {}", arms.len() + 1);
-                        (name, Position::of_span(query.span()), factor)
-                    }
-                };
-                let plan = context.plan(factor)?;
-                arms.push(Arm {
-                    name,
-                    position: at,
-                    plan,
-                    weight,
-                });
-            }
-        }
-        let options = context.context_provider().options();
-        let plan = mixed(arms, stop, position, options)?;
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
-            plan, alias,
-        ))))
-    }
-}
-
-/// The table expression of which [`all_of`] made the query: only its queries begin nowhere.
-fn written(query: &Query) -> Option<&TableFactor> {
-    match query.body.as_ref() {
-        SetExpr::Select(select) if Position::of_span(select.select_token.0.span).is_none() => {
-            Some(&select.from.first()?.relation)
-        }
-        _ => None,
-    }
-}
-
-/// What errors call an arm that has a name.
-fn named(factor: &TableFactor) -> String {
-    let TableFactor::Table { name, .. } = factor else {
-        return factor.to_string();
-    };
-    match name.0.as_slice() {
-        [part] => {
-            let name = part.as_ident().map_or_else(|| part.to_string(), normalize);
-            format!("\"{name}\"")
-        }
-        _ => format!("\"{name}\""),
-    }
 }
