@@ -22,12 +22,14 @@
 //! Calls make the plan and the clauses of the SQL that means the same.
 
 mod expr;
+mod mix;
 mod relation;
 mod source;
 mod stages;
 
 pub use datafusion::prelude::{cast, col, ident, lit};
 pub use expr::{Pin, call, list, stream};
+pub use mix::{MixBuilder, MixStop, mix};
 pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
 pub use stages::Window;
 
@@ -54,7 +56,8 @@ pub struct PipelineBuilder {
 }
 
 impl Pipeline {
-    /// Begins a pipeline over a source, a registered table, or a registered pipeline.
+    /// Begins a pipeline over a source, a registered table, a registered pipeline, or a [`mix`](mix()) of
+    /// such.
     pub fn from(input: impl Into<Input>) -> PipelineBuilder {
         PipelineBuilder {
             input: input.into(),

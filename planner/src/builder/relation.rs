@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use super::expr::resolve;
 use crate::catalog::Catalog;
 use crate::error::{PlanError, Result};
+use crate::mix;
 use crate::sql::{bind_clock, check_casts, duplicate, explain_unplaced, two_columns};
 
 /// A call that shapes rows.
@@ -90,6 +91,7 @@ impl Relation {
             })
             .and_then(check_casts)
             .map_err(|error| explain(&error))?;
+        mix::check(&plan)?;
         match duplicate(plan.schema()) {
             Some((name, _)) => Err(two_columns(&name, None)),
             None => Ok(plan),

@@ -1,7 +1,7 @@
 //! The canonical text of a pipeline, and the semantic hash of it.
 //!
 //! Texts and builder calls that mean the same should hash the same, however their projections nest:
-//! between operators that fix a shape of their own (scan, union, limit, unnest, lookup), expressions
+//! between operators that fix a shape of their own (scan, union, mix, limit, unnest, lookup), expressions
 //! are inlined, columns are named by where they come from, filters are a set.
 
 use std::collections::BTreeSet;
@@ -214,6 +214,10 @@ impl Canonical {
                 Self::above(base, plan, &inputs)
             }
             RowOp::Union => Self::above("union\n".to_owned(), plan, &inputs),
+            RowOp::Mix(mix) => {
+                let base = format!("mix {:?} {}\n", mix.weights(), mix.stop());
+                Self::above(base, plan, &inputs)
+            }
             RowOp::Limit { skip, fetch } => {
                 Self::above(format!("limit {skip} {fetch:?}\n"), plan, &inputs)
             }

@@ -14,7 +14,11 @@ pub fn is_one_to_one(plan: &RowPlan) -> bool {
     let mut one_to_one = true;
     visit_stream(plan, &mut |node| {
         one_to_one &= match &node.op {
-            RowOp::Scan { .. } | RowOp::Project { .. } | RowOp::Union | RowOp::Cache => true,
+            RowOp::Scan { .. }
+            | RowOp::Project { .. }
+            | RowOp::Union
+            | RowOp::Mix(_)
+            | RowOp::Cache => true,
             RowOp::Lookup { keep_unmatched, .. } => *keep_unmatched,
             RowOp::Filter { .. } | RowOp::Limit { .. } | RowOp::Unnest { .. } => false,
         };
@@ -51,6 +55,55 @@ pub fn is_keyed(plan: &RowPlan) -> bool {
         .fields()
         .iter()
         .any(|field| is_hidden(field.name()))
+}
+
+/// The [`membership`] plan of each arm of the plan's MIX, in order: which of its stored rows the arm gives.
+/// None without a MIX.
+pub fn arms(plan: &RowPlan) -> Result<Vec<RowPlan>> {
+    let arms = plan.arms().unwrap_or_default().iter();
+    arms.map(|arm| membership(arm.clone())).collect()
+}
+
+/// The occurrences of the scans whose rows each arm of the plan's MIX gives, in order: not those of the
+/// right sides of its lookups. None without a MIX.
+pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {
+    let scans = |arm: &RowPlan| {
+        let mut scans = BTreeSet::new();
+        visit_stream(arm, &mut |node| {
+            if let RowOp::Scan { occurrence, .. } = node.op {
+                scans.insert(occurrence);
+            }
+        });
+        scans
+    };
+    plan.arms().unwrap_or_default().iter().map(scans).collect()
+}
+
+/// The [`membership`] plan of what stands above the plan's MIX: which of the rows that the arms give reach
+/// the output. Its arms keep every row but those that unnest has none for, since what they drop is dropped
+/// before an arm is drawn. Without a MIX it is the plan's own.
+pub fn above_mix(plan: RowPlan) -> Result<RowPlan> {
+    let plan = plan.rewrite(&mut |mut node| {
+        if let RowOp::Mix(_) = node.op {
+            let arms = std::mem::take(&mut node.inputs).into_iter();
+            let arms = arms.map(|arm| arm.rewrite(&mut |node| Ok(kept(node))));
+            node.inputs = arms.collect::<Result<_>>()?;
+        }
+        Ok(node)
+    })?;
+    membership(plan)
+}
+
+/// The operator as one that drops no row.
+fn kept(mut node: RowPlan) -> RowPlan {
+    match &mut node.op {
+        RowOp::Filter { .. } | RowOp::Limit { .. } => node.inputs.swap_remove(0),
+        RowOp::Lookup { keep_unmatched, .. } => {
+            *keep_unmatched = true;
+            node
+        }
+        _ => node,
+    }
 }
 
 /// Whether draws decide which rows reach the output of a [`membership`] plan.

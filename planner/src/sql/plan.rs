@@ -18,11 +18,13 @@ use super::check::{Names, check_query};
 use super::cursor::normalize;
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
+use super::mix::place_of;
 use super::provider::QueryContext;
 use super::statement::PipelineQuery;
 use super::table_function::replace_table_calls;
 use crate::error::{PlanError, Position, Result, message_of};
 use crate::groups::check_groups;
+use crate::mix;
 use crate::pipeline::{BUCKET_COLUMN, Pipeline};
 
 /// Plans one query.
@@ -139,6 +141,10 @@ impl<'a> QueryPlanner<'a> {
                 start: self.source.start,
             }
             .explain(&error, &|query| plan_typed(query).map(drop))
+        })?;
+        mix::check(&plan).map_err(|error| {
+            let place = place_of(&query, &error);
+            error.or_at(place.unwrap_or(self.source.start))
         })?;
         Ok((query, plan))
     }
