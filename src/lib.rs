@@ -48,6 +48,7 @@ pub use forebay_planner::saved::SavedPlan;
 pub use forebay_runtime::digest;
 pub use forebay_runtime::engine::RunConfig;
 pub use forebay_runtime::tail::{Batch, Failure, RunStats};
+pub use forebay_runtime::token::{StreamName, Token};
 /// The object stores that [`Session::register_object_store`] takes, in the version that it takes.
 pub use object_store;
 pub use session::{Outcome, Run, Session};

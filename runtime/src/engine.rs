@@ -15,12 +15,14 @@ mod sequencer;
 mod sizing;
 mod work;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use forebay_planner::clauses::{Clauses, Optimize, Relax, Window as Shuffle};
 use forebay_planner::compile::Compiled;
 use forebay_planner::rows::canonical::clauses_text;
+use forebay_planner::rows::mix::Mix;
 use forebay_planner::saved::SavedPlan;
 use forebay_udfs::draw::pass_key;
 use tokio::sync::mpsc;
@@ -30,7 +32,6 @@ use self::arm::{Entered, Handle, PassName, Reading, pass_epoch};
 pub use self::caching::machine;
 use self::driver::Driver;
 use self::facts::Facts;
-use self::mixing::Mixing;
 pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
 use crate::cache::Stores;
@@ -43,6 +44,9 @@ use crate::keys::KeyColumns;
 use crate::order::{self, StoredRow, WindowSplits};
 use crate::tail::{Batch, RunStats, Tail};
 use crate::token::{DataSize, StreamName, Token};
+
+/// Passes whose facts are kept, where draws decide them.
+const KEPT_FACTS: usize = 4;
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -102,7 +106,6 @@ pub struct Opened {
     facts: FactsOf,
     keys: Option<KeyColumns>,
     grouping: Grouping,
-    mixing: Option<Mixing>,
     /// By arm: its splits, in stored order.
     arms: Vec<Vec<u32>>,
     /// By scan of the snapshot: its arm.
@@ -122,10 +125,10 @@ enum FactsOf {
     Nothing,
     /// They are the same in every epoch.
     Fixed(Arc<Facts>),
-    /// Draws decide, so they are counted epoch by epoch.
-    Epochs(Arc<Mutex<Option<(u64, Arc<Facts>)>>>),
-    /// Rows are counted as they come.
-    Unknown,
+    /// Draws decide, so they are counted pass by pass. The last few are kept.
+    Passes(Arc<Mutex<VecDeque<(PassName, Arc<Facts>)>>>),
+    /// Rows are counted as they come. Those that the arms of a MIX give are known, where a filter decides them.
+    Unknown(Option<Arc<Facts>>),
 }
 
 impl Opened {
@@ -160,9 +163,9 @@ impl Opened {
             None => None,
         };
         let keys = KeyColumns::of(clauses, job.reader.fragment.schema());
-        let arms = vec![(0..job.snapshot.splits.len() as u32).collect()];
+        let (arms, arm_of) = arms(&job);
         let mut opened = Self {
-            arm_of: vec![0; job.snapshot.scans.len()].into(),
+            arm_of,
             global: arms.iter().map(|_| OnceLock::new()).collect(),
             job,
             deal,
@@ -175,71 +178,99 @@ impl Opened {
             facts: FactsOf::Nothing,
             keys,
             grouping: Grouping::of(clauses),
-            mixing: None,
             arms,
             resume,
             env,
             segment_rows,
             limit_batches: config.limit_batches,
         };
+        if { opened.resume.as_ref() }.is_some_and(|at| at.arms.len() != opened.arms.len()) {
+            return Err(Error::Config(
+                "the resume token is damaged: it has another number of inputs".to_owned(),
+            ));
+        }
         opened.learn().await?;
         Ok(opened)
     }
 
     /// Counts what has to be known of rows before they are read.
     async fn learn(&mut self) -> Result<()> {
-        match &self.job.membership {
-            None => {
-                let rows = self.after_skip_and_take(self.job.snapshot.rows());
-                self.epoch_rows = Some(rows);
-            }
-            Some(membership) if self.deal.world > 1 => {
-                if membership.is_random && self.clauses.freezes() {
-                    return Err(Error::Config(
-                        "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
-                         cannot be counted for both; filter without draws, or run one rank"
-                            .to_owned(),
-                    ));
-                }
-                if membership.is_random {
-                    self.facts = FactsOf::Epochs(Arc::default());
-                    return Ok(());
-                }
-                let facts = self.count(pass_key(self.seed, self.first_epoch)).await?;
-                self.epoch_rows = Some(self.after_skip_and_take(facts.total()));
-                self.facts = FactsOf::Fixed(Arc::new(facts));
-            }
-            // One rank takes the rows as they come.
-            Some(_) => self.facts = FactsOf::Unknown,
+        let job = Arc::clone(&self.job);
+        let mixes = job.mixed.is_some();
+        let drops = job.mixed.as_ref().is_some_and(|mixed| mixed.drops);
+        if drops && job.multiplies {
+            return Err(Error::Config(
+                "a filter above a MIX with unnest in an arm is not supported yet; filter in the arms"
+                    .to_owned(),
+            ));
         }
+        let Some(membership) = &job.membership else {
+            if !mixes {
+                self.epoch_rows = Some(self.after_skip_and_take(job.snapshot.rows()));
+            }
+            return Ok(());
+        };
+        // One rank takes the rows as they come, but for what arms of a MIX leave out: they are drawn by it.
+        let decided = mixes && !drops && self.keys.is_none() || mixes && job.multiplies;
+        if self.deal.world == 1 && !decided {
+            let arms = job.mixed.as_ref().and_then(|mixed| mixed.arms.as_ref());
+            let facts = match arms {
+                Some(arms) => Some(Arc::new(Facts::of_arms(&job, arms, &self.env).await?)),
+                None => None,
+            };
+            self.facts = FactsOf::Unknown(facts);
+            return Ok(());
+        }
+        if membership.is_random && self.clauses.freezes() {
+            return Err(Error::Config(
+                "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
+                 cannot be counted for both; filter without draws, or run one rank"
+                    .to_owned(),
+            ));
+        }
+        if membership.is_random {
+            self.facts = FactsOf::Passes(Arc::default());
+            return Ok(());
+        }
+        let facts = self.count(self.pass_key((self.first_epoch, 0))).await?;
+        if !mixes {
+            self.epoch_rows = Some(self.after_skip_and_take(facts.total()));
+        }
+        self.facts = FactsOf::Fixed(Arc::new(facts));
         Ok(())
     }
 
     async fn count(&self, pass: u64) -> datafusion::common::Result<Facts> {
-        let Some(membership) = &self.job.membership else {
-            return datafusion::common::internal_err!("there is nothing to count");
-        };
-        Facts::of(&self.job, membership, self.keys.as_ref(), pass, &self.env).await
+        Facts::of(&self.job, self.keys.as_ref(), pass, &self.env).await
     }
 
-    /// What is known of stored rows in an epoch; `None` where each gives one row, or they are counted as they
+    /// What is known of stored rows in a pass; `None` where each gives one row, or they are counted as they
     /// come.
-    async fn facts(&self, epoch: u64) -> datafusion::common::Result<Option<Arc<Facts>>> {
+    async fn facts(&self, pass: PassName) -> datafusion::common::Result<Option<Arc<Facts>>> {
         match &self.facts {
-            FactsOf::Nothing | FactsOf::Unknown => Ok(None),
+            FactsOf::Nothing => Ok(None),
+            FactsOf::Unknown(arms) => Ok(arms.clone()),
             FactsOf::Fixed(facts) => Ok(Some(Arc::clone(facts))),
-            FactsOf::Epochs(of) => {
-                let known = of.lock().ok().and_then(|known| known.clone());
-                if let Some((_, facts)) = known.filter(|(of, _)| *of == epoch) {
+            FactsOf::Passes(of) => {
+                let find = |known: &VecDeque<(PassName, Arc<Facts>)>| {
+                    let found = known.iter().find(|(of, _)| *of == pass);
+                    found.map(|(_, facts)| Arc::clone(facts))
+                };
+                if let Some(facts) = of.lock().ok().and_then(|known| find(&known)) {
                     return Ok(Some(facts));
                 }
-                let facts = Arc::new(self.count(pass_key(self.seed, epoch)).await?);
+                let facts = Arc::new(self.count(self.pass_key(pass)).await?);
                 if let Ok(mut known) = of.lock() {
-                    *known = Some((epoch, Arc::clone(&facts)));
+                    known.truncate(KEPT_FACTS - 1);
+                    known.push_front((pass, Arc::clone(&facts)));
                 }
                 Ok(Some(facts))
             }
         }
+    }
+
+    fn mix(&self) -> Option<&Mix> {
+        self.job.mixed.as_ref().map(|mixed| &mixed.mix)
     }
 
     /// Whether the run may end before its epochs do.
@@ -255,9 +286,9 @@ impl Opened {
     /// How windows are gone about.
     fn reading(&self) -> Reading {
         match &self.facts {
-            FactsOf::Unknown => Reading::Counted,
-            // A batch of every rank, and some more that filters may leave out, are surely in it.
-            FactsOf::Nothing if self.deal.world == 1 => Reading::Planned(0),
+            FactsOf::Unknown(_) => Reading::Counted,
+            _ if self.deal.world == 1 => Reading::Planned(0),
+            // So many rows hold a batch for each rank, if filters leave half of them.
             _ => {
                 let batch = self.deal.batch.rows().unwrap_or(u64::MAX);
                 let step = batch.saturating_mul(2 * self.deal.batches_per_step());
@@ -450,6 +481,26 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// The splits of each arm, and the arm of each scan.
+fn arms(job: &Job) -> (Vec<Vec<u32>>, Arc<[usize]>) {
+    let snapshot = &job.snapshot;
+    let arm_of: Arc<[usize]> = { snapshot.scans.iter() }
+        .map(|scan| match &job.mixed {
+            None => 0,
+            Some(mixed) => {
+                let mut arms = mixed.scans.iter();
+                arms.position(|scans| scans.contains(&scan.occurrence))
+                    .unwrap_or(0)
+            }
+        })
+        .collect();
+    let mut arms = vec![Vec::new(); job.mixed.as_ref().map_or(1, |mixed| mixed.scans.len())];
+    for (index, split) in snapshot.splits.iter().enumerate() {
+        arms[arm_of[split.scan as usize]].push(index as u32);
+    }
+    (arms, arm_of)
 }
 
 /// What names the stream of a pipeline over a snapshot.

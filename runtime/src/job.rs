@@ -1,6 +1,6 @@
 //! An opened pipeline: what to read, in which snapshot, and the fragments over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +17,9 @@ use datafusion::logical_expr::TableSource;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::rows::membership::{
-    is_keyed, is_one_to_one, is_random, membership, multiplies, visit_stream,
+    above_mix, arm_scans, is_keyed, is_one_to_one, is_random, membership, multiplies, visit_stream,
 };
+use forebay_planner::rows::mix::Mix;
 use forebay_planner::rows::{RowOp, RowPlan};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
@@ -97,6 +98,21 @@ pub struct Job {
     pub membership: Option<Membership>,
     /// Whether a stored row may give several rows.
     pub multiplies: bool,
+    /// How its inputs are mixed, if they are.
+    pub mixed: Option<Mixed>,
+}
+
+/// The MIX of a pipeline.
+#[derive(Debug)]
+pub struct Mixed {
+    /// Weights, and when an epoch ends.
+    pub mix: Mix,
+    /// By arm: the occurrences of the scans whose rows it gives.
+    pub scans: Vec<BTreeSet<u32>>,
+    /// Decides the rows of the arms; absent where each stored row gives exactly one.
+    pub arms: Option<Arc<Reader>>,
+    /// Whether something above the arms decides rows.
+    pub drops: bool,
 }
 
 impl Job {
@@ -159,12 +175,36 @@ impl Job {
                 is_random: is_random(&plan),
             })
         };
+        let mixed = Mixed::of(plan, &tables)?;
         Ok(Self {
             snapshot,
             reader: Arc::new(Reader::try_new(plan, tables, cached)?),
             membership: decides,
             multiplies: multiplies(plan),
+            mixed,
         })
+    }
+}
+
+impl Mixed {
+    fn of(plan: &RowPlan, tables: &[Arc<LookupTable>]) -> Result<Option<Self>> {
+        let (Some(node), Some(mix)) = (plan.mixed(), plan.mix()) else {
+            return Ok(None);
+        };
+        let arms = match is_one_to_one(node) {
+            true => None,
+            false => {
+                let plan = membership(node.clone())?;
+                // Inputs come first, so the tables of the arms do.
+                Some(Arc::new(Reader::try_new(&plan, tables.to_vec(), None)?))
+            }
+        };
+        Ok(Some(Self {
+            mix: mix.clone(),
+            scans: arm_scans(plan),
+            arms,
+            drops: !is_one_to_one(&above_mix(plan.clone())?),
+        }))
     }
 }
 

@@ -13,6 +13,7 @@ mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod data;
+#[path = "../common/draw.rs"]
 mod draw;
 mod forbidden;
 mod images;

@@ -222,7 +222,7 @@ impl RowPlan {
     }
 
     /// The MIX of the plan's stream: no plan has several, and none is on the right side of a lookup.
-    fn mixed(&self) -> Option<&Self> {
+    pub fn mixed(&self) -> Option<&Self> {
         let mut found = None;
         membership::visit_stream(self, &mut |node| {
             if matches!(node.op, RowOp::Mix(_)) {

@@ -11,6 +11,7 @@ use futures::stream::{self, BoxStream};
 use tokio::sync::OnceCell;
 
 use super::Opened;
+use super::facts::Facts;
 use crate::cursor::ArmCursor;
 use crate::job::{Env, Job};
 use crate::order::{self, StoredRow, WindowSplits};
@@ -187,6 +188,8 @@ pub(super) struct Entered {
 /// Where a pass over an arm stands.
 pub(super) struct Arm {
     pub(super) pass: PassName,
+    /// What is known of its rows.
+    pub(super) facts: Option<Arc<Facts>>,
     windows: BoxStream<'static, Result<Ordered>>,
     /// The window it is in, if it entered one.
     pub(super) window: Option<Entered>,
@@ -198,6 +201,8 @@ pub(super) struct Arm {
     resume: Option<(u64, u32)>,
     /// The last row that came.
     last: ArmCursor,
+    /// Whether the pass gave a row.
+    gave: bool,
 }
 
 impl fmt::Debug for Arm {
@@ -209,26 +214,18 @@ impl fmt::Debug for Arm {
 }
 
 impl Arm {
-    /// A pass over an arm that begins.
-    pub(super) fn new(opened: &Arc<Opened>, arm: usize, pass: PassName, reading: Reading) -> Self {
-        let cursor = ArmCursor {
-            pass: pass.1,
-            ..ArmCursor::default()
-        };
-        Self::resume(opened, arm, pass.0, &cursor, reading)
-    }
-
-    /// A pass over an arm that goes on.
-    pub(super) fn resume(
+    /// A pass over an arm that begins, or goes on where a cursor says.
+    pub(super) async fn open(
         opened: &Arc<Opened>,
         arm: usize,
         epoch: u64,
         cursor: &ArmCursor,
         reading: Reading,
-    ) -> Self {
+    ) -> Result<Self> {
         let pass = (epoch, cursor.pass);
-        Self {
+        Ok(Self {
             pass,
+            facts: opened.facts(pass).await?,
             windows: windows(opened, arm, pass, cursor.window, reading),
             window: None,
             rows: Vec::new(),
@@ -236,7 +233,8 @@ impl Arm {
             given: 0,
             resume: cursor.row,
             last: *cursor,
-        }
+            gave: cursor.window > 0 || cursor.row.is_some(),
+        })
     }
 
     /// Where it stands.
@@ -252,6 +250,7 @@ impl Arm {
     /// Takes `n` of the rows that the next stored row gives, of `all` (`None`: whatever it gives).
     pub(super) fn take(&mut self, stored: u64, n: u32, all: Option<u32>) {
         self.given += n;
+        self.gave = true;
         self.last.row = Some((stored, self.given));
         if all.is_none_or(|all| self.given >= all) {
             self.at += 1;
@@ -267,7 +266,7 @@ impl Arm {
 
     /// Whether the pass ended without a row.
     pub(super) fn is_empty(&self) -> bool {
-        self.window.is_none() && self.last.row.is_none()
+        !self.gave
     }
 
     /// Enters the next window; `false` at the end of the pass.

@@ -30,7 +30,7 @@ impl Sequencer {
                     break;
                 }
                 if !self.enter(arm).await? {
-                    self.end_of_pass(arm)?;
+                    self.end_of_pass(arm).await?;
                     if self.ended {
                         return self.end_of_epoch();
                     }
@@ -44,16 +44,20 @@ impl Sequencer {
                     drawn: self.drawn,
                     places: Vec::new(),
                     arm_of: Arc::clone(&opened.arm_of),
-                    mixes: opened.mixing.is_some(),
+                    mixes: opened.mix().is_some(),
                 });
             }
             let stored = snapshot.stored(row);
-            if given > 0 && !opened.job.multiplies {
+            let facts = &self.arms[arm].facts;
+            let gives_none = facts
+                .as_ref()
+                .is_some_and(|facts| facts.of_row(stored) == 0);
+            if gives_none || given > 0 && !opened.job.multiplies {
                 self.arms[arm].leave();
                 continue;
             }
             self.arms[arm].take(stored, 1, None);
-            self.drawn += u64::from(opened.mixing.is_some());
+            self.drawn += u64::from(opened.mix().is_some());
             let window = self.arms[arm].window.as_ref().map_or(0, |w| w.id);
             let picked = Picked {
                 row,

@@ -6,45 +6,75 @@ use datafusion::common::Result;
 use futures::TryStreamExt;
 
 use crate::group::Key;
-use crate::job::{Env, Job, Membership};
+use crate::job::{Env, Job, Reader};
 use crate::keys::KeyColumns;
 use crate::segment;
 
 /// How many rows each stored row gives, and what decides their groups.
+///
+/// Where arms are mixed, these are the rows that the arms give: an arm is drawn for each of them, also where
+/// a filter above the MIX drops it.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// Entry `i` is the number of rows that stored rows `0..i` give.
     before: Vec<u64>,
-    /// Keys of the rows that are given, in stored order; empty where rows have none.
+    /// Stored rows whose rows a filter above a MIX drops, ascending.
+    dropped: Vec<u64>,
+    /// Keys of the rows that reach the output, in stored order; empty where rows have none.
     keys: Vec<Key>,
+    /// With keys, entry `i` is the number of rows that stored rows `0..i` bring to the output.
+    keyed_before: Vec<u64>,
 }
 
 impl Facts {
-    /// Runs the plan that decides over all stored rows.
+    /// Runs the plans that decide over all stored rows.
     pub(super) async fn of(
         job: &Arc<Job>,
-        membership: &Membership,
         keys: Option<&KeyColumns>,
         pass: u64,
         env: &Env,
     ) -> Result<Self> {
-        let mut before = vec![0; job.snapshot.rows() as usize + 1];
-        let mut known = Vec::new();
-        let mut rows = segment::stored_order(job, &membership.reader, pass, env);
-        while let Some(batch) = rows.try_next().await? {
-            for &stored in batch.row_ids()?.position.values() {
-                before[stored as usize + 1] += 1;
-            }
-            if let Some(keys) = keys {
-                known.extend(keys.within(&membership.reader).keys(&batch)?.keys);
-            }
-        }
-        for i in 1..before.len() {
-            before[i] += before[i - 1];
-        }
+        let whole = match &job.membership {
+            Some(membership) => Some(counted(job, &membership.reader, keys, pass, env).await?),
+            None => None,
+        };
+        let each = || (0..=job.snapshot.rows()).collect::<Vec<u64>>();
+        let Some(mixed) = &job.mixed else {
+            let (before, keys) = whole.unwrap_or_else(|| (each(), Vec::new()));
+            return Ok(Self {
+                keyed_before: if keys.is_empty() {
+                    Vec::new()
+                } else {
+                    before.clone()
+                },
+                before,
+                dropped: Vec::new(),
+                keys,
+            });
+        };
+        let before = match &mixed.arms {
+            Some(arms) => counted(job, arms, None, pass, env).await?.0,
+            None => each(),
+        };
+        let (reached, keys) = whole.unwrap_or_else(|| (before.clone(), Vec::new()));
+        let gives = |before: &[u64], row: usize| before[row + 1] - before[row];
+        let dropped = (0..job.snapshot.rows() as usize)
+            .filter(|&row| gives(&before, row) > 0 && gives(&reached, row) == 0);
         Ok(Self {
+            dropped: dropped.map(|row| row as u64).collect(),
             before,
-            keys: known,
+            keyed_before: if keys.is_empty() { Vec::new() } else { reached },
+            keys,
+        })
+    }
+
+    /// Runs the plan that decides the rows of the arms of a MIX alone.
+    pub(super) async fn of_arms(job: &Arc<Job>, arms: &Arc<Reader>, env: &Env) -> Result<Self> {
+        Ok(Self {
+            before: counted(job, arms, None, 0, env).await?.0,
+            dropped: Vec::new(),
+            keys: Vec::new(),
+            keyed_before: Vec::new(),
         })
     }
 
@@ -58,9 +88,42 @@ impl Facts {
         (self.before[stored as usize + 1] - self.before[stored as usize]) as u32
     }
 
+    /// Whether a filter above a MIX drops the rows of a stored row.
+    pub(super) fn drops(&self, stored: u64) -> bool {
+        self.dropped.binary_search(&stored).is_ok()
+    }
+
     /// The key of one of the rows that a stored row gives.
     pub(super) fn key(&self, stored: u64, nth: u32) -> Key {
-        let at = self.before[stored as usize] + u64::from(nth);
+        let Some(before) = self.keyed_before.get(stored as usize) else {
+            return Key::default();
+        };
+        let at = before + u64::from(nth);
         self.keys.get(at as usize).copied().unwrap_or_default()
     }
+}
+
+/// For each stored row how many rows come before it, and the keys of all rows.
+async fn counted(
+    job: &Arc<Job>,
+    reader: &Arc<Reader>,
+    keys: Option<&KeyColumns>,
+    pass: u64,
+    env: &Env,
+) -> Result<(Vec<u64>, Vec<Key>)> {
+    let mut before = vec![0; job.snapshot.rows() as usize + 1];
+    let mut known = Vec::new();
+    let mut rows = segment::stored_order(job, reader, pass, env);
+    while let Some(batch) = rows.try_next().await? {
+        for &stored in batch.row_ids()?.position.values() {
+            before[stored as usize + 1] += 1;
+        }
+        if let Some(keys) = keys {
+            known.extend(keys.within(reader).keys(&batch)?.keys);
+        }
+    }
+    for i in 1..before.len() {
+        before[i] += before[i - 1];
+    }
+    Ok((before, known))
 }

@@ -5,17 +5,20 @@
 //! stored rows, and the tail only cuts what comes. Where a filter decides rows as they come, which one rank
 //! alone may do, it gives the rows in order and the tail groups them ([`counted`](super::counted)).
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
 use forebay_planner::clauses::{EqualSteps, Remainder};
+use forebay_planner::rows::mix::MixStop;
 
 use super::Opened;
 use super::arm::{Arm, Entered, Reading};
 use super::facts::Facts;
+use super::mixing;
 use super::work::{Building, Picked, Satisfied, Step, Work};
-use crate::cursor::{Carried, Cursor};
+use crate::cursor::{ArmCursor, Carried, Cursor};
 use crate::deal::Deal;
 use crate::group::{Carry, Group, Grouper, Key};
 use crate::tail::PlannedBatch;
@@ -44,14 +47,13 @@ pub(super) struct Sequencer {
     pub(super) drawn: u64,
     pub(super) rows: u64,
     pub(super) ended: bool,
-    facts: Option<Arc<Facts>>,
     grouper: Grouper<Picked>,
     /// Batches of the span over all ranks, and how many of them came before this run.
     batches: u64,
     base: u64,
     step: u64,
-    /// This rank's part of the step that is not complete.
-    mine: Option<Group<Picked>>,
+    /// This rank's part of the step that is not complete, and the epoch in which it was.
+    mine: Option<(u64, Group<Picked>)>,
     /// Windows that rows in hand belong to.
     pub(super) entered: BTreeMap<u32, Entered>,
     next_id: u32,
@@ -76,7 +78,6 @@ impl Sequencer {
             drawn: 0,
             rows: 0,
             ended: false,
-            facts: None,
             grouper,
             batches: 0,
             base: 0,
@@ -136,20 +137,16 @@ impl Sequencer {
             cached.epoch_begun(self.epoch).await;
         }
         self.stage = Stage::Rows;
-        self.facts = opened.facts(self.epoch).await?;
         self.ended = false;
         let Some(cursor) = self.resume.take() else {
             (self.drawn, self.rows) = (0, 0);
-            let arm = |arm| Arm::new(&opened, arm, (self.epoch, 0), self.reading);
-            self.arms = (0..opened.arms.len()).map(arm).collect();
-            return Ok(());
+            let beginnings = vec![ArmCursor::default(); opened.arms.len()];
+            return self.open_arms(&beginnings).await;
         };
         (self.drawn, self.rows) = (cursor.drawn, cursor.rows);
         (self.batches, self.base, self.step) = (cursor.batches, cursor.batches, cursor.step);
         self.ended = cursor.ended;
-        let arms = cursor.arms.iter().enumerate();
-        let arm = |(arm, at)| Arm::resume(&opened, arm, self.epoch, at, self.reading);
-        self.arms = arms.map(arm).collect();
+        self.open_arms(&cursor.arms).await?;
         let carried = cursor
             .carry()
             .map_err(|error| exec_datafusion_err!("{error}"))?;
@@ -157,7 +154,17 @@ impl Sequencer {
         if self.reading == Reading::Counted {
             return self.restore(&carry, &carried);
         }
-        let keyed = carry.map(|row| Ok::<_, DataFusionError>((*row, self.key(row))))?;
+        let mut facts = BTreeMap::new();
+        for pass in carried.rows().map(|row| row.pass) {
+            if let Entry::Vacant(entry) = facts.entry(pass) {
+                entry.insert(opened.facts(pass).await?);
+            }
+        }
+        let keyed = carry.map(|row| {
+            let entered = self.entered.get(&row.window);
+            let facts = entered.and_then(|entered| facts.get(&entered.pass)?.as_deref());
+            Ok::<_, DataFusionError>((*row, self.key(row, facts)))
+        })?;
         self.grouper = Grouper::resume(opened.grouping.clone(), &keyed);
         let ready = carry.ready;
         for (at, group) in ready.iter().enumerate() {
@@ -195,11 +202,19 @@ impl Sequencer {
         Ok(Picked { row, nth, window })
     }
 
-    fn key(&self, row: &Picked) -> Key {
+    /// Opens the arms of the epoch.
+    async fn open_arms(&mut self, at: &[ArmCursor]) -> Result<()> {
+        self.arms.clear();
+        for (arm, cursor) in at.iter().enumerate() {
+            let arm = Arm::open(&self.opened, arm, self.epoch, cursor, self.reading).await?;
+            self.arms.push(arm);
+        }
+        Ok(())
+    }
+
+    fn key(&self, row: &Picked, facts: Option<&Facts>) -> Key {
         let stored = self.opened.job.snapshot.stored(row.row);
-        self.facts
-            .as_ref()
-            .map_or_else(Key::default, |facts| facts.key(stored, row.nth))
+        facts.map_or_else(Key::default, |facts| facts.key(stored, row.nth))
     }
 
     /// Goes on until there is work to give, or the epoch ends.
@@ -218,7 +233,7 @@ impl Sequencer {
             let arm = self.draw();
             let Some((row, nth)) = self.arms[arm].peek() else {
                 if !self.enter(arm).await? {
-                    self.end_of_pass(arm)?;
+                    self.end_of_pass(arm).await?;
                 } else if std::mem::take(&mut self.flush) {
                     self.grouper.flush(&mut closed);
                     self.close_all(&mut closed)?;
@@ -226,20 +241,24 @@ impl Sequencer {
                 continue;
             };
             let stored = opened.job.snapshot.stored(row);
-            let all = self.facts.as_ref().map_or(1, |facts| facts.of_row(stored));
+            let facts = self.arms[arm].facts.clone();
+            let all = facts.as_ref().map_or(1, |facts| facts.of_row(stored));
             if nth >= all {
                 self.arms[arm].leave();
                 continue;
             }
             self.arms[arm].take(stored, 1, Some(all));
-            self.drawn += u64::from(opened.mixing.is_some());
+            self.drawn += u64::from(opened.mix().is_some());
+            if facts.as_ref().is_some_and(|facts| facts.drops(stored)) {
+                continue;
+            }
             self.rows += 1;
             if self.rows <= skip {
                 continue;
             }
             let window = self.arms[arm].window.as_ref().map_or(0, |w| w.id);
             let picked = Picked { row, nth, window };
-            let key = self.key(&picked);
+            let key = self.key(&picked, facts.as_deref());
             self.grouper.push(picked, key, &mut closed);
             self.close_all(&mut closed)?;
         }
@@ -248,8 +267,8 @@ impl Sequencer {
 
     /// The arm that gives the next row.
     pub(super) fn draw(&self) -> usize {
-        match &self.opened.mixing {
-            Some(mixing) => mixing.arm(self.opened.pass_key((self.epoch, 0)), self.drawn),
+        match self.opened.mix() {
+            Some(mix) => mixing::arm(mix, self.opened.pass_key((self.epoch, 0)), self.drawn),
             None => 0,
         }
     }
@@ -270,7 +289,7 @@ impl Sequencer {
             let held = self
                 .grouper
                 .rows()
-                .chain(self.mine.iter().flat_map(|g| &g.rows));
+                .chain(self.mine.iter().flat_map(|(_, group)| &group.rows));
             arms.chain(held.map(|row| row.window)).collect()
         };
         self.entered.retain(|id, _| in_hand.contains(id));
@@ -286,9 +305,11 @@ impl Sequencer {
     }
 
     /// An arm has no more rows in its pass: the epoch ends, or the arm begins again.
-    pub(super) fn end_of_pass(&mut self, arm: usize) -> Result<()> {
+    pub(super) async fn end_of_pass(&mut self, arm: usize) -> Result<()> {
         let opened = Arc::clone(&self.opened);
-        let longest = opened.mixing.as_ref().is_some_and(|mixing| mixing.longest);
+        let longest = opened
+            .mix()
+            .is_some_and(|mix| mix.stop() == MixStop::Longest);
         let (epoch, pass) = self.arms[arm].pass;
         let others = self
             .arms
@@ -305,7 +326,11 @@ impl Sequencer {
                 arm + 1
             ));
         }
-        self.arms[arm] = Arm::new(&opened, arm, (epoch, pass + 1), self.reading);
+        let beginning = ArmCursor {
+            pass: pass + 1,
+            ..ArmCursor::default()
+        };
+        self.arms[arm] = Arm::open(&opened, arm, epoch, &beginning, self.reading).await?;
         Ok(())
     }
 
@@ -323,7 +348,7 @@ impl Sequencer {
         let batch = self.batches - self.base;
         self.batches += 1;
         if deal.is_mine(batch) {
-            self.mine = Some(share(&group, &deal));
+            self.mine = Some((self.epoch, share(&group, &deal)));
         }
         match (batch + 1) % deal.batches_per_step() {
             0 => self.end_of_step(behind),
@@ -335,11 +360,11 @@ impl Sequencer {
     fn end_of_step(&mut self, behind: &[Group<Picked>]) -> Result<()> {
         self.step += 1;
         let cursor = self.cursor(behind)?;
-        let mine = self.mine.take();
+        let (epoch, mine) = self.mine.take().unzip();
         let deal = &self.opened.deal;
         let pads = deal.equal_steps == EqualSteps::Pad || deal.batch.remainder == Remainder::Pad;
         let batch = PlannedBatch {
-            epoch: self.epoch,
+            epoch: epoch.unwrap_or(self.epoch),
             step: self.step - 1,
             rows: mine.as_ref().map_or(0, |group| group.rows.len()),
             packs: mine.as_ref().and_then(|group| group.packs.clone()),

@@ -509,8 +509,8 @@ impl Tail {
         packs: Option<Vec<u32>>,
     ) -> Result<RecordBatch> {
         columns.truncate(self.whole.fields().len() - self.hidden());
-        if let (Some(packing), Some(packs)) = (&self.packing, packs) {
-            return packing.pack(&columns, &packs);
+        if let Some(packing) = &self.packing {
+            return packing.pack(&columns, &packs.unwrap_or_default());
         }
         if let Some(padding) = &self.padding {
             columns = padding.pad(columns)?;
