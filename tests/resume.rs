@@ -221,9 +221,12 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
         threads: Some(1),
         ..RunConfig::default()
     };
-    let whole = run(session, one, all)
-        .await
-        .map_err(|e| format!("{sql}: {e}"))?;
+    let whole = run(session, one, all).await;
+    // A batch of failed rows alone has none that could stand in.
+    if matches!(&whole, Err(why) if why.contains("none can stand in")) {
+        return Ok(false);
+    }
+    let whole = whole.map_err(|why| format!("seed {seed}: {sql}: {why}"))?;
     if whole.is_empty() {
         return Ok(false);
     }
@@ -310,7 +313,6 @@ async fn any_pipeline_goes_on_from_any_step_at_any_world() {
     let first = |why: &String| why.lines().take(2).collect::<Vec<_>>().join("\n");
     let all: Vec<String> = failed.iter().map(first).collect();
     let all = all.join("\n");
-    std::fs::write("/tmp/fails.txt", failed.join("\n====\n")).unwrap();
     assert!(
         failed.is_empty(),
         "{} of {cases}:\n{all}\n\n{}",

@@ -37,6 +37,15 @@ impl Sequencer {
                 }
                 continue;
             };
+            let stored = snapshot.stored(row);
+            let facts = &self.arms[arm].facts;
+            let gives_none = facts
+                .as_ref()
+                .is_some_and(|facts| facts.of_row(stored) == 0);
+            if gives_none || given > 0 && !opened.job.multiplies {
+                self.arms[arm].leave();
+                continue;
+            }
             if origin.is_none() {
                 origin = Some(Origin {
                     epoch: self.epoch,
@@ -46,15 +55,6 @@ impl Sequencer {
                     arm_of: Arc::clone(&opened.arm_of),
                     mixes: opened.mix().is_some(),
                 });
-            }
-            let stored = snapshot.stored(row);
-            let facts = &self.arms[arm].facts;
-            let gives_none = facts
-                .as_ref()
-                .is_some_and(|facts| facts.of_row(stored) == 0);
-            if gives_none || given > 0 && !opened.job.multiplies {
-                self.arms[arm].leave();
-                continue;
             }
             self.arms[arm].take(stored, 1, None);
             self.drawn += u64::from(opened.mix().is_some());

@@ -65,7 +65,11 @@ impl<T> Step<T> {
     ) -> Step<U> {
         match self {
             Self::Begin(epoch) => Step::Begin(epoch),
-            Self::Rows { epoch, .. } if satisfied.has(epoch) => Step::Skipped,
+            Self::Rows {
+                epoch,
+                orders: Orders::Counted { .. },
+                ..
+            } if satisfied.has(epoch) => Step::Skipped,
             Self::Rows { epoch, of, orders } => match next(of).await {
                 Ok(of) => Step::Rows { epoch, of, orders },
                 Err(error) => Step::Failed { epoch, error },
