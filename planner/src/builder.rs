@@ -25,11 +25,13 @@ mod expr;
 mod relation;
 mod source;
 mod stages;
+mod text;
 
 pub use datafusion::prelude::{cast, col, ident, lit};
 pub use expr::{Pin, call, list, stream};
 pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
 pub use stages::Window;
+pub use text::sql;
 
 use datafusion::logical_expr::Expr;
 
@@ -59,6 +61,15 @@ impl Pipeline {
             stages: Stages::default(),
         }
     }
+
+    /// Goes on where this pipeline ends: calls follow its query and its clauses.
+    pub fn then(self) -> PipelineBuilder {
+        PipelineBuilder {
+            input: Input::Planned(Box::new(self.plan)),
+            steps: Vec::new(),
+            stages: Stages::after(self.clauses),
+        }
+    }
 }
 
 impl PipelineBuilder {
@@ -86,6 +97,12 @@ impl PipelineBuilder {
     /// Orders the rows of each epoch at random: `SHUFFLE .. SEED seed`.
     pub fn shuffle(mut self, window: Window, seed: u64) -> Self {
         self.stages.shuffle(window, seed);
+        self
+    }
+
+    /// Orders the rows of each epoch at random, by the pipeline's seed: `SHUFFLE ..` without a seed of its own.
+    pub fn shuffle_unseeded(mut self, window: Window) -> Self {
+        self.stages.window(window);
         self
     }
 

@@ -94,6 +94,8 @@ pub enum Input {
     Source(SourceBuilder),
     /// A registered source or pipeline.
     Registered(String),
+    /// A planned query.
+    Planned(Box<LogicalPlan>),
 }
 
 /// A registered source or pipeline: `FROM name`.
@@ -130,6 +132,7 @@ impl Input {
                     None,
                 )
             }
+            Self::Planned(plan) => return Ok(*plan),
         };
         builder
             .and_then(LogicalPlanBuilder::build)
