@@ -10,6 +10,7 @@ mod failure;
 mod functions;
 pub mod hash;
 pub mod image;
+mod lent;
 mod one_hot;
 mod pin;
 mod random;
