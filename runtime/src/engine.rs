@@ -9,6 +9,7 @@ mod counts;
 mod driver;
 mod sample;
 mod sizing;
+mod stop;
 mod work;
 
 use std::sync::{Arc, Mutex};
