@@ -253,9 +253,25 @@ impl Session {
 
     /// Registers a pipeline made by the builder.
     pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
-        let mut catalog = self.catalog.write().await;
-        let pipeline = builder.build(&catalog).await?;
+        let pipeline = self.build(builder).await?;
+        self.register_planned(name, pipeline).await
+    }
+
+    /// Plans what the builder made, without registering it.
+    ///
+    /// # Errors
+    /// Mistakes of the calls, and sources that cannot be opened.
+    pub async fn build(&self, builder: PipelineBuilder) -> Result<Pipeline> {
+        Ok(builder.build(&*self.catalog.read().await).await?)
+    }
+
+    /// Registers a planned pipeline under a name, in the place of another one of that name.
+    ///
+    /// # Errors
+    /// The pipeline cannot be run, or a table has that name.
+    pub async fn register_planned(&self, name: &str, pipeline: Pipeline) -> Result<()> {
         compile(&pipeline.plan, pipeline.clauses.clone())?;
+        let mut catalog = self.catalog.write().await;
         Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
     }
 
@@ -322,12 +338,34 @@ impl Session {
             })
     }
 
+    /// A registered pipeline: its plan as written, and its clauses.
+    ///
+    /// # Errors
+    /// There is no such pipeline.
+    pub async fn planned(&self, pipeline: &str) -> Result<Pipeline> {
+        self.pipeline(pipeline).await.map(Arc::unwrap_or_clone)
+    }
+
+    /// Rows of an epoch over all ranks after SKIP and TAKE, where batches depend on the number: rows are
+    /// counted where a filter decides and there are several ranks. `None` where it is not known before
+    /// the rows come.
+    ///
+    /// # Errors
+    /// There is no such pipeline, or it cannot be opened.
+    pub async fn epoch_rows(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
+        let pipeline = self.pipeline(pipeline).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
+        let opened = Opened::new(&compiled, &config, &self.stores).await?;
+        Ok(opened.epoch_rows)
+    }
+
     /// Starts a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
         let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
+        let epoch_rows = opened.epoch_rows;
         let expected = steps
             .zip(opened.epoch_rows)
             .map(|(steps, _)| steps * opened.deal.full());
@@ -337,6 +375,7 @@ impl Session {
             steps,
             seed,
             expected_rows: expected,
+            epoch_rows,
         })
     }
 
@@ -417,6 +456,15 @@ impl Session {
             position: Position { line: 1, column: 1 },
         };
         Ok(self.catalog.read().await.describe(&name)?.as_ref().clone())
+    }
+
+    /// Names of the functions that work row by row, for completion.
+    pub async fn functions(&self) -> Vec<String> {
+        let state = self.catalog.read().await.session().state();
+        let known = state.scalar_functions().keys();
+        let mut names: Vec<_> = known.filter(|n| !n.starts_with("__")).cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// Names of all tables and pipelines, for completion.
@@ -535,6 +583,7 @@ pub struct Run {
     steps: Option<u64>,
     seed: u64,
     expected_rows: Option<u64>,
+    epoch_rows: Option<u64>,
 }
 
 impl Run {
@@ -551,6 +600,16 @@ impl Run {
     /// Number of rows to come at most, where known.
     pub fn expected_rows(&self) -> Option<u64> {
         self.expected_rows
+    }
+
+    /// Rows of each epoch over all ranks, where known: see [`Session::epoch_rows`].
+    pub fn epoch_rows(&self) -> Option<u64> {
+        self.epoch_rows
+    }
+
+    /// Stops the run, and returns when its threads have ended; dropping it stops it without waiting.
+    pub async fn stop(self) {
+        self.inner.stop().await;
     }
 
     /// The seed in force.
