@@ -1,14 +1,14 @@
 //! A session: tables, pipelines, and what one can do with them.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::{internal_datafusion_err, not_impl_err};
+use datafusion::common::not_impl_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
@@ -25,6 +25,7 @@ use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Stat
 use forebay_runtime::cache::Stores;
 use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
 use forebay_runtime::error::Error as RunError;
+use forebay_runtime::pool::ComputePool;
 use forebay_runtime::source::FileResolver;
 use forebay_runtime::tail::{Batch, RunStats};
 use object_store::ObjectStore;
@@ -489,6 +490,10 @@ fn positioned(error: Error, position: Position) -> Error {
     }
 }
 
+fn available_parallelism() -> std::io::Result<usize> {
+    std::thread::available_parallelism().map(NonZeroUsize::get)
+}
+
 fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
@@ -532,12 +537,12 @@ async fn plan(
             machine.probe = Some(Arc::new(engine::Sample::of(&needed).await));
         }
     }
-    // Decoding a few photos is no work for a thread that serves others.
-    let planned = tokio::task::spawn_blocking(move || Compiled::on(&machine, &plan, clauses));
-    let planned = planned
-        .await
-        .map_err(|e| engine(internal_datafusion_err!("planning was lost: {e}")))?;
-    planned.map_err(|e| planning(&e))
+    // Decoding a few photos is no work for a thread that serves others. And without a pool of its own it
+    // would start rayon's global one, which a child of this process would find without threads.
+    let threads = config.threads.map_or_else(available_parallelism, Ok);
+    let pool = ComputePool::new(threads.unwrap_or(1).max(1)).map_err(engine)?;
+    let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
+    planned.await.map_err(|e| planning(&e))
 }
 
 /// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.

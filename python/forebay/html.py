@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import Error
+from .text import first_rows, short
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 SIDE = 96
 #: Rows of a table.
 ROWS = 16
-#: Characters of a value.
-WIDTH = 60
 
 
 def batch_table(batch: Batch, rows: int = ROWS) -> str:
@@ -29,7 +28,7 @@ def batch_table(batch: Batch, rows: int = ROWS) -> str:
         if name in images:
             columns[name] = [_picture(png) for png in images[name]]
         else:
-            columns[name] = [escape(_short(value)) for value in _rows(column.numpy(nulls="mask"), shown)]
+            columns[name] = [escape(short(value)) for value in first_rows(column, shown)]
     head = "".join(f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in batch.schema.items())
     body = "".join(
         "<tr>" + "".join(f"<td>{values[row]}</td>" for values in columns.values()) + "</tr>"
@@ -47,24 +46,6 @@ def pipeline_page(pipeline: Pipeline) -> str:
     except Error as error:
         return f"<pre>{escape(repr(pipeline))}\n\n{escape(str(error))}</pre>"
     return f"{columns}<div>{picture}</div>"
-
-
-def _rows(values: Any, rows: int) -> list[Any]:
-    """The first rows of a column as NumPy has it."""
-    if isinstance(values, dict):
-        parts = {name: _rows(part, rows) for name, part in values.items()}
-        return [{name: part[row] for name, part in parts.items()} for row in range(rows)]
-    return list(values[:rows])
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    if isinstance(value, str):
-        text = value
-    else:
-        text = " ".join(str(value).split())
-    return text if len(text) <= WIDTH else text[: WIDTH - 2] + ".."
 
 
 def _picture(png: bytes | None) -> str:

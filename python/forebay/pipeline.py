@@ -55,7 +55,9 @@ class Preview:
             file.write(png)
 
     def __repr__(self) -> str:
-        return repr(self.batch)
+        from .text import batch_table
+
+        return batch_table(self.batch, self.batch.num_rows)
 
     def _repr_html_(self) -> str:
         from .html import batch_table
