@@ -23,16 +23,9 @@ from .batch import Batch, Column
 from .errors import ConfigError, DataError, Error, InternalError, MemoryLimitError, PlanError, SourceError
 from .expr import Expr, col, lit, sql_expr
 from .iterator import BatchIterator, Failure, Stats
-from .pipeline import (
-    Pipeline,
-    images,
-    read_arrow,
-    read_avro,
-    read_csv,
-    read_json,
-    read_parquet,
-    sql,
-)
+from .look import Explanation, Preview
+from .pipeline import Pipeline
+from .read import images, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
 from .schema import Field, Schema
 
 __all__ = [
@@ -42,6 +35,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Error",
+    "Explanation",
     "Expr",
     "Failure",
     "Field",
@@ -49,6 +43,7 @@ __all__ = [
     "MemoryLimitError",
     "Pipeline",
     "PlanError",
+    "Preview",
     "Schema",
     "SourceError",
     "Stats",

@@ -1,6 +1,6 @@
 """The extension module: internal, and free to change."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 __version__: str
 
@@ -54,10 +54,18 @@ class RawBatch:
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
+class Clauses(TypedDict):
+    batch_rows: int
+    is_global: bool
+    remainder: str
+    epochs: int | None
+    continuous: bool
+    seed: int | None
+
 class Plan:
     def __new__(cls, source: tuple[Any, ...], steps: tuple[Any, ...]) -> Plan: ...
     def columns(self) -> list[tuple[str, str, bool, list[int] | None]]: ...
-    def clauses(self) -> dict[str, Any]: ...
+    def clauses(self) -> Clauses: ...
     def epoch_rows(self, settings: dict[str, Any]) -> int | None: ...
     def save(self, settings: dict[str, Any]) -> str: ...
     def explain(

@@ -53,10 +53,10 @@ def _is_mask(nulls: Any) -> bool:
 
 def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
     """A view of the elements for each row; None for a row without a list."""
-    elements, starts = raw.elements()
+    elements, offsets = raw.elements()
     values = to_numpy(elements, nulls)
     missing = np.asarray(raw.nulls())
-    starts = np.asarray(starts)
+    starts = np.asarray(offsets)
     return [
         None if gone else values[begin:end]
         for gone, begin, end in zip(missing.tolist(), starts[:-1].tolist(), starts[1:].tolist())

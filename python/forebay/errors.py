@@ -45,7 +45,7 @@ class PlanError(Error):
         hint: What may help, or None.
     """
 
-    _known = ("line", "column", "hint")
+    _known: tuple[str, ...] = ("line", "column", "hint")
     line: int | None
     column: int | None
     hint: str | None

@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _forebay
 from .batch import Batch
-from .expr import Expr, IntoExpr, node_of, shown
+from .describe import option, source_text, step_text
+from .expr import Expr, IntoExpr, node_of
 from .iterator import BatchIterator
+from .look import Explanation, Preview
 from .schema import Schema
 
 if TYPE_CHECKING:
     from .torch import ForebayDataset
 
-__all__ = [
-    "Explanation",
-    "Pipeline",
-    "Preview",
-    "images",
-    "read_arrow",
-    "read_avro",
-    "read_csv",
-    "read_json",
-    "read_parquet",
-    "sql",
-]
-
-
-class Explanation(str):
-    """A text that shows as it is."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return str(self) if self.startswith("<svg") else f"<pre>{escape(self)}</pre>"
-
-
-class Preview:
-    """The first rows of a pipeline, to be looked at."""
-
-    def __init__(self, batch: Batch) -> None:
-        #: The rows.
-        self.batch = batch
-
-    def save(self, path: str | os.PathLike[str], *, tile: int = 160) -> None:
-        """Writes a contact sheet of the images, with their labels, as a PNG."""
-        png = self.batch.sheet(self.batch.num_rows, tile=tile)
-        with open(path, "wb") as file:
-            file.write(png)
-
-    def __repr__(self) -> str:
-        from .text import batch_table
-
-        return batch_table(self.batch, self.batch.num_rows)
-
-    def _repr_html_(self) -> str:
-        from .html import batch_table
-
-        return batch_table(self.batch, self.batch.num_rows)
+__all__ = ["Pipeline"]
 
 
 class Pipeline:
@@ -305,7 +261,7 @@ class Pipeline:
         return Pipeline, (self._source, self._steps)
 
     def __repr__(self) -> str:
-        lines = [_source_text(self._source), *("  ." + _step_text(step) for step in self._steps)]
+        lines = [source_text(self._source), *("  ." + step_text(step) for step in self._steps)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -314,73 +270,8 @@ class Pipeline:
         return pipeline_page(self)
 
 
-def sql(text: str, *, name: str | None = None) -> Pipeline:
-    """A pipeline of SQL: statements that define tables and pipelines, and a query with its clauses.
-
-    Args:
-        text: The statements.
-        name: Which of the pipelines that the text creates is meant; the last one if not given.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"expected SQL, found {text!r}")
-    return Pipeline(("sql", text, name))
-
-
-def images(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Image files of a folder, flat or with a folder for each class.
-
-    Args:
-        location: The folder.
-        **options: Options of the format, as in SQL's `OPTIONS (..)`.
-    """
-    return _files("images", location, options)
-
-
-def read_parquet(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Parquet files: a file, a folder, or a pattern such as `"data/*.parquet"`."""
-    return _files("parquet", location, options)
-
-
-def read_csv(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """CSV files: a file, a folder, or a pattern.
-
-    Args:
-        location: Where they are.
-        **options: Options of the format: `delimiter`, `header`, ..
-    """
-    return _files("csv", location, options)
-
-
-def read_json(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Files of JSON lines: a file, a folder, or a pattern."""
-    return _files("json", location, options)
-
-
-def read_arrow(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Arrow IPC files: a file, a folder, or a pattern."""
-    return _files("arrow", location, options)
-
-
-def read_avro(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Avro files: a file, a folder, or a pattern."""
-    return _files("avro", location, options)
-
-
-def _files(kind: str, location: str | os.PathLike[str], options: Mapping[str, Any]) -> Pipeline:
-    texts = {key: _option(value) for key, value in options.items() if value is not None}
-    return Pipeline(("files", kind, os.fspath(location), texts))
-
-
-def _option(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-
-
 def _quoted(value: Any) -> str:
-    return "'" + _option(value).replace("'", "''") + "'"
+    return "'" + option(value).replace("'", "''") + "'"
 
 
 def _column(value: Any) -> tuple[Any, ...]:
@@ -388,39 +279,6 @@ def _column(value: Any) -> tuple[Any, ...]:
 
 
 def _whole(call: str, what: str, value: Any) -> int:
-    index = getattr(type(value), "__index__", None)
-    if index is None or isinstance(value, bool) or index(value) < 0:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 0:
         raise TypeError(f"{call}: {what} is a whole number of at least 0, found {value!r}")
-    return index(value)
-
-
-def _source_text(source: tuple[Any, ...]) -> str:
-    if source[0] == "sql":
-        name = "" if source[2] is None else f", name={source[2]!r}"
-        return f'sql("""{source[1]}"""{name})'
-    call = "images" if source[1] == "images" else f"read_{source[1]}"
-    options = "".join(f", {key}={value!r}" for key, value in source[3].items())
-    return f"{call}({source[2]!r}{options})"
-
-
-def _step_text(step: tuple[Any, ...]) -> str:
-    name, *arguments = step
-    if name == "filter":
-        return f"filter({shown(arguments[0])})"
-    if name == "with_column":
-        return f"with_column({arguments[0]!r}, {shown(arguments[1])})"
-    if name == "select":
-        return f"select({', '.join(map(shown, arguments[0]))})"
-    if name == "shuffle":
-        rows, seed = arguments
-        given = "" if seed is None else f", seed={seed}"
-        return f"shuffle({('global' if rows is None else rows)!r}{given})"
-    if name == "batch":
-        rows, remainder, is_global = arguments
-        kept = "" if remainder == "keep" else f", {remainder}_remainder=True"
-        return f"batch({rows}{kept}{', scope=' + repr('global') if is_global else ''})"
-    if name == "options":
-        return f"options({arguments[1]})"
-    if name == "cache":
-        return f"cache({arguments[0]})"
-    return f"{name}({', '.join('' if a is None else repr(a) for a in arguments)})"
+    return operator.index(value)

@@ -18,26 +18,27 @@ from .errors import ConfigError
 from .iterator import BatchIterator
 
 if TYPE_CHECKING:
+    from . import _forebay
     from .pipeline import Pipeline
 
 __all__ = ["steps", "worker_batches"]
 
 
-def batches_of(rows: int, clauses: dict[str, Any]) -> int:
+def batches_of(rows: int, clauses: _forebay.Clauses) -> int:
     """Batches that an epoch of so many rows makes, over all ranks."""
     size = clauses["batch_rows"]
     return rows // size if clauses["remainder"] == "drop" else -(-rows // size)
 
 
-def steps(rows: int, clauses: dict[str, Any], world: int) -> int:
+def steps(rows: int, clauses: _forebay.Clauses, world: int) -> int:
     """Batches of each rank in an epoch of so many rows."""
     batches = batches_of(rows, clauses)
-    return batches if clauses["global"] else -(-batches // world)
+    return batches if clauses["is_global"] else -(-batches // world)
 
 
-def is_dealt(clauses: dict[str, Any]) -> bool:
+def is_dealt(clauses: _forebay.Clauses) -> bool:
     """Whether a loader worker can be a rank of its own."""
-    return not (clauses["global"] or clauses["continuous"] or clauses["remainder"] == "pad")
+    return not (clauses["is_global"] or clauses["continuous"] or clauses["remainder"] == "pad")
 
 
 def worker_batches(
@@ -67,7 +68,7 @@ def _stepped(pipeline: Pipeline, settings: dict[str, Any], worker: int, workers:
 
 
 def _dealt(
-    pipeline: Pipeline, settings: dict[str, Any], clauses: dict[str, Any], worker: int, workers: int
+    pipeline: Pipeline, settings: dict[str, Any], clauses: _forebay.Clauses, worker: int, workers: int
 ) -> Iterator[Batch]:
     """Only the worker's own batches are made, epoch by epoch: which steps are its own depends on the steps
     of the epochs before."""
@@ -96,7 +97,8 @@ def _dealt(
             yield from _stepped(pipeline, rest, worker, workers)
             return
         with batches:
-            rows = batches._run.epoch_rows
+            # With several ranks the rows are known, or the run would not have begun.
+            rows = batches._run.epoch_rows or 0
             planned = batches_of(rows, clauses)
             total = steps(rows, clauses, world)
             for batch in batches:

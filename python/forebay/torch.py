@@ -63,7 +63,7 @@ def _place(rank: int | None, world: int | None) -> tuple[int, int]:
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
-class ForebayDataset(torch.utils.data.IterableDataset):
+class ForebayDataset(torch.utils.data.IterableDataset[dict[str, Any]]):
     """Whole batches as dictionaries of tensors; texts stay lists.
 
         loader = DataLoader(pipeline.torch(), batch_size=None)
@@ -125,7 +125,8 @@ class ForebayDataset(torch.utils.data.IterableDataset):
 
     def _span(self) -> int | None:
         """Epochs of an iteration; None where it has no end."""
-        return self._settings.get("epochs") or self._pipeline._plan().clauses()["epochs"]
+        given: int | None = self._settings.get("epochs")
+        return given or self._pipeline._plan().clauses()["epochs"]
 
     def __len__(self) -> int:
         """Batches of an iteration for this rank.

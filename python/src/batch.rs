@@ -1,6 +1,7 @@
 //! A batch as it comes out of a run.
 
 use std::io::Cursor;
+use std::mem::replace;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StructArray};
@@ -38,7 +39,16 @@ pub(crate) struct RawBatch {
     /// Its step in the epoch.
     #[pyo3(get)]
     step: u64,
-    keys: Vec<RowKey>,
+    keys: Keys,
+}
+
+/// Which rows a batch has.
+#[derive(Debug)]
+enum Keys {
+    /// What a run says of them, and how many of them count. Few programs ask, so it is not spelt out.
+    Run(Box<forebay::Batch>, usize),
+    /// What an unpickled batch says.
+    Told(Vec<RowKey>),
 }
 
 impl RawBatch {
@@ -61,19 +71,18 @@ impl RawBatch {
     }
 
     /// A batch of a run.
-    pub(crate) fn of(batch: forebay::Batch) -> Self {
-        let keys = batch
-            .keys()
-            .map(|(file, row, child)| (file.to_owned(), row, child))
-            .collect();
+    pub(crate) fn of(mut batch: forebay::Batch) -> Self {
         let (epoch, step) = (batch.epoch, batch.step);
-        let (batch, private) = claim(batch.batch);
+        // The columns are not kept twice, or they would seem to have two holders.
+        let empty = RecordBatch::new_empty(batch.batch.schema());
+        let (columns, private) = claim(replace(&mut batch.batch, empty));
+        let rows = columns.num_rows();
         Self {
-            batch,
+            batch: columns,
             private,
             epoch,
             step,
-            keys,
+            keys: Keys::Run(Box::new(batch), rows),
         }
     }
 }
@@ -104,7 +113,14 @@ impl RawBatch {
 
     /// File (relative to its source), row in the file, and child index of each row.
     fn row_keys(&self) -> Vec<RowKey> {
-        self.keys.clone()
+        match &self.keys {
+            Keys::Told(keys) => keys.clone(),
+            Keys::Run(batch, rows) => batch
+                .keys()
+                .take(*rows)
+                .map(|(file, row, child)| (file.to_owned(), row, child))
+                .collect(),
+        }
     }
 
     /// The column at an index.
@@ -123,7 +139,10 @@ impl RawBatch {
             private: vec![false; self.private.len()],
             epoch: self.epoch,
             step: self.step,
-            keys: self.keys[..rows].to_vec(),
+            keys: match &self.keys {
+                Keys::Told(keys) => Keys::Told(keys[..rows].to_vec()),
+                Keys::Run(batch, _) => Keys::Run(batch.clone(), rows),
+            },
         }
     }
 
@@ -204,7 +223,7 @@ impl RawBatch {
         });
         let packed = packed.map_err(arrow_error)?;
         let bytes = PyBytes::new(py, &packed);
-        Ok((bytes, self.epoch, self.step, self.keys.clone()))
+        Ok((bytes, self.epoch, self.step, self.row_keys()))
     }
 
     /// The batch that `pack` made this of.
@@ -222,7 +241,7 @@ impl RawBatch {
             private,
             epoch,
             step,
-            keys,
+            keys: Keys::Told(keys),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
 use arrow::buffer::Buffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use forebay_udfs::tensor::named;
 use pyo3::exceptions::PyValueError;
@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyString, PyTuple};
 use pyo3_arrow::ffi::{to_array_pycapsules, to_schema_pycapsule};
 
+use crate::dtype::{element, tensor_shape};
 use crate::memory::Memory;
 
 /// A column. What it is made of depends on its `kind`.
@@ -252,52 +253,6 @@ impl RawColumn {
     fn is_variable(&self) -> bool {
         self.field.extension_type_name() == Some("arrow.variable_shape_tensor")
     }
-}
-
-/// NumPy's type string of an Arrow type that NumPy has, too.
-fn element(data_type: &DataType) -> Option<String> {
-    let unit = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    };
-    let order = if cfg!(target_endian = "big") {
-        '>'
-    } else {
-        '<'
-    };
-    Some(match data_type {
-        DataType::Int8 => "|i1".to_owned(),
-        DataType::UInt8 => "|u1".to_owned(),
-        DataType::Int16 => format!("{order}i2"),
-        DataType::UInt16 => format!("{order}u2"),
-        DataType::Int32 => format!("{order}i4"),
-        DataType::UInt32 => format!("{order}u4"),
-        DataType::Int64 => format!("{order}i8"),
-        DataType::UInt64 => format!("{order}u8"),
-        DataType::Float16 => format!("{order}f2"),
-        DataType::Float32 => format!("{order}f4"),
-        DataType::Float64 => format!("{order}f8"),
-        DataType::Date64 => format!("{order}M8[ms]"),
-        DataType::Timestamp(of, _) => format!("{order}M8[{}]", unit(of)),
-        DataType::Duration(of) => format!("{order}m8[{}]", unit(of)),
-        _ => return None,
-    })
-}
-
-/// The shape that the type of a fixed-shape tensor says.
-pub(crate) fn tensor_shape(field: &Field) -> Option<Vec<usize>> {
-    if field.extension_type_name() != Some("arrow.fixed_shape_tensor") {
-        return None;
-    }
-    let parameters = field.extension_type_metadata()?;
-    let parameters: serde_json::Value = serde_json::from_str(parameters).ok()?;
-    let shape = parameters.get("shape")?.as_array()?;
-    shape
-        .iter()
-        .map(|size| usize::try_from(size.as_u64()?).ok())
-        .collect()
 }
 
 pub(crate) fn arrow_error(error: arrow::error::ArrowError) -> PyErr {

@@ -7,6 +7,7 @@ mod batch;
 mod claim;
 mod column;
 mod config;
+mod dtype;
 mod error;
 mod expr;
 mod functions;

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use pyo3_arrow::ffi::to_schema_pycapsule;
 
-use crate::column::tensor_shape;
+use crate::dtype::tensor_shape;
 use crate::run::Run;
 use crate::source::{self, Source};
 use crate::steps::Step;
@@ -76,7 +76,7 @@ impl Plan {
         let batch = clauses.batch.unwrap_or_default();
         let said = PyDict::new(py);
         said.set_item("batch_rows", batch.rows.get())?;
-        said.set_item("global", batch.scope == BatchScope::Global)?;
+        said.set_item("is_global", batch.scope == BatchScope::Global)?;
         let remainder = match batch.remainder {
             Remainder::Keep => "keep",
             Remainder::Drop => "drop",
