@@ -34,7 +34,10 @@ def test_after_a_failure_the_run_has_ended(damaged):
     assert list(run) == []
 
 
-@pytest.mark.parametrize(("policy", "rows", "count"), [("skip", 7, "skipped"), ("replace", 8, "replaced"), ("null", 8, "nulled")])
+POLICIES = [("skip", 7, "skipped"), ("replace", 8, "replaced"), ("null", 8, "nulled")]
+
+
+@pytest.mark.parametrize(("policy", "rows", "count"), POLICIES)
 def test_policies_let_the_run_go_on(damaged, policy, rows, count):
     run = damaged.options(on_error=policy).run()
     batches = list(run)
