@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::Field;
-use forebay_planner::clauses::{BatchScope, Relax, Remainder};
+use forebay_planner::clauses::{BatchScope, BatchSize, Relax, Remainder};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::PlanError;
 use forebay_planner::optimizer::explain::Explained;
@@ -99,13 +99,9 @@ impl Explanation {
         let clauses = &compiled.clauses;
         let (segment_rows, in_flight) = opened.segments();
         let steps_per_span = opened.steps_per_span();
-        let idle_ranks = match (opened.deal.scope, opened.epoch_rows) {
-            (BatchScope::PerRank, Some(rows)) => {
-                let world = opened.deal.world;
-                (world - opened.deal.batches(rows) % world) % world
-            }
-            _ => 0,
-        };
+        let idle_ranks = opened
+            .batches_per_span()
+            .map_or(0, |batches| opened.deal.idle(batches));
         let mut explanation = Self {
             name: name.to_owned(),
             written: compiled.written.to_string(),
@@ -115,7 +111,7 @@ impl Explanation {
             verbose: false,
             fragment: opened.job.reader.explain(),
             columns: opened
-                .schema()
+                .schema()?
                 .fields()
                 .iter()
                 .map(|f| (f.name().clone(), type_text(f)))
@@ -492,12 +488,12 @@ impl fmt::Display for Explanation {
 }
 
 fn tail_text(opened: &Opened) -> String {
-    let deal = &opened.deal;
-    let scope = match deal.scope {
+    let (deal, clauses) = (&opened.deal, &opened.clauses);
+    let scope = match deal.batch.scope {
         BatchScope::PerRank => "per rank",
         BatchScope::Global => "over all ranks",
     };
-    let remainder = match deal.remainder {
+    let remainder = match deal.batch.remainder {
         Remainder::Keep => "last batch short",
         Remainder::Drop => "remainder dropped",
         Remainder::Pad => "remainder padded",
@@ -509,10 +505,24 @@ fn tail_text(opened: &Opened) -> String {
     if let Some(take) = opened.clauses.take {
         text += &format!("take {take}, ");
     }
-    text + &format!(
-        "batch {} {scope}, {remainder}; rank {} of {}",
-        deal.rows, deal.rank, deal.world
-    )
+    if let Some(pack) = &clauses.pack {
+        text += &format!("pack {} into {}, ", pack.column, pack.into);
+    }
+    if let Some(bucket) = &clauses.bucket {
+        text += &format!("bucket by {} boundaries, ", bucket.boundaries.len());
+    }
+    text += &match (deal.batch.size, &clauses.tokens_of) {
+        (BatchSize::Rows(rows), _) => format!("batch {rows} {scope}, {remainder}"),
+        (BatchSize::Tokens(tokens), column) => {
+            let column = column.as_deref().unwrap_or_default();
+            format!("batch by {tokens} tokens of {column} {scope}, {remainder}")
+        }
+    };
+    for pad in &clauses.pad {
+        text += &format!(", pad {}", pad.column);
+        text += &pad.to.map(|to| format!(" to {to}")).unwrap_or_default();
+    }
+    text + &format!("; rank {} of {}", deal.rank, deal.world)
 }
 
 fn options_text(compiled: &Compiled) -> String {

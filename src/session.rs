@@ -247,7 +247,7 @@ impl Session {
         let mut catalog = self.catalog.write().await;
         // What cannot be lowered is refused here, not when it is run.
         let planned = catalog.plan_query(query).await?;
-        compile(&planned.plan, planned.clauses).map_err(|e| positioned(e, query.start))?;
+        compile(&keyed(&planned)?, planned.clauses).map_err(|e| positioned(e, query.start))?;
         catalog.create_pipeline(name, existing, query).await?;
         Ok(())
     }
@@ -271,7 +271,7 @@ impl Session {
     /// # Errors
     /// The pipeline cannot be run, or a table has that name.
     pub async fn register_planned(&self, name: &str, pipeline: Pipeline) -> Result<()> {
-        compile(&pipeline.plan, pipeline.clauses.clone())?;
+        compile(&keyed(&pipeline)?, pipeline.clauses.clone())?;
         let mut catalog = self.catalog.write().await;
         Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
     }
@@ -299,7 +299,7 @@ impl Session {
         match keyed {
             Ok(compiled) => {
                 let opened = Opened::new(&compiled, &RunConfig::default(), &self.stores).await?;
-                let schema = opened.schema();
+                let schema = opened.schema()?;
                 let mut run = opened.start();
                 let mut batches = Vec::new();
                 while let Some(batch) = run.next().await {
@@ -347,17 +347,15 @@ impl Session {
         self.pipeline(pipeline).await.map(Arc::unwrap_or_clone)
     }
 
-    /// Rows of an epoch over all ranks after SKIP and TAKE, where batches depend on the number: rows are
-    /// counted where a filter decides and there are several ranks. `None` where it is not known before
-    /// the rows come.
+    /// Batches that a run would have for its rank, where that is known before the rows come, and finite.
     ///
     /// # Errors
     /// There is no such pipeline, or it cannot be opened.
-    pub async fn epoch_rows(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
+    pub async fn steps(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
-        Ok(opened.epoch_rows)
+        Ok(opened.steps())
     }
 
     /// Starts a registered pipeline.
@@ -365,11 +363,11 @@ impl Session {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
-        let (schema, steps, seed) = (opened.schema(), opened.steps(), opened.seed);
+        let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.seed);
         let epoch_rows = opened.epoch_rows;
         let expected = steps
             .zip(opened.epoch_rows)
-            .map(|(steps, _)| steps * opened.deal.full());
+            .and_then(|(steps, _)| Some(steps * opened.deal.full()?));
         Ok(Run {
             inner: opened.start(),
             schema,
@@ -494,6 +492,11 @@ fn available_parallelism() -> std::io::Result<usize> {
     std::thread::available_parallelism().map(NonZeroUsize::get)
 }
 
+/// The plan of a pipeline with what decides the groups of its rows.
+fn keyed(pipeline: &Pipeline) -> Result<LogicalPlan> {
+    pipeline.keyed().map_err(|error| planning(&error))
+}
+
 fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
@@ -509,7 +512,7 @@ async fn compiled(
     let epochs = config.epochs.and_then(NonZeroU64::new);
     clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
     if let Some(saved) = &config.plan {
-        let (compiled, differs) = saved.compile(&pipeline.plan, clauses)?;
+        let (compiled, differs) = saved.compile(&keyed(pipeline)?, clauses)?;
         if let Some(difference) = differs {
             log::warn!(
                 "the saved plan does not come out again: {difference}; at the tier exact the stream is the \
@@ -518,7 +521,7 @@ async fn compiled(
         }
         return Ok(compiled);
     }
-    plan(pipeline.plan.clone(), clauses, config, prices, stores).await
+    plan(keyed(pipeline)?, clauses, config, prices, stores).await
 }
 
 /// Plans for this machine; over a profile of a few rows where types do not tell sizes or numbers.
@@ -552,7 +555,11 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         seed,
         skip,
         take,
+        pack: _,
+        bucket: _,
         batch: _,
+        tokens_of: _,
+        pad: _,
         repeat: _,
         cache,
         options,
@@ -562,10 +569,10 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         seed,
         skip,
         take,
-        batch: None,
         repeat: Repeat::default(),
         cache,
         options,
+        ..Clauses::default()
     }
 }
 
@@ -607,7 +614,7 @@ impl Run {
         self.expected_rows
     }
 
-    /// Rows of each epoch over all ranks, where known: see [`Session::epoch_rows`].
+    /// Rows of each epoch over all ranks, after SKIP and TAKE, where known before they come.
     pub fn epoch_rows(&self) -> Option<u64> {
         self.epoch_rows
     }

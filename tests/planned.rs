@@ -33,8 +33,8 @@ async fn a_planned_pipeline_is_changed_and_registered() {
     pipeline.clauses.take = Some(3);
     session.register_planned("p", pipeline).await.unwrap();
     assert_eq!(session.planned("p").await.unwrap().clauses.take, Some(3));
-    let rows = session.epoch_rows("p", RunConfig::default()).await;
-    assert_eq!(rows.unwrap(), Some(3));
+    let steps = session.steps("p", RunConfig::default()).await;
+    assert_eq!(steps.unwrap(), Some(1));
     assert!(session.planned("q").await.is_err());
 }
 

@@ -22,6 +22,7 @@
 //! Calls make the plan and the clauses of the SQL that means the same.
 
 mod expr;
+mod mix;
 mod relation;
 mod source;
 mod stages;
@@ -29,19 +30,22 @@ mod text;
 
 pub use datafusion::prelude::{cast, col, ident, lit};
 pub use expr::{Pin, call, list, stream};
+pub use mix::{MixBuilder, MixStop, mix};
 pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
 pub use stages::Window;
 pub use text::sql;
 
-use datafusion::logical_expr::Expr;
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use self::relation::{Relation, Step};
 use self::stages::Stages;
 use crate::catalog::Catalog;
-use crate::clauses::{OnError, Optimize, Relax};
+use crate::clauses::{EqualSteps, ErrorBudget, OnError, Optimize, Relax};
 use crate::error::Result;
-use crate::pipeline::Pipeline;
-use crate::sql::check_batch;
+use crate::groups::check_groups;
+use crate::pipeline::{BUCKET_COLUMN, Pipeline};
+use crate::sql::{ClausePositions, check_batch};
 
 /// A pipeline being built. Mistakes in the order of calls surface in [`build`](Self::build).
 #[derive(Debug, Clone)]
@@ -50,15 +54,21 @@ pub struct PipelineBuilder {
     input: Input,
     steps: Vec<Step>,
     stages: Stages,
+    bucket_by: Option<Expr>,
+    /// The plan with the buckets of a pipeline that goes on.
+    bucketed: Option<LogicalPlan>,
 }
 
 impl Pipeline {
-    /// Begins a pipeline over a source, a registered table, or a registered pipeline.
+    /// Begins a pipeline over a source, a registered table, a registered pipeline, or a [`mix`](mix()) of
+    /// such.
     pub fn from(input: impl Into<Input>) -> PipelineBuilder {
         PipelineBuilder {
             input: input.into(),
             steps: Vec::new(),
             stages: Stages::default(),
+            bucket_by: None,
+            bucketed: None,
         }
     }
 
@@ -68,6 +78,8 @@ impl Pipeline {
             input: Input::Planned(Box::new(self.plan)),
             steps: Vec::new(),
             stages: Stages::after(self.clauses),
+            bucket_by: None,
+            bucketed: self.bucketed,
         }
     }
 }
@@ -121,6 +133,41 @@ impl PipelineBuilder {
     /// Keeps the first rows of each epoch: `TAKE rows`.
     pub fn take(mut self, rows: u64) -> Self {
         self.stages.take(rows);
+        self
+    }
+
+    /// Puts the sequences of a list column end to end into packs of `elements`: `PACK column INTO elements`. A batch
+    /// then has packs as rows, with `<column>_segment_ids` and `<column>_positions`.
+    pub fn pack(mut self, column: impl Into<String>, elements: u64) -> Self {
+        self.stages.pack(column.into(), elements);
+        self
+    }
+
+    /// Fills each batch with rows of one bucket: `BUCKET BY value BOUNDARIES (..)`. A value belongs to the first
+    /// bucket whose boundary is above it.
+    pub fn bucket_by(mut self, value: Expr, boundaries: impl IntoIterator<Item = u64>) -> Self {
+        self.stages.bucket(boundaries.into_iter().collect());
+        self.bucket_by = Some(value);
+        self
+    }
+
+    /// Gathers rows as long as they have at most so many elements in a list column:
+    /// `BATCH BY TOKENS tokens ON column`.
+    pub fn batch_by_tokens(mut self, tokens: u64, column: impl Into<String>) -> Self {
+        self.stages.batch_by_tokens(tokens, column.into());
+        self
+    }
+
+    /// Makes the sequences of a list column in a batch as long as the longest, with 0: `PAD column`. The batch has
+    /// their own lengths in `<column>_length`.
+    pub fn pad(mut self, column: impl Into<String>) -> Self {
+        self.stages.pad(column.into(), None);
+        self
+    }
+
+    /// Makes the sequences of a list column `elements` long, with 0: `PAD column TO elements`.
+    pub fn pad_to(mut self, column: impl Into<String>, elements: u64) -> Self {
+        self.stages.pad(column.into(), Some(elements));
         self
     }
 
@@ -180,6 +227,30 @@ impl PipelineBuilder {
         self
     }
 
+    /// Says after how many windows packs and buckets hold no rows open: `OPTIONS (horizon = ..)`.
+    pub fn horizon(mut self, windows: u64) -> Self {
+        self.stages.horizon(windows);
+        self
+    }
+
+    /// Says what becomes of the last step where batches do not divide by ranks: `OPTIONS (equal_steps = ..)`.
+    pub fn equal_steps(mut self, policy: EqualSteps) -> Self {
+        self.stages.clauses.options.equal_steps = policy;
+        self
+    }
+
+    /// Says how many rows may fail before the run stops: `OPTIONS (error_budget = ..)`.
+    pub fn error_budget(mut self, budget: ErrorBudget) -> Self {
+        self.stages.clauses.options.error_budget = Some(budget);
+        self
+    }
+
+    /// Says where a table of the failed rows is written: `OPTIONS (dead_letters = ..)`.
+    pub fn dead_letters(mut self, path: impl Into<String>) -> Self {
+        self.stages.clauses.options.dead_letters = Some(path.into());
+        self
+    }
+
     /// Opens the source and plans.
     ///
     /// # Errors
@@ -194,12 +265,24 @@ impl PipelineBuilder {
             relation.apply(step)?;
         }
         let plan = relation.finish()?;
+        check_groups(plan.schema(), &clauses, &ClausePositions::default())?;
         if clauses.batch.is_some() {
             check_batch(plan.schema(), None)?;
         }
+        let bucketed = match self.bucket_by {
+            // No call that changes rows follows their buckets, so these are still those of the rows.
+            None => self.bucketed,
+            Some(by) => {
+                let mut relation = Relation::new(catalog, plan.clone());
+                let by = cast(by, DataType::Float64);
+                relation.apply(Step::WithColumn(BUCKET_COLUMN.to_owned(), by))?;
+                Some(relation.finish()?)
+            }
+        };
         Ok(Pipeline {
             name: None,
             plan,
+            bucketed,
             clauses,
             text: None,
         })

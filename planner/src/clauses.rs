@@ -34,11 +34,21 @@ pub enum Remainder {
     Pad,
 }
 
+/// How much a batch holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BatchSize {
+    /// `BATCH n`: rows, or packs where rows are packed.
+    Rows(NonZeroU64),
+    /// `BATCH BY TOKENS n ON column`: at most so many elements of the column's sequences, which count as long as
+    /// the longest of the batch where the column is padded.
+    Tokens(NonZeroU64),
+}
+
 /// `BATCH ..`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Batch {
-    /// Rows of a batch.
-    pub rows: NonZeroU64,
+    /// How much a batch holds.
+    pub size: BatchSize,
     /// Per rank or over all ranks.
     pub scope: BatchScope,
     /// The last rows.
@@ -50,11 +60,62 @@ impl Default for Batch {
     fn default() -> Self {
         const ROWS: NonZeroU64 = NonZeroU64::new(256).unwrap();
         Self {
-            rows: ROWS,
+            size: BatchSize::Rows(ROWS),
             scope: BatchScope::default(),
             remainder: Remainder::default(),
         }
     }
+}
+
+impl Batch {
+    /// Rows (or packs) of a full batch; `None` where elements are counted.
+    pub const fn rows(&self) -> Option<u64> {
+        match self.size {
+            BatchSize::Rows(rows) => Some(rows.get()),
+            BatchSize::Tokens(_) => None,
+        }
+    }
+}
+
+/// `PACK column INTO n`: sequences put end to end into packs of `n` elements.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pack {
+    /// The column of sequences.
+    pub column: String,
+    /// Elements of a pack.
+    pub into: NonZeroU64,
+}
+
+/// `BUCKET BY expression BOUNDARIES (..)`: a batch holds rows of one bucket. The expression is planned with
+/// the query ([`Keys`](crate::pipeline::Keys)).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Bucket {
+    /// Ascending; bucket `i` holds the values below boundary `i` that no bucket before it holds, and the last
+    /// one the others.
+    pub boundaries: Vec<u64>,
+}
+
+/// `PAD column [TO n] [WITH value]`: the sequences of a batch made equally long.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pad {
+    /// The column of sequences.
+    pub column: String,
+    /// Elements of each; as many as the longest of the batch has where absent.
+    pub to: Option<NonZeroU64>,
+    /// What is appended, as text of a number; 0 where absent.
+    pub with: Option<String>,
+}
+
+/// What a rank does in the last step of a span if no batch is left for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum EqualSteps {
+    /// It gets a batch of no rows (`'count'`).
+    #[default]
+    Count,
+    /// The step is left out, for all ranks (`'drop'`).
+    Drop,
+    /// It gets its batch before once more (`'pad'`).
+    Pad,
 }
 
 /// `REPEAT [n] [CONTINUOUS]`.
@@ -141,7 +202,7 @@ pub enum Cache {
 }
 
 /// `OPTIONS (..)`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Policy for failed rows.
     pub on_error: OnError,
@@ -158,6 +219,45 @@ pub struct Options {
     /// Picoseconds of one core that keeping a byte there is worth, for as long as it is kept. Nothing by
     /// default: on a disk that is there anyway, rows cost no more than their room, which the quota limits.
     pub cache_price: u64,
+    /// Windows after which packs and buckets hold no rows open: `horizon = 16`.
+    pub horizon: NonZeroU64,
+    /// What becomes of the last step where batches do not divide by ranks: `equal_steps = '..'`.
+    pub equal_steps: EqualSteps,
+    /// Failed rows at which a run stops, whatever `on_error` says: `error_budget = 100` or `'1 %'`.
+    pub error_budget: Option<ErrorBudget>,
+    /// File or folder for a table of the failed rows: `dead_letters = 'path'`.
+    pub dead_letters: Option<String>,
+    /// Largest input of a failed row that is kept in that table, in bytes; none where absent.
+    pub dead_letter_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        const HORIZON: NonZeroU64 = NonZeroU64::new(16).unwrap();
+        Self {
+            on_error: OnError::default(),
+            relax: Relax::default(),
+            optimize: Optimize::default(),
+            disable_rules: BTreeSet::new(),
+            cache_dir: None,
+            cache_quota: None,
+            cache_price: 0,
+            horizon: HORIZON,
+            equal_steps: EqualSteps::default(),
+            error_budget: None,
+            dead_letters: None,
+            dead_letter_bytes: None,
+        }
+    }
+}
+
+/// How many rows of an epoch may fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorBudget {
+    /// So many.
+    Rows(u64),
+    /// So many of a million rows that were seen.
+    Millionths(u32),
 }
 
 /// The training clauses of a pipeline.
@@ -171,8 +271,16 @@ pub struct Clauses {
     pub skip: u64,
     /// `TAKE n`: rows kept of each epoch.
     pub take: Option<u64>,
+    /// `PACK ..`.
+    pub pack: Option<Pack>,
+    /// `BUCKET ..`.
+    pub bucket: Option<Bucket>,
     /// `BATCH ..`; where absent, rows come in batches of no planned size.
     pub batch: Option<Batch>,
+    /// The column whose elements `BATCH BY TOKENS` counts.
+    pub tokens_of: Option<String>,
+    /// `PAD column ..`.
+    pub pad: Vec<Pad>,
     /// `REPEAT ..`.
     pub repeat: Repeat,
     /// `CACHE ..`; where absent, [`Cache::Auto`] if there is a `cache_dir`.
@@ -182,6 +290,12 @@ pub struct Clauses {
 }
 
 impl Clauses {
+    /// The column whose sequences are counted, by PACK or by BATCH BY TOKENS.
+    pub fn length_of(&self) -> Option<&String> {
+        let packed = self.pack.as_ref().map(|pack| &pack.column);
+        packed.or(self.tokens_of.as_ref())
+    }
+
     /// Whether draws below the cache are kept: then it is part of what the rows are.
     pub const fn freezes(&self) -> bool {
         matches!(self.cache, Some(Cache::At { freezing: true, .. }))

@@ -5,6 +5,8 @@ pub mod catalog;
 pub mod clauses;
 pub mod compile;
 pub mod error;
+pub mod groups;
+pub mod mix;
 pub mod optimizer;
 pub mod pipeline;
 pub mod rows;

@@ -130,6 +130,9 @@ class Pipeline:
             cache_dir: Directory that keeps computed rows from epoch to epoch.
             cache_quota: Bytes that they may take, as a number or as `"20GiB"`.
             cache_price: What keeping a byte costs.
+            equal_steps: What a rank does in the last step if no batch is left for it: `"count"` (a batch of no
+                rows, the default), `"drop"` (nobody steps) or `"pad"` (its batch before once more).
+            horizon: Windows after which packs and buckets hold no rows open.
         """
         given = {key: value for key, value in options.items() if value is not None}
         if not given:
@@ -187,12 +190,9 @@ class Pipeline:
         """Batches of an epoch for each rank, where known before the rows come.
 
         Args:
-            **settings: As of `run`; `rank` and `world` decide.
+            **settings: As of `run`; `world` decides.
         """
-        from .shard import steps
-
-        rows = self._plan().epoch_rows({"epochs": 1, **settings})
-        return None if rows is None else steps(rows, self._plan().clauses(), settings.get("world") or 1)
+        return self._plan().steps({**settings, "epochs": 1})
 
     def save_plan(self, **settings: Any) -> str:
         """The chosen plan, and all that it was chosen by, as JSON: `run(plan=..)` has the same plan anywhere."""

@@ -4,8 +4,9 @@ A `DataLoader` takes batches from its workers in turn. So worker `w` of `W` make
 `w + W`, `w + 2W`, .., and the loader's stream is that of one process: the same batches in the same order.
 
 Where batches are dealt to ranks, worker `w` of rank `r` does as rank `r + world * w` of `world * W` would, and
-computes its own rows alone. What has no such rank (`scope="global"`, padded and continuous batches, filters
-that draw) is run whole by every worker, which passes on its own batches: right, but no faster than one worker.
+computes its own rows alone. What has no such rank (`scope="global"`, packs and buckets, padded and continuous
+batches, filters that draw) is run whole by every worker, which passes on its own batches: right, but no faster
+than one worker.
 """
 
 from __future__ import annotations
@@ -21,24 +22,13 @@ if TYPE_CHECKING:
     from . import _forebay
     from .pipeline import Pipeline
 
-__all__ = ["steps", "worker_batches"]
-
-
-def batches_of(rows: int, clauses: _forebay.Clauses) -> int:
-    """Batches that an epoch of so many rows makes, over all ranks."""
-    size = clauses["batch_rows"]
-    return rows // size if clauses["remainder"] == "drop" else -(-rows // size)
-
-
-def steps(rows: int, clauses: _forebay.Clauses, world: int) -> int:
-    """Batches of each rank in an epoch of so many rows."""
-    batches = batches_of(rows, clauses)
-    return batches if clauses["is_global"] else -(-batches // world)
+__all__ = ["worker_batches"]
 
 
 def is_dealt(clauses: _forebay.Clauses) -> bool:
     """Whether a loader worker can be a rank of its own."""
-    return not (clauses["is_global"] or clauses["continuous"] or clauses["remainder"] == "pad")
+    is_plain = clauses["is_dealt"] and clauses["batch_rows"] is not None
+    return is_plain and not (clauses["is_global"] or clauses["continuous"] or clauses["remainder"] == "pad")
 
 
 def worker_batches(
@@ -89,18 +79,18 @@ def _dealt(
             "world": world * workers,
             "limit_batches": None,
         }
-        try:
-            batches = BatchIterator(pipeline, own, keep_remainder=True)
-        except ConfigError:
-            # Rows that a draw decides on cannot be counted ahead for several epochs.
+        batches = BatchIterator(pipeline, own, keep_remainder=True)
+        rows = batches._run.epoch_rows
+        if rows is None:
+            # What a draw decides on is counted epoch by epoch.
+            batches.close()
             rest = {**settings, "first_epoch": epoch, "epochs": None if end is None else end - epoch}
             yield from _stepped(pipeline, rest, worker, workers)
             return
+        size = clauses["batch_rows"] or 1
+        planned = rows // size if clauses["remainder"] == "drop" else -(-rows // size)
+        total = -(-planned // world)
         with batches:
-            # With several ranks the rows are known, or the run would not have begun.
-            rows = batches._run.epoch_rows or 0
-            planned = batches_of(rows, clauses)
-            total = steps(rows, clauses, world)
             for batch in batches:
                 step = turn + workers * batch.step
                 if step >= total or (limit is not None and done + step >= limit):

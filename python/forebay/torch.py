@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from .iterator import BatchIterator, Stats
-from .shard import steps, worker_batches
+from .shard import worker_batches
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -134,21 +134,13 @@ class ForebayDataset(torch.utils.data.IterableDataset[dict[str, Any]]):
         Raises:
             TypeError: The number is not known before the rows come, or there is no end.
         """
-        epochs = self._span()
-        if epochs is None:
+        rank, world = _place(*self._given)
+        steps = self._pipeline._plan().steps({**self._settings, "rank": rank, "world": world})
+        if steps is not None:
+            return steps
+        if self._span() is None:
             raise TypeError("a pipeline that repeats without end has no length")
-        _, world = _place(*self._given)
-        plan, settings = self._pipeline._plan(), self._settings
-        clauses = plan.clauses()
-        rows = plan.epoch_rows({**settings, "world": world, "epochs": 1})
-        if rows is None:
-            raise TypeError("how many rows the pipeline's filter keeps is not known before they come")
-        if clauses["continuous"]:
-            total = steps(rows * epochs, clauses, world)
-        else:
-            total = steps(rows, clauses, world) * epochs
-        limit = settings.get("limit_batches")
-        return total if limit is None else min(total, limit)
+        raise TypeError("how many batches the rows make is not known before they come")
 
     def stats(self) -> Stats | None:
         """What the latest iteration in this process has delivered; None before the first."""

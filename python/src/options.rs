@@ -22,6 +22,8 @@ pub(crate) fn set_options(
             "cache_dir" => options.cache_dir.clone_from(&given.cache_dir),
             "cache_quota" => options.cache_quota = given.cache_quota,
             "cache_price" => options.cache_price = given.cache_price,
+            "horizon" => options.horizon = given.horizon,
+            "equal_steps" => options.equal_steps = given.equal_steps,
             other => {
                 let message = format!("the option {other} can be set in SQL only");
                 return Err(PlanError::mistake(message));

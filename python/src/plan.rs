@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use forebay::builder::PipelineBuilder;
-use forebay::clauses::{BatchScope, Remainder};
+use forebay::clauses::{BatchScope, BatchSize, EqualSteps, Remainder};
 use forebay::{Error, Explanation, Pipeline, Session};
 use forebay_udfs::tensor::named;
 use pyo3::prelude::*;
@@ -75,7 +75,7 @@ impl Plan {
         let clauses = &self.pipeline.clauses;
         let batch = clauses.batch.unwrap_or_default();
         let said = PyDict::new(py);
-        said.set_item("batch_rows", batch.rows.get())?;
+        said.set_item("batch_rows", batch.rows())?;
         said.set_item("is_global", batch.scope == BatchScope::Global)?;
         let remainder = match batch.remainder {
             Remainder::Keep => "keep",
@@ -83,17 +83,20 @@ impl Plan {
             Remainder::Pad => "pad",
         };
         said.set_item("remainder", remainder)?;
+        let counts = clauses.options.equal_steps == EqualSteps::Count;
+        let is_plain = clauses.pack.is_none() && clauses.bucket.is_none();
+        said.set_item("is_dealt", counts && is_plain)?;
         said.set_item("epochs", clauses.repeat.epochs.map(|n| n.get()))?;
         said.set_item("continuous", clauses.repeat.continuous)?;
         said.set_item("seed", clauses.seed)?;
         Ok(said)
     }
 
-    /// Rows of an epoch over all ranks, where known before the rows come.
-    fn epoch_rows(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
+    /// Batches of a run for its rank, where known before the rows come.
+    fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let config = config::read(py, settings)?;
-        let rows = wait(py, self.session.epoch_rows(&self.name, config))?;
-        rows.map_err(|e| error::exception(py, &e, None))
+        let steps = wait(py, self.session.steps(&self.name, config))?;
+        steps.map_err(|e| error::exception(py, &e, None))
     }
 
     /// The plan with all that it was chosen by, as JSON.
@@ -137,7 +140,7 @@ impl Plan {
             }
             let mut other = self.pipeline.clone();
             let mut batch = other.clauses.batch.unwrap_or_default();
-            batch.rows = rows.unwrap_or(batch.rows);
+            batch.size = rows.map_or(batch.size, BatchSize::Rows);
             if keep_remainder {
                 batch.remainder = Remainder::Keep;
             }

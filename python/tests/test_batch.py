@@ -123,11 +123,14 @@ def test_tensors_whose_shape_differs(photos):
 
 
 def test_memory_that_nobody_else_has_may_be_written(photos, table):
-    own = next(iter(pixels(photos, 4, 6)))
+    resized = fn.resize(fn.decode_image(col("image")), 4, 6)
+    own = next(iter(fb.images(photos).select(pixels=resized).batch(40)))
     values = own["pixels"].numpy()
     values *= 0
     assert own["pixels"].numpy().max() == 0 and address(values) == address(own["pixels"].numpy())
-    # Here a second column is the same memory.
+    # Small batches are parts of one piece of memory, and here a second column is the same memory.
+    part = next(iter(fb.images(photos).select(pixels=resized).batch(8)))
+    assert not part["pixels"].numpy().flags.writeable
     same = next(iter(fb.read_parquet(table).select(a="x", b="x")))
     with pytest.raises(ValueError, match="read-only"):
         same["a"].numpy()[0] = 1

@@ -96,7 +96,7 @@ def test_length_is_that_of_the_rank(table):
     with pytest.raises(TypeError, match="without end"):
         len(stream(table).repeat().torch())
     filtered = fb.read_parquet(table).filter("id % 7 = 0").select("id").batch(10)
-    with pytest.raises(TypeError, match="not known"):
+    with pytest.raises(TypeError, match="not known before they come"):
         len(filtered.torch())
     # With ranks the rows are counted, so that all of them step equally often.
     assert len(filtered.torch(rank=0, world=2)) == 8
@@ -120,11 +120,20 @@ CASES = {
     "padded": (lambda t: stream(t, pad_remainder=True), 3),
     "split batches": (lambda t: stream(t, scope="global"), 2),
     "continuous": (lambda t: fb.read_parquet(t).select("id").shuffle(100, seed=2).repeat(2).batch(300), 1),
+    "equal steps": (lambda t: stream(t).options(equal_steps="drop"), 3),
+    "packs": (
+        lambda t: fb.sql(f"SELECT id, tokens FROM parquet('{t}') SHUFFLE WITHIN 100 ROWS PACK tokens INTO 8 BATCH 10"),
+        1,
+    ),
     "a random filter": (
         lambda t: fb.read_parquet(t).filter(fn.random_bool(0.5)).select("id").seed(3).batch(50).repeat(2),
         1,
     ),
 }
+
+
+def place_and_rows(batch):
+    return batch.epoch, batch.step, [np.asarray(row).tolist() for row in batch["id"].numpy()]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -135,10 +144,10 @@ def test_loader_workers_give_the_stream_of_one_process(table, case, workers):
     make, world = CASES[case]
     pipeline = make(table)
     for rank in range(world):
-        alone = [(b.epoch, b.step, b["id"].numpy().tolist()) for b in pipeline.run(rank=rank, world=world)]
+        alone = [place_and_rows(batch) for batch in pipeline.run(rank=rank, world=world)]
         parts = [
-            [(b.epoch, b.step, b["id"].numpy().tolist()) for b in worker_batches(pipeline, {}, rank, world, w, workers)]
-            for w in range(workers)
+            [place_and_rows(batch) for batch in worker_batches(pipeline, {}, rank, world, worker, workers)]
+            for worker in range(workers)
         ]
         turns = [part[turn] for turn in range(len(alone)) for part in parts if turn < len(part)]
         assert turns == alone

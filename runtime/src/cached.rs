@@ -4,6 +4,7 @@
 //! or computed. Rows that failed are never stored, so their errors surface in every epoch. Whatever
 //! goes wrong with the store, rows are computed as if it were empty.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -299,7 +300,6 @@ impl CachedPrefix {
         snapshot: &Snapshot,
         found: Found,
         computed: RowBatch,
-        pass: u64,
     ) -> Result<(RowBatch, Option<Fresh>)> {
         let fresh = match found.missing.is_empty() {
             true => None,
@@ -307,7 +307,7 @@ impl CachedPrefix {
         };
         let computed = match self.frozen {
             None => computed,
-            Some(_) => with_pass(computed, pass)?,
+            Some(_) => with_passes(computed, &found.missing)?,
         };
         let Some((batch, places)) = found.stored else {
             return Ok((computed, fresh));
@@ -318,7 +318,7 @@ impl CachedPrefix {
         }
         let read = RowBatch {
             columns: columns.into_iter().flatten().collect(),
-            rows: snapshot.row_ids(&places, pass).to_array()?,
+            rows: snapshot.row_ids(&places).to_array()?,
             errors: Default::default(),
         };
         if computed.is_empty() {
@@ -331,20 +331,16 @@ impl CachedPrefix {
     fn fresh(&self, snapshot: &Snapshot, missing: &[Place], computed: &RowBatch) -> Result<Fresh> {
         let ids = computed.row_ids()?;
         let positions = ids.position.values();
-        let sound: Vec<u64> = (0..computed.len())
-            .filter(|row| !computed.errors.contains_key(row))
-            .map(|row| row as u64)
-            .collect();
-        let by_position = |position: u64| {
-            let at = missing.binary_search_by_key(&position, |place| place.position);
-            at.ok().map(|at| &missing[at])
-        };
-        let mut addresses = Vec::with_capacity(sound.len());
-        for &row in &sound {
-            let Some(place) = by_position(positions[row as usize]) else {
-                return datafusion::common::internal_err!("a row that was not asked for");
-            };
-            addresses.push(self.address(snapshot, place));
+        let (mut sound, mut addresses) = (Vec::new(), Vec::new());
+        let mut known = HashSet::new();
+        for row in (0..computed.len()).filter(|row| !computed.errors.contains_key(row)) {
+            let place = at_position(missing, positions[row])?;
+            let address = self.address(snapshot, place);
+            // Where batches cross the ends of passes, a segment may hold a row twice.
+            if known.insert(address) {
+                sound.push(row as u64);
+                addresses.push(address);
+            }
         }
         let mut seen = positions.to_vec();
         seen.sort_unstable();
@@ -507,14 +503,26 @@ fn file_keys(snapshot: &Snapshot, occurrences: &[u32]) -> Vec<FileKey> {
     keys
 }
 
-/// The same rows in another pass.
-fn with_pass(batch: RowBatch, pass: u64) -> Result<RowBatch> {
+/// The same rows in the passes of these places, which stand in ascending position.
+fn with_passes(batch: RowBatch, places: &[Place]) -> Result<RowBatch> {
     let mut ids = batch.row_ids()?;
-    ids.pass = UInt64Array::from(vec![pass; batch.len()]);
+    let mut passes = Vec::with_capacity(batch.len());
+    for &position in ids.position.values() {
+        passes.push(at_position(places, position)?.pass);
+    }
+    ids.pass = UInt64Array::from(passes);
     Ok(RowBatch {
         rows: ids.to_array()?,
         ..batch
     })
+}
+
+/// The place of these, which stand in ascending position, that has a position.
+fn at_position(places: &[Place], position: u64) -> Result<&Place> {
+    match places.binary_search_by_key(&position, |place| place.position) {
+        Ok(at) => Ok(&places[at]),
+        Err(_) => datafusion::common::internal_err!("a row that was not asked for"),
+    }
 }
 
 /// Two batches by ascending position, in which each of them is already.

@@ -1,22 +1,19 @@
-//! Dealing rows to batches and batches to ranks: arithmetic over ordinals, no data.
+//! Dealing batches to ranks: arithmetic, no data.
 //!
-//! The ordinal of a row is its place among the rows of an epoch that the query keeps, after SKIP and
-//! TAKE, before any failure. Global batch `b` goes to rank `b mod world`; `GLOBAL` splits every batch
-//! over the ranks instead.
+//! Batches are numbered over all ranks, from where the stream began or went on. Batch `b` goes to rank
+//! `b mod world`; `GLOBAL` splits every batch over the ranks instead.
 
 use std::ops::Range;
 
-use forebay_planner::clauses::{Batch, BatchScope, Remainder};
+use forebay_planner::clauses::{Batch, BatchScope, Clauses, EqualSteps, Remainder};
 
-/// Which rows a rank gets at which step.
+/// Which batches a rank gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deal {
-    /// Rows of a batch (of a global one under `GLOBAL`).
-    pub rows: u64,
-    /// Per rank or over all ranks.
-    pub scope: BatchScope,
-    /// What happens to the last rows.
-    pub remainder: Remainder,
+    /// Size, scope and remainder of batches.
+    pub batch: Batch,
+    /// What becomes of the last step where batches do not divide by ranks.
+    pub equal_steps: EqualSteps,
     /// This rank, from 0.
     pub rank: u64,
     /// Number of ranks.
@@ -24,138 +21,121 @@ pub struct Deal {
 }
 
 impl Deal {
-    /// The deal of a BATCH clause for one rank.
-    pub fn new(batch: Option<Batch>, rank: u64, world: u64) -> Self {
-        let Batch {
-            rows,
-            scope,
-            remainder,
-        } = batch.unwrap_or_default();
+    /// The deal of a pipeline for one rank.
+    pub fn new(clauses: &Clauses, rank: u64, world: u64) -> Self {
         Self {
-            rows: rows.get(),
-            scope,
-            remainder,
+            batch: clauses.batch.unwrap_or_default(),
+            equal_steps: clauses.options.equal_steps,
             rank,
             world,
         }
     }
 
-    /// Number of global batches that `total` rows make.
-    pub fn batches(&self, total: u64) -> u64 {
-        match self.remainder {
-            Remainder::Drop => total / self.rows,
-            Remainder::Keep | Remainder::Pad => total.div_ceil(self.rows),
+    /// Batches over all ranks that a step takes.
+    pub const fn batches_per_step(&self) -> u64 {
+        match self.batch.scope {
+            BatchScope::PerRank => self.world,
+            BatchScope::Global => 1,
         }
     }
 
-    /// Number of steps that every rank takes over `total` rows: the same for all of them. Where
-    /// batches do not divide by ranks, the ranks left over in the last round step with no rows (or,
-    /// with `PAD REMAINDER`, with repeated ones).
-    pub fn steps(&self, total: u64) -> u64 {
-        match self.scope {
-            BatchScope::PerRank => self.batches(total).div_ceil(self.world),
-            BatchScope::Global => self.batches(total),
+    /// Whether this rank gets a batch, or a part of it.
+    pub const fn is_mine(&self, batch: u64) -> bool {
+        match self.batch.scope {
+            BatchScope::PerRank => batch % self.world == self.rank,
+            BatchScope::Global => true,
         }
     }
 
-    /// The ordinals of this rank's rows at `step`; empty where the rank has none.
-    pub fn range(&self, step: u64, total: u64) -> Range<u64> {
-        let batch = match self.scope {
-            BatchScope::PerRank => step.saturating_mul(self.world).saturating_add(self.rank),
-            BatchScope::Global => step,
-        };
-        let used = match self.remainder {
-            Remainder::Drop => total - total % self.rows,
-            Remainder::Keep | Remainder::Pad => total,
-        };
-        let start = batch.saturating_mul(self.rows).min(used);
-        let end = start.saturating_add(self.rows).min(used);
-        match self.scope {
-            BatchScope::PerRank => start..end,
+    /// This rank's part of a batch of so many rows (or packs); parts differ by one at most.
+    pub fn share(&self, rows: u64) -> Range<u64> {
+        match self.batch.scope {
+            BatchScope::PerRank => 0..rows,
             BatchScope::Global => {
-                let share = self.share(end - start);
-                start + share.start..start + share.end
+                let cut = |rank: u64| {
+                    (u128::from(rows) * u128::from(rank) / u128::from(self.world)) as u64
+                };
+                cut(self.rank)..cut(self.rank + 1)
             }
         }
     }
 
-    /// Rows of a full batch of this rank.
-    pub fn full(&self) -> u64 {
-        match self.scope {
-            BatchScope::PerRank => self.rows,
-            BatchScope::Global => {
-                let share = self.share(self.rows);
-                share.end - share.start
-            }
+    /// Rows (or packs) of a full batch of this rank; `None` where elements are counted.
+    pub fn full(&self) -> Option<u64> {
+        let share = self.share(self.batch.rows()?);
+        Some(share.end - share.start)
+    }
+
+    /// Number of batches that `total` rows make, where they stand one after the other.
+    pub fn batches(&self, total: u64) -> Option<u64> {
+        let rows = self.batch.rows()?;
+        Some(match self.batch.remainder {
+            Remainder::Drop => total / rows,
+            Remainder::Keep | Remainder::Pad => total.div_ceil(rows),
+        })
+    }
+
+    /// Number of steps in which every rank takes part in so many batches: the same for all of them. Where
+    /// batches do not divide by ranks, `equal_steps` says what the ranks left over in the last step do.
+    pub fn steps(&self, batches: u64) -> u64 {
+        match self.equal_steps {
+            EqualSteps::Drop => batches / self.batches_per_step(),
+            EqualSteps::Count | EqualSteps::Pad => batches.div_ceil(self.batches_per_step()),
         }
     }
 
-    /// This rank's part of a global batch of `rows` rows; parts differ by one row at most.
-    fn share(&self, rows: u64) -> Range<u64> {
-        let cut = |rank: u64| (u128::from(rows) * u128::from(rank) / u128::from(self.world)) as u64;
-        cut(self.rank)..cut(self.rank + 1)
-    }
-
-    /// The step at which this rank takes `ordinal`; `None` where another rank or nobody does.
-    pub fn step_of(&self, ordinal: u64, total: u64) -> Option<u64> {
-        let batch = ordinal / self.rows;
-        let step = match self.scope {
-            BatchScope::PerRank => {
-                if batch % self.world != self.rank {
-                    return None;
-                }
-                batch / self.world
-            }
-            BatchScope::Global => batch,
-        };
-        self.range(step, total).contains(&ordinal).then_some(step)
+    /// Ranks for which the last step has no batch.
+    pub fn idle(&self, batches: u64) -> u64 {
+        let step = self.batches_per_step();
+        match self.equal_steps {
+            EqualSteps::Drop => 0,
+            EqualSteps::Count | EqualSteps::Pad => (step - batches % step) % step,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use forebay_planner::clauses::BatchSize;
     use proptest::prelude::*;
 
+    use super::*;
+
     proptest! {
-        /// The union over the ranks is the global stream, whatever the world; steps are equal.
+        /// The parts of the ranks are the whole, whatever the world; full parts are as large as said.
         #[test]
-        fn ranks_partition_the_stream(
-            total in 0_u64..500, rows in 1_u64..40, world in 1_u64..9, global: bool, drop: bool,
-        ) {
+        fn ranks_partition_batches(rows in 1_u64..40, batch in 0_u64..100, world in 1_u64..9, global: bool) {
             let scope = if global { BatchScope::Global } else { BatchScope::PerRank };
-            let remainder = if drop { Remainder::Drop } else { Remainder::Keep };
-            let deal = |rank| Deal { rows, scope, remainder, rank, world };
-            let used = if drop { total - total % rows } else { total };
-            let mut seen = vec![0; total as usize];
+            let mut clauses = Clauses::default();
+            let size = BatchSize::Rows(rows.try_into().unwrap());
+            clauses.batch = Some(Batch { size, scope, remainder: Remainder::Keep });
+            let (mut at, mut owners) = (0, 0);
             for rank in 0..world {
-                let deal = deal(rank);
-                prop_assert_eq!(deal.steps(total), Deal { rank: 0, ..deal }.steps(total));
-                for step in 0..deal.steps(total) {
-                    for ordinal in deal.range(step, total) {
-                        seen[ordinal as usize] += 1;
-                        prop_assert_eq!(deal.step_of(ordinal, total), Some(step));
-                    }
+                let deal = Deal::new(&clauses, rank, world);
+                if deal.is_mine(batch) {
+                    owners += 1;
+                    let share = deal.share(rows);
+                    prop_assert_eq!(share.end - share.start, deal.full().unwrap());
+                    prop_assert_eq!(share.start, at);
+                    at = share.end;
                 }
-                prop_assert!(deal.range(deal.steps(total), total).is_empty());
             }
-            for (ordinal, times) in seen.into_iter().enumerate() {
-                prop_assert_eq!(times, u64::from((ordinal as u64) < used));
-            }
+            prop_assert_eq!(at, rows);
+            prop_assert_eq!(owners, if global { world } else { 1 });
         }
 
-        /// Under GLOBAL the rows of a step are the same at every world.
+        /// Steps and the ranks that are idle in the last of them account for every batch.
         #[test]
-        fn global_steps_hold_the_same_rows_at_every_world(
-            total in 1_u64..500, rows in 1_u64..40, world in 1_u64..9, step in 0_u64..20,
-        ) {
-            let deal = |rank, world| Deal {
-                rows, scope: BatchScope::Global, remainder: Remainder::Keep, rank, world,
-            };
-            let whole: Vec<u64> = deal(0, 1).range(step, total).collect();
-            let parts: Vec<u64> =
-                (0..world).flat_map(|rank| deal(rank, world).range(step, total)).collect();
-            prop_assert_eq!(whole, parts);
+        fn steps_hold_the_batches(batches in 0_u64..500, world in 1_u64..9, drop: bool) {
+            let mut clauses = Clauses::default();
+            clauses.options.equal_steps = if drop { EqualSteps::Drop } else { EqualSteps::Count };
+            let deal = Deal::new(&clauses, 0, world);
+            let held = deal.steps(batches) * world;
+            if drop {
+                prop_assert!(held <= batches && batches - held < world);
+            } else {
+                prop_assert_eq!(held, batches + deal.idle(batches));
+            }
         }
     }
 }

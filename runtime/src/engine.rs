@@ -4,36 +4,46 @@
 //! earlier segments are computed; a bounded channel holds back what the consumer has not taken. None
 //! of this changes the stream.
 
+mod arm;
 mod caching;
-mod counts;
+mod counted;
 mod driver;
+mod facts;
+mod mixing;
 mod sample;
+mod sequencer;
 mod sizing;
 mod stop;
 mod work;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
-use forebay_planner::clauses::{Clauses, Optimize, Window as Shuffle};
+use forebay_planner::clauses::{Clauses, Optimize, Relax, Window as Shuffle};
 use forebay_planner::compile::Compiled;
+use forebay_planner::rows::canonical::clauses_text;
 use forebay_planner::saved::SavedPlan;
 use forebay_udfs::draw::pass_key;
-use tokio::sync::{OnceCell, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use self::arm::{Entered, Handle, PassName, Reading, pass_epoch};
 pub use self::caching::machine;
-use self::counts::Counts;
 use self::driver::Driver;
+use self::facts::Facts;
+use self::mixing::Mixing;
 pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
 use crate::cache::Stores;
+use crate::cursor::Cursor;
 use crate::deal::Deal;
 use crate::error::{Error, Result};
+use crate::group::Grouping;
 use crate::job::{Env, Job};
-use crate::order::{self, WindowSplits};
-use crate::segment::Window;
-use crate::tail::{Batch, Feed, RunStats, Tail};
+use crate::keys::KeyColumns;
+use crate::order::{self, StoredRow, WindowSplits};
+use crate::tail::{Batch, RunStats, Tail};
+use crate::token::{DataSize, StreamName, Token};
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -62,6 +72,8 @@ pub struct RunConfig {
     pub optimize: Option<Optimize>,
     /// The plan that is pinned: what it was chosen by is what the pipeline is planned by.
     pub plan: Option<Arc<SavedPlan>>,
+    /// Where the run goes on, rather than at the beginning of the first epoch.
+    pub resume: Option<Arc<Token>>,
     /// Rows of a segment, instead of about 16 MiB of output.
     pub segment_rows: Option<u64>,
     /// Segments run one by one, so that CPU time can be told apart by operator.
@@ -86,12 +98,35 @@ pub struct Opened {
     /// Rows of each epoch after SKIP and TAKE, over all ranks; absent where the rows are counted as
     /// they come.
     pub epoch_rows: Option<u64>,
-    counts: Option<Arc<Counts>>,
-    /// The rows of `SHUFFLE GLOBALLY`, once they are read.
-    global: Arc<OnceCell<Arc<Window>>>,
+    /// Names the stream.
+    pub name: Arc<StreamName>,
+    facts: FactsOf,
+    keys: Option<KeyColumns>,
+    grouping: Grouping,
+    mixing: Option<Mixing>,
+    /// By arm: its splits, in stored order.
+    arms: Vec<Vec<u32>>,
+    /// By scan of the snapshot: its arm.
+    arm_of: Arc<[usize]>,
+    /// By arm: the rows of `SHUFFLE GLOBALLY`, once they are read.
+    global: Vec<OnceLock<Arc<Handle>>>,
+    resume: Option<Cursor>,
     env: Env,
     segment_rows: u64,
     limit_batches: Option<u64>,
+}
+
+/// Where the facts of stored rows come from.
+#[derive(Debug, Clone)]
+enum FactsOf {
+    /// Each stored row gives one row, and nothing else is to be known of it.
+    Nothing,
+    /// They are the same in every epoch.
+    Fixed(Arc<Facts>),
+    /// Draws decide, so they are counted epoch by epoch.
+    Epochs(Arc<Mutex<Option<(u64, Arc<Facts>)>>>),
+    /// Rows are counted as they come.
+    Unknown,
 }
 
 impl Opened {
@@ -105,9 +140,10 @@ impl Opened {
                 config.rank
             )));
         }
-        let deal = Deal::new(clauses.batch, config.rank, world);
+        let deal = Deal::new(clauses, config.rank, world);
         let mut env = environment(config)?;
-        let seed = config.seed.or(clauses.seed).unwrap_or(0);
+        let from_token = config.resume.as_ref().map(|token| token.stream.seed);
+        let seed = config.seed.or(from_token).or(clauses.seed).unwrap_or(0);
         let epochs = config.epochs.or(clauses.repeat.epochs.map(|n| n.get()));
         let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
         env.cache = caching::setup(compiled, stores, seed, epochs, memory).await?;
@@ -116,7 +152,19 @@ impl Opened {
             Some(rows) => rows.max(1),
             None => size_segments(&job, &deal, &mut env, config)?,
         };
+        let name = Arc::new(stream_name(compiled, &job, seed)?);
+        let resume = match &config.resume {
+            Some(token) => {
+                token.check(&name)?;
+                Some(token.cursor.clone())
+            }
+            None => None,
+        };
+        let keys = KeyColumns::of(clauses, job.reader.fragment.schema());
+        let arms = vec![(0..job.snapshot.splits.len() as u32).collect()];
         let mut opened = Self {
+            arm_of: vec![0; job.snapshot.scans.len()].into(),
+            global: arms.iter().map(|_| OnceLock::new()).collect(),
             job,
             deal,
             clauses: clauses.clone(),
@@ -124,43 +172,75 @@ impl Opened {
             first_epoch: config.first_epoch,
             epochs,
             epoch_rows: None,
-            counts: None,
-            global: Arc::default(),
+            name,
+            facts: FactsOf::Nothing,
+            keys,
+            grouping: Grouping::of(clauses),
+            mixing: None,
+            arms,
+            resume,
             env,
             segment_rows,
             limit_batches: config.limit_batches,
         };
-        match &opened.job.membership {
+        opened.learn().await?;
+        Ok(opened)
+    }
+
+    /// Counts what has to be known of rows before they are read.
+    async fn learn(&mut self) -> Result<()> {
+        match &self.job.membership {
             None => {
-                opened.epoch_rows = Some(opened.after_skip_and_take(opened.job.snapshot.rows()))
+                let rows = self.after_skip_and_take(self.job.snapshot.rows());
+                self.epoch_rows = Some(rows);
             }
-            Some(membership) if world > 1 => {
-                if membership.is_random && (clauses.repeat.continuous || epochs != Some(1)) {
-                    return Err(Error::Config(
-                        "a random filter keeps other rows in each epoch, so steps of several ranks \
-                         over several epochs cannot be proven equal; run one epoch at a time \
-                         (--epochs 1), or filter without draws"
-                            .to_owned(),
-                    ));
-                }
-                if membership.is_random && clauses.freezes() {
+            Some(membership) if self.deal.world > 1 => {
+                if membership.is_random && self.clauses.freezes() {
                     return Err(Error::Config(
                         "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
                          cannot be counted for both; filter without draws, or run one rank"
                             .to_owned(),
                     ));
                 }
-                let pass = pass_key(seed, config.first_epoch);
-                let counts = Counts::of(&opened.job, pass, &opened.env).await?;
-                opened.epoch_rows = counts
-                    .as_ref()
-                    .map(|c| opened.after_skip_and_take(c.total()));
-                opened.counts = counts.map(Arc::new);
+                if membership.is_random {
+                    self.facts = FactsOf::Epochs(Arc::default());
+                    return Ok(());
+                }
+                let facts = self.count(pass_key(self.seed, self.first_epoch)).await?;
+                self.epoch_rows = Some(self.after_skip_and_take(facts.total()));
+                self.facts = FactsOf::Fixed(Arc::new(facts));
             }
             // One rank takes the rows as they come.
-            Some(_) => {}
+            Some(_) => self.facts = FactsOf::Unknown,
         }
-        Ok(opened)
+        Ok(())
+    }
+
+    async fn count(&self, pass: u64) -> datafusion::common::Result<Facts> {
+        let Some(membership) = &self.job.membership else {
+            return datafusion::common::internal_err!("there is nothing to count");
+        };
+        Facts::of(&self.job, membership, self.keys.as_ref(), pass, &self.env).await
+    }
+
+    /// What is known of stored rows in an epoch; `None` where each gives one row, or they are counted as they
+    /// come.
+    async fn facts(&self, epoch: u64) -> datafusion::common::Result<Option<Arc<Facts>>> {
+        match &self.facts {
+            FactsOf::Nothing | FactsOf::Unknown => Ok(None),
+            FactsOf::Fixed(facts) => Ok(Some(Arc::clone(facts))),
+            FactsOf::Epochs(of) => {
+                let known = of.lock().ok().and_then(|known| known.clone());
+                if let Some((_, facts)) = known.filter(|(of, _)| *of == epoch) {
+                    return Ok(Some(facts));
+                }
+                let facts = Arc::new(self.count(pass_key(self.seed, epoch)).await?);
+                if let Ok(mut known) = of.lock() {
+                    *known = Some((epoch, Arc::clone(&facts)));
+                }
+                Ok(Some(facts))
+            }
+        }
     }
 
     /// Whether the run may end before its epochs do.
@@ -173,10 +253,30 @@ impl Opened {
             .min(self.clauses.take.unwrap_or(u64::MAX))
     }
 
+    /// How windows are gone about.
+    fn reading(&self) -> Reading {
+        match &self.facts {
+            FactsOf::Unknown => Reading::Counted,
+            // A batch of every rank, and some more that filters may leave out, are surely in it.
+            FactsOf::Nothing if self.deal.world == 1 => Reading::Planned(0),
+            _ => {
+                let batch = self.deal.batch.rows().unwrap_or(u64::MAX);
+                let step = batch.saturating_mul(2 * self.deal.batches_per_step());
+                Reading::Planned(step.saturating_mul(2))
+            }
+        }
+    }
+
+    /// The epoch behind the last one; `None` where there is no last one.
+    fn last_epoch(&self) -> Option<u64> {
+        let epochs = self.epochs?;
+        Some(self.first_epoch.saturating_add(epochs))
+    }
+
     /// Rows of a span of batches: an epoch, or all of them under `CONTINUOUS`. `None` where unknown;
     /// `u64::MAX` where without end.
     fn span_rows(&self) -> Option<u64> {
-        let rows = self.epoch_rows?;
+        let rows = self.epoch_rows.filter(|_| self.grouping.is_plain())?;
         if !self.clauses.repeat.continuous {
             return Some(rows);
         }
@@ -186,9 +286,15 @@ impl Opened {
         )
     }
 
+    /// Batches over all ranks of a span, where known.
+    pub fn batches_per_span(&self) -> Option<u64> {
+        self.deal.batches(self.span_rows()?)
+    }
+
     /// Steps that every rank takes in an epoch (in the whole run under `CONTINUOUS`), where known.
     pub fn steps_per_span(&self) -> Option<u64> {
-        self.span_rows().map(|rows| self.deal.steps(rows))
+        self.batches_per_span()
+            .map(|batches| self.deal.steps(batches))
     }
 
     /// Steps of the whole run, where known and finite.
@@ -200,7 +306,8 @@ impl Opened {
         };
         let planned = match (spans, self.steps_per_span()) {
             (Some(spans), Some(steps)) if self.epochs.is_some() => {
-                Some(spans.saturating_mul(steps))
+                let all = spans.saturating_mul(steps);
+                Some(all.saturating_sub(self.steps_before(steps)))
             }
             _ => None,
         };
@@ -210,13 +317,57 @@ impl Opened {
         }
     }
 
+    /// Steps that a resumed run has behind it, of which each span has so many. In the span that it goes on
+    /// in, what is left is dealt anew.
+    fn steps_before(&self, per_span: u64) -> u64 {
+        let Some(cursor) = &self.resume else {
+            return 0;
+        };
+        let spans = match self.clauses.repeat.continuous {
+            true => 0,
+            false => cursor.epoch.saturating_sub(self.first_epoch),
+        };
+        let batches = self.batches_per_span().unwrap_or(0);
+        let left = self.deal.steps(batches.saturating_sub(cursor.batches));
+        spans
+            .saturating_mul(per_span)
+            .saturating_add(per_span.saturating_sub(left))
+    }
+
     /// The windows of an epoch.
     pub fn windows(&self, epoch: u64) -> Vec<WindowSplits> {
+        let arms = 0..self.arms.len();
+        arms.flat_map(|arm| self.arm_windows(arm, (epoch, 0)))
+            .collect()
+    }
+
+    /// The windows of a pass over an arm.
+    fn arm_windows(&self, arm: usize, pass: PassName) -> Vec<WindowSplits> {
         order::windows(
             &self.job.snapshot,
+            self.arms[arm].iter().copied(),
             self.clauses.shuffle,
-            pass_key(self.seed, epoch),
+            self.pass_key(pass),
         )
+    }
+
+    /// The key of a pass.
+    fn pass_key(&self, pass: PassName) -> u64 {
+        pass_key(self.seed, pass_epoch(pass))
+    }
+
+    /// The window of a pass that a row belongs to, under a number.
+    fn entered(&self, row: StoredRow, pass: PassName, id: u32) -> Option<Entered> {
+        let arm = self.arm_of[self.job.snapshot.splits[row.split as usize].scan as usize];
+        let windows = self.arm_windows(arm, pass);
+        let index = windows.iter().position(|w| w.splits.contains(&row.split))?;
+        Some(Entered {
+            id,
+            index: index as u32,
+            pass,
+            key: self.pass_key(pass),
+            handle: Handle::new(self, windows.into_iter().nth(index)?),
+        })
     }
 
     /// Rows of a segment, and segments that run side by side.
@@ -225,29 +376,22 @@ impl Opened {
     }
 
     /// The schema of the batches.
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(self.tail().schema())
+    ///
+    /// # Errors
+    /// A column cannot be packed or padded.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        Ok(Arc::clone(self.tail()?.schema()))
     }
 
-    fn tail(&self) -> Tail {
+    fn tail(&self) -> Result<Tail> {
         let snapshot = Arc::clone(&self.job.snapshot);
         let schema = self.job.reader.fragment.schema();
-        Tail::new(schema, snapshot, self.deal, self.clauses.options.on_error)
-    }
-
-    fn feed(&self) -> Feed {
-        match self.span_rows() {
-            Some(rows) => Feed::Planned(rows),
-            None => self.counted(),
+        let name = Arc::clone(&self.name);
+        let mut tail = Tail::new(schema, snapshot, name, self.deal, &self.clauses)?;
+        if let Some(cursor) = &self.resume {
+            tail.resume(cursor);
         }
-    }
-
-    fn counted(&self) -> Feed {
-        let Clauses { skip, take, .. } = self.clauses;
-        Feed::Counted {
-            skip,
-            take: take.unwrap_or(u64::MAX),
-        }
+        Ok(tail)
     }
 
     /// Starts the run. It goes on in the background until it ends or the `Run` is dropped.
@@ -307,6 +451,31 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// What names the stream of a pipeline over a snapshot.
+fn stream_name(compiled: &Compiled, job: &Job, seed: u64) -> Result<StreamName> {
+    let snapshot = &job.snapshot;
+    let files = || {
+        let scans = snapshot.scans.iter();
+        scans.flat_map(|scan| &scan.source.manifest().files)
+    };
+    let plan_hash = match compiled.clauses.options.relax {
+        Relax::Exact => None,
+        _ => Some(compiled.plan_hash()?),
+    };
+    Ok(StreamName {
+        semantic_hash: compiled.semantic_hash.to_string(),
+        clauses: clauses_text(&compiled.clauses),
+        snapshot_hash: snapshot.hash(),
+        data: DataSize {
+            files: files().count() as u64,
+            rows: snapshot.rows(),
+            bytes: files().map(|file| file.size).fold(0, u64::saturating_add),
+        },
+        seed,
+        plan_hash,
+    })
 }
 
 /// The shuffle of a pipeline as EXPLAIN says it.

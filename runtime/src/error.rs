@@ -22,6 +22,9 @@ pub enum Error {
         /// What is needed.
         minimum: u64,
     },
+    /// A resume token is of another stream.
+    #[error("this resume token is of another stream: {0}")]
+    Resume(String),
     /// A setting of the run makes no sense.
     #[error("{0}")]
     Config(String),

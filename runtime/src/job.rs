@@ -17,7 +17,7 @@ use datafusion::logical_expr::TableSource;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::rows::membership::{
-    is_one_to_one, is_random, membership, multiplies, visit_stream,
+    is_keyed, is_one_to_one, is_random, membership, multiplies, visit_stream,
 };
 use forebay_planner::rows::{RowOp, RowPlan};
 use futures::future::BoxFuture;
@@ -92,7 +92,8 @@ pub struct Job {
     pub snapshot: Arc<Snapshot>,
     /// Computes its output.
     pub reader: Arc<Reader>,
-    /// Decides its rows; absent where each stored row gives exactly one.
+    /// Decides its rows and their groups; absent where each stored row gives exactly one, and none is grouped by
+    /// what it holds.
     pub membership: Option<Membership>,
     /// Whether a stored row may give several rows.
     pub multiplies: bool,
@@ -148,7 +149,7 @@ impl Job {
             },
             None => None,
         };
-        let decides = if is_one_to_one(plan) {
+        let decides = if is_one_to_one(plan) && !is_keyed(plan) {
             None
         } else {
             let plan = membership(plan.clone())?;

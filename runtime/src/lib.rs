@@ -7,13 +7,14 @@
 //! | [`order`], [`kept`] | windows, the order of rows within them, and rows that pruning left |
 //! | [`stage`] | holds or spills the rows of a window |
 //! | [`fragment`] | row operators over a segment |
-//! | [`segment`] | from positions to rows: fetching, staging, computing |
+//! | [`window`], [`segment`] | from positions to rows: staging, fetching, computing |
 //! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
 //! | [`pool`], [`ahead`] | the threads that compute; work begun before its turn |
 //! | [`cache`] | computed rows, kept for later epochs and other processes |
 //! | [`cached`] | the cached prefix of a plan |
-//! | [`deal`] | which rows make which batch of which rank |
+//! | [`group`], [`deal`] | which rows make which batch, and which rank gets it |
 //! | [`tail`] | batches, and what becomes of failed rows |
+//! | [`cursor`], [`token`] | where a stream stands, and how a run goes on from there |
 //! | [`engine`] | the local engine |
 //! | [`digest`] | one hash of a whole stream |
 //! | [`cpu`] | the time that processors worked |
@@ -22,18 +23,24 @@ pub mod ahead;
 pub mod cache;
 pub mod cached;
 pub mod cpu;
+pub mod cursor;
 pub mod deal;
 pub mod digest;
 pub mod engine;
 pub mod error;
 pub mod fragment;
+pub mod group;
 pub mod job;
 pub mod kept;
+mod keys;
 pub mod limit;
 pub mod order;
+mod origin;
 pub mod pool;
 pub mod segment;
 pub mod snapshot;
 pub mod source;
 pub mod stage;
 pub mod tail;
+pub mod token;
+mod window;

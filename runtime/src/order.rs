@@ -20,21 +20,24 @@ const ROW_SALT: u64 = 0x726f_7773_0000_0001;
 const UNSHUFFLED_ROWS: u64 = 8192;
 
 /// Some splits whose rows are ordered among themselves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WindowSplits {
     /// Indices into the snapshot's splits, in the order of the epoch.
     pub splits: Vec<u32>,
     /// Stored rows.
     pub rows: u64,
-    /// Position in the epoch of the window's first row.
-    pub first_position: u64,
 }
 
-/// Cuts the snapshot into the windows of the pass with key `pass`.
+/// Cuts splits of the snapshot, given in stored order, into the windows of the pass with key `pass`.
 ///
 /// Every window but the last has at least as many stored rows as asked for.
-pub fn windows(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<WindowSplits> {
-    let mut order: Vec<u32> = (0..snapshot.splits.len() as u32).collect();
+pub fn windows(
+    snapshot: &Snapshot,
+    splits: impl IntoIterator<Item = u32>,
+    shuffle: Option<Window>,
+    pass: u64,
+) -> Vec<WindowSplits> {
+    let mut order: Vec<u32> = splits.into_iter().collect();
     if shuffle.is_some() {
         let salted = combine(pass, SPLIT_SALT);
         order.sort_by_cached_key(|&index| {
@@ -48,22 +51,12 @@ pub fn windows(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<W
         Some(Window::Global) => u64::MAX,
     };
     let mut windows = Vec::new();
-    let mut open = WindowSplits {
-        splits: Vec::new(),
-        rows: 0,
-        first_position: 0,
-    };
+    let mut open = WindowSplits::default();
     for index in order {
         open.splits.push(index);
         open.rows += snapshot.splits[index as usize].rows;
         if open.rows >= at_least {
-            let first_position = open.first_position + open.rows;
-            let next = WindowSplits {
-                splits: Vec::new(),
-                rows: 0,
-                first_position,
-            };
-            windows.push(std::mem::replace(&mut open, next));
+            windows.push(std::mem::take(&mut open));
         }
     }
     if open.rows > 0 {
@@ -72,15 +65,47 @@ pub fn windows(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<W
     windows
 }
 
-/// A row to compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Position in the epoch: greater than that of every row before it.
-    pub position: u64,
+/// A stored row of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoredRow {
     /// Index into the snapshot's splits.
     pub split: u32,
     /// Row of the split, counted from the first row that the snapshot has of it.
     pub offset: u32,
+}
+
+impl StoredRow {
+    /// The row as one to compute.
+    pub const fn at(self, position: u64, pass: u64) -> Place {
+        let Self { split, offset } = self;
+        Place {
+            position,
+            pass,
+            split,
+            offset,
+        }
+    }
+}
+
+/// A row to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its place among the rows that are computed together: greater than that of every row before it.
+    pub position: u64,
+    /// Key of the pass that it belongs to.
+    pub pass: u64,
+    /// Index into the snapshot's splits.
+    pub split: u32,
+    /// Row of the split, counted from the first row that the snapshot has of it.
+    pub offset: u32,
+}
+
+impl Place {
+    /// The stored row.
+    pub const fn row(&self) -> StoredRow {
+        let &Self { split, offset, .. } = self;
+        StoredRow { split, offset }
+    }
 }
 
 /// The rows of a window in the order of the pass. Of a split for which `kept` has rows, only those are
@@ -91,7 +116,7 @@ pub fn order<'a>(
     shuffle: Option<Window>,
     pass: u64,
     kept: impl Fn(u32) -> Option<&'a KeptRows>,
-) -> Vec<Place> {
+) -> Vec<StoredRow> {
     let salted = combine(pass, ROW_SALT);
     // Hash, split and offset in one number, which compares without a branch.
     let mut keyed: Vec<u128> = Vec::new();
@@ -116,15 +141,11 @@ pub fn order<'a>(
         // Equal hashes are ordered by key: stored order is the order of (occurrence, path, row).
         keyed.sort_unstable();
     }
-    let positions = window.first_position..;
-    positions
-        .zip(keyed)
-        .map(|(position, key)| Place {
-            position,
-            split: (key >> 32) as u32,
-            offset: key as u32,
-        })
-        .collect()
+    let rows = keyed.into_iter().map(|key| StoredRow {
+        split: (key >> 32) as u32,
+        offset: key as u32,
+    });
+    rows.collect()
 }
 
 #[cfg(test)]
@@ -237,16 +258,16 @@ mod tests {
         NonZeroU64::new(n).map(Window::Rows)
     }
 
+    fn all_windows(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<WindowSplits> {
+        windows(snapshot, 0..snapshot.splits.len() as u32, shuffle, pass)
+    }
+
     /// The stored rows of an epoch in order.
     fn epoch(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<u64> {
         let mut all = Vec::new();
-        for window in windows(snapshot, shuffle, pass) {
-            let places = order(snapshot, &window, shuffle, pass, |_| None);
-            assert_eq!(
-                places.first().map(|p| p.position),
-                Some(window.first_position)
-            );
-            all.extend(places.iter().map(|place| snapshot.stored(place)));
+        for window in all_windows(snapshot, shuffle, pass) {
+            let rows = order(snapshot, &window, shuffle, pass, |_| None);
+            all.extend(rows.iter().map(|&row| snapshot.stored(row)));
         }
         all
     }
@@ -269,7 +290,7 @@ mod tests {
             }
             all.sort_unstable();
             assert_eq!(all, (0..66).collect::<Vec<_>>());
-            let windows = windows(&snapshot, shuffle, pass);
+            let windows = all_windows(&snapshot, shuffle, pass);
             if let Some(Window::Rows(least)) = shuffle {
                 let whole = &windows[..windows.len() - 1];
                 assert!(whole.iter().all(|w| w.rows >= least.get()));
@@ -288,17 +309,12 @@ mod tests {
     #[test]
     fn leaving_rows_out_keeps_the_order_of_the_others() {
         let snapshot = snapshot(&[&[50, 50]], 0..u64::MAX);
-        let window = windows(&snapshot, rows(100), 5).remove(0);
+        let window = all_windows(&snapshot, rows(100), 5).remove(0);
         let even = KeptRows::new((0..50).filter(|o| o % 2 == 0));
         let all = order(&snapshot, &window, rows(100), 5, |_| None);
         let some = order(&snapshot, &window, rows(100), 5, |_| Some(&even));
-        let stored = |p: &Place| (p.split, p.offset);
-        let expected: Vec<_> = all
-            .iter()
-            .filter(|p| p.offset % 2 == 0)
-            .map(stored)
-            .collect();
-        assert_eq!(some.iter().map(stored).collect::<Vec<_>>(), expected);
+        let expected: Vec<_> = all.into_iter().filter(|r| r.offset % 2 == 0).collect();
+        assert_eq!(some, expected);
     }
 
     /// Each row is as likely at each position of its window, and each split in each window.
@@ -327,7 +343,7 @@ mod tests {
         let many = snapshot(&[&[1; 8]], 0..u64::MAX);
         let mut counts = vec![vec![0; 8]; 8];
         for epoch in 0..EPOCHS {
-            for (index, window) in windows(&many, rows(1), pass_key(11, epoch))
+            for (index, window) in all_windows(&many, rows(1), pass_key(11, epoch))
                 .iter()
                 .enumerate()
             {

@@ -7,70 +7,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::{filter_record_batch, prep_null_mask_filter};
-use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use arrow::array::{ArrayRef, RecordBatch};
+use datafusion::common::{DataFusionError, Result};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use tokio::sync::mpsc;
 
 use crate::ahead::begun_ahead;
 use crate::cached::{CachedPrefix, Found, Fresh};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 use crate::fragment::scan::Leaf;
 use crate::fragment::width::RowWidth;
-use crate::job::{Env, Job, Reader, ScanRead};
-use crate::kept::KeptRows;
-use crate::order::{self, Place, WindowSplits};
+use crate::job::{Env, Job, Reader};
+use crate::order::{self, Place, StoredRow};
 use crate::snapshot::Snapshot;
-use crate::source::{Access, Scan, StoredRows};
-use crate::stage::RowStage;
+use crate::window::{Part, Staged, Window, bytes_of, gather, stage, stage_splits};
 
 /// Rows of a segment at most, whatever their size: enough to amortise the segment's own cost.
 const MAX_SEGMENT_ROWS: u64 = 16_384;
-
-/// The rows of a window, ready to be taken in any order.
-#[derive(Debug)]
-pub struct Window {
-    parts: Vec<Part>,
-}
-
-#[derive(Debug)]
-enum Part {
-    /// Rows come from the source one by one.
-    Direct,
-    /// Rows were read split by split.
-    Staged {
-        stage: Box<RowStage>,
-        splits: Vec<StagedSplit>,
-    },
-}
-
-/// The rows of a window's split that are in the stage.
-#[derive(Debug)]
-struct StagedSplit {
-    /// Index into the snapshot's splits.
-    split: u32,
-    /// Index in the stage of the first of them.
-    base: u64,
-    /// Which they are, where some rows of it are left out.
-    kept: Option<KeptRows>,
-}
-
-impl Window {
-    /// The rows of a split that are left, where pruning left some out.
-    pub fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&KeptRows> {
-        match &self.parts[snapshot.splits[split as usize].scan as usize] {
-            Part::Direct => None,
-            Part::Staged { splits, .. } => find_split(splits, split)?.kept.as_ref(),
-        }
-    }
-}
-
-fn find_split(splits: &[StagedSplit], split: u32) -> Option<&StagedSplit> {
-    let index = splits.binary_search_by_key(&split, |s| s.split).ok()?;
-    Some(&splits[index])
-}
 
 /// Rows of a segment for this reader: about `env.segment_bytes` of output.
 pub fn segment_rows(snapshot: &Snapshot, reader: &Reader, env: &Env) -> u64 {
@@ -79,160 +32,29 @@ pub fn segment_rows(snapshot: &Snapshot, reader: &Reader, env: &Env) -> u64 {
     (env.segment_bytes / row_bytes.max(stored).max(1)).clamp(1, MAX_SEGMENT_ROWS)
 }
 
-/// Reads what the rows of a window need, unless they can be fetched one by one or are kept.
-pub async fn stage(job: &Job, reader: &Reader, window: &WindowSplits, env: &Env) -> Result<Window> {
-    let snapshot = &job.snapshot;
-    let mut parts = Vec::with_capacity(snapshot.scans.len());
-    for (scan, (of_scan, read)) in snapshot.scans.iter().zip(&reader.reads).enumerate() {
-        if of_scan.source.access() == Access::Direct || read.projection.is_empty() {
-            parts.push(Part::Direct);
-            continue;
-        }
-        let of_scan = |index: &u32| snapshot.splits[*index as usize].scan == scan as u32;
-        let mut wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
-        if let Some(cached) = reader.cached.as_ref().filter(|cached| cached.holds(scan)) {
-            wanted.retain(|&split| !cached.knows(snapshot, split));
-        }
-        parts.push(stage_splits(job, reader, scan, wanted, env).await?);
-    }
-    Ok(Window { parts })
-}
-
-/// Reads splits of a scan, side by side, and stages them in their order.
-async fn stage_splits(
-    job: &Job,
-    reader: &Reader,
-    scan: usize,
-    wanted: Vec<u32>,
-    env: &Env,
-) -> Result<Part> {
-    let (snapshot, read) = (&job.snapshot, &reader.reads[scan]);
-    let source = &snapshot.scans[scan].source;
-    let cached = reader.cached.as_ref().filter(|cached| cached.holds(scan));
-    let schema = Arc::new(source.schema().project(&read.projection)?);
-    let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
-    let mut stage = RowStage::new(schema, &env.memory, disk);
-    let mut splits = Vec::new();
-    let request = Scan {
-        projection: read.projection.clone(),
-        prune: read.prune.clone(),
-    };
-    let mut reads = stream::iter(wanted)
-        .map(|index| {
-            let split = snapshot.splits[index as usize];
-            let file = snapshot.file_in_source(split.file) as usize;
-            let rows = source.read_split(file, split.split as usize, &request);
-            async move { (index, split, ahead(rows)) }
-        })
-        .buffered(env.in_flight.max(1));
-    while let Some((index, split, mut rows)) = reads.next().await {
-        let base = stage.rows();
-        let mut offsets = Vec::new();
-        loop {
-            let start = Instant::now();
-            let Some(stored) = rows.recv().await else {
-                break;
-            };
-            let stored = keep(stored?, read)?;
-            reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
-            // A LIMIT may leave a part of the split, whose rows come in ascending order.
-            let end = split.first_row + split.rows;
-            let from = stored.numbers.partition_point(|&row| row < split.first_row);
-            let to = stored.numbers.partition_point(|&row| row < end);
-            let numbers = &stored.numbers[from..to];
-            offsets.extend(numbers.iter().map(|row| (row - split.first_row) as u32));
-            stage.push(stored.batch.slice(from, to - from))?;
-        }
-        let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
-        if let (Some(cached), false) = (cached, dense) {
-            cached.note_dropped(snapshot, index, &offsets).await;
-        }
-        splits.push(StagedSplit {
-            split: index,
-            base,
-            kept: (!dense).then(|| KeptRows::new(offsets)),
-        });
-    }
-    splits.sort_unstable_by_key(|s| s.split);
-    Ok(Part::Staged {
-        stage: Box::new(stage),
-        splits,
-    })
-}
-
-/// Leaves out the rows that the filter above the scan drops. Where the predicate fails, all rows
-/// stay: the filter finds the one at fault.
-fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
-    let Some(predicate) = &read.keep else {
-        return Ok(stored);
-    };
-    let truth = predicate
-        .evaluate(&stored.batch)
-        .and_then(|v| v.into_array(stored.numbers.len()));
-    let Ok(truth) = truth else { return Ok(stored) };
-    let truth = truth.as_boolean();
-    let truth = if truth.null_count() > 0 {
-        &prep_null_mask_filter(truth)
-    } else {
-        truth
-    };
-    if truth.true_count() == truth.len() {
-        return Ok(stored);
-    }
-    let batch = filter_record_batch(&stored.batch, truth)?;
-    let numbers = truth
-        .values()
-        .set_indices()
-        .map(|i| stored.numbers[i])
-        .collect();
-    Ok(StoredRows { batch, numbers })
-}
-
-fn bytes_of(batch: &RecordBatch) -> u64 {
-    let columns = batch.columns().iter();
-    columns
-        .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
-        .sum()
-}
-
-/// Reads a stream in a task of its own, a few batches ahead. The task ends when its reader is dropped.
-fn ahead(mut rows: BoxStream<'static, Result<StoredRows>>) -> mpsc::Receiver<Result<StoredRows>> {
-    let (sender, receiver) = mpsc::channel(2);
-    tokio::spawn(async move {
-        while let Some(batch) = rows.next().await {
-            if sender.send(batch).await.is_err() {
-                break;
-            }
-        }
-    });
-    receiver
-}
-
 /// What the rows of a segment are computed from.
 #[derive(Debug)]
 pub struct Segment {
-    window: Arc<Window>,
+    windows: Vec<Arc<Window>>,
     by_scan: Vec<Vec<Place>>,
     /// What was read row by row, by scan.
     fetched: HashMap<usize, Fetched>,
     /// What had to be staged although its window was not, by scan.
-    late: HashMap<usize, Part>,
+    late: HashMap<usize, Staged>,
     /// What is kept of the rows below the cache point.
     found: Option<Found>,
-    pass: u64,
 }
 
 type Fetched = (RecordBatch, Vec<crate::source::ValueError>);
 
 impl Segment {
-    /// Reads what the rows at these places need. They belong to one window and stand in ascending
+    /// Reads what the rows at these places need. They belong to these windows and stand in ascending
     /// position.
     pub async fn read(
         job: &Job,
         reader: &Reader,
-        window: Arc<Window>,
+        windows: Vec<Arc<Window>>,
         places: Vec<Place>,
-        pass: u64,
         env: &Env,
     ) -> Result<Self> {
         let mut fetched = HashMap::new();
@@ -252,31 +74,27 @@ impl Segment {
         let mut late = HashMap::new();
         for (scan, places) in by_scan.iter().enumerate() {
             let read = &reader.reads[scan];
-            match &window.parts[scan] {
-                Part::Direct if !read.projection.is_empty() => {
-                    fetched.insert(scan, fetch(job, reader, scan, places, pass).await?);
+            let Some(staged) = stages(&windows, scan) else {
+                if !read.projection.is_empty() {
+                    fetched.insert(scan, fetch(job, reader, scan, places).await?);
                 }
-                Part::Direct => {}
-                // Rows that were known when the window was staged may be lost since.
-                Part::Staged { splits, .. } => {
-                    let staged = |place: &Place| find_split(splits, place.split).is_some();
-                    if !places.iter().all(staged) {
-                        let mut wanted: Vec<u32> = places.iter().map(|p| p.split).collect();
-                        wanted.sort_unstable();
-                        wanted.dedup();
-                        let part = stage_splits(job, reader, scan, wanted, env).await?;
-                        late.insert(scan, part);
-                    }
-                }
+                continue;
+            };
+            // Rows that were known when the window was staged may be lost since.
+            let is_staged = |place: &Place| staged.iter().any(|s| s.has(place.split));
+            if !places.iter().all(is_staged) {
+                let mut wanted: Vec<u32> = places.iter().map(|p| p.split).collect();
+                wanted.sort_unstable();
+                wanted.dedup();
+                late.insert(scan, stage_splits(job, reader, scan, wanted, env).await?);
             }
         }
         Ok(Self {
-            window,
+            windows,
             by_scan,
             fetched,
             late,
             found,
-            pass,
         })
     }
 
@@ -295,26 +113,33 @@ impl Segment {
     /// The segment's rows, and those to be kept.
     fn rows(self, job: &Job, reader: &Reader, env: &Env) -> Result<(RowBatch, Option<Fresh>)> {
         let Self {
-            window,
+            windows,
             by_scan,
             mut fetched,
             late,
             found,
-            pass,
         } = self;
         let snapshot = &job.snapshot;
         let mut leaves = HashMap::with_capacity(by_scan.len());
         let mut below = HashMap::new();
-        for (scan, places) in by_scan.into_iter().enumerate() {
+        for (scan, mut places) in by_scan.into_iter().enumerate() {
             let held = reader.cached.as_ref().filter(|cached| cached.holds(scan));
-            let pass = held.map_or(pass, |cached| cached.pass(pass));
-            let part = late.get(&scan).unwrap_or(&window.parts[scan]);
-            let leaf = match (part, fetched.remove(&scan)) {
-                (Part::Staged { stage, splits }, _) => {
-                    gather(snapshot, stage, splits, &places, pass)?
+            if let Some(cached) = held {
+                for place in &mut places {
+                    place.pass = cached.pass(place.pass);
                 }
-                (Part::Direct, Some((batch, failed))) => {
-                    let mut leaf = leaf(batch.columns().to_vec(), snapshot, &places, pass)?;
+            }
+            let staged = match late.get(&scan) {
+                Some(late) => Some(vec![late]),
+                None => stages(&windows, scan),
+            };
+            let leaf = match (staged, fetched.remove(&scan)) {
+                (Some(staged), _) => {
+                    let (batch, places) = gather(&staged, &places)?;
+                    leaf(batch.columns().to_vec(), snapshot, &places)?
+                }
+                (None, Some((batch, failed))) => {
+                    let mut leaf = leaf(batch.columns().to_vec(), snapshot, &places)?;
                     for error in failed {
                         leaf.errors.entry(error.row).or_default().push(SlotError {
                             column: Some(error.column),
@@ -324,7 +149,7 @@ impl Segment {
                     }
                     leaf
                 }
-                (Part::Direct, None) => leaf(Vec::new(), snapshot, &places, pass)?,
+                (None, None) => leaf(Vec::new(), snapshot, &places)?,
             };
             let leaves = if held.is_some() {
                 &mut below
@@ -336,7 +161,7 @@ impl Segment {
         let mut fresh = None;
         if let (Some(cached), Some(found)) = (&reader.cached, found) {
             let computed = cached.fragment.run(below, &env.ctx)?;
-            let (rows, new) = cached.join(snapshot, found, computed, pass)?;
+            let (rows, new) = cached.join(snapshot, found, computed)?;
             leaves.insert(Leaf::Cache, rows);
             fresh = new;
         }
@@ -361,15 +186,9 @@ async fn find(job: &Job, cached: &CachedPrefix, by_scan: &mut [Vec<Place>]) -> F
 }
 
 /// Reads rows one by one.
-async fn fetch(
-    job: &Job,
-    reader: &Reader,
-    scan: usize,
-    places: &[Place],
-    pass: u64,
-) -> Result<Fetched> {
+async fn fetch(job: &Job, reader: &Reader, scan: usize, places: &[Place]) -> Result<Fetched> {
     let of_scan = &job.snapshot.scans[scan];
-    let ids = job.snapshot.row_ids(places, pass);
+    let ids = job.snapshot.row_ids(places);
     let files = ids
         .file
         .values()
@@ -383,48 +202,23 @@ async fn fetch(
     Ok((batch, failed))
 }
 
-fn leaf(
-    columns: Vec<ArrayRef>,
-    snapshot: &Snapshot,
-    places: &[Place],
-    pass: u64,
-) -> Result<RowBatch> {
-    let rows = snapshot.row_ids(places, pass).to_array()?;
+/// The stages of a scan; `None` where its rows come from the source one by one.
+fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged>> {
+    let parts = windows.iter().map(|window| window.part(scan));
+    let staged = parts.map(|part| match part {
+        Part::Staged(staged) => Some(staged.as_ref()),
+        Part::Direct => None,
+    });
+    staged.collect()
+}
+
+fn leaf(columns: Vec<ArrayRef>, snapshot: &Snapshot, places: &[Place]) -> Result<RowBatch> {
+    let rows = snapshot.row_ids(places).to_array()?;
     Ok(RowBatch {
         columns,
         rows,
         errors: Default::default(),
     })
-}
-
-/// Takes the rows at `places` out of a stage; rows that pruning left out are no rows of the output.
-fn gather(
-    snapshot: &Snapshot,
-    stage: &RowStage,
-    splits: &[StagedSplit],
-    places: &[Place],
-    pass: u64,
-) -> Result<RowBatch> {
-    let mut indices = Vec::with_capacity(places.len());
-    let mut kept = Vec::with_capacity(places.len());
-    for place in places {
-        let Some(staged) = find_split(splits, place.split) else {
-            return Err(internal_datafusion_err!(
-                "split {} was not staged",
-                place.split
-            ));
-        };
-        let index = match &staged.kept {
-            None => Some(u64::from(place.offset)),
-            Some(kept) => kept.rank(place.offset),
-        };
-        if let Some(index) = index {
-            indices.push(staged.base + index);
-            kept.push(*place);
-        }
-    }
-    let batch = stage.gather(&indices)?;
-    leaf(batch.columns().to_vec(), snapshot, &kept, pass)
 }
 
 /// All rows that `reader` makes, in stored order; positions are the rows' numbers in the snapshot.
@@ -437,7 +231,8 @@ pub fn stored_order(
     let (job, reader, env) = (Arc::clone(job), Arc::clone(reader), env.clone());
     let rows = segment_rows(&job.snapshot, &reader, &env) as usize;
     let in_flight = env.in_flight.max(1);
-    let windows = order::windows(&job.snapshot, None, pass);
+    let splits = 0..job.snapshot.splits.len() as u32;
+    let windows = order::windows(&job.snapshot, splits, None, pass);
     let staged = stream::iter(windows)
         .map({
             let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
@@ -447,10 +242,9 @@ pub fn stored_order(
                     let staged = Arc::new(stage(&job, &reader, &window, &env).await?);
                     let snapshot = &job.snapshot;
                     let kept = |split| staged.kept(snapshot, split);
-                    let mut places = order::order(snapshot, &window, None, pass, kept);
-                    for place in &mut places {
-                        place.position = snapshot.stored(place);
-                    }
+                    let places = order::order(snapshot, &window, None, pass, kept);
+                    let at = |row: StoredRow| row.at(snapshot.stored(row), pass);
+                    let places: Vec<Place> = places.into_iter().map(at).collect();
                     let segments = places.chunks(rows).map(<[Place]>::to_vec);
                     let segments: Vec<Vec<Place>> = segments.collect();
                     let of_window = move |s| Ok::<_, DataFusionError>((Arc::clone(&staged), s));
@@ -466,7 +260,7 @@ pub fn stored_order(
             let (job, reader, env) = (Arc::clone(&job), Arc::clone(&reader), env.clone());
             async move {
                 let (window, places) = work?;
-                Segment::read(&job, &reader, window, places, pass, &env).await
+                Segment::read(&job, &reader, vec![window], places, &env).await
             }
         }
     };

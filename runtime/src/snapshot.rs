@@ -8,7 +8,7 @@ use datafusion::common::{Result, exec_err};
 use forebay_udfs::hash::{combine, hash_bytes};
 use forebay_udfs::row::Rows;
 
-use crate::order::Place;
+use crate::order::{Place, StoredRow};
 use crate::source::Source;
 
 /// The stored rows of a pipeline, numbered from 0 in stored order over all scans.
@@ -174,12 +174,24 @@ impl Snapshot {
 
     /// Number of a row in the snapshot.
     #[inline]
-    pub fn stored(&self, place: &Place) -> u64 {
-        self.splits[place.split as usize].start + u64::from(place.offset)
+    pub fn stored(&self, row: StoredRow) -> u64 {
+        self.splits[row.split as usize].start + u64::from(row.offset)
     }
 
-    /// The hidden row column of rows in a pass.
-    pub fn row_ids(&self, places: &[Place], pass: u64) -> Rows {
+    /// The row of a number in the snapshot; `None` where it has fewer rows.
+    pub fn row(&self, stored: u64) -> Option<StoredRow> {
+        if stored >= self.rows {
+            return None;
+        }
+        let split = self.splits.partition_point(|s| s.start <= stored) - 1;
+        Some(StoredRow {
+            split: split as u32,
+            offset: (stored - self.splits[split].start) as u32,
+        })
+    }
+
+    /// The hidden row column of rows.
+    pub fn row_ids(&self, places: &[Place]) -> Rows {
         let n = places.len();
         let mut files = Vec::with_capacity(n);
         let mut numbers = Vec::with_capacity(n);
@@ -197,7 +209,7 @@ impl Snapshot {
             row: UInt64Array::from(numbers),
             child: UInt32Array::from(vec![0; n]),
             hash: UInt64Array::from(hashes),
-            pass: UInt64Array::from(vec![pass; n]),
+            pass: UInt64Array::from(places.iter().map(|p| p.pass).collect::<Vec<_>>()),
         }
     }
 

@@ -12,6 +12,7 @@ use super::expr::resolve;
 use super::text::Reader;
 use crate::catalog::Catalog;
 use crate::error::{PlanError, Result};
+use crate::mix;
 use crate::sql::{bind_clock, check_casts, duplicate, explain_unplaced, two_columns};
 
 /// A call that shapes rows.
@@ -97,6 +98,7 @@ impl<'a> Relation<'a> {
             })
             .and_then(check_casts)
             .map_err(|error| explain(&error))?;
+        mix::check(&plan)?;
         match duplicate(plan.schema()) {
             Some((name, _)) => Err(two_columns(&name, None)),
             None => Ok(plan),

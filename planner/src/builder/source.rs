@@ -7,6 +7,8 @@ use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 
+use super::PipelineBuilder;
+use super::mix::MixBuilder;
 use super::relation::explain;
 use crate::catalog::Catalog;
 use crate::error::{PlanError, Result};
@@ -53,6 +55,11 @@ impl SourceBuilder {
         self
     }
 
+    /// The call of the table function that reads the source.
+    pub(super) fn name(&self) -> String {
+        canonical_name(&self.spec)
+    }
+
     /// What the calls say of the source.
     pub const fn spec(&self) -> &SourceSpec {
         &self.spec
@@ -88,7 +95,7 @@ sources! {
 }
 
 /// What a pipeline begins with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Input {
     /// A source, opened by `build`.
     Source(SourceBuilder),
@@ -96,6 +103,10 @@ pub enum Input {
     Registered(String),
     /// A planned query.
     Planned(Box<LogicalPlan>),
+    /// Several inputs, mixed by weight.
+    Mix(MixBuilder),
+    /// A pipeline that is built where it is read, as one more query: the arm of a [`mix`](super::mix()).
+    Pipeline(Box<PipelineBuilder>),
 }
 
 /// A registered source or pipeline: `FROM name`.
@@ -109,10 +120,40 @@ impl From<SourceBuilder> for Input {
     }
 }
 
+impl From<&str> for Input {
+    fn from(name: &str) -> Self {
+        table(name)
+    }
+}
+
+impl From<String> for Input {
+    fn from(name: String) -> Self {
+        table(name)
+    }
+}
+
+impl From<MixBuilder> for Input {
+    fn from(mix: MixBuilder) -> Self {
+        Self::Mix(mix)
+    }
+}
+
+impl From<PipelineBuilder> for Input {
+    fn from(pipeline: PipelineBuilder) -> Self {
+        Self::Pipeline(Box::new(pipeline))
+    }
+}
+
 impl Input {
     /// The plan that scans the input, as `FROM` plans it.
     pub(super) async fn open(self, catalog: &Catalog) -> Result<LogicalPlan> {
         let builder = match self {
+            Self::Mix(mix) => return mix.open(catalog).await,
+            Self::Pipeline(_) => {
+                return Err(PlanError::mistake(
+                    "a pipeline is read by another one as an arm of a mix, or by its name",
+                ));
+            }
             Self::Source(SourceBuilder { spec }) => {
                 let name = canonical_name(&spec);
                 let table = catalog.open(&name, None, &spec).await?;

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU64;
 
-use crate::clauses::{self, Batch, BatchScope, Clauses, Remainder, Repeat};
+use crate::clauses::{
+    self, Batch, BatchScope, BatchSize, Bucket, Clauses, Pack, Pad, Remainder, Repeat,
+};
 use crate::error::{PlanError, Result};
 
 /// How far rows may travel in a shuffle.
@@ -34,6 +36,7 @@ enum Stage {
     Shuffle,
     Skip,
     Take,
+    Group,
     /// `repeat` before `batch`.
     Continuous,
     Batch,
@@ -47,6 +50,7 @@ impl Stage {
             Self::Shuffle => "shuffle",
             Self::Skip => "skip",
             Self::Take => "take",
+            Self::Group => "pack or bucket_by",
             Self::Batch => "batch",
             Self::Continuous | Self::Repeat => "repeat",
         }
@@ -70,6 +74,10 @@ impl Stages {
             Clauses { batch: Some(_), .. } if repeats => Stage::Repeat,
             Clauses { batch: Some(_), .. } => Stage::Batch,
             _ if repeats => Stage::Continuous,
+            Clauses { pack: Some(_), .. }
+            | Clauses {
+                bucket: Some(_), ..
+            } => Stage::Group,
             Clauses { take: Some(_), .. } => Stage::Take,
             Clauses { skip: 1.., .. } => Stage::Skip,
             Clauses {
@@ -172,10 +180,49 @@ impl Stages {
         }
         self.enter(Stage::Batch);
         self.clauses.batch = Some(Batch {
-            rows: self.size("batch", "rows", rows),
+            size: BatchSize::Rows(self.size("batch", "rows", rows)),
             scope: BatchScope::PerRank,
             remainder: Remainder::Keep,
         });
+    }
+
+    pub(super) fn batch_by_tokens(&mut self, tokens: u64, column: String) {
+        self.batch(1);
+        let size = BatchSize::Tokens(self.size("batch_by_tokens", "tokens", tokens));
+        if let Some(batch) = &mut self.clauses.batch {
+            batch.size = size;
+        }
+        self.clauses.tokens_of = Some(column);
+    }
+
+    pub(super) fn pack(&mut self, column: String, elements: u64) {
+        self.enter(Stage::Group);
+        let into = self.size("pack", "elements", elements);
+        self.clauses.pack = Some(Pack { column, into });
+    }
+
+    pub(super) fn bucket(&mut self, boundaries: Vec<u64>) {
+        self.enter(Stage::Group);
+        if boundaries.is_empty() || !boundaries.is_sorted_by(|a, b| a < b) {
+            self.fail("bucket_by expects boundaries that ascend".to_owned());
+        }
+        self.clauses.bucket = Some(Bucket { boundaries });
+    }
+
+    pub(super) fn pad(&mut self, column: String, to: Option<u64>) {
+        let to = to.map(|to| self.size("pad_to", "elements", to));
+        if self.batch_mut("pad").is_none() {
+            return;
+        }
+        if self.clauses.pad.iter().any(|pad| pad.column == column) {
+            self.fail(format!("\"{column}\" is padded twice"));
+        }
+        let with = None;
+        self.clauses.pad.push(Pad { column, to, with });
+    }
+
+    pub(super) fn horizon(&mut self, windows: u64) {
+        self.clauses.options.horizon = self.size("horizon", "windows", windows);
     }
 
     fn batch_mut(&mut self, call: &str) -> Option<&mut Batch> {
@@ -189,7 +236,9 @@ impl Stages {
         let Some(batch) = self.batch_mut(call) else {
             return;
         };
-        if batch.remainder == Remainder::Keep || batch.remainder == remainder {
+        if remainder == Remainder::Pad && matches!(batch.size, BatchSize::Tokens(_)) {
+            self.fail(format!("{call} needs batches of a number of rows"));
+        } else if batch.remainder == Remainder::Keep || batch.remainder == remainder {
             batch.remainder = remainder;
         } else {
             self.fail("drop_remainder and pad_remainder exclude each other".to_owned());

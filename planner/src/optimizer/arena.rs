@@ -20,6 +20,7 @@ use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
 use crate::clauses::Window;
+use crate::rows::mix::Mix;
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
 
 /// Leaves of the e-graph: an index with a letter, so that terms can be written and read.
@@ -118,6 +119,8 @@ pub struct Arena {
     pub said: BTreeMap<u32, SeenScan>,
     /// Epochs that plans are priced over.
     pub epochs: u64,
+    /// The weights of the plan's mix, where it has one: no plan has several.
+    pub mix: Option<Mix>,
 }
 
 impl Default for Arena {
@@ -145,6 +148,7 @@ impl Arena {
             profile: Profile::default(),
             said: BTreeMap::new(),
             epochs: 1,
+            mix: None,
         }
     }
 

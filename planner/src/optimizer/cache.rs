@@ -165,7 +165,7 @@ pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) ->
     lowered.tree.visit(&mut |tree| match tree {
         // Equal calls are one operator in several places.
         Tree::Op(param, _) => places += usize::from(kept.contains(param)),
-        Tree::Cat(_) | Tree::Zip(..) => joined = true,
+        Tree::Cat(_) | Tree::Zip(..) | Tree::Mix(_) => joined = true,
         Tree::Scan(_) | Tree::Cache(_) => {}
     });
     if joined {

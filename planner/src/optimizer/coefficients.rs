@@ -234,7 +234,7 @@ mod tests {
         assert!(declared.copy > 0 && declared.row > 0);
         for format in crate::source::Format::ALL {
             assert!(
-                declared.scan(Some(format.name())).globally != OpCost::default(),
+                declared.scan(Some(format.name())).stored.ps_per_row > 0,
                 "{format}"
             );
         }

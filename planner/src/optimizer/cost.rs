@@ -39,7 +39,7 @@ pub fn self_cost<'a>(
                 .saturating_add(price.ps_per_row.into());
             out.rows.number().saturating_mul(row)
         }
-        Node::Cat(_) | Node::Zip(_) => moved(out),
+        Node::Cat(_) | Node::Zip(_) | Node::Mix(_) => moved(out),
         Node::Op([_, _, input]) => {
             let (Some(param), Some(input)) = (param, of(*input)) else {
                 return Cost::MAX;

@@ -348,6 +348,7 @@ impl<'a> Chooser<'a> {
             Node::Op(_) => "op",
             Node::Cat(_) => "cat",
             Node::Zip(_) => "zip",
+            Node::Mix(_) => "mix",
         };
         let mut text = format!("({name}");
         for (id, state) in self.best.inputs(node, cached) {
@@ -377,6 +378,10 @@ impl<'a> Chooser<'a> {
                 let param = param_of(self.best.graph, *param)?;
                 let (id, state) = inputs[2];
                 Some(self.build(id, state)?.then(param))
+            }
+            Node::Mix(_) => {
+                let arms = inputs.into_iter().map(|(id, state)| self.build(id, state));
+                Some(Tree::Mix(arms.collect::<Option<_>>()?))
             }
             Node::Cat(_) | Node::Zip(_) => {
                 let [(a, of_a), (b, of_b)] = [inputs[0], inputs[1]];

@@ -15,6 +15,7 @@ use super::estimate::{image_bytes, read_bytes};
 use super::lang::Node;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec};
+use crate::rows::mix::{MixStop, PARTS};
 
 pub use super::estimate::{Log2, selectivity};
 
@@ -116,6 +117,11 @@ pub fn fact<'a>(
             let (a, b) = (plan(*a)?, plan(*b)?);
             cat_fact(arena, a, b).map(|f| Fact::Plan(Arc::new(f)))
         }
+        Node::Mix(arms) => {
+            let arms = arms.iter().map(|&arm| plan(arm));
+            let arms = arms.collect::<Result<Vec<_>, _>>()?;
+            mix_fact(arena, &arms).map(|f| Fact::Plan(Arc::new(f)))
+        }
         Node::Zip([a, b]) => {
             let (a, b) = (plan(*a)?, plan(*b)?);
             if !a.slots().is_disjoint(&b.slots()) {
@@ -163,6 +169,31 @@ pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFac
         draws: either(a.draws, b.draws),
         unaddressed: either(a.unaddressed, b.unaddressed),
     })
+}
+
+/// The fact of a mix, whose columns are those of a union.
+fn mix_fact(arena: &mut Arena, arms: &[&PlanFact]) -> Result<PlanFact, String> {
+    let (Some((first, others)), Some(mix)) = (arms.split_first(), arena.mix.clone()) else {
+        return Err("a mix without arms or weights".to_owned());
+    };
+    // Of a single arm, the columns are nullable all the same.
+    let mut out = cat_fact(arena, first, first)?;
+    (out.rows, out.pool) = (first.rows, first.pool);
+    for arm in others {
+        out = cat_fact(arena, &out, arm)?;
+    }
+    // The epoch in which all rows of an arm have come.
+    let ends = arms.iter().zip(mix.weights()).map(|(arm, &parts)| {
+        let rows = arm.rows.times(Log2::of(PARTS).over(Log2::of(parts)));
+        u64::try_from(rows.number()).unwrap_or(u64::MAX)
+    });
+    let rows = match mix.stop() {
+        MixStop::First => ends.min(),
+        MixStop::Longest => ends.max(),
+    };
+    out.rows = Log2::of(rows.unwrap_or(0));
+    // Rows that one epoch leaves out are for others to take, so the pool is that of all arms.
+    Ok(out)
 }
 
 /// The first of the operators that either plan has.

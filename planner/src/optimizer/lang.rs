@@ -12,6 +12,7 @@
 //! | `Op` | an operator over a plan |
 //! | `Cat` | all rows of one plan, then all of another |
 //! | `Zip` | the rows of two plans side by side |
+//! | `Mix` | rows of several plans, drawn by weight; no rule looks past it |
 
 use egg::{Id, define_language};
 
@@ -27,6 +28,7 @@ define_language! {
         "op" = Op([Id; 3]),
         "cat" = Cat([Id; 2]),
         "zip" = Zip([Id; 2]),
+        "mix" = Mix(Box<[Id]>),
     }
 }
 

@@ -18,7 +18,7 @@ use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, fallible};
 use super::tree::Tree;
-use crate::clauses::{Clauses, Remainder, Window};
+use crate::clauses::{Batch, Clauses, Remainder, Window};
 use crate::rows::{RowOp, RowPlan};
 use crate::source::Format;
 
@@ -182,25 +182,19 @@ impl Lowering<'_> {
             // Where rows are kept is chosen anew.
             RowOp::Cache => self.plan(&plan.inputs[0], targets),
             RowOp::Union => {
-                let mut united = None;
-                for input in &plan.inputs {
-                    let wanted: Vec<Option<Slot>> = match &united {
-                        None => targets.to_vec(),
-                        Some((_, slots)) => {
-                            let slots: &Vec<Slot> = slots;
-                            slots.iter().copied().map(Some).collect()
-                        }
-                    };
-                    let (tree, slots) = self.plan(input, &wanted)?;
-                    united = Some(match united {
-                        None => (tree, slots),
-                        Some((before, slots)) => (Tree::Cat(Box::new([before, tree])), slots),
-                    });
-                }
-                match united {
-                    Some(united) => Ok(united),
+                let (trees, slots) = self.inputs(&plan.inputs, targets)?;
+                let cat = |a, b| Tree::Cat(Box::new([a, b]));
+                match trees.into_iter().reduce(cat) {
+                    Some(tree) => Ok((tree, slots)),
                     None => internal_err!("a union without inputs"),
                 }
+            }
+            RowOp::Mix(mix) => {
+                if self.arena.mix.replace(mix.clone()).is_some() {
+                    return internal_err!("two mixes in a plan");
+                }
+                let (arms, slots) = self.inputs(&plan.inputs, targets)?;
+                Ok((Tree::Mix(arms), slots))
             }
             RowOp::Limit { skip, fetch } => {
                 let (tree, slots) = self.plan(&plan.inputs[0], targets)?;
@@ -290,6 +284,22 @@ impl Lowering<'_> {
         }
     }
 
+    /// Lowers the inputs of a plan with the columns of each of them, all to the same slots.
+    fn inputs(
+        &mut self,
+        inputs: &[RowPlan],
+        targets: &[Option<Slot>],
+    ) -> Result<(Vec<Tree>, Vec<Slot>)> {
+        let mut trees = Vec::with_capacity(inputs.len());
+        let mut targets = targets.to_vec();
+        for input in inputs {
+            let (tree, slots) = self.plan(input, &targets)?;
+            trees.push(tree);
+            targets = slots.into_iter().map(Some).collect();
+        }
+        Ok((trees, targets.into_iter().flatten().collect()))
+    }
+
     /// The operators of the training clauses.
     fn clauses(&mut self, mut tree: Tree, clauses: &Clauses) -> Tree {
         let none = SlotSet::default;
@@ -313,7 +323,8 @@ impl Lowering<'_> {
             tree = tree.then(param);
         }
         let batch = clauses.batch.unwrap_or_default();
-        let rows = batch.rows.get();
+        // How many rows make so many elements is not known; the price of a batch hardly matters there.
+        let rows = batch.rows().or(Batch::default().rows()).unwrap_or(1);
         let kind = OpKind::Batch {
             rows,
             drop_remainder: batch.remainder == Remainder::Drop,

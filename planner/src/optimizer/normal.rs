@@ -17,6 +17,10 @@ pub fn normal(arena: &mut Arena, rules: &[Rule], tree: Tree, applied: &mut Vec<A
         }
         Tree::Cache(input) => Tree::Cache(Box::new(normal(arena, rules, *input, applied))),
         Tree::Cat(inputs) => Tree::Cat(Box::new(inputs.map(|t| normal(arena, rules, t, applied)))),
+        Tree::Mix(arms) => {
+            let arms = arms.into_iter();
+            Tree::Mix(arms.map(|t| normal(arena, rules, t, applied)).collect())
+        }
         Tree::Zip(inputs, second) => {
             let inputs = inputs.map(|t| normal(arena, rules, t, applied));
             Tree::Zip(Box::new(inputs), second)

@@ -125,6 +125,12 @@ impl Profile {
                     .map(|input| self.walk(arena, input, probe));
                 a.or(b)
             }
+            Tree::Mix(arms) => {
+                let arms = arms.iter().map(|arm| self.walk(arena, arm, probe));
+                // All of them are looked at.
+                let arms: Vec<Option<Rows>> = arms.collect();
+                arms.into_iter().flatten().next()
+            }
             Tree::Zip(inputs, _) => {
                 inputs
                     .iter()

@@ -25,7 +25,7 @@ pub fn raise(arena: &Arena, tree: &Tree, outputs: &[(String, Slot)]) -> Result<R
     RowPlan::project(plan, named.collect())
 }
 
-/// What the columns of unions, lookups and unnests are.
+/// What the columns of unions, mixes, lookups and unnests are.
 fn all_nullable(fields: Vec<Field>) -> SchemaRef {
     let fields = fields.into_iter().map(|field| field.with_nullable(true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
@@ -96,6 +96,21 @@ fn plan(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
                 op: RowOp::Union,
                 inputs,
                 schema,
+            })
+        }
+        Tree::Mix(arms) => {
+            let arms = arms
+                .iter()
+                .map(|arm| plan(arena, arm, wanted)?.exactly(&names()));
+            let inputs = arms.collect::<Result<Vec<_>>>()?;
+            let (Some(mix), Some(first)) = (&arena.mix, inputs.first()) else {
+                return internal_err!("a mix without weights or arms");
+            };
+            let fields = first.schema.fields().iter().map(|f| f.as_ref().clone());
+            Ok(RowPlan {
+                op: RowOp::Mix(mix.clone()),
+                schema: all_nullable(fields.collect()),
+                inputs,
             })
         }
         Tree::Zip(..) => internal_err!("zip has no row plan"),

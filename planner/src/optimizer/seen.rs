@@ -208,6 +208,12 @@ fn walk(arena: &Arena, tree: &Tree, f: &mut impl FnMut(Part)) -> Result<String> 
                 text += &format!(" {}", walk(arena, input, f)?);
             }
         }
+        Tree::Mix(arms) => {
+            text += "mix";
+            for arm in arms {
+                text += &format!(" {}", walk(arena, arm, f)?);
+            }
+        }
     }
     /// Digits of a hash: none of a file's operators is taken for another by accident.
     const DIGITS: usize = 32;

@@ -112,6 +112,7 @@ impl Sorting<'_> {
                 let inputs = inputs.each_ref().map(|input| self.sort(input));
                 Tree::Zip(Box::new(inputs), second.clone())
             }
+            Tree::Mix(arms) => Tree::Mix(arms.iter().map(|arm| self.sort(arm)).collect()),
             Tree::Cache(input) => Tree::Cache(Box::new(self.sort(input))),
             other => other.clone(),
         };

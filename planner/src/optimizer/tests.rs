@@ -48,7 +48,7 @@ async fn chosen(sql: &str, tier: Tier) -> String {
     lines.join("\n")
 }
 
-pub(super) const QUERIES: [&str; 14] = [
+pub(super) const QUERIES: [&str; 16] = [
     "SELECT id + 1 AS b FROM (SELECT id * 2 AS id, name FROM t) AS q",
     "SELECT id AS a, id AS b, id + 1 AS c FROM t WHERE id > 3",
     "SELECT label, resize(decode_image(image), 8, 8) AS x FROM photos WHERE label > 3 BATCH 4",
@@ -63,6 +63,12 @@ pub(super) const QUERIES: [&str; 14] = [
     "SELECT * FROM (SELECT id, unnest([id, 2]) AS item FROM t) AS q WHERE id > 3",
     "SELECT * FROM (SELECT id, unnest([id, 2]) AS item FROM t) AS q WHERE item > 3 AND random_bool()",
     "SELECT id FROM (SELECT id FROM t LIMIT 5 OFFSET 2) AS q WHERE id > 3",
+    "SELECT random_uniform() AS r, id + 1 AS id FROM MIX ((SELECT * FROM t WHERE id > 2 AND name = 'x') WEIGHT 2,
+       (SELECT id * 2 AS id, name FROM u WHERE id > 3) WEIGHT 1, csv('a') WEIGHT 1) WHERE id > 3 BATCH 2",
+    "SELECT label, random_hflip(x) AS x FROM MIX (
+       (SELECT * FROM (SELECT label, resize(decode_image(image), 8, 8) AS x FROM photos) WHERE label = 1) WEIGHT 1,
+       (SELECT label, hflip(resize(decode_image(image), 8, 8)) AS x FROM photos) WEIGHT 9, stop => 'longest')
+       SHUFFLE GLOBALLY TAKE 9 BATCH 4",
     "SELECT b AS a, a AS b FROM (SELECT id AS a, name AS b FROM t) AS q",
     "SELECT random_uniform() AS r, id FROM t SHUFFLE GLOBALLY TAKE 5 BATCH 2",
 ];
@@ -82,10 +88,10 @@ async fn lowering_and_raising_gives_a_plan_of_the_same_meaning() {
     }
 }
 
-/// The canonical text says what unions, lookups, unnests and limits are made of, not what they mean; pipelines
+/// The canonical text says what unions, mixes, lookups, unnests and limits are made of, not what they mean; pipelines
 /// with them are run both ways in `tests/properties.rs`.
 fn has_canonical_text(sql: &str) -> bool {
-    ["UNION", "JOIN", "unnest", "LIMIT"]
+    ["UNION", "MIX", "JOIN", "unnest", "LIMIT"]
         .iter()
         .all(|word| !sql.contains(word))
 }

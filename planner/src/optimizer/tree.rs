@@ -17,6 +17,8 @@ pub enum Tree {
     Cat(Box<[Self; 2]>),
     /// The rows of two plans side by side, and which slots the second one gives.
     Zip(Box<[Self; 2]>, SlotSet),
+    /// Rows of several plans, drawn by the weights of the arena's mix.
+    Mix(Vec<Self>),
     /// A plan whose rows are kept from epoch to epoch.
     Cache(Box<Self>),
 }
@@ -34,17 +36,22 @@ impl Tree {
             Self::Scan(_) => {}
             Self::Op(_, input) | Self::Cache(input) => input.visit(f),
             Self::Cat(inputs) | Self::Zip(inputs, _) => inputs.iter().for_each(|i| i.visit(f)),
+            Self::Mix(arms) => arms.iter().for_each(|arm| arm.visit(f)),
         }
         f(self);
     }
 
     /// The plan with other operators in the places of its own.
     pub fn with_operators(&self, of: &mut impl FnMut(ParamId) -> ParamId) -> Self {
+        if let Self::Mix(arms) = self {
+            return Self::Mix(arms.iter().map(|arm| arm.with_operators(of)).collect());
+        }
         let mut both = |inputs: &[Self; 2]| {
             let [a, b] = inputs;
             Box::new([a.with_operators(of), b.with_operators(of)])
         };
         match self {
+            Self::Mix(_) => self.clone(),
             Self::Scan(scan) => Self::Scan(*scan),
             Self::Cat(inputs) => Self::Cat(both(inputs)),
             Self::Zip(inputs, second) => Self::Zip(both(inputs), second.clone()),
@@ -75,6 +82,10 @@ impl Tree {
             Self::Cat(inputs) => {
                 let inputs = inputs.each_ref().map(|input| input.needed(arena, wanted));
                 Self::Cat(Box::new(inputs))
+            }
+            Self::Mix(arms) => {
+                let arms = arms.iter().map(|arm| arm.needed(arena, wanted));
+                Self::Mix(arms.collect())
             }
             Self::Zip(inputs, second) => {
                 let a = inputs[0].needed(arena, &wanted.difference(second));
@@ -109,6 +120,11 @@ impl Tree {
                     .each_ref()
                     .map(|input| input.add(arena, wanted, term));
                 term.add(Node::Cat([a, b]))
+            }
+            Self::Mix(arms) => {
+                let arms = arms.iter().map(|arm| arm.add(arena, wanted, term));
+                let arms = arms.collect();
+                term.add(Node::Mix(arms))
             }
             Self::Zip(inputs, second) => {
                 let a = inputs[0].add(arena, &wanted.difference(second), term);

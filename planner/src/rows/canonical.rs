@@ -1,7 +1,7 @@
 //! The canonical text of a pipeline, and the semantic hash of it.
 //!
 //! Texts and builder calls that mean the same should hash the same, however their projections nest:
-//! between operators that fix a shape of their own (scan, union, limit, unnest, lookup), expressions
+//! between operators that fix a shape of their own (scan, union, mix, limit, unnest, lookup), expressions
 //! are inlined, columns are named by where they come from, filters are a set.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use forebay_udfs::row::ROW_COLUMN;
 
 use super::definition::{expr_text, plan_text, quoted, type_text, versions};
 use super::{RowOp, RowPlan, slot};
-use crate::clauses::{Cache, Clauses};
+use crate::clauses::{BatchSize, Cache, Clauses, EqualSteps, Window};
 
 /// Names the meaning of a stream (design contract, "Two hashes"): 32 bytes of BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ impl std::fmt::Debug for SemanticHash {
 }
 
 /// Version of the canonical text; raised when it changes for an unchanged pipeline.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The semantic hash of a lowered, unoptimised plan under its clauses.
 ///
@@ -48,32 +48,86 @@ pub fn semantic_hash(plan: &RowPlan, clauses: &Clauses) -> Result<SemanticHash> 
 
 /// The text that the semantic hash is taken of.
 pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
-    let Clauses {
-        shuffle,
-        seed: _,
-        skip,
-        take,
-        batch,
-        repeat,
-        cache,
-        options,
-    } = clauses;
     let rows = Canonical::of(plan)?.render(&plan.schema)?;
-    let continuous = repeat.continuous;
     // Where rows are kept does not change them, unless their draws are kept with them: those below the step
     // as it is written, which only the plan as it is written tells.
-    let frozen = match cache {
+    let frozen = match &clauses.cache {
         Some(Cache::At {
             step,
             freezing: true,
         }) => format!("frozen {}\n{}", quoted(step), plan_text(plan)?),
         _ => String::new(),
     };
-    Ok(format!(
-        "forebay {VERSION}\n{rows}shuffle {shuffle:?}\nskip {skip}\ntake {take:?}\nbatch {batch:?}\n\
-         continuous {continuous}\non_error {:?}\nrelax {:?}\n{frozen}",
-        options.on_error, options.relax
-    ))
+    let clauses = clauses_text(clauses);
+    Ok(format!("forebay {VERSION}\n{rows}{clauses}\n{frozen}"))
+}
+
+/// What the clauses of a pipeline mean, a line each.
+///
+/// Seed, number of epochs and where rows are kept are left out, and so are budgets of errors: they do not
+/// change which stream it is.
+pub fn clauses_text(clauses: &Clauses) -> String {
+    let Clauses {
+        shuffle,
+        seed: _,
+        skip,
+        take,
+        pack,
+        bucket,
+        batch,
+        tokens_of,
+        pad,
+        repeat,
+        cache: _,
+        options,
+    } = clauses;
+    let or_all = |n: &Option<u64>| n.map_or_else(|| "all".to_owned(), |n| n.to_string());
+    let shuffle = match shuffle {
+        None => "none".to_owned(),
+        Some(Window::Rows(rows)) => format!("within {rows} rows"),
+        Some(Window::Global) => "globally".to_owned(),
+    };
+    let mut lines = vec![
+        format!("shuffle {shuffle}"),
+        format!("skip {skip}"),
+        format!("take {}", or_all(take)),
+    ];
+    if let Some(pack) = pack {
+        lines.push(format!("pack {} into {}", quoted(&pack.column), pack.into));
+    }
+    if let Some(bucket) = bucket {
+        lines.push(format!("bucket {:?}", bucket.boundaries));
+    }
+    if pack.is_some() || bucket.is_some() {
+        lines.push(format!("horizon {}", options.horizon));
+    }
+    lines.push(match batch {
+        None => "batch none".to_owned(),
+        Some(batch) => {
+            let size = match batch.size {
+                BatchSize::Rows(rows) => rows.to_string(),
+                BatchSize::Tokens(tokens) => format!("by {tokens} tokens"),
+            };
+            format!("batch {size} {:?} {:?}", batch.scope, batch.remainder).to_lowercase()
+        }
+    });
+    if let Some(column) = tokens_of {
+        lines.push(format!("tokens of {}", quoted(column)));
+    }
+    for pad in pad {
+        let to = pad
+            .to
+            .map_or_else(|| "longest".to_owned(), |to| to.to_string());
+        let with = pad.with.as_deref().unwrap_or("0");
+        lines.push(format!("pad {} to {to} with {with}", quoted(&pad.column)));
+    }
+    if options.equal_steps != EqualSteps::default() {
+        lines.push(format!("equal_steps {:?}", options.equal_steps).to_lowercase());
+    }
+    lines.push(format!("continuous {}", repeat.continuous));
+    lines.push(format!("on_error {:?}", options.on_error).to_lowercase());
+    lines.push(format!("relax {:?}", options.relax).to_lowercase());
+    lines.join("\n")
 }
 
 /// What the rows of a plan are, whatever its columns are named and in which order they stand: the text,
@@ -160,6 +214,10 @@ impl Canonical {
                 Self::above(base, plan, &inputs)
             }
             RowOp::Union => Self::above("union\n".to_owned(), plan, &inputs),
+            RowOp::Mix(mix) => {
+                let base = format!("mix {:?} {}\n", mix.weights(), mix.stop());
+                Self::above(base, plan, &inputs)
+            }
             RowOp::Limit { skip, fetch } => {
                 Self::above(format!("limit {skip} {fetch:?}\n"), plan, &inputs)
             }

@@ -181,6 +181,7 @@ fn write_plan(plan: &RowPlan, depth: usize, text: &mut String) -> Result<()> {
             }
         }
         RowOp::Union => line("union".to_owned()),
+        RowOp::Mix(mix) => line(format!("mix {:?} {}", mix.weights(), mix.stop())),
         RowOp::Cache => line("cache".to_owned()),
         RowOp::Limit { skip, fetch } => line(format!("limit {skip} {fetch:?}")),
         RowOp::Unnest {

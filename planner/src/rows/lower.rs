@@ -9,19 +9,23 @@ use datafusion::common::{
     Column, DFSchema, JoinType, NullEquality, Result, not_impl_err, plan_err,
 };
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest};
+use datafusion::logical_expr::{
+    Expr, Extension, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest,
+};
 use datafusion::sql::utils::UNNEST_PLACEHOLDER;
 
 use super::bind::Streams;
-use super::{NamedExpr, RowOp, RowPlan, slot};
+use super::{NamedExpr, RowOp, RowPlan, mix, slot};
+use crate::mix::MixNode;
 
 /// Lowers an analysed, unoptimised plan.
 ///
 /// # Errors
 /// "Not supported yet" for operators whose output has no row keys (aggregates, general joins,
-/// DISTINCT, window functions, ORDER BY), naming the operator.
+/// DISTINCT, window functions, ORDER BY), naming the operator, and for a MIX where there cannot be one.
 pub fn lower(plan: &LogicalPlan) -> Result<RowPlan> {
     let lowered = Lowering::default().plan(plan)?;
+    mix::check(&lowered)?;
     named_as(lowered, plan.schema())
 }
 
@@ -119,37 +123,23 @@ impl Lowering {
                         _ => inputs.push(input),
                     }
                 }
-                let names = unique_names(&union.schema);
-                let fields = names.into_iter().enumerate().map(|(i, name)| {
-                    // An extension type survives only where every input agrees on it.
-                    let first = inputs[0].schema.field(i);
-                    let agree = inputs
-                        .iter()
-                        .all(|p| p.schema.field(i).metadata() == first.metadata());
-                    let field = Field::new(name, union.schema.field(i).data_type().clone(), true);
-                    if agree {
-                        field.with_metadata(first.metadata().clone())
-                    } else {
-                        field
-                    }
-                });
-                let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-                for input in &inputs {
-                    for (have, want) in input.schema.fields().iter().zip(schema.fields()) {
-                        if have.data_type() != want.data_type() {
-                            return plan_err!(
-                                "UNION ALL: column \"{}\" is {} in one query and {} in another",
-                                want.name(),
-                                want.data_type(),
-                                have.data_type()
-                            );
-                        }
-                    }
-                }
+                let schema = united(&inputs, &union.schema, "UNION ALL")?;
                 Ok(RowPlan {
                     op: RowOp::Union,
                     inputs,
                     schema,
+                })
+            }
+            LogicalPlan::Extension(Extension { node }) => {
+                let Some(MixNode { arms, mix, schema }) = node.as_any().downcast_ref() else {
+                    return not_impl_err!("{} is not supported yet in a pipeline", node.name());
+                };
+                let inputs = arms.iter().map(|arm| self.plan(arm));
+                let inputs = inputs.collect::<Result<Vec<_>>>()?;
+                Ok(RowPlan {
+                    op: RowOp::Mix(mix.clone()),
+                    schema: united(&inputs, schema, "MIX")?,
+                    inputs,
                 })
             }
             LogicalPlan::Limit(limit) => {
@@ -292,6 +282,38 @@ impl Lowering {
             })?;
         self.streams.bind(resolved.data)
     }
+}
+
+/// The columns of a union, or of a mix, of these inputs.
+fn united(inputs: &[RowPlan], schema: &DFSchema, what: &str) -> Result<SchemaRef> {
+    let names = unique_names(schema);
+    let fields = names.into_iter().enumerate().map(|(i, name)| {
+        // An extension type survives only where every input agrees on it.
+        let first = inputs[0].schema.field(i);
+        let agree = inputs
+            .iter()
+            .all(|p| p.schema.field(i).metadata() == first.metadata());
+        let field = Field::new(name, schema.field(i).data_type().clone(), true);
+        if agree {
+            field.with_metadata(first.metadata().clone())
+        } else {
+            field
+        }
+    });
+    let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    for input in inputs {
+        for (have, want) in input.schema.fields().iter().zip(schema.fields()) {
+            if have.data_type() != want.data_type() {
+                return plan_err!(
+                    "{what}: column \"{}\" is {} in one query and {} in another",
+                    want.name(),
+                    want.data_type(),
+                    have.data_type()
+                );
+            }
+        }
+    }
+    Ok(schema)
 }
 
 /// Splits `l = r` into the side over the left input and the side over the right one.

@@ -7,13 +7,18 @@ use forebay_udfs::row::ROW_COLUMN;
 
 use super::tidy::prune_columns;
 use super::{RowOp, RowPlan};
+use crate::pipeline::is_hidden;
 
 /// Whether each stored row gives exactly one row.
 pub fn is_one_to_one(plan: &RowPlan) -> bool {
     let mut one_to_one = true;
     visit_stream(plan, &mut |node| {
         one_to_one &= match &node.op {
-            RowOp::Scan { .. } | RowOp::Project { .. } | RowOp::Union | RowOp::Cache => true,
+            RowOp::Scan { .. }
+            | RowOp::Project { .. }
+            | RowOp::Union
+            | RowOp::Mix(_)
+            | RowOp::Cache => true,
             RowOp::Lookup { keep_unmatched, .. } => *keep_unmatched,
             RowOp::Filter { .. } | RowOp::Limit { .. } | RowOp::Unnest { .. } => false,
         };
@@ -30,7 +35,7 @@ pub fn multiplies(plan: &RowPlan) -> bool {
     multiplies
 }
 
-/// The plan without every column that does not decide which rows reach the output.
+/// The plan without every column that does not decide which rows reach the output, or how they are grouped.
 pub fn membership(plan: RowPlan) -> Result<RowPlan> {
     // What is kept has more columns than decide.
     let plan = plan.rewrite(&mut |mut node| {
@@ -39,7 +44,66 @@ pub fn membership(plan: RowPlan) -> Result<RowPlan> {
             _ => node,
         })
     })?;
-    prune_columns(plan, &BTreeSet::new())
+    let fields = plan.schema.fields().iter().map(|field| field.name());
+    let keys: BTreeSet<String> = fields.filter(|name| is_hidden(name)).cloned().collect();
+    prune_columns(plan, &keys)
+}
+
+/// Whether what decides the groups of rows is among the columns of a plan.
+pub fn is_keyed(plan: &RowPlan) -> bool {
+    plan.schema
+        .fields()
+        .iter()
+        .any(|field| is_hidden(field.name()))
+}
+
+/// The [`membership`] plan of each arm of the plan's MIX, in order: which of its stored rows the arm gives.
+/// None without a MIX.
+pub fn arms(plan: &RowPlan) -> Result<Vec<RowPlan>> {
+    let arms = plan.arms().unwrap_or_default().iter();
+    arms.map(|arm| membership(arm.clone())).collect()
+}
+
+/// The occurrences of the scans whose rows each arm of the plan's MIX gives, in order: not those of the
+/// right sides of its lookups. None without a MIX.
+pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {
+    let scans = |arm: &RowPlan| {
+        let mut scans = BTreeSet::new();
+        visit_stream(arm, &mut |node| {
+            if let RowOp::Scan { occurrence, .. } = node.op {
+                scans.insert(occurrence);
+            }
+        });
+        scans
+    };
+    plan.arms().unwrap_or_default().iter().map(scans).collect()
+}
+
+/// The [`membership`] plan of what stands above the plan's MIX: which of the rows that the arms give reach
+/// the output. Its arms keep every row but those that unnest has none for, since what they drop is dropped
+/// before an arm is drawn. Without a MIX it is the plan's own.
+pub fn above_mix(plan: RowPlan) -> Result<RowPlan> {
+    let plan = plan.rewrite(&mut |mut node| {
+        if let RowOp::Mix(_) = node.op {
+            let arms = std::mem::take(&mut node.inputs).into_iter();
+            let arms = arms.map(|arm| arm.rewrite(&mut |node| Ok(kept(node))));
+            node.inputs = arms.collect::<Result<_>>()?;
+        }
+        Ok(node)
+    })?;
+    membership(plan)
+}
+
+/// The operator as one that drops no row.
+fn kept(mut node: RowPlan) -> RowPlan {
+    match &mut node.op {
+        RowOp::Filter { .. } | RowOp::Limit { .. } => node.inputs.swap_remove(0),
+        RowOp::Lookup { keep_unmatched, .. } => {
+            *keep_unmatched = true;
+            node
+        }
+        _ => node,
+    }
 }
 
 /// Whether draws decide which rows reach the output of a [`membership`] plan.

@@ -10,6 +10,7 @@
 //! | [`canonical`] | the text that the semantic hash is taken of |
 //! | [`definition`] | expressions and plans as texts that hide nothing |
 //! | [`membership`] | which stored rows reach the output |
+//! | [`mix`](mod@mix) | the weights of a MIX, and where it may stand |
 //! | [`tidy`] | what is left to do on a chosen plan: projections merged, columns pruned, images fused |
 
 pub mod bind;
@@ -17,6 +18,9 @@ pub mod canonical;
 pub mod definition;
 pub mod lower;
 pub mod membership;
+pub mod mix;
+#[cfg(test)]
+mod mix_tests;
 #[cfg(test)]
 mod tests;
 pub mod tidy;
@@ -30,6 +34,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::row::{ROW_COLUMN, row_field};
+
+use self::mix::Mix;
 
 /// An operator with its inputs and output columns.
 #[derive(Clone)]
@@ -79,6 +85,13 @@ pub enum RowOp {
     },
     /// All rows of the first input, then all of the second, and so on.
     Union,
+    /// Rows of all inputs, its arms: for each place of the epoch's order an arm is drawn by weight, and gives
+    /// its next row.
+    ///
+    /// The arm is drawn for each row that comes out of here, before any operator above. So a filter above it
+    /// must not come below it, not even as a hint to a scan: with fewer rows of one arm, the rows of all
+    /// others would come at other places.
+    Mix(Mix),
     /// Rows `skip .. skip + fetch` in stored order.
     Limit {
         /// Rows dropped at the start.
@@ -193,6 +206,30 @@ impl RowPlan {
             .map(|i| i.rewrite(f))
             .collect::<Result<_>>()?;
         f(self)
+    }
+
+    /// The MIX of the plan's stream, if it has one.
+    pub fn mix(&self) -> Option<&Mix> {
+        match &self.mixed()?.op {
+            RowOp::Mix(mix) => Some(mix),
+            _ => None,
+        }
+    }
+
+    /// The arms of the MIX of the plan's stream, if it has one.
+    pub fn arms(&self) -> Option<&[Self]> {
+        self.mixed().map(|node| node.inputs.as_slice())
+    }
+
+    /// The MIX of the plan's stream: no plan has several, and none is on the right side of a lookup.
+    fn mixed(&self) -> Option<&Self> {
+        let mut found = None;
+        membership::visit_stream(self, &mut |node| {
+            if matches!(node.op, RowOp::Mix(_)) {
+                found = Some(node);
+            }
+        });
+        found
     }
 
     /// The plan without the markers of what is pinned, which only the optimiser reads.
@@ -320,6 +357,7 @@ impl fmt::Display for RowOp {
                 write!(f, "Project {}", list(shown))
             }
             Self::Union => write!(f, "Union"),
+            Self::Mix(mix) => write!(f, "Mix {mix}"),
             Self::Cache => write!(f, "Cache"),
             Self::Limit { skip, fetch } => {
                 write!(f, "Limit")?;

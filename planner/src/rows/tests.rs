@@ -314,19 +314,19 @@ async fn the_canonical_text_names_functions_with_their_versions() {
         planned("SELECT random_hflip(resize(decode_image(image), 4, 4)) AS x FROM photos").await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r#"
-    forebay 3
+    forebay 4
     scan 0
     "x" FixedSizeList(48 x non-null UInt8) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} = random_hflip(resize(decode_image("0.image:Binary"), [Int64 4], [Int64 4]), [UInt64 0], __row)
     function decode_image 1
     function random_hflip 1
     function resize 1
-    shuffle None
+    shuffle none
     skip 0
-    take None
-    batch None
+    take all
+    batch none
     continuous false
-    on_error Fail
-    relax Exact
+    on_error fail
+    relax exact
     "#);
 }
 
@@ -335,7 +335,7 @@ async fn the_canonical_text_of_an_unnest_has_no_made_up_names() {
     let pipeline = planned("SELECT id, unnest([id, 2]) AS item FROM t").await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r##"
-    forebay 3
+    forebay 4
     unnest [0, 1] {1} false
       scan 0
       "id" Int64 = "0.id:Int64"
@@ -343,12 +343,12 @@ async fn the_canonical_text_of_an_unnest_has_no_made_up_names() {
       function make_array 1
     "id" Int64 = "#0"
     "item" Int64 = "#1"
-    shuffle None
+    shuffle none
     skip 0
-    take None
-    batch None
+    take all
+    batch none
     continuous false
-    on_error Fail
-    relax Exact
+    on_error fail
+    relax exact
     "##);
 }

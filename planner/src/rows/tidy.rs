@@ -249,7 +249,7 @@ pub(super) fn prune_columns(mut plan: RowPlan, needed: &BTreeSet<String>) -> Res
             plan.schema = Arc::clone(&plan.inputs[0].schema);
             Ok(plan)
         }
-        RowOp::Union => {
+        RowOp::Union | RowOp::Mix(_) => {
             let keep: Vec<usize> = indices(&plan.schema, kept);
             plan.inputs = std::mem::take(&mut plan.inputs)
                 .into_iter()
@@ -337,8 +337,8 @@ fn indices(schema: &Schema, keep: impl Fn(&Field) -> bool) -> Vec<usize> {
         .collect()
 }
 
-/// Tells a scan which conjuncts the filter above it has, so that a reader may skip rows by its
-/// statistics.
+/// Tells a scan which conjuncts the filter right above it has, so that a reader may skip rows by its
+/// statistics. Never those of a filter above a MIX: its arms are drawn for rows before that filter.
 fn prune_rows(mut node: RowPlan) -> RowPlan {
     let RowOp::Filter { conjuncts } = &node.op else {
         return node;

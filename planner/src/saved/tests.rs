@@ -209,7 +209,8 @@ async fn another_pipeline_and_another_tier_are_refused() {
     let saved = saved(&Machine::default(), &pipeline);
     let other = planned(&relaxed("statistical").replace("BATCH 2", "BATCH 3")).await;
     let why = refusal(&saved, &other);
-    let expected = "the plan was saved for a pipeline of another meaning: line 10 was `batch Some(Batch { rows: 2,";
+    let expected =
+        "the plan was saved for a pipeline of another meaning: line 10 was `batch 2 perrank keep`";
     assert!(why.starts_with(expected), "{why}");
     assert!(why.contains("forebay plan save"), "{why}");
     let exact = planned(&relaxed("none")).await;
@@ -394,7 +395,7 @@ async fn a_saved_plan_reads_well() {
     plan hash      (hash)
     tier           statistical
     rules off      gray-into-decode
-    cost           4.29 min to 4.29 min of one core over 1 epoch, as estimated
+    cost           4.07 min to 4.07 min of one core over 1 epoch, as estimated
     Plan
       Project x = image_program[decode_image > resize 64x64 > grayscale 1](image)
         Scan #0 photos [image]

@@ -1,5 +1,6 @@
 //! The training clauses after a query.
 
+use sqlparser::ast::Expr;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
@@ -7,16 +8,27 @@ use super::cursor::Cursor;
 use super::dialect::{CLAUSE_WORDS, clause_word};
 use super::options::parse_options;
 use super::statement::ClausePositions;
-use crate::clauses::{Batch, BatchScope, Cache, Clauses, Remainder, Repeat, Window};
+use crate::clauses::{
+    Batch, BatchScope, BatchSize, Bucket, Cache, Clauses, Pack, Pad, Remainder, Repeat, Window,
+};
 use crate::error::{PlanError, Position, Result, closest};
 
 const ORDER: &str = "the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, \
                      BATCH, REPEAT, CACHE, OPTIONS";
 
+/// The clauses of a statement.
+pub(super) struct ParsedClauses {
+    pub(super) clauses: Clauses,
+    pub(super) positions: ClausePositions,
+    /// The expression of `BUCKET BY`.
+    pub(super) bucket_by: Option<Expr>,
+}
+
 /// Parses the clauses up to the end of the statement.
-pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<(Clauses, ClausePositions)> {
+pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<ParsedClauses> {
     let mut clauses = Clauses::default();
     let mut positions = ClausePositions::default();
+    let mut bucket_by = None;
     let mut last: Option<&'static str> = None;
     loop {
         let token = cursor.peek().token.clone();
@@ -28,7 +40,11 @@ pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<(Clauses, ClauseP
                     let hint = "add OPTIONS (cache_dir = '..')";
                     Err(PlanError::at(position, message).with_hint(hint))
                 }
-                _ => Ok((clauses, positions)),
+                _ => Ok(ParsedClauses {
+                    clauses,
+                    positions,
+                    bucket_by,
+                }),
             };
         }
         let position = cursor.position();
@@ -58,10 +74,18 @@ pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<(Clauses, ClauseP
                 clauses.take = Some(cursor.positive("TAKE", "rows")?.get());
                 positions.take = Some(position);
             }
-            "PACK" => return Err(pack(cursor, position)),
-            "BUCKET" => return Err(bucket(cursor, position)),
+            "PACK" => {
+                clauses.pack = Some(pack(cursor)?);
+                positions.group = Some(position);
+            }
+            "BUCKET" => {
+                let (by, buckets) = bucket(cursor)?;
+                bucket_by = Some(by);
+                clauses.bucket = Some(buckets);
+                positions.group = Some(position);
+            }
             "BATCH" => {
-                clauses.batch = Some(batch(cursor, position)?);
+                batch(cursor, &mut clauses)?;
                 positions.batch = Some(position);
             }
             "REPEAT" => {
@@ -142,15 +166,16 @@ fn shuffle(cursor: &mut Cursor<'_>) -> Result<Window> {
     Ok(Window::Rows(rows))
 }
 
-fn batch(cursor: &mut Cursor<'_>, start: Position) -> Result<Batch> {
-    if cursor.eat(&["BY"]) {
+fn batch(cursor: &mut Cursor<'_>, clauses: &mut Clauses) -> Result<()> {
+    let size = if cursor.eat(&["BY"]) {
         cursor.expect("TOKENS", "BATCH BY")?;
-        cursor.positive("BATCH BY TOKENS", "tokens")?;
+        let tokens = cursor.positive("BATCH BY TOKENS", "tokens")?;
         cursor.expect("ON", "BATCH BY TOKENS n")?;
-        cursor.name("BATCH BY TOKENS n ON", "a column")?;
-        return Err(PlanError::unsupported(start, "BATCH BY TOKENS"));
-    }
-    let rows = cursor.positive("BATCH", "rows")?;
+        clauses.tokens_of = Some(cursor.name("BATCH BY TOKENS n ON", "a column")?.0);
+        BatchSize::Tokens(tokens)
+    } else {
+        BatchSize::Rows(cursor.positive("BATCH", "rows")?)
+    };
     let scope = if cursor.eat(&["PER"]) {
         cursor.expect("RANK", "BATCH n PER")?;
         BatchScope::PerRank
@@ -164,42 +189,75 @@ fn batch(cursor: &mut Cursor<'_>, start: Position) -> Result<Batch> {
         cursor.expect("REMAINDER", "BATCH n DROP")?;
         remainder = Remainder::Drop;
     }
-    let position = cursor.position();
-    if cursor.eat(&["PAD"]) {
+    loop {
+        let position = cursor.position();
+        if !cursor.eat(&["PAD"]) {
+            break;
+        }
         if !cursor.eat(&["REMAINDER"]) {
-            pad_columns(cursor)?;
-            return Err(PlanError::unsupported(position, "PAD of columns")
-                .with_hint("PAD REMAINDER fills the last batch by repeating its rows"));
+            pad_columns(cursor, &mut clauses.pad)?;
+            continue;
         }
-        if remainder == Remainder::Drop {
-            return Err(PlanError::at(
-                position,
-                "DROP REMAINDER and PAD REMAINDER exclude each other",
-            ));
-        }
-        remainder = Remainder::Pad;
+        let exclude = match remainder {
+            Remainder::Keep if matches!(size, BatchSize::Tokens(_)) => {
+                "PAD REMAINDER repeats rows up to a number of rows, which BATCH BY TOKENS does not have"
+            }
+            Remainder::Keep => {
+                remainder = Remainder::Pad;
+                continue;
+            }
+            Remainder::Drop => "DROP REMAINDER and PAD REMAINDER exclude each other",
+            Remainder::Pad => "PAD REMAINDER is given twice",
+        };
+        return Err(PlanError::at(position, exclude));
     }
-    Ok(Batch {
-        rows,
+    clauses.batch = Some(Batch {
+        size,
         scope,
         remainder,
-    })
+    });
+    Ok(())
 }
 
 /// `PAD column [TO n] [WITH value], ..`.
-fn pad_columns(cursor: &mut Cursor<'_>) -> Result<()> {
+fn pad_columns(cursor: &mut Cursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
     loop {
-        cursor.name("PAD", "REMAINDER or a column")?;
-        if cursor.eat(&["TO"]) {
-            cursor.positive("PAD column TO", "elements")?;
+        let position = cursor.position();
+        let column = cursor.name("PAD", "REMAINDER or a column")?.0;
+        if pads.iter().any(|pad| pad.column == column) {
+            return Err(PlanError::at(
+                position,
+                format!("PAD names \"{column}\" twice"),
+            ));
         }
-        if cursor.eat(&["WITH"]) {
-            cursor.sql(Parser::parse_expr)?;
-        }
+        let to = match cursor.eat(&["TO"]) {
+            true => Some(cursor.positive("PAD column TO", "elements")?),
+            false => None,
+        };
+        let with = match cursor.eat(&["WITH"]) {
+            true => Some(number(cursor)?),
+            false => None,
+        };
+        pads.push(Pad { column, to, with });
         if !cursor.parser.consume_token(&Token::Comma) {
             return Ok(());
         }
     }
+}
+
+/// A number, perhaps negative, as text.
+fn number(cursor: &mut Cursor<'_>) -> Result<String> {
+    let sign = if cursor.parser.consume_token(&Token::Minus) {
+        "-"
+    } else {
+        ""
+    };
+    let Token::Number(text, _) = &cursor.peek().token else {
+        return Err(cursor.expected("PAD column WITH", "a number"));
+    };
+    let text = format!("{sign}{text}");
+    cursor.next();
+    Ok(text)
 }
 
 fn repeat(cursor: &mut Cursor<'_>) -> Result<Repeat> {
@@ -216,33 +274,31 @@ fn repeat(cursor: &mut Cursor<'_>) -> Result<Repeat> {
     })
 }
 
-fn pack(cursor: &mut Cursor<'_>, start: Position) -> PlanError {
-    let mut parse = || -> Result<()> {
-        cursor.name("PACK", "a column")?;
-        cursor.expect("INTO", "PACK column")?;
-        cursor.positive("PACK column INTO", "elements").map(drop)
-    };
-    parse()
-        .err()
-        .unwrap_or_else(|| PlanError::unsupported(start, "PACK"))
+fn pack(cursor: &mut Cursor<'_>) -> Result<Pack> {
+    let column = cursor.name("PACK", "a column")?.0;
+    cursor.expect("INTO", "PACK column")?;
+    let into = cursor.positive("PACK column INTO", "elements")?;
+    Ok(Pack { column, into })
 }
 
-fn bucket(cursor: &mut Cursor<'_>, start: Position) -> PlanError {
-    let mut parse = || -> Result<()> {
-        cursor.expect("BY", "BUCKET")?;
-        cursor.sql(Parser::parse_expr)?;
-        cursor.expect("BOUNDARIES", "BUCKET BY expression")?;
-        cursor.expect_token(&Token::LParen, "BOUNDARIES")?;
-        loop {
-            cursor.whole("BOUNDARIES", "a whole number")?;
-            if !cursor.parser.consume_token(&Token::Comma) {
-                return cursor.expect_token(&Token::RParen, "BOUNDARIES (..");
-            }
+fn bucket(cursor: &mut Cursor<'_>) -> Result<(Expr, Bucket)> {
+    cursor.expect("BY", "BUCKET")?;
+    let by = cursor.sql(Parser::parse_expr)?;
+    cursor.expect("BOUNDARIES", "BUCKET BY expression")?;
+    cursor.expect_token(&Token::LParen, "BOUNDARIES")?;
+    let mut boundaries: Vec<u64> = Vec::new();
+    loop {
+        let position = cursor.position();
+        let boundary = cursor.whole("BOUNDARIES", "a whole number")?;
+        if boundaries.last().is_some_and(|last| *last >= boundary) {
+            return Err(PlanError::at(position, "BOUNDARIES ascend"));
         }
-    };
-    parse()
-        .err()
-        .unwrap_or_else(|| PlanError::unsupported(start, "BUCKET BY"))
+        boundaries.push(boundary);
+        if !cursor.parser.consume_token(&Token::Comma) {
+            cursor.expect_token(&Token::RParen, "BOUNDARIES (..")?;
+            return Ok((by, Bucket { boundaries }));
+        }
+    }
 }
 
 fn cache(cursor: &mut Cursor<'_>) -> Result<Cache> {
@@ -286,7 +342,7 @@ mod tests {
     fn clauses() -> Vec<(&'static str, Clauses)> {
         let none = Clauses::default;
         let batch = Batch {
-            rows: rows(4),
+            size: BatchSize::Rows(rows(4)),
             scope: BatchScope::PerRank,
             remainder: Remainder::Keep,
         };
@@ -348,6 +404,43 @@ mod tests {
                 }),
             ),
             (
+                "PACK ids INTO 8 BATCH 4",
+                Clauses {
+                    pack: Some(Pack {
+                        column: "ids".to_owned(),
+                        into: rows(8),
+                    }),
+                    ..with(batch)
+                },
+            ),
+            (
+                "BUCKET BY length(name) BOUNDARIES (2, 4) BATCH BY TOKENS 9 ON ids DROP REMAINDER \
+                 PAD ids TO 8 WITH -1, more",
+                Clauses {
+                    bucket: Some(Bucket {
+                        boundaries: vec![2, 4],
+                    }),
+                    tokens_of: Some("ids".to_owned()),
+                    pad: vec![
+                        Pad {
+                            column: "ids".to_owned(),
+                            to: Some(rows(8)),
+                            with: Some("-1".to_owned()),
+                        },
+                        Pad {
+                            column: "more".to_owned(),
+                            to: None,
+                            with: None,
+                        },
+                    ],
+                    ..with(Batch {
+                        size: BatchSize::Tokens(rows(9)),
+                        remainder: Remainder::Drop,
+                        ..batch
+                    })
+                },
+            ),
+            (
                 "BATCH 4 PAD REMAINDER",
                 with(Batch {
                     remainder: Remainder::Pad,
@@ -389,7 +482,7 @@ mod tests {
                         relax: Relax::Numeric,
                         ..plain()
                     },
-                    cache: None,
+                    ..none()
                 },
             ),
         ]
@@ -433,6 +526,10 @@ mod tests {
                     let sql = format!("{sql} {text}{end}");
                     assert_eq!(query(&sql).clauses, expected, "{sql}");
                 }
+                // The columns that these name are in none of the queries.
+                if expected.length_of().is_some() {
+                    continue;
+                }
                 let sql = format!("{sql} {text}");
                 let pipeline = plan(&sql).await.unwrap();
                 assert_eq!(pipeline.plan.display_indent().to_string(), without, "{sql}");
@@ -463,7 +560,7 @@ mod tests {
     #[test]
     fn a_name_and_a_clause_of_the_same_word_are_told_apart() {
         let query = query("SELECT batch FROM t AS shuffle ORDER BY batch BATCH 2");
-        assert_eq!(query.clauses.batch.map(|batch| batch.rows), Some(rows(2)));
+        assert_eq!(query.clauses.batch.and_then(|b| b.rows()), Some(2));
         assert_eq!(
             query.query.to_string(),
             "SELECT batch FROM t AS shuffle ORDER BY batch"

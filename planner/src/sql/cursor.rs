@@ -221,21 +221,6 @@ impl<'a> Cursor<'a> {
             .take_while(|token| !matches!(token.token, Token::EOF | Token::SemiColon))
     }
 
-    /// How many tokens of this statement come before `MIX (name WEIGHT`, if it has that.
-    pub(super) fn find_mix(&self) -> Option<usize> {
-        let mut last = [&Token::EOF; 3];
-        for (count, TokenWithSpan { token, .. }) in self.rest().enumerate() {
-            if let [mix, Token::LParen, Token::Word(_)] = last
-                && is_word(mix, "MIX")
-                && is_word(token, "WEIGHT")
-            {
-                return count.checked_sub(3);
-            }
-            last = [last[1], last[2], token];
-        }
-        None
-    }
-
     /// A training clause within parentheses, if this statement has one: where sqlparser meets it,
     /// it reports another place.
     pub(super) fn find_inner_clause(&self) -> Option<(&'static str, Position)> {

@@ -9,6 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::cursor::normalize;
+use super::mix::weighted;
 use super::plan::two_columns;
 use crate::error::{Mistake, PlanError, Position, closest, message_of};
 
@@ -36,6 +37,9 @@ impl Diagnosis<'_> {
         plan: &dyn Fn(&Query) -> Result<(), DataFusionError>,
     ) -> PlanError {
         let error = first(error);
+        if let Some(mistake) = own(error) {
+            return PlanError::Mistake(Box::new(mistake.clone())).or_at(self.start);
+        }
         let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
         let position = span.map(|span| Position {
             line: span.start.line,
@@ -186,7 +190,7 @@ fn repeated_name(message: &str) -> Option<&str> {
 }
 
 /// A mistake of ours that passed through DataFusion.
-fn own(error: &DataFusionError) -> Option<&Mistake> {
+pub(crate) fn own(error: &DataFusionError) -> Option<&Mistake> {
     match error {
         DataFusionError::External(error) => match error.downcast_ref() {
             Some(PlanError::Mistake(mistake)) => Some(mistake),
@@ -330,6 +334,8 @@ fn trials(query: &Query) -> Vec<Trial> {
     struct Trials {
         withs: Vec<Option<With>>,
         selects: Vec<Select>,
+        /// Arms of the MIX calls in which the visit is.
+        arms: Vec<Expr>,
         found: Vec<Trial>,
     }
     impl Visitor for Trials {
@@ -355,12 +361,24 @@ fn trials(query: &Query) -> Vec<Trial> {
             ControlFlow::Continue(())
         }
 
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Some((arm, _)) = weighted(expr) {
+                self.arms.push(arm.clone());
+            }
+            ControlFlow::Continue(())
+        }
+
         fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             let trivial = matches!(
                 expr,
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
             );
-            if trivial || self.found.len() >= MAX_TRIALS {
+            // An arm of a MIX is no value, alone or with its weight.
+            let arm = weighted(expr).is_some() || self.arms.last() == Some(expr);
+            if weighted(expr).is_some() {
+                self.arms.pop();
+            }
+            if arm || trivial || self.found.len() >= MAX_TRIALS {
                 return ControlFlow::Continue(());
             }
             // After the last SELECT is left, ORDER BY and the like have no FROM to be tried over.

@@ -6,6 +6,8 @@ use sqlparser::keywords::{self, Keyword};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::mix;
+
 /// Words that begin a training clause.
 pub(super) const CLAUSE_WORDS: [&str; 10] = [
     "SHUFFLE", "SEED", "SKIP", "TAKE", "PACK", "BUCKET", "BATCH", "REPEAT", "CACHE", "OPTIONS",
@@ -95,6 +97,19 @@ impl Dialect for ForebayDialect {
             value: Box::new(value),
         });
         Some(pinned)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        mix::weight_follows(parser).then_some(Ok(mix::PRECEDENCE))
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        mix::weight_follows(parser).then(|| mix::parse_weight(parser, expr))
     }
 
     fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser<'_>) -> bool {

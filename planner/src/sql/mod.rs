@@ -11,6 +11,7 @@ mod expression;
 mod fold;
 #[cfg(test)]
 mod mistakes;
+mod mix;
 mod octet_length;
 mod options;
 mod plan;
@@ -27,7 +28,7 @@ pub use statement::{
 pub(crate) use array::{numeric_arrays, numeric_list};
 pub(crate) use bind::bind_clock;
 pub(crate) use check::{refused_function, relations};
-pub(crate) use diagnose::explain_unplaced;
+pub(crate) use diagnose::{explain_unplaced, own};
 pub(crate) use expression::select_list;
 pub(crate) use octet_length::octet_length;
 pub(crate) use plan::{QueryPlanner, check_batch, check_casts, duplicate, two_columns};

@@ -1,16 +1,17 @@
 //! `OPTIONS (..)`: keys and values of pipelines and of sources.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 use sqlparser::tokenizer::Token;
 
 use super::cursor::Cursor;
-use crate::clauses::{OnError, Optimize, Options, Relax};
+use crate::clauses::{EqualSteps, ErrorBudget, OnError, Optimize, Options, Relax};
 use crate::error::{PlanError, Position, Result};
 use crate::optimizer::rules::rule_families;
 use crate::units::{parse_bytes, parse_price};
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 12] = [
     "on_error",
     "relax",
     "optimize",
@@ -18,6 +19,11 @@ const KEYS: [&str; 7] = [
     "cache_dir",
     "cache_quota",
     "cache_price",
+    "horizon",
+    "equal_steps",
+    "error_budget",
+    "dead_letters",
+    "dead_letter_bytes",
 ];
 
 /// A `key = value` of `OPTIONS (..)`.
@@ -97,6 +103,11 @@ pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
             "cache_dir" => options.cache_dir = Some(pair.value),
             "cache_quota" => options.cache_quota = Some(measure(&pair, parse_bytes)?),
             "cache_price" => options.cache_price = measure(&pair, parse_price)?,
+            "horizon" => options.horizon = windows(&pair)?,
+            "equal_steps" => options.equal_steps = choose(&pair, &EQUAL_STEPS)?,
+            "error_budget" => options.error_budget = Some(budget(&pair)?),
+            "dead_letters" => options.dead_letters = Some(pair.value),
+            "dead_letter_bytes" => options.dead_letter_bytes = Some(measure(&pair, parse_bytes)?),
             key => {
                 return Err(PlanError::at(
                     pair.key_position,
@@ -139,6 +150,41 @@ fn measure(pair: &KeyValue, parse: fn(&str) -> Result<u64, String>) -> Result<u6
     parse(&pair.value)
         .map_err(|why| PlanError::at(pair.value_position, format!("{}: {why}", pair.key)))
 }
+
+fn windows(pair: &KeyValue) -> Result<NonZeroU64> {
+    pair.value.parse().map_err(|_| {
+        let message = format!(
+            "horizon expects a number of windows of at least 1, found '{}'",
+            pair.value
+        );
+        PlanError::at(pair.value_position, message)
+    })
+}
+
+/// `100`, or a share of the rows: `'1 %'`, `'0.05 %'`.
+fn budget(pair: &KeyValue) -> Result<ErrorBudget> {
+    let parsed = match pair.value.trim().strip_suffix('%') {
+        None => pair.value.trim().parse().ok().map(ErrorBudget::Rows),
+        Some(percent) => {
+            let percent: Option<f64> = percent.trim().parse().ok();
+            let valid = percent.filter(|percent| (0.0..=100.0).contains(percent));
+            valid.map(|percent| ErrorBudget::Millionths((percent * 1e4).round() as u32))
+        }
+    };
+    parsed.ok_or_else(|| {
+        let message = format!(
+            "error_budget expects a number of rows or a share such as '1 %', found '{}'",
+            pair.value
+        );
+        PlanError::at(pair.value_position, message)
+    })
+}
+
+const EQUAL_STEPS: [(&str, EqualSteps); 3] = [
+    ("count", EqualSteps::Count),
+    ("drop", EqualSteps::Drop),
+    ("pad", EqualSteps::Pad),
+];
 
 const ON_ERROR: [(&str, OnError); 4] = [
     ("fail", OnError::Fail),

@@ -9,18 +9,23 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr as LogicalExpr, ExprSchemable, LogicalPlan};
-use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned};
+use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, TableFactor};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
 
 use super::bind::bind_clock;
 use super::check::{Names, check_query};
 use super::cursor::normalize;
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
+use super::mix::place_of;
 use super::provider::QueryContext;
 use super::statement::PipelineQuery;
 use super::table_function::replace_table_calls;
 use crate::error::{PlanError, Position, Result, message_of};
-use crate::pipeline::Pipeline;
+use crate::groups::check_groups;
+use crate::mix;
+use crate::pipeline::{BUCKET_COLUMN, Pipeline};
 
 /// Plans one query.
 pub(crate) struct QueryPlanner<'a> {
@@ -48,7 +53,43 @@ impl<'a> QueryPlanner<'a> {
             functions: self.functions,
             tables: tables.cloned().collect(),
         };
-        check_query(&self.source.query, &names).map_err(|error| error.or_at(self.source.start))
+        let checked = |query: &Query| {
+            check_query(query, &names).map_err(|error| error.or_at(self.source.start))
+        };
+        checked(&self.source.query)?;
+        self.bucketed()?.iter().try_for_each(checked)
+    }
+
+    /// The query with the value of `BUCKET BY` as a last column.
+    fn bucketed(&self) -> Result<Option<Query>> {
+        let Some(by) = &self.source.bucket_by else {
+            return Ok(None);
+        };
+        let text =
+            format!("SELECT *, CAST((0) AS DOUBLE) AS {BUCKET_COLUMN} FROM (SELECT 1) AS query");
+        let parsed = Parser::new(&GenericDialect {})
+            .try_with_sql(&text)
+            .and_then(|mut parser| parser.parse_query());
+        let broken = || PlanError::internal("BUCKET BY was not wrapped");
+        let mut query = *parsed.map_err(|_| broken())?;
+        let SetExpr::Select(select) = query.body.as_mut() else {
+            return Err(broken());
+        };
+        let Some(SelectItem::ExprWithAlias {
+            expr: Expr::Cast { expr, .. },
+            ..
+        }) = select.projection.get_mut(1)
+        else {
+            return Err(broken());
+        };
+        **expr = by.clone();
+        let Some(TableFactor::Derived { subquery, .. }) =
+            select.from.first_mut().map(|from| &mut from.relation)
+        else {
+            return Err(broken());
+        };
+        subquery.clone_from(&self.source.query);
+        Ok(Some(query))
     }
 
     /// Plans over `tables`, by the names that the query (its table functions replaced) gives them.
@@ -56,7 +97,27 @@ impl<'a> QueryPlanner<'a> {
         &self,
         tables: &BTreeMap<String, Arc<dyn TableProvider>>,
     ) -> Result<Pipeline> {
-        let mut query = (*self.source.query).clone();
+        let query = (*self.source.query).clone();
+        let (query, plan) = self.planned(query, tables)?;
+        self.check_output(&query, &plan)?;
+        let bucketed = match self.bucketed()? {
+            Some(query) => Some(self.planned(query, tables)?.1),
+            None => None,
+        };
+        Ok(Pipeline {
+            name: None,
+            plan,
+            bucketed,
+            clauses: self.source.clauses.clone(),
+            text: Some(self.source.text.clone()),
+        })
+    }
+
+    fn planned(
+        &self,
+        mut query: Query,
+        tables: &BTreeMap<String, Arc<dyn TableProvider>>,
+    ) -> Result<(Query, LogicalPlan)> {
         let parameters = |name: &str| {
             let function = self.state.scalar_functions().get(name)?;
             function.signature().parameter_names.clone()
@@ -81,13 +142,11 @@ impl<'a> QueryPlanner<'a> {
             }
             .explain(&error, &|query| plan_typed(query).map(drop))
         })?;
-        self.check_output(&query, &plan)?;
-        Ok(Pipeline {
-            name: None,
-            plan,
-            clauses: self.source.clauses.clone(),
-            text: Some(self.source.text.clone()),
-        })
+        mix::check(&plan).map_err(|error| {
+            let place = place_of(&query, &error);
+            error.or_at(place.unwrap_or(self.source.start))
+        })?;
+        Ok((query, plan))
     }
 
     fn check_output(&self, query: &Query, plan: &LogicalPlan) -> Result<()> {
@@ -95,8 +154,10 @@ impl<'a> QueryPlanner<'a> {
             let position = item_position(query, &name, nth).unwrap_or(self.source.start);
             return Err(two_columns(&name, Some(position)));
         }
-        match self.source.clauses.batch {
-            Some(_) => check_batch(plan.schema(), self.source.positions.batch),
+        let (clauses, positions) = (&self.source.clauses, &self.source.positions);
+        check_groups(plan.schema(), clauses, positions)?;
+        match clauses.batch {
+            Some(_) => check_batch(plan.schema(), positions.batch),
             None => Ok(()),
         }
     }

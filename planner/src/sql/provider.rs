@@ -9,12 +9,16 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::planner::{
+    ContextProvider, ExprPlanner, RelationPlanner, TypePlanner,
+};
 use datafusion::logical_expr::{
     AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use sqlparser::ast::{Query, Statement};
+
+use super::mix::PLANNERS;
 
 /// The tables of one query over the functions of a session.
 pub(crate) struct QueryContext<'a> {
@@ -48,6 +52,10 @@ impl ContextProvider for QueryContext<'_> {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        PLANNERS.as_slice()
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {

@@ -1,11 +1,12 @@
 //! Statements.
 
-use sqlparser::ast::Query;
+use sqlparser::ast::{Expr, Query};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::clause::parse_clauses;
+use super::clause::{ParsedClauses, parse_clauses};
 use super::cursor::Cursor;
+use super::mix;
 use super::source::parse_create_source;
 use crate::clauses::Clauses;
 use crate::error::{PlanError, Position, Result, closest};
@@ -31,6 +32,8 @@ pub struct ClausePositions {
     pub skip: Option<Position>,
     /// `TAKE`.
     pub take: Option<Position>,
+    /// `PACK` or `BUCKET`.
+    pub group: Option<Position>,
     /// `BATCH`.
     pub batch: Option<Position>,
     /// `REPEAT`.
@@ -48,6 +51,8 @@ pub struct PipelineQuery {
     pub query: Box<Query>,
     /// The clauses after it.
     pub clauses: Clauses,
+    /// The expression of `BUCKET BY`.
+    pub bucket_by: Option<Expr>,
     /// Where the clauses are written.
     pub positions: ClausePositions,
     /// Query and clauses as written.
@@ -254,50 +259,29 @@ fn pipeline_query(cursor: &mut Cursor<'_>) -> Result<PipelineQuery> {
     if !starts_query(cursor) {
         return Err(cursor.expected("a pipeline", "SELECT"));
     }
-    check_mix(cursor)?;
     let inner = cursor.find_inner_clause();
-    let query = cursor
+    let mut query = cursor
         .sql(Parser::parse_query)
         .map_err(|error| match inner {
             Some((word, position)) => PlanError::at(position, format!("{word} in a subquery"))
                 .with_hint("training clauses stand at the end of the pipeline"),
             None => error,
         })?;
-    let (clauses, positions) = parse_clauses(cursor)?;
+    mix::expand(&mut query).map_err(|error| error.or_at(start))?;
+    let ParsedClauses {
+        clauses,
+        positions,
+        bucket_by,
+    } = parse_clauses(cursor)?;
     let text = cursor.slice_from(location).to_owned();
     Ok(PipelineQuery {
         query,
         clauses,
+        bucket_by,
         positions,
         text,
         start,
     })
-}
-
-/// Parses `MIX (a WEIGHT 0.7, b WEIGHT 0.3)` wherever the statement has it.
-fn check_mix(cursor: &mut Cursor<'_>) -> Result<()> {
-    let Some(tokens_before) = cursor.find_mix() else {
-        return Ok(());
-    };
-    for _ in 0..tokens_before {
-        cursor.next();
-    }
-    let position = cursor.position();
-    cursor.next();
-    cursor.next();
-    loop {
-        cursor.name("MIX", "a source or pipeline")?;
-        cursor.expect("WEIGHT", "MIX (name")?;
-        if !matches!(cursor.peek().token, Token::Number(..)) {
-            return Err(cursor.expected("WEIGHT", "a number above 0"));
-        }
-        cursor.next();
-        if !cursor.parser.consume_token(&Token::Comma) {
-            break;
-        }
-    }
-    cursor.expect_token(&Token::RParen, "MIX (..")?;
-    Err(PlanError::unsupported(position, "MIX"))
 }
 
 fn create(cursor: &mut Cursor<'_>) -> Result<Statement> {

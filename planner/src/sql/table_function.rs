@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 
 use super::cursor::normalize;
+use super::mix::is_mix;
 use crate::error::{PlanError, Position, Result};
 use crate::source::{Format, SourceSpec};
 
@@ -98,6 +99,9 @@ fn call(factor: &TableFactor) -> Result<Option<TableCall>> {
     else {
         return Ok(None);
     };
+    if is_mix(factor) {
+        return Ok(None);
+    }
     let position = Position::of_span(name.span());
     let function = match name.0.as_slice() {
         [part] => part.as_ident().map_or_else(|| part.to_string(), normalize),

@@ -6,10 +6,11 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use super::Opened;
-use super::work::{Satisfied, Step, compute, read, work};
+use super::arm::Reading;
+use super::work::{Orders, Satisfied, Step, compute, read, work};
 use crate::ahead::begun_ahead;
 use crate::error::{Error, Result};
-use crate::tail::{Batch, Feed, RunStats};
+use crate::tail::{Batch, RunStats};
 
 /// Moves a run's rows from its segments through the tail to its consumer.
 pub(super) struct Driver {
@@ -33,7 +34,8 @@ impl Driver {
     async fn drive(&self) -> Result<()> {
         let opened = &self.opened;
         let continuous = opened.clauses.repeat.continuous;
-        let mut tail = opened.tail();
+        let counts = opened.reading() == Reading::Counted;
+        let mut tail = opened.tail()?;
         let mut sent = 0;
         let mut epoch_began: Option<u64> = None;
         // Reading runs ahead by itself, so that two segments that end at once do not leave the pool
@@ -62,13 +64,12 @@ impl Driver {
             let mut out = Vec::new();
             let step = done.next().await;
             let ended = step.is_none();
+            let is_satisfied = counts && tail.is_satisfied();
             let stepped = match step {
-                None => tail.finish(&mut out),
-                Some(Step::Skipped) => Ok(()),
+                None if counts => tail.finish(&mut out),
+                None | Some(Step::Skipped) => Ok(()),
                 // Whether what comes after the last row of TAKE was begun is a matter of timing.
-                Some(Step::Failed { epoch, .. })
-                    if tail.is_satisfied() && epoch_began == Some(epoch) =>
-                {
+                Some(Step::Failed { epoch, .. }) if is_satisfied && epoch_began == Some(epoch) => {
                     Ok(())
                 }
                 Some(Step::Failed { error, .. }) => Err(Error::Engine(error)),
@@ -77,20 +78,11 @@ impl Driver {
                     if let Some(cached) = &opened.job.reader.cached {
                         cached.begin_epoch(epoch).await;
                     }
-                    let finished = match (first, continuous) {
-                        (false, false) => tail.finish(&mut out),
-                        _ => Ok(()),
+                    let finished = match first || continuous || !counts {
+                        false => tail.finish(&mut out),
+                        true => Ok(()),
                     };
-                    if first || !continuous {
-                        tail.begin(epoch, opened.feed());
-                    } else {
-                        tail.enter_epoch(epoch);
-                        if let Feed::Counted { skip, take } = opened.counted()
-                            && opened.span_rows().is_none()
-                        {
-                            tail.restart_counting(skip, take);
-                        }
-                    }
+                    tail.begin(epoch, continuous);
                     if !first && opened.epochs.is_none() && tail.stats().rows == 0 && out.is_empty()
                     {
                         return Err(Error::Config(
@@ -101,9 +93,17 @@ impl Driver {
                     epoch_began = Some(epoch);
                     finished
                 }
-                Some(Step::Rows { of: rows, .. }) => tail.push(rows, &mut out),
+                Some(Step::Rows { of, orders, .. }) => match orders {
+                    Orders::Planned(batches) => tail.planned(of, batches, &mut out),
+                    Orders::Counted { origin, flush } => tail.counted(of, &origin, flush, &mut out),
+                    Orders::Restored(groups) => {
+                        let at = opened.resume.clone().unwrap_or_default();
+                        tail.restored(of, groups, &at, &mut out)
+                    }
+                },
             };
-            if tail.is_satisfied()
+            if counts
+                && tail.is_satisfied()
                 && let Some(epoch) = epoch_began
             {
                 satisfied.mark(epoch);

@@ -19,7 +19,7 @@ use futures::TryStreamExt;
 use crate::fragment::compile_expr;
 use crate::fragment::evaluate::evaluate;
 use crate::job::open_source;
-use crate::order::Place;
+use crate::order::{Place, StoredRow};
 use crate::snapshot::{ScanSource, Snapshot};
 use crate::source::{Access, Scan, Source};
 
@@ -119,7 +119,7 @@ async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
         Access::Direct => direct(&snapshot, source.as_ref(), projection).await?,
         Access::Staged => staged(&snapshot, source.as_ref(), projection).await?,
     };
-    let ids = snapshot.row_ids(&places, pass_key(0, 0)).to_array()?;
+    let ids = snapshot.row_ids(&places).to_array()?;
     let hidden: Arc<Field> = row_field();
     let schema = batch.schema();
     let fields = schema.fields().iter().map(Arc::clone).chain([hidden]);
@@ -168,16 +168,13 @@ async fn fetch(
     let mut places = Vec::with_capacity(numbers.len());
     let mut wanted = Vec::with_capacity(numbers.len());
     for &number in numbers {
-        let split = snapshot.splits.partition_point(|s| s.start <= number) - 1;
-        let of = &snapshot.splits[split];
-        let offset = number - of.start;
-        places.push(Place {
-            position: number,
-            split: split as u32,
-            offset: offset as u32,
-        });
+        let Some(row) = snapshot.row(number) else {
+            continue;
+        };
+        places.push(row.at(number, pass_key(0, 0)));
+        let of = &snapshot.splits[row.split as usize];
         let file = snapshot.file_in_source(of.file);
-        wanted.push((file, of.first_row + offset));
+        wanted.push((file, of.first_row + u64::from(row.offset)));
     }
     let (batch, failed) = source.fetch(&wanted, projection).await?;
     let sound: Vec<usize> = (0..places.len())
@@ -226,11 +223,11 @@ async fn staged(
         let count = each.min(stored.numbers.len());
         for &number in &stored.numbers[..count] {
             let offset = number.saturating_sub(of.first_row);
-            places.push(Place {
-                position: of.start + offset,
+            let row = StoredRow {
                 split: split as u32,
                 offset: offset as u32,
-            });
+            };
+            places.push(row.at(of.start + offset, pass_key(0, 0)));
         }
         batches.push(first(&stored.batch, count)?);
     }

@@ -53,7 +53,7 @@ pub(super) fn size_segments(
 ) -> Result<u64> {
     let limit = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
     let rows = segment::segment_rows(&job.snapshot, &job.reader, env);
-    let batch_rows = deal.full().max(1);
+    let batch_rows = deal.full().unwrap_or(1).max(1);
     let width = RowWidth::of(job.reader.fragment.schema());
     let batch_bytes = width.fixed.saturating_mul(batch_rows);
     // One batch being filled, one waiting, one with the consumer.

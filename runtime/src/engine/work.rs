@@ -1,45 +1,53 @@
-//! The work of a run, in order: windows, the rows of them that this rank computes, segments.
+//! The work of a run, in order: the rows of a segment, what is read for them, what is computed of them.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{BooleanArray, UInt64Array};
-use datafusion::common::DataFusionError;
-use forebay_planner::clauses::Window as Shuffle;
-use forebay_udfs::draw::pass_key;
+use arrow::array::UInt64Array;
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::Opened;
+use super::arm::{Entered, Handle};
+use super::sequencer::Sequencer;
+use crate::cursor::Carried;
 use crate::fragment::row_batch::RowBatch;
-use crate::order::{self, Place, WindowSplits};
-use crate::segment::{self, Segment, Window};
-
-/// Some windows' worth of work, in order.
-struct Unit {
-    epoch: u64,
-    /// Whether the unit begins its epoch.
-    begins: bool,
-    window: WindowSplits,
-    /// Ordinal in the epoch, before SKIP, of the window's first row; 0 where rows are not counted.
-    ordinal: u64,
-}
+use crate::group::Carry;
+use crate::order::{Place, StoredRow};
+use crate::origin::Origin;
+use crate::segment::Segment;
+use crate::tail::PlannedBatch;
 
 /// A piece of the run, in its place among the others: what is to be done of it, or what became of it.
+#[derive(Debug)]
 pub(super) enum Step<T> {
     /// An epoch begins.
     Begin(u64),
-    /// Rows of an epoch.
-    Rows {
-        /// The epoch.
-        epoch: u64,
-        /// Its rows.
-        of: T,
-    },
+    /// Rows of an epoch, and what becomes of them.
+    Rows { epoch: u64, of: T, orders: Orders },
     /// Rows that nobody needs: the epoch's TAKE is satisfied.
     Skipped,
     /// An error that ends the run, unless the epoch's TAKE is satisfied by the rows before it.
     Failed { epoch: u64, error: DataFusionError },
+}
+
+/// What becomes of rows.
+#[derive(Debug)]
+pub(super) enum Orders {
+    /// These batches are complete with them.
+    Planned(Vec<PlannedBatch>),
+    /// They are counted and grouped as they come.
+    Counted {
+        /// Where they came from.
+        origin: Arc<Origin>,
+        /// Whether groups are completed before they come, because the horizon was reached.
+        flush: bool,
+    },
+    /// They were carried to here; the last of them come with the groups that they are in.
+    Restored(Option<Carry<(usize, Carried)>>),
 }
 
 impl<T> Step<T> {
@@ -50,7 +58,7 @@ impl<T> Step<T> {
     }
 
     /// Does the next thing with the rows.
-    pub(super) async fn then<U, F: Future<Output = EngineResult<U>>>(
+    pub(super) async fn then<U, F: Future<Output = Result<U>>>(
         self,
         satisfied: Satisfied,
         next: impl FnOnce(T) -> F,
@@ -58,8 +66,8 @@ impl<T> Step<T> {
         match self {
             Self::Begin(epoch) => Step::Begin(epoch),
             Self::Rows { epoch, .. } if satisfied.has(epoch) => Step::Skipped,
-            Self::Rows { epoch, of } => match next(of).await {
-                Ok(of) => Step::Rows { epoch, of },
+            Self::Rows { epoch, of, orders } => match next(of).await {
+                Ok(of) => Step::Rows { epoch, of, orders },
                 Err(error) => Step::Failed { epoch, error },
             },
             Self::Skipped => Step::Skipped,
@@ -79,285 +87,204 @@ impl Satisfied {
         self.0.store(epoch + 1, Ordering::Relaxed);
     }
 
-    fn has(&self, epoch: u64) -> bool {
+    pub(super) fn has(&self, epoch: u64) -> bool {
         self.0.load(Ordering::Relaxed) > epoch
     }
 }
 
+/// A row to be computed, in a window of the sequencer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Picked {
+    pub(super) row: StoredRow,
+    /// Which of the rows that it gives.
+    pub(super) nth: u32,
+    /// Number of the window.
+    pub(super) window: u32,
+}
+
 /// The rows of a segment, to be read.
+#[derive(Debug)]
 pub(super) struct Work {
-    window: Arc<Window>,
+    windows: Vec<Arc<Handle>>,
     places: Vec<Place>,
-    ordinals: Option<Vec<u64>>,
-    epoch: u64,
+    /// By place: which of its rows are wanted. All of them, where absent.
+    wanted: Option<Vec<Range<u32>>>,
 }
 
 /// A segment that was read.
+#[derive(Debug)]
 pub(super) struct Ready {
-    segment: Segment,
-    /// Position and ordinal of each stored row, where a stored row may give several rows.
-    ordinals: Option<Vec<(u64, u64)>>,
-    epoch: u64,
+    /// Absent where there are no rows.
+    segment: Option<Segment>,
+    wanted: Option<Vec<(u64, Range<u32>)>>,
 }
 
-pub(super) type EngineResult<T> = datafusion::common::Result<T>;
+/// Work that is being gathered.
+#[derive(Debug)]
+pub(super) struct Building {
+    windows: BTreeMap<u32, Arc<Handle>>,
+    places: Vec<Place>,
+    wanted: Option<Vec<Range<u32>>>,
+    last: Option<Picked>,
+    /// Number of the next place in the run.
+    position: u64,
+    pub(super) planned: Vec<PlannedBatch>,
+    rows: usize,
+}
 
-/// The run's work, in order. Windows are read one ahead.
-pub(super) fn work(opened: Arc<Opened>, satisfied: Satisfied) -> BoxStream<'static, Step<Work>> {
-    units(Arc::clone(&opened))
-        .flat_map(|unit| {
-            let begin = unit.begins.then_some((unit.epoch, None));
-            stream::iter(begin.into_iter().chain([(unit.epoch, Some(unit))]))
-        })
-        .map(move |(epoch, unit)| {
-            let (opened, satisfied) = (Arc::clone(&opened), satisfied.clone());
-            async move {
-                let Some(unit) = unit else {
-                    return stream::iter(vec![Step::Begin(epoch)]);
-                };
-                // What an epoch computes is there to be read in the next.
-                if let Some(cached) = &opened.job.reader.cached {
-                    cached.epoch_begun(epoch).await;
+impl Building {
+    pub(super) fn new(opened: &Opened) -> Self {
+        Self {
+            windows: BTreeMap::new(),
+            places: Vec::new(),
+            wanted: opened.job.multiplies.then(Vec::new),
+            last: None,
+            position: 0,
+            planned: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// Rows in it.
+    pub(super) const fn len(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Adds one of the rows that a stored row gives.
+    pub(super) fn push(&mut self, picked: &Picked, windows: &BTreeMap<u32, Entered>) -> Result<()> {
+        self.push_range(picked, picked.nth..picked.nth.saturating_add(1), windows)
+    }
+
+    /// Adds one of the rows that a stored row gives, though it follows another one of it.
+    pub(super) fn push_alone(
+        &mut self,
+        picked: &Picked,
+        windows: &BTreeMap<u32, Entered>,
+    ) -> Result<()> {
+        self.last = None;
+        self.push(picked, windows)
+    }
+
+    /// Adds some of the rows that a stored row gives.
+    pub(super) fn push_range(
+        &mut self,
+        picked: &Picked,
+        rows: Range<u32>,
+        windows: &BTreeMap<u32, Entered>,
+    ) -> Result<()> {
+        self.rows += 1;
+        let follows = self.last.is_some_and(|last| {
+            (last.row, last.window, last.nth.wrapping_add(1))
+                == (picked.row, picked.window, picked.nth)
+        });
+        self.last = Some(*picked);
+        if let Some(wanted) = &mut self.wanted {
+            match wanted.last_mut() {
+                Some(range) if follows => {
+                    range.end = rows.end;
+                    return Ok(());
                 }
-                let steps = match prepare(opened, unit, satisfied).await {
-                    Ok(works) => {
-                        let rows = |of| Step::Rows { epoch, of };
-                        works.into_iter().map(rows).collect()
-                    }
-                    Err(error) => vec![Step::Failed { epoch, error }],
-                };
-                stream::iter(steps)
+                _ => wanted.push(rows),
             }
-        })
-        .buffered(2)
-        .flatten()
-        .boxed()
-}
-
-/// The windows of all epochs, in order.
-fn units(opened: Arc<Opened>) -> impl futures::Stream<Item = Unit> {
-    let last = opened.epochs.map(|n| opened.first_epoch.saturating_add(n));
-    let epochs = stream::unfold(opened.first_epoch, move |epoch| async move {
-        last.is_none_or(|last| epoch < last)
-            .then(|| (epoch, epoch + 1))
-    });
-    epochs.flat_map(move |epoch| {
-        let mut windows = opened.windows(epoch);
-        if windows.is_empty() {
-            windows.push(WindowSplits {
-                splits: Vec::new(),
-                rows: 0,
-                first_position: 0,
-            });
         }
-        let mut ordinal = 0;
-        let opened = Arc::clone(&opened);
-        let units = windows.into_iter().enumerate().map(move |(index, window)| {
-            let rows = match &opened.counts {
-                Some(counts) => counts.within(&window, &opened.job),
-                None => window.rows,
-            };
-            let unit = Unit {
-                epoch,
-                begins: index == 0,
-                window,
-                ordinal,
-            };
-            ordinal += rows;
-            unit
-        });
-        stream::iter(units)
-    })
-}
-
-/// Orders the rows of a window, finds those that this rank computes, and reads what they need.
-async fn prepare(opened: Arc<Opened>, unit: Unit, satisfied: Satisfied) -> EngineResult<Vec<Work>> {
-    let Unit {
-        epoch,
-        window,
-        ordinal,
-        ..
-    } = unit;
-    let mut works = Vec::new();
-    if satisfied.has(epoch) {
-        return Ok(works);
-    }
-    let pass = pass_key(opened.seed, epoch);
-    let job = Arc::clone(&opened.job);
-    // Where rows are numbered before they are read, only a window with rows of this rank is read;
-    // where they are not, what pruning leaves out need not be ordered.
-    let read = async |window: &WindowSplits| {
-        let staged = async || {
-            segment::stage(&job, &job.reader, window, &opened.env)
-                .await
-                .map(Arc::new)
+        let Some(entered) = windows.get(&picked.window) else {
+            return Err(internal_datafusion_err!("a row has no window"));
         };
-        match opened.clauses.shuffle {
-            // One window of every split: its rows are read once for all epochs.
-            Some(Shuffle::Global) => opened.global.get_or_try_init(staged).await.map(Arc::clone),
-            _ => staged().await,
-        }
-    };
-    let early = match opened.epoch_rows {
-        None => Some(read(&window).await?),
-        Some(_) => None,
-    };
-    let (places, ordinals) = {
-        let (opened, window, early) = (Arc::clone(&opened), window.clone(), early.clone());
-        // Ordering millions of keys is no work for a thread that serves I/O.
-        let pool = opened.env.pool.clone();
-        pool.run(move || {
-            let snapshot = &opened.job.snapshot;
-            let kept = |split| {
-                early
-                    .as_ref()
-                    .and_then(|staged| staged.kept(snapshot, split))
-            };
-            let order = order::order(snapshot, &window, opened.clauses.shuffle, pass, kept);
-            Ok(choose(&opened, epoch, ordinal, order))
-        })
-        .await?
-    };
-    if places.is_empty() {
-        return Ok(works);
+        self.windows
+            .entry(picked.window)
+            .or_insert_with(|| Arc::clone(&entered.handle));
+        self.places.push(picked.row.at(self.position, entered.key));
+        self.position += 1;
+        Ok(())
     }
-    let staged = match early {
-        Some(staged) => staged,
-        None => read(&window).await?,
-    };
-    let rows = opened.segment_rows as usize;
-    // The first segment ends where a batch ends, if rows are numbered.
-    let lead = match (&ordinals, opened.deal.world) {
-        (None, 1) => ordinal.saturating_sub(opened.clauses.skip) as usize % rows,
-        _ => 0,
-    };
-    let mut start = 0;
-    while start < places.len() {
-        let end = if start == 0 {
-            rows - lead
-        } else {
-            start + rows
-        }
-        .min(places.len());
-        works.push(Work {
-            window: Arc::clone(&staged),
-            places: places[start..end].to_vec(),
-            ordinals: ordinals.as_ref().map(|o| o[start..end].to_vec()),
-            epoch,
-        });
-        start = end;
+
+    /// The places in it.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
     }
-    Ok(works)
+
+    /// Takes the work out.
+    pub(super) fn take(&mut self) -> Work {
+        self.rows = 0;
+        self.last = None;
+        Work {
+            windows: std::mem::take(&mut self.windows).into_values().collect(),
+            places: std::mem::take(&mut self.places),
+            wanted: self.wanted.as_mut().map(std::mem::take),
+        }
+    }
+
+    /// Takes planned work out, if there is any.
+    pub(super) fn cut(&mut self, epoch: u64) -> Option<Step<Work>> {
+        if self.is_empty() && self.planned.is_empty() {
+            return None;
+        }
+        let orders = Orders::Planned(std::mem::take(&mut self.planned));
+        let of = self.take();
+        Some(Step::Rows { epoch, of, orders })
+    }
 }
 
-/// The rows of a window that this rank computes, and, where a stored row may give several rows, the
-/// ordinal of the first of them.
-fn choose(
-    opened: &Opened,
-    epoch: u64,
-    ordinal: u64,
-    order: Vec<Place>,
-) -> (Vec<Place>, Option<Vec<u64>>) {
-    let Some(epoch_rows) = opened.epoch_rows else {
-        return (order, None);
-    };
-    let mut places = Vec::new();
-    let mut ordinals = Vec::new();
-    let mut at = ordinal;
-    for place in order {
-        let stored = opened.job.snapshot.stored(&place);
-        let rows = opened
-            .counts
-            .as_ref()
-            .map_or(1, |counts| counts.of_row(stored));
-        if (at..at + rows).any(|ordinal| is_mine(opened, epoch, epoch_rows, ordinal)) {
-            places.push(place);
-            ordinals.push(at);
-        }
-        at += rows;
-    }
-    (places, opened.job.multiplies.then_some(ordinals))
-}
-
-/// Whether this rank takes the row with this ordinal of an epoch, counted before SKIP.
-fn is_mine(opened: &Opened, epoch: u64, epoch_rows: u64, ordinal: u64) -> bool {
-    let Some(kept) = ordinal
-        .checked_sub(opened.clauses.skip)
-        .filter(|&o| o < epoch_rows)
-    else {
-        return false;
-    };
-    let before = match opened.clauses.repeat.continuous {
-        true => (epoch - opened.first_epoch).saturating_mul(epoch_rows),
-        false => 0,
-    };
-    let total = opened.span_rows().unwrap_or(epoch_rows);
-    opened
-        .deal
-        .step_of(before.saturating_add(kept), total)
-        .is_some()
+/// The run's work, in order.
+pub(super) fn work(opened: Arc<Opened>, satisfied: Satisfied) -> BoxStream<'static, Step<Work>> {
+    let sequencer = Sequencer::new(opened, satisfied);
+    stream::unfold(sequencer, |mut sequencer| async move {
+        let step = sequencer.next().await?;
+        Some((step, sequencer))
+    })
+    .boxed()
 }
 
 /// Reads a segment.
-pub(super) async fn read(opened: Arc<Opened>, work: Work) -> EngineResult<Ready> {
+pub(super) async fn read(opened: Arc<Opened>, work: Work) -> Result<Ready> {
     let Work {
-        window,
+        windows: handles,
         places,
-        ordinals,
-        epoch,
+        wanted,
     } = work;
-    let pass = pass_key(opened.seed, epoch);
-    let positions = places.iter().map(|p| p.position);
-    let ordinals = ordinals.map(|ordinals| positions.zip(ordinals).collect());
+    let mut windows = Vec::with_capacity(handles.len());
+    for handle in &handles {
+        windows.push(handle.get().await?);
+    }
+    let positions = places.iter().map(|place| place.position);
+    let wanted = wanted.map(|wanted| positions.zip(wanted).collect());
     let (job, reader) = (&opened.job, &opened.job.reader);
-    let segment = Segment::read(job, reader, window, places, pass, &opened.env).await?;
-    Ok(Ready {
-        segment,
-        ordinals,
-        epoch,
-    })
+    let segment = match places.is_empty() {
+        true => None,
+        false => Some(Segment::read(job, reader, windows, places, &opened.env).await?),
+    };
+    Ok(Ready { segment, wanted })
 }
 
 /// Computes a segment.
-pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> EngineResult<RowBatch> {
-    let Ready {
-        segment,
-        ordinals,
-        epoch,
-    } = ready;
+pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
+    let Ready { segment, wanted } = ready;
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
+    let Some(segment) = segment else {
+        let no_rows = job.snapshot.row_ids(&[]).to_array()?;
+        return Ok(RowBatch::empty(reader.fragment.schema(), no_rows));
+    };
     let rows = segment.compute(job, reader, opened.env.clone()).await?;
-    let (Some(ordinals), Some(epoch_rows)) = (ordinals, opened.epoch_rows) else {
+    let Some(wanted) = wanted else {
         return Ok(rows);
     };
-    // Of the rows that a stored row gives, some may be another rank's.
+    // Of the rows that a stored row gives, some may be in other batches.
     let ids = rows.row_ids()?;
-    let mut ordinal = None::<(u64, u64)>;
-    let mine: BooleanArray = ids
-        .position
-        .values()
-        .iter()
-        .map(|&position| {
-            let nth = match ordinal {
-                Some((at, nth)) if at == position => nth + 1,
-                _ => 0,
-            };
-            ordinal = Some((position, nth));
-            let first = ordinals
-                .binary_search_by_key(&position, |&(at, _)| at)
-                .map_or(u64::MAX, |i| ordinals[i].1);
-            Some(is_mine(
-                &opened,
-                epoch,
-                epoch_rows,
-                first.saturating_add(nth),
-            ))
-        })
-        .collect();
-    let kept: UInt64Array = (0..rows.len())
-        .filter(|&i| mine.value(i))
-        .map(|i| i as u64)
-        .collect::<Vec<_>>()
-        .into();
-    rows.take(&kept)
+    let (mut kept, mut before, mut nth) = (Vec::with_capacity(rows.len()), None, 0);
+    for (row, &position) in ids.position.values().iter().enumerate() {
+        nth = if before == Some(position) { nth + 1 } else { 0 };
+        before = Some(position);
+        let at = wanted.binary_search_by_key(&position, |(at, _)| *at);
+        if at.is_ok_and(|at| wanted[at].1.contains(&nth)) {
+            kept.push(row as u64);
+        }
+    }
+    match kept.len() == rows.len() {
+        true => Ok(rows),
+        false => rows.take(&UInt64Array::from(kept)),
+    }
 }

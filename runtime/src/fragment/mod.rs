@@ -244,7 +244,8 @@ fn physical(
             let child = physical(input, Some(project.reads()), tables)?;
             Ok(Arc::new(RowExec::new(Arc::new(project), vec![child])))
         }
-        RowOp::Union => {
+        // Either merges rows by their positions; a MIX has given its rows theirs.
+        RowOp::Union | RowOp::Mix(_) => {
             let inputs = plan
                 .inputs
                 .iter()

@@ -108,6 +108,17 @@ pub fn nullable(field: &FieldRef) -> FieldRef {
 }
 
 impl RowBatch {
+    /// No rows of a schema; `no_rows` is the row column of none.
+    pub fn empty(schema: &Schema, no_rows: ArrayRef) -> Self {
+        let fields = schema.fields().iter();
+        let columns = fields.map(|field| arrow::array::new_empty_array(field.data_type()));
+        Self {
+            columns: columns.collect(),
+            rows: no_rows,
+            errors: RowErrors::new(),
+        }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()

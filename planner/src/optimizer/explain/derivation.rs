@@ -242,6 +242,7 @@ fn replace(tree: &mut Tree, site: Site, ops: &[ParamId]) -> bool {
         Tree::Cat(inputs) | Tree::Zip(inputs, _) => {
             inputs.iter_mut().any(|input| replace(input, site, ops))
         }
+        Tree::Mix(arms) => arms.iter_mut().any(|arm| replace(arm, site, ops)),
     };
     if below {
         return true;

@@ -99,6 +99,7 @@ pub(super) fn inputs(node: &Node) -> &[Id] {
         Node::Param(_) | Node::Keep(_) | Node::Scan(_) => &[],
         Node::Op(op) => &op[2..],
         Node::Cat(inputs) | Node::Zip(inputs) => inputs,
+        Node::Mix(arms) => arms,
     }
 }
 
@@ -125,6 +126,10 @@ pub(super) fn node_text<'a>(arena: &Arena, node: &Node, of: impl Fn(Id) -> &'a N
         }
         Node::Cat(_) => "union".to_owned(),
         Node::Zip(_) => "zip".to_owned(),
+        Node::Mix(_) => match &arena.mix {
+            Some(mix) => format!("mix {mix}"),
+            None => "mix".to_owned(),
+        },
         Node::Param(_) | Node::Keep(_) => node.to_string(),
     }
 }
@@ -180,6 +185,14 @@ fn locate_in(
             let param = add(Node::Param(*param), nodes);
             let keep = add(Node::Keep(keep), nodes);
             Some(add(Node::Op([param, keep, input]), nodes))
+        }),
+        Tree::Mix(trees) => graph[class].nodes.iter().find_map(|node| {
+            let Node::Mix(arms) = node else { return None };
+            nodes.truncate(start);
+            let located = arms.iter().zip(trees);
+            let located = located.map(|(&arm, tree)| locate_in(graph, arm, tree, nodes, kept));
+            let arms = located.collect::<Option<_>>()?;
+            Some(add(Node::Mix(arms), nodes))
         }),
         Tree::Cat(trees) | Tree::Zip(trees, _) => graph[class].nodes.iter().find_map(|node| {
             let (inputs, of): (_, fn([Id; 2]) -> Node) = match (tree, node) {

@@ -25,6 +25,13 @@ pub(super) fn moves(
             first.extend(moves(arena, rules, &from[1], &to[1])?);
             first
         }
+        (Tree::Mix(from), Tree::Mix(to)) => {
+            let mut all = Vec::new();
+            for (from, to) in from.iter().zip(to) {
+                all.extend(moves(arena, rules, from, to)?);
+            }
+            all
+        }
         (Tree::Scan(_), Tree::Scan(_)) => Vec::new(),
         _ => return None,
     };
@@ -57,7 +64,7 @@ fn chain(tree: &Tree) -> (Vec<ParamId>, &Tree) {
                 input
             }
             Tree::Cache(input) => input,
-            Tree::Scan(_) | Tree::Cat(_) | Tree::Zip(..) => break,
+            Tree::Scan(_) | Tree::Cat(_) | Tree::Zip(..) | Tree::Mix(_) => break,
         };
     }
     ops.reverse();

@@ -1,0 +1,160 @@
+//! Checks of what groups rows: PACK, BUCKET, BATCH BY TOKENS and PAD fit the columns they name.
+
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use forebay_udfs::has_length;
+
+use crate::clauses::{BatchSize, Clauses, OnError, Remainder};
+use crate::error::{PlanError, Result};
+use crate::pipeline::is_hidden;
+use crate::sql::ClausePositions;
+
+/// Rows that buckets may hold open. They are named in resume tokens, whose size is bounded.
+pub const MAX_CARRY: u64 = 5_000;
+/// Boundaries of `BUCKET BY` at most.
+const MAX_BOUNDARIES: usize = 255;
+
+/// Checks the clauses that group rows against the columns of the query.
+///
+/// # Errors
+/// A column that is not there or has no sequences, clauses that exclude each other, buckets that could hold
+/// more rows open than a resume token names.
+pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) -> Result<()> {
+    let names = || schema.fields().iter().map(|field| field.name().as_str());
+    if let Some(hidden) = names().find(|name| is_hidden(name)) {
+        let message = format!("\"{hidden}\" is a name that Forebay uses itself");
+        return Err(PlanError::at(at.batch.or(at.group), message));
+    }
+    let data_type = |clause: &str, column: &str, position| {
+        let fields = schema.fields().iter();
+        let found = fields
+            .map(|f| f.as_ref())
+            .find(|field| field.name() == column);
+        found.map(|field| field.data_type()).ok_or_else(|| {
+            let message = format!("{clause} names \"{column}\", which is no column of the query");
+            PlanError::at(position, message).with_suggestion(column, names())
+        })
+    };
+    let new_name = |name: String, position| match names().any(|n| n == name) {
+        true => Err(PlanError::at(
+            position,
+            format!(
+                "\"{name}\" is the name of a column that is added here; give yours another name with AS"
+            ),
+        )),
+        false => Ok(()),
+    };
+    if let Some(pack) = &clauses.pack {
+        let of = data_type("PACK", &pack.column, at.group)?;
+        if !is_sequence(of) {
+            let message = format!(
+                "PACK needs a list of numbers, but \"{}\" is {of}",
+                pack.column
+            );
+            return Err(PlanError::at(at.group, message));
+        }
+        for suffix in ["segment_ids", "positions"] {
+            new_name(format!("{}_{suffix}", pack.column), at.group)?;
+        }
+        if clauses.options.on_error == OnError::Replace {
+            return Err(PlanError::at(
+                at.group,
+                "on_error = 'replace' with PACK: another row's sequence may not fit in the place of a failed one",
+            )
+            .with_hint("use on_error = 'skip'; packs keep their shape"));
+        }
+        let remainder = clauses.batch.map(|batch| batch.remainder);
+        if remainder == Some(Remainder::Pad) {
+            return Err(PlanError::at(
+                at.batch,
+                "PAD REMAINDER fills batches of rows, not of packs",
+            )
+            .with_hint("use DROP REMAINDER"));
+        }
+        if clauses.tokens_of.is_some() {
+            return Err(PlanError::at(
+                at.batch,
+                "BATCH BY TOKENS with PACK: every pack has the same number of elements",
+            )
+            .with_hint(format!("BATCH n takes n packs of {} elements", pack.into)));
+        }
+        if let Some(pad) = clauses.pad.iter().find(|pad| pad.column != pack.column) {
+            let message = format!(
+                "PAD {} with PACK: the column becomes a list of its packs' rows",
+                pad.column
+            );
+            return Err(PlanError::at(at.batch, message));
+        }
+        if clauses.pad.iter().any(|pad| pad.to.is_some()) {
+            let message = format!(
+                "PACK {} INTO {} says how long it is",
+                pack.column, pack.into
+            );
+            return Err(PlanError::at(at.batch, message).with_hint("leave out TO"));
+        }
+    }
+    if let Some(column) = &clauses.tokens_of {
+        let of = data_type("BATCH BY TOKENS", column, at.batch)?;
+        if !has_length(of) {
+            let message =
+                format!("BATCH BY TOKENS needs a list or a whole number, but \"{column}\" is {of}");
+            return Err(PlanError::at(at.batch, message));
+        }
+    }
+    for pad in &clauses.pad {
+        let of = data_type("PAD", &pad.column, at.batch)?;
+        if !is_sequence(of) {
+            let message = format!(
+                "PAD needs a list of numbers, but \"{}\" is {of}",
+                pad.column
+            );
+            return Err(PlanError::at(at.batch, message));
+        }
+        if pad.to.is_some_and(|to| i32::try_from(to.get()).is_err()) {
+            let message = format!("PAD {} TO: {} elements at most", pad.column, i32::MAX);
+            return Err(PlanError::at(at.batch, message));
+        }
+        if clauses.pack.is_none() {
+            new_name(format!("{}_length", pad.column), at.batch)?;
+        }
+    }
+    check_buckets(clauses, at)
+}
+
+fn check_buckets(clauses: &Clauses, at: &ClausePositions) -> Result<()> {
+    let Some(bucket) = &clauses.bucket else {
+        return Ok(());
+    };
+    let Some(batch) = clauses.batch else {
+        return Err(
+            PlanError::at(at.group, "BUCKET BY without BATCH has nothing to fill")
+                .with_hint("add BATCH n"),
+        );
+    };
+    let buckets = bucket.boundaries.len() as u64 + 1;
+    if bucket.boundaries.len() > MAX_BOUNDARIES {
+        let message = format!("{MAX_BOUNDARIES} boundaries at most, found {}", buckets - 1);
+        return Err(PlanError::at(at.group, message));
+    }
+    if let BatchSize::Rows(rows) = batch.size {
+        let open = buckets.saturating_mul(rows.get() - 1);
+        if open > MAX_CARRY {
+            let message = format!(
+                "{buckets} buckets of batches of {rows} rows may hold {open} rows open; a resume token names \
+                 {MAX_CARRY} at most"
+            );
+            return Err(PlanError::at(at.group, message)
+                .with_hint("use fewer boundaries or smaller batches"));
+        }
+    }
+    Ok(())
+}
+
+fn is_sequence(of: &DataType) -> bool {
+    match of {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            item.data_type().is_numeric()
+        }
+        _ => false,
+    }
+}

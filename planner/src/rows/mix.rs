@@ -1,0 +1,302 @@
+//! Mixing: how often each arm of a MIX is drawn, and when its epoch ends.
+
+use std::fmt;
+
+use datafusion::common::{DataFusionError, Result};
+
+use super::membership::{is_random, membership};
+use super::{RowOp, RowPlan};
+use crate::error::PlanError;
+
+/// Most arms of a MIX: an arm fits into a byte wherever it is stored.
+pub const MAX_ARMS: usize = 255;
+
+/// Parts that the weights of a MIX add up to: one for each value of 32 random bits.
+pub const PARTS: u64 = 1 << 32;
+
+/// When the epoch of a MIX ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum MixStop {
+    /// When an arm that is drawn has no rows left.
+    #[default]
+    First,
+    /// When every arm has given all its rows once; an arm that has done so begins again, in its next pass.
+    Longest,
+}
+
+impl fmt::Display for MixStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::First => "first",
+            Self::Longest => "longest",
+        })
+    }
+}
+
+/// The weights of a MIX as whole numbers, so that an arm is drawn by arithmetic that is exact everywhere.
+///
+/// Each weight over their sum is scaled to [`PARTS`] and rounded down; the parts that are then left go to
+/// the arms with the largest remainders, one each, of equal ones to the first. So `0.7, 0.3` and `7, 3` are
+/// the same weights, and no arm is drawn more or less often than asked for by more than 1 in 2^32.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mix {
+    /// Parts by arm. They add up to [`PARTS`], which the only arm of a MIX has alone; hence 64 bits.
+    weights: Vec<u64>,
+    /// When the epoch ends.
+    stop: MixStop,
+}
+
+impl Mix {
+    /// Weights above 0, one by arm.
+    ///
+    /// # Errors
+    /// No arm, too many, a weight that is no number above 0, or one next to which another is so large that
+    /// its arm would never be drawn.
+    pub fn new(weights: &[f64], stop: MixStop) -> Result<Self, PlanError> {
+        if weights.is_empty() {
+            return Err(PlanError::mistake("MIX expects at least one arm"));
+        }
+        if weights.len() > MAX_ARMS {
+            let message = format!(
+                "MIX of {} arms; at most {MAX_ARMS} are accepted",
+                weights.len()
+            );
+            return Err(PlanError::mistake(message));
+        }
+        if let Some(bad) = weights.iter().find(|weight| !is_weight(**weight)) {
+            let message = format!("WEIGHT expects a number above 0, found {bad}");
+            return Err(PlanError::mistake(message));
+        }
+        let parts = parts(weights);
+        if let Some((weight, _)) = weights.iter().zip(&parts).find(|&(_, &parts)| parts == 0) {
+            let message = format!(
+                "WEIGHT {weight:?} is too small beside the others: its arm would never be drawn"
+            );
+            return Err(PlanError::mistake(message).with_hint("leave the arm out"));
+        }
+        Ok(Self {
+            weights: parts,
+            stop,
+        })
+    }
+
+    /// Parts by arm, of [`PARTS`] together.
+    pub fn weights(&self) -> &[u64] {
+        &self.weights
+    }
+
+    /// When the epoch ends.
+    pub const fn stop(&self) -> MixStop {
+        self.stop
+    }
+
+    /// The number of arms.
+    pub fn arms(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// The arm that 32 uniform bits draw: the first one whose parts, with those of the arms before it, are
+    /// more than the bits as a number.
+    pub fn arm(&self, bits: u32) -> usize {
+        let mut end = 0;
+        let drawn = self.weights.iter().position(|&parts| {
+            end += parts;
+            u64::from(bits) < end
+        });
+        // The parts add up to 2^32, so there always is one.
+        drawn.unwrap_or(self.weights.len() - 1)
+    }
+}
+
+/// Whether a number may be a weight.
+pub fn is_weight(weight: f64) -> bool {
+    weight.is_finite() && weight > 0.0
+}
+
+/// Splits [`PARTS`] by weight.
+fn parts(weights: &[f64]) -> Vec<u64> {
+    /// Remainders are compared in these steps: those of `0.1, 0.1` and of `1, 1` differ in last bits.
+    const STEPS: u64 = 1024;
+    // The largest is 1, so that no sum is infinite.
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
+    let scaled = |weight: &f64| {
+        let part = weight / largest / sum * PARTS as f64;
+        libm::round(part * STEPS as f64) as u64
+    };
+    let scaled: Vec<u64> = weights.iter().map(scaled).collect();
+    let mut parts: Vec<u64> = scaled.iter().map(|part| part / STEPS).collect();
+    // Rounding adds at most half a step an arm, and arms are fewer than steps: never more than there is.
+    let left = PARTS.saturating_sub(parts.iter().sum());
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|&arm| (std::cmp::Reverse(scaled[arm] % STEPS), arm));
+    for &arm in order.iter().cycle().take(left as usize) {
+        parts[arm] += 1;
+    }
+    parts
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |&parts: &u64| {
+            let hundredths = (parts * 10_000 + PARTS / 2) / PARTS;
+            match (hundredths / 100, hundredths % 100) {
+                (0, 0) => "<0.01%".to_owned(),
+                (whole, 0) => format!("{whole}%"),
+                (whole, part) => {
+                    let digits = format!("{part:02}");
+                    format!("{whole}.{}%", digits.trim_end_matches('0'))
+                }
+            }
+        };
+        let percents: Vec<String> = self.weights.iter().map(percent).collect();
+        let until = match self.stop {
+            MixStop::First => "until the first ends",
+            MixStop::Longest => "until all have ended",
+        };
+        write!(f, "{}, {until}", percents.join(", "))
+    }
+}
+
+/// Refuses a MIX where it has no meaning, or none yet: what is left has one MIX at most, on the way of
+/// its stored rows from scans to the output.
+///
+/// # Errors
+/// The author's mistake, without a place.
+pub fn check(plan: &RowPlan) -> Result<()> {
+    refuse(plan, None)?;
+    let Some(arms) = plan.arms() else {
+        return Ok(());
+    };
+    for (number, arm) in (1..).zip(arms) {
+        // An arm's rows are counted once for all its passes.
+        if is_random(&membership(arm.clone())?) {
+            let what = format!("a random filter inside a MIX, in arm {number},");
+            let error = PlanError::unsupported(None, &what);
+            return Err(mistake(
+                error.with_hint("filter the rows of the MIX instead"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a plan has a MIX anywhere.
+fn has_mix(plan: &RowPlan) -> bool {
+    matches!(plan.op, RowOp::Mix(_)) || plan.inputs.iter().any(has_mix)
+}
+
+fn refuse(plan: &RowPlan, why: Option<&PlanError>) -> Result<()> {
+    let unsupported = |what: &str| PlanError::unsupported(None, what);
+    let here = match &plan.op {
+        RowOp::Mix(_) => {
+            if let Some(PlanError::Mistake(why)) = why {
+                return Err(mistake(PlanError::Mistake(why.clone())));
+            }
+            Some(unsupported("a MIX inside a MIX"))
+        }
+        RowOp::Union => Some(unsupported("MIX under UNION ALL")),
+        RowOp::Limit { .. } => {
+            let error = PlanError::mistake("LIMIT acts on stored order, which a MIX has none of");
+            Some(error.with_hint("use TAKE"))
+        }
+        _ => None,
+    };
+    if let (RowOp::Lookup { .. }, Some(right)) = (&plan.op, plan.inputs.get(1))
+        && has_mix(right)
+    {
+        return Err(mistake(unsupported("MIX on the right side of a JOIN")));
+    }
+    let why = here.as_ref().or(why);
+    plan.inputs.iter().try_for_each(|input| refuse(input, why))
+}
+
+fn mistake(error: PlanError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn weights(of: &[f64]) -> Vec<u64> {
+        Mix::new(of, MixStop::First).unwrap().weights
+    }
+
+    #[test]
+    fn weights_are_parts_of_all_draws() {
+        assert_eq!(weights(&[3.0]), [PARTS]);
+        assert_eq!(weights(&[1.0, 1.0]), [PARTS / 2; 2]);
+        assert_eq!(weights(&[0.7, 0.3]), [3_006_477_107, 1_288_490_189]);
+        // One part is left over, and goes to the first of equals.
+        assert_eq!(
+            weights(&[1.0; 3]),
+            [1_431_655_766, 1_431_655_765, 1_431_655_765]
+        );
+        for [a, b] in [
+            [vec![0.7, 0.3], vec![7.0, 3.0]],
+            [vec![0.1; 3], vec![1.0; 3]],
+            [vec![0.1, 0.2, 0.3], vec![1.0, 2.0, 3.0]],
+            [vec![f64::MAX, f64::MAX], vec![f64::MIN_POSITIVE; 2]],
+        ] {
+            assert_eq!(weights(&a), weights(&b), "{a:?}");
+        }
+    }
+
+    #[test]
+    fn weights_can_be_wrong() {
+        let message = |weights: &[f64]| Mix::new(weights, MixStop::First).unwrap_err().to_string();
+        insta::assert_snapshot!(message(&[]), @"MIX expects at least one arm");
+        insta::assert_snapshot!(message(&[1.0; 256]), @"MIX of 256 arms; at most 255 are accepted");
+        insta::assert_snapshot!(message(&[1.0, 0.0]), @"WEIGHT expects a number above 0, found 0");
+        insta::assert_snapshot!(message(&[f64::NAN]), @"WEIGHT expects a number above 0, found NaN");
+        insta::assert_snapshot!(message(&[f64::INFINITY]), @"WEIGHT expects a number above 0, found inf");
+        insta::assert_snapshot!(message(&[1.0, 1e-11]), @"WEIGHT 1e-11 is too small beside the others: its arm would never be drawn; leave the arm out");
+    }
+
+    #[test]
+    fn bits_draw_arms_by_cumulative_weights() {
+        let mix = Mix::new(&[1.0, 2.0, 1.0], MixStop::Longest).unwrap();
+        let quarter = 1_u32 << 30;
+        let arms = [
+            0,
+            quarter - 1,
+            quarter,
+            3 * quarter - 1,
+            3 * quarter,
+            u32::MAX,
+        ]
+        .map(|bits| mix.arm(bits));
+        assert_eq!(arms, [0, 0, 1, 1, 2, 2]);
+        assert_eq!(Mix::new(&[5.0], MixStop::First).unwrap().arm(u32::MAX), 0);
+        assert_eq!(mix.to_string(), "25%, 50%, 25%, until all have ended");
+        let odd = Mix::new(&[2.0, 1.0, 0.000_01], MixStop::First).unwrap();
+        assert_eq!(
+            odd.to_string(),
+            "66.67%, 33.33%, <0.01%, until the first ends"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_and_are_near_the_weights(
+            weights in proptest::collection::vec(0.001_f64..1000.0, 1..=MAX_ARMS)
+        ) {
+            let mix = Mix::new(&weights, MixStop::First).unwrap();
+            prop_assert_eq!(mix.weights.iter().sum::<u64>(), PARTS);
+            let sum: f64 = weights.iter().sum();
+            for (weight, &parts) in weights.iter().zip(&mix.weights) {
+                let wanted = weight / sum * PARTS as f64;
+                prop_assert!((wanted - parts as f64).abs() < 1.001);
+            }
+            let mut first = 0;
+            for (arm, &parts) in mix.weights.iter().enumerate() {
+                prop_assert_eq!(mix.arm(first as u32), arm);
+                first += parts;
+                prop_assert_eq!(mix.arm((first - 1) as u32), arm);
+            }
+        }
+    }
+}

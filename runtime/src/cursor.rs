@@ -1,0 +1,206 @@
+//! Cursors: where a stream stands between two steps.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::group::{Carry, Group};
+
+/// Where a stream stands between two steps. Rows are named by their numbers in the snapshot, so a cursor means
+/// the same at every rank, world, thread count and plan.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cursor {
+    /// Epoch of the next row.
+    pub epoch: u64,
+    /// Steps taken in this span (an epoch; the whole run under `CONTINUOUS`).
+    pub step: u64,
+    /// Batches over all ranks that were taken in this span.
+    pub batches: u64,
+    /// Rows of the epoch that came, before SKIP and TAKE.
+    pub rows: u64,
+    /// Whether the epoch has no more rows.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ended: bool,
+    /// Arms drawn in this epoch, where the pipeline mixes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drawn: u64,
+    /// Where each input stands: one, or the arms of MIX.
+    pub arms: Vec<ArmCursor>,
+    /// Rows that came and were in no batch yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carry: Option<String>,
+    /// The passes that carried rows are of: epoch, and pass of the arm within it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carry_passes: Vec<(u64, u32)>,
+}
+
+/// Where an input stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmCursor {
+    /// Passes over it that this epoch completed.
+    #[serde(default, skip_serializing_if = "is_zero32")]
+    pub pass: u32,
+    /// Index of its window in the order of the pass.
+    pub window: u32,
+    /// The last row of the window that came, and how many rows it has given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<(u64, u32)>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+fn is_zero32(value: &u32) -> bool {
+    *value == 0
+}
+
+/// A row that is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Number in the snapshot.
+    pub(crate) stored: u64,
+    /// Which of the rows that it gives.
+    pub(crate) nth: u32,
+    /// Epoch, and pass of the arm within it.
+    pub(crate) pass: (u64, u32),
+}
+
+impl Cursor {
+    /// Writes down what is carried.
+    pub(crate) fn set_carry(&mut self, carry: &Carry<Carried>) {
+        let mut passes: Vec<(u64, u32)> = carry.rows().map(|row| row.pass).collect();
+        passes.sort_unstable();
+        passes.dedup();
+        if passes.is_empty() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        for groups in [&carry.ready, &carry.open] {
+            put(&mut bytes, groups.len() as u64);
+            for Group { rows, packs } in groups {
+                put(&mut bytes, packs.as_ref().map_or(0, |p| p.len() as u64 + 1));
+                for &pack in packs.iter().flatten() {
+                    put(&mut bytes, pack.into());
+                }
+                put_rows(&mut bytes, rows, &passes);
+            }
+        }
+        put(&mut bytes, carry.bins.len() as u64);
+        for rows in &carry.bins {
+            put_rows(&mut bytes, rows, &passes);
+        }
+        self.carry = Some(BASE64_STANDARD_NO_PAD.encode(bytes));
+        self.carry_passes = passes;
+    }
+
+    /// What is carried.
+    pub(crate) fn carry(&self) -> Result<Carry<Carried>> {
+        let Some(text) = &self.carry else {
+            return Ok(Carry::default());
+        };
+        let damaged = || Error::Config("the resume token is damaged: its carried rows".to_owned());
+        let bytes = BASE64_STANDARD_NO_PAD.decode(text).map_err(|_| damaged())?;
+        let mut reader = Reader {
+            bytes: &bytes,
+            passes: &self.carry_passes,
+        };
+        reader.carry().ok_or_else(damaged)
+    }
+}
+
+/// Writes a number in groups of seven bits, lowest first (LEB128).
+fn put(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn put_rows(bytes: &mut Vec<u8>, rows: &[Carried], passes: &[(u64, u32)]) {
+    put(bytes, rows.len() as u64);
+    for row in rows {
+        put(bytes, row.stored);
+        let pass = passes.binary_search(&row.pass).unwrap_or(0);
+        put(
+            bytes,
+            u64::from(row.nth) * passes.len() as u64 + pass as u64,
+        );
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    passes: &'a [(u64, u32)],
+}
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.bytes.split_first()?;
+            self.bytes = rest;
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// A length: no more than the bytes that are left can hold.
+    fn length(&mut self) -> Option<usize> {
+        let length = usize::try_from(self.number()?).ok()?;
+        (length <= self.bytes.len()).then_some(length)
+    }
+
+    fn rows(&mut self) -> Option<Vec<Carried>> {
+        let of = self.passes.len() as u64;
+        let rows = 0..self.length()?;
+        rows.map(|_| {
+            let stored = self.number()?;
+            let nth = self.number()?;
+            Some(Carried {
+                stored,
+                nth: u32::try_from(nth.checked_div(of)?).ok()?,
+                pass: self.passes[(nth % of) as usize],
+            })
+        })
+        .collect()
+    }
+
+    fn groups(&mut self) -> Option<Vec<Group<Carried>>> {
+        let groups = 0..self.length()?;
+        groups
+            .map(|_| {
+                let packs = match self.length()? {
+                    0 => None,
+                    n => Some(
+                        (1..n)
+                            .map(|_| u32::try_from(self.number()?).ok())
+                            .collect::<Option<Vec<_>>>()?,
+                    ),
+                };
+                let rows = self.rows()?;
+                let packed = packs.iter().flatten().map(|&n| n as usize).sum::<usize>();
+                (packs.is_none() || packed == rows.len()).then_some(Group { rows, packs })
+            })
+            .collect()
+    }
+
+    fn carry(&mut self) -> Option<Carry<Carried>> {
+        let ready = self.groups()?;
+        let open = self.groups()?;
+        let bins = 0..self.length()?;
+        let bins = bins.map(|_| self.rows()).collect::<Option<Vec<_>>>()?;
+        self.bytes.is_empty().then_some(Carry { ready, open, bins })
+    }
+}

@@ -1,0 +1,465 @@
+//! The sequencer: goes through a run in stream order, before anything is read, and says which rows are to
+//! be computed and which batches they make.
+//!
+//! Where every row is known beforehand it *plans*: SKIP, TAKE, groups, batches and ranks are arithmetic over
+//! stored rows, and the tail only cuts what comes. Where a filter decides rows as they come, which one rank
+//! alone may do, it gives the rows in order and the tail groups them ([`counted`](super::counted)).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
+use forebay_planner::clauses::{EqualSteps, Remainder};
+
+use super::Opened;
+use super::arm::{Arm, Entered, Reading};
+use super::facts::Facts;
+use super::work::{Building, Picked, Satisfied, Step, Work};
+use crate::cursor::{Carried, Cursor};
+use crate::deal::Deal;
+use crate::group::{Carry, Group, Grouper, Key};
+use crate::tail::PlannedBatch;
+
+/// What of a run comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// An epoch begins.
+    Begin,
+    /// It has begun, and its inputs are to be opened.
+    Open,
+    /// Rows of an epoch.
+    Rows,
+    /// Nothing.
+    Done,
+}
+
+/// Goes through a run.
+#[derive(Debug)]
+pub(super) struct Sequencer {
+    pub(super) opened: Arc<Opened>,
+    pub(super) reading: Reading,
+    stage: Stage,
+    pub(super) epoch: u64,
+    pub(super) arms: Vec<Arm>,
+    pub(super) drawn: u64,
+    pub(super) rows: u64,
+    pub(super) ended: bool,
+    facts: Option<Arc<Facts>>,
+    grouper: Grouper<Picked>,
+    /// Batches of the span over all ranks, and how many of them came before this run.
+    batches: u64,
+    base: u64,
+    step: u64,
+    /// This rank's part of the step that is not complete.
+    mine: Option<Group<Picked>>,
+    /// Windows that rows in hand belong to.
+    pub(super) entered: BTreeMap<u32, Entered>,
+    next_id: u32,
+    pub(super) building: Building,
+    /// Whether the horizon was reached since the last work.
+    pub(super) flush: bool,
+    pub(super) out: VecDeque<Step<Work>>,
+    resume: Option<Cursor>,
+    pub(super) satisfied: Satisfied,
+}
+
+impl Sequencer {
+    pub(super) fn new(opened: Arc<Opened>, satisfied: Satisfied) -> Self {
+        let reading = opened.reading();
+        let grouper = Grouper::new(opened.grouping.clone());
+        let resume = opened.resume.clone();
+        Self {
+            reading,
+            stage: Stage::Begin,
+            epoch: resume.as_ref().map_or(opened.first_epoch, |c| c.epoch),
+            arms: Vec::new(),
+            drawn: 0,
+            rows: 0,
+            ended: false,
+            facts: None,
+            grouper,
+            batches: 0,
+            base: 0,
+            step: 0,
+            mine: None,
+            entered: BTreeMap::new(),
+            next_id: 0,
+            building: Building::new(&opened),
+            flush: false,
+            out: VecDeque::new(),
+            resume,
+            satisfied,
+            opened,
+        }
+    }
+
+    /// What comes next; `None` at the end of the run.
+    pub(super) async fn next(&mut self) -> Option<Step<Work>> {
+        loop {
+            if let Some(step) = self.out.pop_front() {
+                return Some(step);
+            }
+            let epoch = self.epoch;
+            let advanced = match self.stage {
+                Stage::Done => return None,
+                Stage::Begin => {
+                    self.begin();
+                    Ok(())
+                }
+                Stage::Open => self.open().await,
+                Stage::Rows if self.reading == Reading::Counted => self.counted().await,
+                Stage::Rows => self.planned().await,
+            };
+            if let Err(error) = advanced {
+                self.stage = Stage::Done;
+                self.out.push_back(Step::Failed { epoch, error });
+            }
+        }
+    }
+
+    /// Begins an epoch, if there is another one.
+    fn begin(&mut self) {
+        let last = self.opened.last_epoch();
+        if last.is_some_and(|last| self.epoch >= last) {
+            self.stage = Stage::Done;
+            return;
+        }
+        self.out.push_back(Step::Begin(self.epoch));
+        self.stage = Stage::Open;
+    }
+
+    /// Opens the inputs of an epoch at their beginning, or where the run goes on.
+    async fn open(&mut self) -> Result<()> {
+        let opened = Arc::clone(&self.opened);
+        // What an epoch computes is there to be read in the next.
+        if let Some(cached) = &opened.job.reader.cached {
+            cached.epoch_begun(self.epoch).await;
+        }
+        self.stage = Stage::Rows;
+        self.facts = opened.facts(self.epoch).await?;
+        self.ended = false;
+        let Some(cursor) = self.resume.take() else {
+            (self.drawn, self.rows) = (0, 0);
+            let arm = |arm| Arm::new(&opened, arm, (self.epoch, 0), self.reading);
+            self.arms = (0..opened.arms.len()).map(arm).collect();
+            return Ok(());
+        };
+        (self.drawn, self.rows) = (cursor.drawn, cursor.rows);
+        (self.batches, self.base, self.step) = (cursor.batches, cursor.batches, cursor.step);
+        self.ended = cursor.ended;
+        let arms = cursor.arms.iter().enumerate();
+        let arm = |(arm, at)| Arm::resume(&opened, arm, self.epoch, at, self.reading);
+        self.arms = arms.map(arm).collect();
+        let carried = cursor
+            .carry()
+            .map_err(|error| exec_datafusion_err!("{error}"))?;
+        let carry = carried.map(|row| self.picked(row))?;
+        if self.reading == Reading::Counted {
+            return self.restore(&carry, &carried);
+        }
+        let keyed = carry.map(|row| Ok::<_, DataFusionError>((*row, self.key(row))))?;
+        self.grouper = Grouper::resume(opened.grouping.clone(), &keyed);
+        let ready = carry.ready;
+        for (at, group) in ready.iter().enumerate() {
+            self.close(group.clone(), &ready[at + 1..])?;
+        }
+        Ok(())
+    }
+
+    /// A carried row, in the window that it came from.
+    fn picked(&mut self, carried: &Carried) -> Result<Picked> {
+        let &Carried { stored, nth, pass } = carried;
+        let opened = Arc::clone(&self.opened);
+        let damaged = || {
+            exec_datafusion_err!(
+                "the resume token carries row {stored}, which the data does not have"
+            )
+        };
+        let row = opened.job.snapshot.row(stored).ok_or_else(damaged)?;
+        let known = self
+            .entered
+            .values()
+            .find(|entered| entered.pass == pass && entered.handle.has(row.split));
+        let window = match known {
+            Some(entered) => entered.id,
+            None => {
+                let entered = opened
+                    .entered(row, pass, self.next_id)
+                    .ok_or_else(damaged)?;
+                self.next_id += 1;
+                let id = entered.id;
+                self.entered.insert(id, entered);
+                id
+            }
+        };
+        Ok(Picked { row, nth, window })
+    }
+
+    fn key(&self, row: &Picked) -> Key {
+        let stored = self.opened.job.snapshot.stored(row.row);
+        self.facts
+            .as_ref()
+            .map_or_else(Key::default, |facts| facts.key(stored, row.nth))
+    }
+
+    /// Goes on until there is work to give, or the epoch ends.
+    async fn planned(&mut self) -> Result<()> {
+        let opened = Arc::clone(&self.opened);
+        let skip = opened.clauses.skip;
+        let until = opened
+            .clauses
+            .take
+            .map_or(u64::MAX, |n| skip.saturating_add(n));
+        let mut closed = Vec::new();
+        while self.out.is_empty() {
+            if self.ended || self.rows >= until {
+                return self.end_of_epoch();
+            }
+            let arm = self.draw();
+            let Some((row, nth)) = self.arms[arm].peek() else {
+                if !self.enter(arm).await? {
+                    self.end_of_pass(arm)?;
+                } else if std::mem::take(&mut self.flush) {
+                    self.grouper.flush(&mut closed);
+                    self.close_all(&mut closed)?;
+                }
+                continue;
+            };
+            let stored = opened.job.snapshot.stored(row);
+            let all = self.facts.as_ref().map_or(1, |facts| facts.of_row(stored));
+            if nth >= all {
+                self.arms[arm].leave();
+                continue;
+            }
+            self.arms[arm].take(stored, 1, Some(all));
+            self.drawn += u64::from(opened.mixing.is_some());
+            self.rows += 1;
+            if self.rows <= skip {
+                continue;
+            }
+            let window = self.arms[arm].window.as_ref().map_or(0, |w| w.id);
+            let picked = Picked { row, nth, window };
+            let key = self.key(&picked);
+            self.grouper.push(picked, key, &mut closed);
+            self.close_all(&mut closed)?;
+        }
+        Ok(())
+    }
+
+    /// The arm that gives the next row.
+    pub(super) fn draw(&self) -> usize {
+        match &self.opened.mixing {
+            Some(mixing) => mixing.arm(self.opened.pass_key((self.epoch, 0)), self.drawn),
+            None => 0,
+        }
+    }
+
+    /// Has an arm enter its next window; `false` where it has none.
+    pub(super) async fn enter(&mut self, arm: usize) -> Result<bool> {
+        let opened = Arc::clone(&self.opened);
+        let before = self.arms[arm].window.as_ref().map(|w| (w.pass, w.index));
+        if !self.arms[arm].enter(&opened, self.next_id).await? {
+            return Ok(false);
+        }
+        self.next_id += 1;
+        let in_hand: Vec<u32> = {
+            let arms = self
+                .arms
+                .iter()
+                .filter_map(|arm| Some(arm.window.as_ref()?.id));
+            let held = self
+                .grouper
+                .rows()
+                .chain(self.mine.iter().flat_map(|g| &g.rows));
+            arms.chain(held.map(|row| row.window)).collect()
+        };
+        self.entered.retain(|id, _| in_hand.contains(id));
+        let Some(now) = self.arms[arm].window.clone() else {
+            return Ok(true);
+        };
+        if let (Some(horizon), Some((pass, index))) = (opened.grouping.horizon, before) {
+            let group = |index: u32| u64::from(index) / horizon;
+            self.flush |= pass != now.pass || group(index) != group(now.index);
+        }
+        self.entered.insert(now.id, now);
+        Ok(true)
+    }
+
+    /// An arm has no more rows in its pass: the epoch ends, or the arm begins again.
+    pub(super) fn end_of_pass(&mut self, arm: usize) -> Result<()> {
+        let opened = Arc::clone(&self.opened);
+        let longest = opened.mixing.as_ref().is_some_and(|mixing| mixing.longest);
+        let (epoch, pass) = self.arms[arm].pass;
+        let others = self
+            .arms
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != arm);
+        if !longest || { others }.all(|(_, other)| other.pass.1 > 0) {
+            self.ended = true;
+            return Ok(());
+        }
+        if self.arms[arm].is_empty() {
+            return Err(exec_datafusion_err!(
+                "arm {} of MIX has no rows, so STOP => 'longest' would wait for it without end",
+                arm + 1
+            ));
+        }
+        self.arms[arm] = Arm::new(&opened, arm, (epoch, pass + 1), self.reading);
+        Ok(())
+    }
+
+    fn close_all(&mut self, closed: &mut Vec<Group<Picked>>) -> Result<()> {
+        let closed = std::mem::take(closed);
+        for (at, group) in closed.iter().enumerate() {
+            self.close(group.clone(), &closed[at + 1..])?;
+        }
+        Ok(())
+    }
+
+    /// Takes a complete batch, behind which others are complete too.
+    fn close(&mut self, group: Group<Picked>, behind: &[Group<Picked>]) -> Result<()> {
+        let deal = self.opened.deal;
+        let batch = self.batches - self.base;
+        self.batches += 1;
+        if deal.is_mine(batch) {
+            self.mine = Some(share(&group, &deal));
+        }
+        match (batch + 1) % deal.batches_per_step() {
+            0 => self.end_of_step(behind),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives this rank's batch of a step.
+    fn end_of_step(&mut self, behind: &[Group<Picked>]) -> Result<()> {
+        self.step += 1;
+        let cursor = self.cursor(behind)?;
+        let mine = self.mine.take();
+        let deal = &self.opened.deal;
+        let pads = deal.equal_steps == EqualSteps::Pad || deal.batch.remainder == Remainder::Pad;
+        let batch = PlannedBatch {
+            epoch: self.epoch,
+            step: self.step - 1,
+            rows: mine.as_ref().map_or(0, |group| group.rows.len()),
+            packs: mine.as_ref().and_then(|group| group.packs.clone()),
+            repeats: mine.is_none() && pads,
+            cursor: Arc::new(cursor),
+        };
+        let rows = mine.map(|group| group.rows).unwrap_or_default();
+        let epoch = self.epoch;
+        let room = self.opened.segment_rows as usize;
+        if !self.building.is_empty() && self.building.len() + rows.len() > room {
+            self.cut(epoch);
+        }
+        for row in rows {
+            if self.building.len() == room {
+                self.cut(epoch);
+            }
+            self.building.push(&row, &self.entered)?;
+        }
+        self.building.planned.push(batch);
+        if self.building.len() == room {
+            self.cut(epoch);
+        }
+        Ok(())
+    }
+
+    /// Gives the work that was gathered.
+    pub(super) fn cut(&mut self, epoch: u64) {
+        if let Some(step) = self.building.cut(epoch) {
+            self.out.push_back(step);
+        }
+    }
+
+    /// Where the stream stands, with batches that are complete but not taken.
+    fn cursor(&self, behind: &[Group<Picked>]) -> Result<Cursor> {
+        let mut cursor = Cursor {
+            epoch: self.epoch,
+            step: self.step,
+            batches: self.batches,
+            rows: self.rows,
+            ended: self.ended,
+            drawn: self.drawn,
+            arms: self.arms.iter().map(Arm::cursor).collect(),
+            ..Cursor::default()
+        };
+        if self.grouper.is_empty() && behind.is_empty() {
+            return Ok(cursor);
+        }
+        let carry = Carry {
+            ready: behind.to_vec(),
+            ..self.grouper.carry()
+        };
+        let carried = carry.map(|row| match self.entered.get(&row.window) {
+            Some(entered) => Ok(Carried {
+                stored: self.opened.job.snapshot.stored(row.row),
+                nth: row.nth,
+                pass: entered.pass,
+            }),
+            None => Err(internal_datafusion_err!("a carried row has no window")),
+        });
+        cursor.set_carry(&carried?);
+        Ok(cursor)
+    }
+
+    /// Ends an epoch, and perhaps the span of batches that it belongs to.
+    pub(super) fn end_of_epoch(&mut self) -> Result<()> {
+        self.ended = true;
+        let continuous = self.opened.clauses.repeat.continuous;
+        let last = self
+            .opened
+            .last_epoch()
+            .is_some_and(|last| self.epoch + 1 >= last);
+        if matches!(self.reading, Reading::Planned(_)) && (!continuous || last) {
+            self.end_of_span()?;
+        }
+        let epoch = self.epoch;
+        self.cut(epoch);
+        self.epoch += 1;
+        self.stage = Stage::Begin;
+        if !continuous {
+            (self.batches, self.base, self.step) = (0, 0, 0);
+        }
+        Ok(())
+    }
+
+    fn end_of_span(&mut self) -> Result<()> {
+        let mut closed = Vec::new();
+        self.grouper.finish(&mut closed);
+        self.close_all(&mut closed)?;
+        let deal = self.opened.deal;
+        // Some ranks have no batch in the last step.
+        if (self.batches - self.base) % deal.batches_per_step() != 0 {
+            match deal.equal_steps {
+                EqualSteps::Drop => self.mine = None,
+                EqualSteps::Count | EqualSteps::Pad => self.end_of_step(&[])?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// This rank's part of a batch.
+fn share(group: &Group<Picked>, deal: &Deal) -> Group<Picked> {
+    match &group.packs {
+        None => {
+            let part = deal.share(group.rows.len() as u64);
+            Group {
+                rows: group.rows[part.start as usize..part.end as usize].to_vec(),
+                packs: None,
+            }
+        }
+        Some(packs) => {
+            let part = deal.share(packs.len() as u64);
+            let (before, rest) = packs.split_at(part.start as usize);
+            let packs = &rest[..(part.end - part.start) as usize];
+            let start = before.iter().sum::<u32>() as usize;
+            let rows = packs.iter().sum::<u32>() as usize;
+            Group {
+                rows: group.rows[start..start + rows].to_vec(),
+                packs: Some(packs.to_vec()),
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Rows that wait for their batch.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt64Array};
+use arrow::compute::concat;
+use arrow::datatypes::Schema;
+use datafusion::common::internal_err;
+
+use super::settle::engine;
+use crate::cursor::Carried;
+use crate::error::Result;
+use crate::fragment::row_batch::{RowBatch, RowErrors};
+use crate::group::Grouper;
+use crate::snapshot::Snapshot;
+
+/// A counted row that waits: where it is, and what a cursor calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Number of the piece.
+    pub(super) piece: u32,
+    /// Row of the piece.
+    pub(super) row: u32,
+    pub(super) carried: Carried,
+}
+
+/// Computed rows that were not put out yet, in the pieces that they came in.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// Planned rows: those that come next.
+    queue: VecDeque<RowBatch>,
+    /// Counted rows, by the number of their piece.
+    numbered: BTreeMap<u32, RowBatch>,
+    next: u32,
+    empty: Option<ArrayRef>,
+}
+
+impl Pieces {
+    /// Adds planned rows.
+    pub(super) fn push(&mut self, rows: RowBatch) {
+        self.empty.get_or_insert_with(|| rows.rows.slice(0, 0));
+        if !rows.is_empty() {
+            self.queue.push_back(rows);
+        }
+    }
+
+    /// Takes the next planned rows out.
+    pub(super) fn pop(&mut self, rows: usize, schema: &Schema) -> Result<RowBatch> {
+        let (mut taken, mut missing) = (Vec::new(), rows);
+        while missing > 0 {
+            let Some(first) = self.queue.pop_front() else {
+                return Ok(internal_err!(
+                    "a batch was planned with {rows} rows and {missing} of them did not come"
+                )?);
+            };
+            let n = missing.min(first.len());
+            if n < first.len() {
+                self.queue.push_front(first.slice(n, first.len() - n));
+            }
+            taken.push(if n < first.len() {
+                first.slice(0, n)
+            } else {
+                first
+            });
+            missing -= n;
+        }
+        let Some(empty) = &self.empty else {
+            return Ok(internal_err!("a batch came before any rows")?);
+        };
+        concatenated(&taken, schema, empty)
+    }
+
+    /// Adds counted rows, and answers the number of their piece.
+    pub(super) fn add(&mut self, rows: RowBatch) -> u32 {
+        self.empty.get_or_insert_with(|| rows.rows.slice(0, 0));
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.numbered.insert(number, rows);
+        number
+    }
+
+    /// Counted rows, in this order.
+    pub(super) fn take(&self, rows: &[Held], schema: &Schema) -> Result<RowBatch> {
+        let mut runs: Vec<(u32, u32, u32)> = Vec::new();
+        for held in rows {
+            match runs.last_mut() {
+                Some((piece, _, end)) if *piece == held.piece && *end == held.row => *end += 1,
+                _ => runs.push((held.piece, held.row, held.row + 1)),
+            }
+        }
+        let mut taken = Vec::with_capacity(runs.len());
+        let mut at = 0;
+        while at < runs.len() {
+            let (number, start, end) = runs[at];
+            let Some(piece) = self.numbered.get(&number) else {
+                return Ok(internal_err!("the rows of a batch are gone")?);
+            };
+            // Rows here and there of one piece are taken at once.
+            let same = runs[at..].iter().take_while(|(piece, ..)| *piece == number);
+            let same = same.count();
+            if same == 1 {
+                taken.push(piece.slice(start as usize, (end - start) as usize));
+            } else {
+                let rows = runs[at..at + same]
+                    .iter()
+                    .flat_map(|&(_, start, end)| start..end);
+                let rows = UInt64Array::from_iter_values(rows.map(u64::from));
+                taken.push(piece.take(&rows)?);
+            }
+            at += same;
+        }
+        let Some(empty) = &self.empty else {
+            return Ok(internal_err!("a batch came before any rows")?);
+        };
+        concatenated(&taken, schema, empty)
+    }
+
+    /// Drops what no group holds any more, and copies out the few rows that would keep much else in memory.
+    pub(super) fn keep_only(&mut self, groups: &mut Grouper<Held>) -> Result<()> {
+        let mut used: BTreeMap<u32, usize> = BTreeMap::new();
+        for held in groups.rows() {
+            *used.entry(held.piece).or_default() += 1;
+        }
+        self.numbered.retain(|number, _| used.contains_key(number));
+        let rows: usize = self.numbered.values().map(RowBatch::len).sum();
+        let held: usize = used.values().sum();
+        if rows <= 4 * held.max(64) {
+            return Ok(());
+        }
+        for (&number, piece) in &mut self.numbered {
+            let mut rows: Vec<u32> = groups
+                .rows()
+                .filter(|held| held.piece == number)
+                .map(|held| held.row)
+                .collect();
+            rows.sort_unstable();
+            let indices = UInt64Array::from_iter_values(rows.iter().map(|&row| row.into()));
+            *piece = piece.take(&indices)?;
+            for held in groups.rows_mut().filter(|held| held.piece == number) {
+                held.row = rows.binary_search(&held.row).unwrap_or(0) as u32;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows put together, which may be none.
+pub(super) fn joined(
+    pieces: &[RowBatch],
+    schema: &Schema,
+    snapshot: &Snapshot,
+) -> Result<RowBatch> {
+    concatenated(pieces, schema, &snapshot.row_ids(&[]).to_array()?)
+}
+
+fn concatenated(pieces: &[RowBatch], schema: &Schema, no_rows: &ArrayRef) -> Result<RowBatch> {
+    match pieces {
+        [only] => return Ok(only.clone()),
+        [] => return Ok(RowBatch::empty(schema, Arc::clone(no_rows))),
+        _ => {}
+    }
+    let join = |column: &dyn Fn(&RowBatch) -> ArrayRef| -> Result<ArrayRef> {
+        let arrays: Vec<ArrayRef> = pieces.iter().map(column).collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(|a| a.as_ref()).collect();
+        concat(&arrays).map_err(engine)
+    };
+    let columns = 0..schema.fields().len();
+    let columns = columns.map(|i| join(&|b| Arc::clone(&b.columns[i])));
+    let (mut errors, mut offset) = (RowErrors::new(), 0);
+    for piece in pieces {
+        let of_piece = piece.errors.iter();
+        errors.extend(of_piece.map(|(row, e)| (row + offset, e.clone())));
+        offset += piece.len();
+    }
+    Ok(RowBatch {
+        columns: columns.collect::<Result<_>>()?,
+        rows: join(&|b| Arc::clone(&b.rows))?,
+        errors,
+    })
+}

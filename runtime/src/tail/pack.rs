@@ -1,0 +1,153 @@
+//! Packing: sequences end to end in rows of one length, with the numbers of their segments and positions.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::plan_datafusion_err;
+use forebay_planner::clauses::{Pack, Pad};
+
+use super::pad::{elements, filler};
+use super::settle::engine;
+use crate::error::Result;
+
+/// How the rows of a pack become one row.
+///
+/// The packed column becomes `n` elements; `<column>_segment_ids` numbers the sequences of a pack from 1 and is
+/// 0 in the free elements at its end; `<column>_positions` counts the elements of each sequence from 0. Other
+/// columns become lists with one value for each sequence.
+#[derive(Debug)]
+pub(super) struct Packing {
+    /// Index of the packed column.
+    column: usize,
+    /// Elements of a pack.
+    into: usize,
+    /// One element: what free places hold.
+    filler: ArrayRef,
+    schema: SchemaRef,
+}
+
+impl Packing {
+    /// Packs rows of a schema. Free places hold what PAD says of the column, else 0.
+    pub(super) fn try_new(pack: &Pack, pads: &[Pad], schema: &Schema) -> Result<Self> {
+        let unfit = || {
+            let column = &pack.column;
+            plan_datafusion_err!("PACK needs a list of numbers, which \"{column}\" is not")
+        };
+        let column = schema.index_of(&pack.column).map_err(engine)?;
+        let item = element(schema.field(column).data_type()).ok_or_else(unfit)?;
+        let into = i32::try_from(pack.into.get())
+            .map_err(|_| plan_datafusion_err!("a pack holds {} elements at most", i32::MAX))?;
+        let with = pads.iter().find(|pad| pad.column == pack.column);
+        let filler = filler(with.and_then(|pad| pad.with.as_deref()), item.data_type())?;
+        let numbers = Arc::new(Field::new("item", DataType::Int32, false));
+        let of = |name: &str, item: FieldRef| {
+            Arc::new(Field::new(name, DataType::FixedSizeList(item, into), false))
+        };
+        let name = &pack.column;
+        let mut fields: Vec<FieldRef> = Vec::new();
+        for (index, field) in schema.fields().iter().enumerate() {
+            if index == column {
+                fields.push(of(name, Arc::clone(&item)));
+                fields.push(of(&format!("{name}_segment_ids"), Arc::clone(&numbers)));
+                fields.push(of(&format!("{name}_positions"), Arc::clone(&numbers)));
+            } else {
+                let item = Arc::new(field.as_ref().clone().with_name("item"));
+                fields.push(Arc::new(Field::new_list(field.name(), item, false)));
+            }
+        }
+        Ok(Self {
+            column,
+            into: into as usize,
+            filler,
+            schema: Arc::new(Schema::new(fields)),
+        })
+    }
+
+    /// The schema of packs.
+    pub(super) const fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows as packs of so many rows each.
+    pub(super) fn pack(&self, columns: &[ArrayRef], packs: &[u32]) -> Result<RecordBatch> {
+        let mut packed = Vec::with_capacity(columns.len() + 2);
+        for (index, column) in columns.iter().enumerate() {
+            if index == self.column {
+                packed.extend(self.sequences(column, packs)?);
+                continue;
+            }
+            let field = self.schema.field(packed.len());
+            let DataType::List(item) = field.data_type() else {
+                continue;
+            };
+            let offsets = OffsetBuffer::from_lengths(packs.iter().map(|&rows| rows as usize));
+            let list = ListArray::try_new(Arc::clone(item), offsets, Arc::clone(column), None);
+            packed.push(Arc::new(list.map_err(engine)?));
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), packed).map_err(engine)
+    }
+
+    fn sequences(&self, column: &ArrayRef, packs: &[u32]) -> Result<[ArrayRef; 3]> {
+        let (values, ranges) = elements(column)?;
+        let size = packs.len() * self.into;
+        let mut picks = Vec::with_capacity(size);
+        let (mut segments, mut positions) = (Vec::with_capacity(size), Vec::with_capacity(size));
+        let mut rows = ranges.into_iter();
+        for (nth, &count) in packs.iter().enumerate() {
+            for (segment, range) in (1..).zip(rows.by_ref().take(count as usize)) {
+                // What does not fit is an error of its row, and is gone by now.
+                for (position, at) in (0..).zip(range) {
+                    picks.push((0, at));
+                    segments.push(segment);
+                    positions.push(position);
+                }
+            }
+            let full = (nth + 1) * self.into;
+            picks.resize(full, (1, 0));
+            segments.resize(full, 0);
+            positions.resize(full, 0);
+        }
+        let values = arrow::compute::interleave(&[values.as_ref(), self.filler.as_ref()], &picks);
+        let list = |name: usize, values: ArrayRef| -> Result<ArrayRef> {
+            let DataType::FixedSizeList(item, n) = self.schema.field(name).data_type() else {
+                return Ok(values);
+            };
+            let list = FixedSizeListArray::try_new(Arc::clone(item), *n, values, None);
+            Ok(Arc::new(list.map_err(engine)?))
+        };
+        Ok([
+            list(self.column, values.map_err(engine)?)?,
+            list(self.column + 1, Arc::new(Int32Array::from(segments)))?,
+            list(self.column + 2, Arc::new(Int32Array::from(positions)))?,
+        ])
+    }
+}
+
+/// The elements of a list of numbers.
+pub(super) fn element(list: &DataType) -> Option<FieldRef> {
+    match list {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
+            if item.data_type().is_numeric() =>
+        {
+            Some(Arc::new(item.as_ref().clone().with_name("item")))
+        }
+        _ => None,
+    }
+}
+
+/// The sizes of packs of which only some rows are left, given in order. A pack may be left with none.
+pub(super) fn left(packs: &[u32], picks: &[usize]) -> Vec<u32> {
+    let (mut start, mut picks) = (0, picks.iter().peekable());
+    let of_pack = packs.iter().map(|&rows| {
+        let end = start + rows as usize;
+        start = end;
+        let mut kept = 0;
+        while picks.next_if(|&&row| row < end).is_some() {
+            kept += 1;
+        }
+        kept
+    });
+    of_pack.collect()
+}

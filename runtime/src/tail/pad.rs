@@ -1,0 +1,203 @@
+//! Padding: the sequences of a batch made equally long, with what their lengths were.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, Int32Array, ListArray, StringArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{CastOptions, cast_with_options, interleave};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::{internal_err, plan_datafusion_err};
+use forebay_planner::clauses::Pad;
+
+use super::pack::element;
+use super::settle::engine;
+use crate::error::Result;
+use crate::fragment::row_batch::{RowBatch, SlotError};
+
+/// The columns of a batch that are padded.
+///
+/// With `TO n` a column has `n` elements in every row, else as many as the longest row of its batch. Behind it
+/// stands `<column>_length`: how many of them are the row's own.
+#[derive(Debug)]
+pub(super) struct Padding {
+    columns: Vec<Padded>,
+    schema: SchemaRef,
+}
+
+#[derive(Debug)]
+struct Padded {
+    /// Index of the column before it is padded.
+    column: usize,
+    to: Option<usize>,
+    filler: ArrayRef,
+    item: FieldRef,
+    name: String,
+}
+
+impl Padding {
+    /// Pads columns of a schema.
+    pub(super) fn try_new(pads: &[Pad], schema: &Schema) -> Result<Self> {
+        let mut columns = Vec::with_capacity(pads.len());
+        for pad in pads {
+            let column = schema.index_of(&pad.column).map_err(engine)?;
+            let item = element(schema.field(column).data_type()).ok_or_else(|| {
+                plan_datafusion_err!(
+                    "PAD needs a list of numbers, which \"{}\" is not",
+                    pad.column
+                )
+            })?;
+            let to = pad.to.map(|to| to.get() as usize);
+            columns.push(Padded {
+                column,
+                to,
+                filler: filler(pad.with.as_deref(), item.data_type())?,
+                item,
+                name: pad.column.clone(),
+            });
+        }
+        let mut fields: Vec<FieldRef> = Vec::new();
+        for (index, field) in schema.fields().iter().enumerate() {
+            let Some(padded) = columns.iter().find(|padded| padded.column == index) else {
+                fields.push(Arc::clone(field));
+                continue;
+            };
+            let item = Arc::clone(&padded.item);
+            let kind = match padded.to {
+                Some(to) => DataType::FixedSizeList(item, to as i32),
+                None => DataType::List(item),
+            };
+            fields.push(Arc::new(Field::new(field.name(), kind, false)));
+            let length = format!("{}_length", field.name());
+            fields.push(Arc::new(Field::new(length, DataType::Int32, false)));
+        }
+        Ok(Self {
+            columns,
+            schema: Arc::new(Schema::new(fields)),
+        })
+    }
+
+    /// The schema of padded batches.
+    pub(super) const fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Adds the errors of rows that are too long for `TO n`.
+    pub(super) fn check(&self, rows: &mut RowBatch) -> Result<()> {
+        for padded in &self.columns {
+            let Some(to) = padded.to else { continue };
+            let (_, ranges) = elements(&rows.columns[padded.column])?;
+            for (row, range) in ranges.into_iter().enumerate() {
+                if range.len() > to {
+                    let error = SlotError {
+                        column: Some(padded.column),
+                        operator: format!("PAD {} TO {to}", padded.name),
+                        cause: format!(
+                            "the sequence has {} elements, more than {to}; filter such rows, or cut the \
+                             sequence",
+                            range.len()
+                        ),
+                    };
+                    rows.errors.entry(row).or_default().push(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Pads a batch.
+    pub(super) fn pad(&self, columns: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+        let mut out = Vec::with_capacity(self.schema.fields().len());
+        for (index, column) in columns.into_iter().enumerate() {
+            match self.columns.iter().find(|padded| padded.column == index) {
+                Some(padded) => out.extend(padded.pad(&column)?),
+                None => out.push(column),
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Padded {
+    fn pad(&self, column: &ArrayRef) -> Result<[ArrayRef; 2]> {
+        let (values, ranges) = elements(column)?;
+        let longest = ranges.iter().map(Range::len).max().unwrap_or(0);
+        let to = self.to.unwrap_or(longest);
+        let lengths = Int32Array::from_iter_values(ranges.iter().map(|range| range.len() as i32));
+        let rows = ranges.len();
+        let mut picks = Vec::with_capacity(rows * to);
+        for (row, range) in ranges.into_iter().enumerate() {
+            picks.extend(range.map(|at| (0, at)));
+            picks.resize((row + 1) * to, (1, 0));
+        }
+        let values =
+            interleave(&[values.as_ref(), self.filler.as_ref()], &picks).map_err(engine)?;
+        let item = Arc::clone(&self.item);
+        let list: ArrayRef = match self.to {
+            Some(to) => {
+                let list =
+                    FixedSizeListArray::try_new_with_length(item, to as i32, values, None, rows);
+                Arc::new(list.map_err(engine)?)
+            }
+            None => {
+                let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(to, rows));
+                Arc::new(ListArray::try_new(item, offsets, values, None).map_err(engine)?)
+            }
+        };
+        Ok([list, Arc::new(lengths)])
+    }
+}
+
+/// The values of a list column, and where those of each row are among them. A null row has none.
+pub(super) fn elements(column: &ArrayRef) -> Result<(ArrayRef, Vec<Range<usize>>)> {
+    let row = |row: usize, range: Range<usize>| match column.is_valid(row) {
+        true => range,
+        false => range.start..range.start,
+    };
+    let rows = 0..column.len();
+    match column.data_type() {
+        DataType::List(_) => {
+            let list = column.as_list::<i32>();
+            let offsets = list.value_offsets();
+            let range = |n: usize| offsets[n] as usize..offsets[n + 1] as usize;
+            Ok((
+                Arc::clone(list.values()),
+                rows.map(|n| row(n, range(n))).collect(),
+            ))
+        }
+        DataType::LargeList(_) => {
+            let list = column.as_list::<i64>();
+            let offsets = list.value_offsets();
+            let range = |n: usize| offsets[n] as usize..offsets[n + 1] as usize;
+            Ok((
+                Arc::clone(list.values()),
+                rows.map(|n| row(n, range(n))).collect(),
+            ))
+        }
+        DataType::FixedSizeList(_, size) => {
+            let (list, size) = (column.as_fixed_size_list(), *size as usize);
+            let range = |n: usize| n * size..(n + 1) * size;
+            Ok((
+                Arc::clone(list.values()),
+                rows.map(|n| row(n, range(n))).collect(),
+            ))
+        }
+        other => Ok(internal_err!("{other} is no list")?),
+    }
+}
+
+/// An array of one element: a number of this type, 0 where none is given.
+pub(super) fn filler(text: Option<&str>, data_type: &DataType) -> Result<ArrayRef> {
+    let text = text.unwrap_or("0");
+    let number = StringArray::from(vec![text]);
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    cast_with_options(&number, data_type, &options).map_err(|_| {
+        plan_datafusion_err!("{text} is no {data_type}, with which a sequence could be filled")
+            .into()
+    })
+}
