@@ -1,14 +1,14 @@
 //! A session: tables, pipelines, and what one can do with them.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::{internal_datafusion_err, not_impl_err};
+use datafusion::common::not_impl_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
@@ -25,6 +25,7 @@ use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Stat
 use forebay_runtime::cache::Stores;
 use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
 use forebay_runtime::error::Error as RunError;
+use forebay_runtime::pool::ComputePool;
 use forebay_runtime::source::FileResolver;
 use forebay_runtime::tail::{Batch, RunStats};
 use object_store::ObjectStore;
@@ -253,9 +254,25 @@ impl Session {
 
     /// Registers a pipeline made by the builder.
     pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
-        let mut catalog = self.catalog.write().await;
-        let pipeline = builder.build(&catalog).await?;
+        let pipeline = self.build(builder).await?;
+        self.register_planned(name, pipeline).await
+    }
+
+    /// Plans what the builder made, without registering it.
+    ///
+    /// # Errors
+    /// Mistakes of the calls, and sources that cannot be opened.
+    pub async fn build(&self, builder: PipelineBuilder) -> Result<Pipeline> {
+        Ok(builder.build(&*self.catalog.read().await).await?)
+    }
+
+    /// Registers a planned pipeline under a name, in the place of another one of that name.
+    ///
+    /// # Errors
+    /// The pipeline cannot be run, or a table has that name.
+    pub async fn register_planned(&self, name: &str, pipeline: Pipeline) -> Result<()> {
         compile(&keyed(&pipeline)?, pipeline.clauses.clone())?;
+        let mut catalog = self.catalog.write().await;
         Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
     }
 
@@ -322,12 +339,32 @@ impl Session {
             })
     }
 
+    /// A registered pipeline: its plan as written, and its clauses.
+    ///
+    /// # Errors
+    /// There is no such pipeline.
+    pub async fn planned(&self, pipeline: &str) -> Result<Pipeline> {
+        self.pipeline(pipeline).await.map(Arc::unwrap_or_clone)
+    }
+
+    /// Batches that a run would have for its rank, where that is known before the rows come, and finite.
+    ///
+    /// # Errors
+    /// There is no such pipeline, or it cannot be opened.
+    pub async fn steps(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
+        let pipeline = self.pipeline(pipeline).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
+        let opened = Opened::new(&compiled, &config, &self.stores).await?;
+        Ok(opened.steps())
+    }
+
     /// Starts a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
         let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.seed);
+        let epoch_rows = opened.epoch_rows;
         let expected = steps
             .zip(opened.epoch_rows)
             .and_then(|(steps, _)| Some(steps * opened.deal.full()?));
@@ -337,6 +374,7 @@ impl Session {
             steps,
             seed,
             expected_rows: expected,
+            epoch_rows,
         })
     }
 
@@ -419,6 +457,15 @@ impl Session {
         Ok(self.catalog.read().await.describe(&name)?.as_ref().clone())
     }
 
+    /// Names of the functions that work row by row, for completion.
+    pub async fn functions(&self) -> Vec<String> {
+        let state = self.catalog.read().await.session().state();
+        let known = state.scalar_functions().keys();
+        let mut names: Vec<_> = known.filter(|n| !n.starts_with("__")).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Names of all tables and pipelines, for completion.
     pub async fn names(&self) -> Vec<String> {
         let catalog = self.catalog.read().await;
@@ -439,6 +486,10 @@ fn positioned(error: Error, position: Position) -> Error {
         }
         other => other,
     }
+}
+
+fn available_parallelism() -> std::io::Result<usize> {
+    std::thread::available_parallelism().map(NonZeroUsize::get)
 }
 
 /// The plan of a pipeline with what decides the groups of its rows.
@@ -489,12 +540,12 @@ async fn plan(
             machine.probe = Some(Arc::new(engine::Sample::of(&needed).await));
         }
     }
-    // Decoding a few photos is no work for a thread that serves others.
-    let planned = tokio::task::spawn_blocking(move || Compiled::on(&machine, &plan, clauses));
-    let planned = planned
-        .await
-        .map_err(|e| engine(internal_datafusion_err!("planning was lost: {e}")))?;
-    planned.map_err(|e| planning(&e))
+    // Decoding a few photos is no work for a thread that serves others. And without a pool of its own it
+    // would start rayon's global one, which a child of this process would find without threads.
+    let threads = config.threads.map_or_else(available_parallelism, Ok);
+    let pool = ComputePool::new(threads.unwrap_or(1).max(1)).map_err(engine)?;
+    let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
+    planned.await.map_err(|e| planning(&e))
 }
 
 /// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.
@@ -544,6 +595,7 @@ pub struct Run {
     steps: Option<u64>,
     seed: u64,
     expected_rows: Option<u64>,
+    epoch_rows: Option<u64>,
 }
 
 impl Run {
@@ -560,6 +612,16 @@ impl Run {
     /// Number of rows to come at most, where known.
     pub fn expected_rows(&self) -> Option<u64> {
         self.expected_rows
+    }
+
+    /// Rows of each epoch over all ranks, after SKIP and TAKE, where known before they come.
+    pub fn epoch_rows(&self) -> Option<u64> {
+        self.epoch_rows
+    }
+
+    /// Stops the run, and returns when its threads have ended; dropping it stops it without waiting.
+    pub async fn stop(self) {
+        self.inner.stop().await;
     }
 
     /// The seed in force.

@@ -26,15 +26,17 @@ mod mix;
 mod relation;
 mod source;
 mod stages;
+mod text;
 
 pub use datafusion::prelude::{cast, col, ident, lit};
 pub use expr::{Pin, call, list, stream};
 pub use mix::{MixBuilder, MixStop, mix};
 pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
 pub use stages::Window;
+pub use text::sql;
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use self::relation::{Relation, Step};
 use self::stages::Stages;
@@ -53,6 +55,8 @@ pub struct PipelineBuilder {
     steps: Vec<Step>,
     stages: Stages,
     bucket_by: Option<Expr>,
+    /// The plan with the buckets of a pipeline that goes on.
+    bucketed: Option<LogicalPlan>,
 }
 
 impl Pipeline {
@@ -64,6 +68,18 @@ impl Pipeline {
             steps: Vec::new(),
             stages: Stages::default(),
             bucket_by: None,
+            bucketed: None,
+        }
+    }
+
+    /// Goes on where this pipeline ends: calls follow its query and its clauses.
+    pub fn then(self) -> PipelineBuilder {
+        PipelineBuilder {
+            input: Input::Planned(Box::new(self.plan)),
+            steps: Vec::new(),
+            stages: Stages::after(self.clauses),
+            bucket_by: None,
+            bucketed: self.bucketed,
         }
     }
 }
@@ -93,6 +109,12 @@ impl PipelineBuilder {
     /// Orders the rows of each epoch at random: `SHUFFLE .. SEED seed`.
     pub fn shuffle(mut self, window: Window, seed: u64) -> Self {
         self.stages.shuffle(window, seed);
+        self
+    }
+
+    /// Orders the rows of each epoch at random, by the pipeline's seed: `SHUFFLE ..` without a seed of its own.
+    pub fn shuffle_unseeded(mut self, window: Window) -> Self {
+        self.stages.window(window);
         self
     }
 
@@ -248,7 +270,8 @@ impl PipelineBuilder {
             check_batch(plan.schema(), None)?;
         }
         let bucketed = match self.bucket_by {
-            None => None,
+            // No call that changes rows follows their buckets, so these are still those of the rows.
+            None => self.bucketed,
             Some(by) => {
                 let mut relation = Relation::new(catalog, plan.clone());
                 let by = cast(by, DataType::Float64);

@@ -112,6 +112,11 @@ impl Catalog {
         &self.context
     }
 
+    /// Names of the functions that a query may call.
+    pub(crate) const fn functions(&self) -> &BTreeSet<String> {
+        &self.functions
+    }
+
     /// Opens sources.
     pub fn resolver(&self) -> &Arc<dyn SourceResolver> {
         &self.resolver

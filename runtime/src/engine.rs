@@ -13,6 +13,7 @@ mod mixing;
 mod sample;
 mod sequencer;
 mod sizing;
+mod stop;
 mod work;
 
 use std::collections::VecDeque;

@@ -130,6 +130,44 @@ pub fn contact_sheet(
     Ok(sheet)
 }
 
+/// The images of a column.
+#[derive(Debug)]
+pub struct Thumbnails {
+    /// The column's name.
+    pub column: String,
+    /// The image of each row; `None` where a row has none.
+    pub images: Vec<Option<RgbImage>>,
+}
+
+/// The image columns of a batch, each image at most `side` pixels wide and high. Values are shown as
+/// [`contact_sheet`] shows them.
+pub fn thumbnails(batch: &RecordBatch, side: u32) -> Result<Vec<Thumbnails>, PreviewError> {
+    let schema = batch.schema_ref();
+    let mut columns = Vec::new();
+    for (field, array) in schema.fields().iter().zip(batch.columns()) {
+        let Some(column) = ImageColumn::try_new(field, array)? else {
+            continue;
+        };
+        let image = |row| Some(fitted(column.image(row)?, side));
+        columns.push(Thumbnails {
+            column: field.name().clone(),
+            images: (0..batch.num_rows()).map(image).collect(),
+        });
+    }
+    Ok(columns)
+}
+
+/// An image that is no larger than `side` pixels either way.
+fn fitted(image: RgbImage, side: u32) -> RgbImage {
+    let (width, height) = image.dimensions();
+    let largest = width.max(height);
+    if largest <= side {
+        return image;
+    }
+    let scale = |v: u32| (u64::from(v) * u64::from(side) / u64::from(largest)).max(1) as u32;
+    imageops::thumbnail(&image, scale(width), scale(height))
+}
+
 /// Where things are on a sheet.
 struct Grid {
     tile: u32,
@@ -307,6 +345,19 @@ mod tests {
             error.to_string().ends_with("the batch has: caption Utf8"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn thumbnails_are_of_image_columns_only() {
+        let red = png([255, 0, 0]);
+        let columns = thumbnails(&batch(vec![Some(&red), None]), 4).unwrap();
+        let [Thumbnails { column, images }] = columns.as_slice() else {
+            panic!("one column holds images");
+        };
+        assert_eq!(column, "image");
+        // The image is 8x4.
+        assert_eq!(images[0].as_ref().map(RgbImage::dimensions), Some((4, 2)));
+        assert!(images[1].is_none());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod functions;
 pub mod hash;
 pub mod image;
 mod length;
+mod lent;
 mod one_hot;
 mod pin;
 mod random;

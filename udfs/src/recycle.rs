@@ -14,12 +14,14 @@
 //! assert_eq!(column[3], 0.5);
 //! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ToByteSlice};
 use half::f16;
 use half::vec::HalfBitsVecExt;
+
+use crate::lent::Addresses;
 
 /// Vectors that a shelf keeps: as many columns of finished images as a run has alive, two being
 /// computed, one in the channel and one with the consumer.
@@ -28,6 +30,12 @@ const KEPT: usize = 4;
 const KEPT_BYTES: usize = 256 << 20;
 /// Bytes below which the allocator recycles well enough itself.
 const SMALL: usize = 1 << 20;
+
+/// Times that a shelf is asked for before it is given up. Others hold it for less than a microsecond.
+const PATIENCE: usize = 64;
+
+/// The memory that columns have now.
+static LENT: Addresses = Addresses::new();
 
 /// The idle memory of one element type, the longest idle first.
 #[derive(Debug)]
@@ -38,10 +46,29 @@ impl<E: Recycled> Shelf<E> {
         Self(Mutex::new(Vec::new()))
     }
 
-    fn take(&self, len: usize) -> Vec<E> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The shelf; `None` where it cannot be had soon. A child of a process that forked while another
+    /// thread was at the shelf can never have it.
+    fn idle(&self) -> Option<MutexGuard<'_, Vec<Vec<E>>>> {
+        (0..PATIENCE).find_map(|_| match self.0.try_lock() {
+            Ok(idle) => Some(idle),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::yield_now();
+                None
+            }
+        })
+    }
+
+    /// Memory from the shelf.
+    fn reuse(&self, len: usize) -> Option<Vec<E>> {
         let fits = |v: &Vec<E>| v.capacity() >= len && v.capacity() / 2 <= len;
-        let Some(place) = idle.iter().rposition(fits) else {
+        let mut idle = self.idle()?;
+        let place = idle.iter().rposition(fits)?;
+        Some(idle.remove(place))
+    }
+
+    fn take(&self, len: usize) -> Vec<E> {
+        let Some(mut memory) = self.reuse(len) else {
             let bytes = len.saturating_mul(size_of::<E>());
             if !(SMALL..=KEPT_BYTES).contains(&bytes) {
                 return E::zeroed(len);
@@ -52,7 +79,6 @@ impl<E: Recycled> Shelf<E> {
             memory.truncate(len);
             return memory;
         };
-        let mut memory = idle.remove(place);
         memory.resize(len, E::default());
         memory
     }
@@ -62,11 +88,16 @@ impl<E: Recycled> Shelf<E> {
         if !(SMALL..=KEPT_BYTES).contains(&bytes(&memory)) {
             return;
         }
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut idle) = self.idle() else {
+            return;
+        };
         idle.push(memory);
+        let mut surplus = Vec::new();
         while idle.len() > KEPT || idle.iter().map(bytes).sum::<usize>() > KEPT_BYTES {
-            idle.remove(0);
+            surplus.push(idle.remove(0));
         }
+        // Giving memory back to the system takes a while: not while others wait for the shelf.
+        drop(idle);
     }
 }
 
@@ -116,6 +147,7 @@ impl<E: Recycled> AsRef<[u8]> for Lent<E> {
 
 impl<E: Recycled> Drop for Lent<E> {
     fn drop(&mut self) {
+        LENT.remove(self.0.as_ptr() as usize);
         E::shelf().give(std::mem::take(&mut self.0));
     }
 }
@@ -123,8 +155,15 @@ impl<E: Recycled> Drop for Lent<E> {
 /// The elements as an Arrow buffer whose memory is recycled.
 pub fn lend<E: Recycled>(elements: Vec<E>) -> ScalarBuffer<E> {
     let len = elements.len();
+    LENT.insert(elements.as_ptr() as usize);
     let bytes = bytes::Bytes::from_owner(Lent(elements));
     ScalarBuffer::new(Buffer::from(bytes), 0, len)
+}
+
+/// Whether a buffer's memory was lent to it, whole: then its holders are all that there are, and whoever
+/// is the only one may write it.
+pub fn is_lent(buffer: &Buffer) -> bool {
+    LENT.contains(buffer.as_ptr() as usize)
 }
 
 #[cfg(test)]
@@ -172,6 +211,7 @@ mod tests {
         // No other test has large columns of this type.
         let column = lend(take::<f16>(2 * SMALL));
         let address = column.as_ptr();
+        assert!(is_lent(column.inner()));
         let held = column.clone();
         drop(column);
         let other = take::<f16>(2 * SMALL);

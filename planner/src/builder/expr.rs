@@ -59,7 +59,7 @@ impl Pin for Expr {
 
 /// A function that is known by its name alone.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Unresolved {
+pub(super) struct Unresolved {
     name: String,
     signature: Signature,
 }

@@ -52,7 +52,9 @@ impl MixBuilder {
                     name: match &input {
                         Input::Registered(name) => format!("\"{name}\""),
                         Input::Source(source) => format!("\"{}\"", source.name()),
-                        Input::Mix(_) | Input::Pipeline(_) => format!("arm {number}"),
+                        Input::Mix(_) | Input::Pipeline(_) | Input::Planned(_) => {
+                            format!("arm {number}")
+                        }
                     },
                     position: None,
                     plan: arm(input, catalog).await?,

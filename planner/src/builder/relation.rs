@@ -1,13 +1,15 @@
 //! Filters and columns of a builder as the plan that SQL makes of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DataFusionError};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
 use super::expr::resolve;
+use super::text::Reader;
 use crate::catalog::Catalog;
 use crate::error::{PlanError, Result};
 use crate::mix;
@@ -27,16 +29,18 @@ pub(super) enum Step {
 /// putting expressions in the place of the columns they made. Where a computed column would be
 /// computed twice the list is closed first, and the next one is that of an outer query: two copies
 /// of a random function would draw twice.
-pub(super) struct Relation {
+pub(super) struct Relation<'a> {
     state: SessionState,
+    functions: &'a BTreeSet<String>,
     plan: LogicalPlan,
     pending: Option<Vec<Expr>>,
 }
 
-impl Relation {
-    pub(super) fn new(catalog: &Catalog, plan: LogicalPlan) -> Self {
+impl<'a> Relation<'a> {
+    pub(super) fn new(catalog: &'a Catalog, plan: LogicalPlan) -> Self {
         Self {
             state: catalog.session().state(),
+            functions: catalog.functions(),
             plan,
             pending: None,
         }
@@ -45,7 +49,7 @@ impl Relation {
     pub(super) fn apply(&mut self, step: Step) -> Result<()> {
         match step {
             Step::Filter(predicate) => {
-                let predicate = self.resolve(predicate)?;
+                let predicate = self.resolve(self.reader()?.one(predicate)?)?;
                 self.close()?;
                 self.build(|builder| builder.filter(predicate))
             }
@@ -53,7 +57,7 @@ impl Relation {
                 if name.is_empty() {
                     return Err(PlanError::mistake("with_column expects a name, found none"));
                 }
-                let value = self.resolve(value)?.unalias();
+                let value = self.resolve(self.reader()?.one(value)?)?.unalias();
                 let mut columns: Vec<Expr> = self.names().into_iter().map(Expr::Column).collect();
                 let value = value.alias(&name);
                 match self.names().iter().position(|column| column.name == name) {
@@ -66,11 +70,14 @@ impl Relation {
                 if columns.is_empty() {
                     return Err(PlanError::mistake("select expects a column, found none"));
                 }
-                let columns = columns
-                    .into_iter()
-                    .map(|expr| self.resolve(expr))
-                    .collect::<Result<_>>()?;
-                self.select(columns)
+                let reader = self.reader()?;
+                let mut items = Vec::with_capacity(columns.len());
+                for column in columns {
+                    for item in reader.items(column)? {
+                        items.push(self.resolve(item)?);
+                    }
+                }
+                self.select(items)
             }
         }
     }
@@ -100,6 +107,26 @@ impl Relation {
 
     fn resolve(&self, expr: Expr) -> Result<Expr> {
         resolve(expr, &self.state).map_err(|error| explain(&error))
+    }
+
+    /// Reads texts over the output columns so far.
+    fn reader(&self) -> Result<Reader<'_>> {
+        let columns = match &self.pending {
+            None => SchemaRef::clone(self.plan.schema().inner()),
+            Some(columns) => {
+                let builder = LogicalPlanBuilder::from(self.plan.clone());
+                let plan = builder
+                    .project(columns.clone())
+                    .and_then(LogicalPlanBuilder::build)
+                    .map_err(|error| explain(&error))?;
+                SchemaRef::clone(plan.schema().inner())
+            }
+        };
+        Ok(Reader {
+            columns,
+            state: &self.state,
+            functions: self.functions,
+        })
     }
 
     /// The output columns so far.

@@ -101,6 +101,8 @@ pub enum Input {
     Source(SourceBuilder),
     /// A registered source or pipeline.
     Registered(String),
+    /// A planned query.
+    Planned(Box<LogicalPlan>),
     /// Several inputs, mixed by weight.
     Mix(MixBuilder),
     /// A pipeline that is built where it is read, as one more query: the arm of a [`mix`](super::mix()).
@@ -171,6 +173,7 @@ impl Input {
                     None,
                 )
             }
+            Self::Planned(plan) => return Ok(*plan),
         };
         builder
             .and_then(LogicalPlanBuilder::build)

@@ -67,6 +67,32 @@ pub(super) struct Stages {
 }
 
 impl Stages {
+    /// The stages of a pipeline that has these clauses already.
+    pub(super) fn after(clauses: Clauses) -> Self {
+        let repeats = clauses.repeat != Repeat::default();
+        let stage = match &clauses {
+            Clauses { batch: Some(_), .. } if repeats => Stage::Repeat,
+            Clauses { batch: Some(_), .. } => Stage::Batch,
+            _ if repeats => Stage::Continuous,
+            Clauses { pack: Some(_), .. }
+            | Clauses {
+                bucket: Some(_), ..
+            } => Stage::Group,
+            Clauses { take: Some(_), .. } => Stage::Take,
+            Clauses { skip: 1.., .. } => Stage::Skip,
+            Clauses {
+                shuffle: Some(_), ..
+            } => Stage::Shuffle,
+            _ => Stage::Rows,
+        };
+        Self {
+            seeded: clauses.seed.is_some(),
+            clauses,
+            stage,
+            mistake: None,
+        }
+    }
+
     /// The clauses, or the first mistake.
     pub(super) fn finish(&self) -> Result<Clauses> {
         match &self.mistake {
@@ -118,12 +144,16 @@ impl Stages {
     }
 
     pub(super) fn shuffle(&mut self, window: Window, seed: u64) {
+        self.window(window);
+        self.seed(seed);
+    }
+
+    pub(super) fn window(&mut self, window: Window) {
         self.enter(Stage::Shuffle);
         self.clauses.shuffle = Some(match window {
             Window::Rows(rows) => clauses::Window::Rows(self.size("Window::rows", "rows", rows)),
             Window::Global => clauses::Window::Global,
         });
-        self.seed(seed);
     }
 
     pub(super) fn seed(&mut self, seed: u64) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalog::Existing;
+use crate::clauses;
 use crate::testing::{filled, run};
 
 /// Plans both and compares plans, schemas and clauses.
@@ -282,5 +283,105 @@ async fn a_built_pipeline_can_be_registered() {
             .await
             .unwrap()
             .is_some()
+    );
+}
+
+#[tokio::test]
+async fn texts_are_columns_or_sql() {
+    same(
+        photos()
+            .filter(sql("label > 1 + 1 AND octet_length(image) > 0"))
+            .select([sql("label"), sql("label * 2 AS twice, class")]),
+        "SELECT label, label * 2 AS twice, class FROM photos
+         WHERE label > 1 + 1 AND octet_length(image) > 0",
+    )
+    .await;
+    same(
+        photos()
+            .with_column("x", sql("PINNED decode_image(image) -- not yet resized"))
+            .with_column("x", call("resize", [sql("x"), lit(8), lit(4 * 2)]))
+            .select([sql("x")]),
+        "SELECT resize(PINNED decode_image(image), 8, 8) AS x FROM photos",
+    )
+    .await;
+    same(
+        photos().select([
+            sql("*"),
+            call("shift", [sql("label"), stream("crop")]).alias("s"),
+        ]),
+        "SELECT *, shift(label, stream => 'crop') AS s FROM photos",
+    )
+    .await;
+    // A column whose name is no SQL.
+    same(
+        photos()
+            .select([col("label").alias("a b")])
+            .select([sql("a b")]),
+        "SELECT label AS \"a b\" FROM photos",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn mistakes_in_texts_point_into_them() {
+    insta::assert_snapshot!(mistake(photos().filter(sql("lable > 1"))).await, @r#"line 1, column 1: unknown column "lable"; did you mean "label"?"#);
+    insta::assert_snapshot!(mistake(photos().select([sql("label,\n resise(image)")])).await, @r#"line 2, column 2: unknown function "resise"; did you mean "resize"?"#);
+    insta::assert_snapshot!(mistake(photos().filter(sql("label, class"))).await, @r#"expected one expression, found several: "label, class""#);
+    insta::assert_snapshot!(mistake(photos().filter(sql("label > 1; SELECT 1"))).await, @"expected expressions, found statements");
+    insta::assert_snapshot!(mistake(photos().select([sql("sum(label) AS s")])).await, @r#""sum(label) AS s" is no expression over single rows; write a whole query with sql(..)"#);
+}
+
+#[tokio::test]
+async fn a_planned_pipeline_goes_on() {
+    let catalog = filled().await;
+    let begun = || async {
+        let text = "SELECT label, class FROM photos SHUFFLE WITHIN 10 ROWS SEED 3";
+        run(&mut filled().await, text)
+            .await
+            .unwrap()
+            .expect("a query")
+    };
+    let built = begun()
+        .await
+        .then()
+        .filter(sql("label > 1"))
+        .take(7)
+        .batch(2);
+    let built = built.build(&catalog).await.unwrap();
+    let clauses = photos()
+        .select([col("label"), col("class")])
+        .shuffle(Window::rows(10), 3)
+        .take(7)
+        .batch(2)
+        .build(&catalog)
+        .await
+        .unwrap()
+        .clauses;
+    assert_eq!(built.clauses, clauses);
+    insta::assert_snapshot!(built.plan.display_indent(), @r"
+    Projection: photos.label, photos.class
+      Filter: CAST(photos.label AS Int64) > Int64(1)
+        Projection: photos.label, photos.class
+          TableScan: photos
+    ");
+
+    for (call, message) in [
+        (
+            begun().await.then().shuffle(Window::global(), 0),
+            "shuffle is called twice",
+        ),
+        (begun().await.then().seed(1), "the seed is given twice"),
+        (
+            begun().await.then().batch(2).take(1),
+            "take comes before batch",
+        ),
+    ] {
+        assert_eq!(call.build(&catalog).await.unwrap_err().to_string(), message);
+    }
+    let unseeded = photos().seed(7).shuffle_unseeded(Window::global());
+    let clauses = unseeded.build(&catalog).await.unwrap().clauses;
+    assert_eq!(
+        (clauses.seed, clauses.shuffle),
+        (Some(7), Some(clauses::Window::Global))
     );
 }

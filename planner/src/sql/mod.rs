@@ -7,6 +7,7 @@ mod clause;
 mod cursor;
 mod diagnose;
 mod dialect;
+mod expression;
 mod fold;
 #[cfg(test)]
 mod mistakes;
@@ -28,6 +29,7 @@ pub(crate) use array::{numeric_arrays, numeric_list};
 pub(crate) use bind::bind_clock;
 pub(crate) use check::{refused_function, relations};
 pub(crate) use diagnose::{explain_unplaced, own};
+pub(crate) use expression::select_list;
 pub(crate) use octet_length::octet_length;
 pub(crate) use plan::{QueryPlanner, check_batch, check_casts, duplicate, two_columns};
 pub(crate) use table_function::{canonical_name, table_calls};

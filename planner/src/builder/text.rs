@@ -1,0 +1,98 @@
+//! SQL text among a builder's expressions.
+
+use std::collections::BTreeSet;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, lit};
+
+use super::expr::{Unresolved, call};
+use crate::error::{PlanError, Result};
+use crate::sql::{explain_unplaced, select_list};
+
+/// Name of the call that carries a text until the columns are known.
+const TEXT_MARKER: &str = "__sql";
+
+/// The column of this name, or else what this text means after `SELECT`: `"label"`,
+/// `"price * 2 AS double"`. In [`select`](super::PipelineBuilder::select) it may be several items, `*` too.
+pub fn sql(text: &str) -> Expr {
+    call(TEXT_MARKER, [lit(text)])
+}
+
+/// What texts are read against.
+pub(super) struct Reader<'a> {
+    pub(super) columns: SchemaRef,
+    pub(super) state: &'a SessionState,
+    pub(super) functions: &'a BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// The expressions that an item of a select list stands for.
+    pub(super) fn items(&self, expr: Expr) -> Result<Vec<Expr>> {
+        match text_of(&expr) {
+            Some(text) => self.list(text),
+            None => Ok(vec![self.nested(expr)?]),
+        }
+    }
+
+    /// The one expression that an expression stands for.
+    pub(super) fn one(&self, expr: Expr) -> Result<Expr> {
+        match text_of(&expr) {
+            Some(text) => self.single(text),
+            None => self.nested(expr),
+        }
+    }
+
+    fn nested(&self, expr: Expr) -> Result<Expr> {
+        let mut mistake = None;
+        let read = expr.transform_up(|expr| match text_of(&expr) {
+            Some(text) => Ok(match self.single(text) {
+                Ok(read) => Transformed::yes(read.unalias()),
+                Err(error) => {
+                    mistake.get_or_insert(error);
+                    Transformed::new(expr, false, TreeNodeRecursion::Stop)
+                }
+            }),
+            None => Ok(Transformed::no(expr)),
+        });
+        match mistake {
+            Some(mistake) => Err(mistake),
+            None => read
+                .map(|read| read.data)
+                .map_err(|error| explain_unplaced(&error)),
+        }
+    }
+
+    fn single(&self, text: &str) -> Result<Expr> {
+        let mut list = self.list(text)?;
+        match (list.pop(), list.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (_, _) => Err(PlanError::mistake(format!(
+                "expected one expression, found several: \"{text}\""
+            ))),
+        }
+    }
+
+    fn list(&self, text: &str) -> Result<Vec<Expr>> {
+        if self.columns.column_with_name(text).is_some() {
+            return Ok(vec![Expr::Column(Column::new_unqualified(text))]);
+        }
+        let columns = SchemaRef::clone(&self.columns);
+        select_list(text, columns, self.state, self.functions)
+    }
+}
+
+/// The text of a marker.
+fn text_of(expr: &Expr) -> Option<&str> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
+        return None;
+    };
+    func.inner().downcast_ref::<Unresolved>()?;
+    match args.as_slice() {
+        [Expr::Literal(text, _)] if func.name() == TEXT_MARKER => text.try_as_str().flatten(),
+        _ => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! Select items that stand alone, as a builder takes them: `label`, `price * 2 AS double`, `*`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use super::bind::bind_clock;
+use super::check::{Names, check_query};
+use super::diagnose::Diagnosis;
+use super::fold::fold_arguments;
+use super::provider::QueryContext;
+use super::statement::{Statement, parse};
+use crate::error::{PlanError, Position, Result};
+
+/// What a text stands before and after, to be a query.
+const BEFORE: &str = "SELECT ";
+/// A name that nobody gives to a table, for the rows that a text is about.
+const ROWS: &str = "__rows";
+
+/// The expressions of a select list, over rows with these columns.
+pub(crate) fn select_list(
+    text: &str,
+    columns: SchemaRef,
+    state: &SessionState,
+    functions: &BTreeSet<String>,
+) -> Result<Vec<Expr>> {
+    parsed(text, columns, state, functions).map_err(at_text)
+}
+
+fn parsed(
+    text: &str,
+    columns: SchemaRef,
+    state: &SessionState,
+    functions: &BTreeSet<String>,
+) -> Result<Vec<Expr>> {
+    // On a line of its own, what follows is no part of a comment that the text ends with.
+    let mut statements = parse(&format!("{BEFORE}{text}\nFROM {ROWS}"))?;
+    let (Some(Statement::Query(parsed)), true) = (statements.pop(), statements.is_empty()) else {
+        return Err(PlanError::mistake("expected expressions, found statements"));
+    };
+    let names = Names {
+        functions,
+        tables: BTreeSet::from([ROWS.to_owned()]),
+    };
+    let mut query = *parsed.query;
+    check_query(&query, &names)?;
+    let parameters = |name: &str| {
+        let function = state.scalar_functions().get(name)?;
+        function.signature().parameter_names.clone()
+    };
+    fold_arguments(&mut query, &parameters)?;
+    let rows: Arc<dyn TableProvider> = Arc::new(EmptyTable::new(columns));
+    let tables = BTreeMap::from([(ROWS.to_owned(), rows)]);
+    let context = QueryContext {
+        state,
+        tables: &tables,
+    };
+    let plan = context.plan(&query).and_then(|plan| {
+        // Types are checked here, where the text can be pointed at.
+        context.analyze(bind_clock(plan.clone())?)?;
+        Ok(plan)
+    });
+    let plan = plan.map_err(|error| {
+        Diagnosis {
+            query: &query,
+            start: parsed.start,
+        }
+        .explain(&error, &|query| {
+            let plan = context.plan(query)?;
+            context.analyze(bind_clock(plan)?).map(drop)
+        })
+    })?;
+    match plan {
+        LogicalPlan::Projection(list) if matches!(*list.input, LogicalPlan::TableScan(_)) => {
+            list.expr.into_iter().map(unqualified).collect()
+        }
+        _ => Err(
+            PlanError::mistake(format!("\"{text}\" is no expression over single rows"))
+                .with_hint("write a whole query with sql(..)"),
+        ),
+    }
+}
+
+/// The expression with its columns as the caller knows them.
+fn unqualified(expr: Expr) -> Result<Expr> {
+    let bare = expr.transform_up(|expr| match expr {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+            column.name,
+        )))),
+        expr => Ok(Transformed::no(expr)),
+    });
+    bare.map(|bare| bare.data)
+        .map_err(|error| super::explain_unplaced(&error))
+}
+
+/// Moves the place of an error from the query to the text.
+fn at_text(mut error: PlanError) -> PlanError {
+    let place = match &mut error {
+        PlanError::Mistake(mistake) => &mut mistake.position,
+        PlanError::Source { position, .. } => position,
+        _ => return error,
+    };
+    *place = place.and_then(|at| match at.line {
+        1 => Some(Position {
+            line: 1,
+            column: at.column.checked_sub(BEFORE.len() as u64)?.max(1),
+        }),
+        _ => Some(at),
+    });
+    error
+}

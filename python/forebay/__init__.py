@@ -1,0 +1,63 @@
+"""Forebay: a query compiler for ML input pipelines.
+
+    import forebay as fb
+    from forebay import col, fn
+
+    train = (
+        fb.images("photos/train")
+        .select("label", pixels=fn.normalize(
+            fn.random_hflip(fn.random_resized_crop(fn.decode_image(col("image")), 224, 224)), "imagenet"))
+        .shuffle(10_000, seed=42)
+        .batch(256, drop_remainder=True)
+    )
+    for batch in train:
+        step(batch["pixels"].torch(), batch["label"].torch())
+
+The sample stream is a pure function of the pipeline, the data, the seed and the epoch: threads, memory and
+rewrites change how fast it comes, never what comes.
+"""
+
+from . import errors, fn
+from ._forebay import __version__
+from .batch import Batch, Column
+from .errors import ConfigError, DataError, Error, InternalError, MemoryLimitError, PlanError, SourceError
+from .expr import Expr, col, lit, sql_expr
+from .iterator import BatchIterator, Failure, Stats
+from .look import Explanation, Preview
+from .pipeline import Pipeline
+from .read import images, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
+from .schema import Field, Schema
+
+__all__ = [
+    "Batch",
+    "BatchIterator",
+    "Column",
+    "ConfigError",
+    "DataError",
+    "Error",
+    "Explanation",
+    "Expr",
+    "Failure",
+    "Field",
+    "InternalError",
+    "MemoryLimitError",
+    "Pipeline",
+    "PlanError",
+    "Preview",
+    "Schema",
+    "SourceError",
+    "Stats",
+    "__version__",
+    "col",
+    "errors",
+    "fn",
+    "images",
+    "lit",
+    "read_arrow",
+    "read_avro",
+    "read_csv",
+    "read_json",
+    "read_parquet",
+    "sql",
+    "sql_expr",
+]

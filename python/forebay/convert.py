@@ -1,0 +1,95 @@
+"""Columns as NumPy arrays and PyTorch tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from . import _forebay
+
+#: Stands for "no value was given for nulls".
+RAISE = object()
+
+
+def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
+    """A column as NumPy has it; see `Column.numpy`."""
+    kind = raw.kind
+    if kind in ("dense", "bool"):
+        return _settled(raw, np.asarray(raw.memory()), nulls)
+    if kind == "struct":
+        return {part.name: to_numpy(part, nulls) for part in raw.fields()}
+    if kind == "list":
+        return _lists(raw, nulls)
+    if kind == "variable":
+        return _tensors(raw, nulls)
+    values = np.empty(len(raw), dtype=object)
+    values[:] = raw.values()
+    return values
+
+
+def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
+    """The elements, with something said of the rows that have none."""
+    if raw.null_count == 0:
+        return np.ma.MaskedArray(values) if _is_mask(nulls) else values
+    if nulls is RAISE:
+        raise ValueError(
+            f'column "{raw.name}" has no value in {raw.null_count} of {len(raw)} rows, for which NumPy has no '
+            'place; give numpy(nulls=0) or another value to stand there, or numpy(nulls="mask")'
+        )
+    missing = np.asarray(raw.nulls())
+    if _is_mask(nulls):
+        wide = missing.reshape(missing.shape + (1,) * (values.ndim - 1))
+        return np.ma.MaskedArray(values, np.broadcast_to(wide, values.shape).copy())
+    filled = values.copy()
+    filled[missing] = nulls
+    return filled
+
+
+def _is_mask(nulls: Any) -> bool:
+    return isinstance(nulls, str) and nulls == "mask"
+
+
+def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
+    """A view of the elements for each row; None for a row without a list."""
+    elements, offsets = raw.elements()
+    values = to_numpy(elements, nulls)
+    missing = np.asarray(raw.nulls())
+    starts = np.asarray(offsets)
+    return [
+        None if gone else values[begin:end]
+        for gone, begin, end in zip(missing.tolist(), starts[:-1].tolist(), starts[1:].tolist())
+    ]
+
+
+def _tensors(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
+    shapes = np.asarray(raw.shapes()).tolist()
+    return [
+        None if row is None else row.reshape(shape)
+        for row, shape in zip(_lists(raw, nulls), shapes)
+    ]
+
+
+def to_torch(raw: _forebay.RawColumn, nulls: Any) -> Any:
+    """A column as PyTorch has it; see `Column.torch`."""
+    return _tensor(to_numpy(raw, nulls))
+
+
+def _tensor(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {name: _tensor(part) for name, part in values.items()}
+    if isinstance(values, list):
+        return [_tensor(row) for row in values]
+    if not isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError('PyTorch has no masked arrays; give torch(nulls=0) or another value')
+    if values.dtype == object:
+        return values.tolist()
+    import torch
+
+    if values.dtype.kind in "mM":
+        values = values.view(np.int64)
+    # PyTorch knows no memory that must not be written, and training loops do write into their batches.
+    return torch.from_numpy(values if values.flags.writeable else values.copy())

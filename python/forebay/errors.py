@@ -1,0 +1,104 @@
+"""What Forebay raises: a small hierarchy under `Error`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "Error",
+    "InternalError",
+    "MemoryLimitError",
+    "PlanError",
+    "SourceError",
+]
+
+
+def _again(kind: type[Error], message: str, known: dict[str, Any]) -> Error:
+    """An error of its parts, which is how one is unpickled."""
+    return kind(message, **known)
+
+
+class Error(Exception):
+    """Any error of Forebay's."""
+
+    _known: tuple[str, ...] = ()
+
+    def __init__(self, message: str = "", **known: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        for name in self._known:
+            setattr(self, name, known.get(name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known = {name: getattr(self, name) for name in self._known}
+        return _again, (type(self), self.message, known)
+
+
+class PlanError(Error):
+    """The SQL or the calls are wrong.
+
+    Attributes:
+        line: Line of the SQL text, from 1, if the pipeline came from text.
+        column: Column in that line, from 1.
+        hint: What may help, or None.
+    """
+
+    _known: tuple[str, ...] = ("line", "column", "hint")
+    line: int | None
+    column: int | None
+    hint: str | None
+
+
+class SourceError(PlanError):
+    """A source cannot be opened: no such file, an unknown option, no readable schema.
+
+    Attributes:
+        source: The source's name, or the call that names it.
+    """
+
+    _known = ("line", "column", "hint", "source")
+    source: str | None
+
+
+class DataError(Error):
+    """A row failed and the pipeline's policy is to stop, or a file cannot be read at all.
+
+    Attributes:
+        location: Where the source is.
+        file: The file, relative to the source; None where no single row failed.
+        row: Row in the file, from 0.
+        operator: The function or operator that failed.
+        column: The output column; None where a filter failed.
+        cause: What went wrong.
+    """
+
+    _known = ("location", "file", "row", "operator", "column", "cause")
+    location: str | None
+    file: str | None
+    row: int | None
+    operator: str | None
+    column: str | None
+    cause: str | None
+
+
+class ConfigError(Error):
+    """A setting of a run makes no sense."""
+
+
+class MemoryLimitError(ConfigError):
+    """The memory limit leaves no room to work in.
+
+    Attributes:
+        limit: Bytes that were allowed.
+        minimum: Bytes that are needed.
+    """
+
+    _known = ("limit", "minimum")
+    limit: int | None
+    minimum: int | None
+
+
+class InternalError(Error):
+    """A broken promise of Forebay's own. Please report it."""

@@ -1,0 +1,137 @@
+"""Running a pipeline, batch by batch."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _forebay
+from .batch import Batch
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
+
+__all__ = ["BatchIterator", "Failure", "Stats"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A row that failed and did not stop the run."""
+
+    #: Where the source is.
+    location: str
+    #: The file, relative to the source.
+    file: str
+    #: Row in the file, from 0.
+    row: int
+    #: The output column; None where a filter failed.
+    column: str | None
+    #: The function or operator that failed.
+    operator: str
+    #: What went wrong.
+    cause: str
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a run has delivered so far, and what became of failed rows.
+
+    Rows, batches and bytes are those that the iterator has handed out. The others are of all rows that were
+    computed, which run ahead of it.
+    """
+
+    #: Rows handed out.
+    rows: int
+    #: Batches handed out.
+    batches: int
+    #: Bytes handed out.
+    bytes: int
+    #: Failed rows left out.
+    skipped: int
+    #: Failed rows for which another row stood in.
+    replaced: int
+    #: Failed rows kept with nulls.
+    nulled: int
+    #: The first of the failures, in stream order.
+    failures: tuple[Failure, ...]
+    #: Rows read from the cache; None without a cache.
+    cache_hits: int | None
+    #: Rows computed because the cache did not have them; None without a cache.
+    cache_misses: int | None
+    #: Seconds since the run began, until it ended.
+    wall_seconds: float
+    #: Seconds that processors worked for this process meanwhile, whatever for.
+    cpu_seconds: float
+    #: Seconds until the first batch; None before it.
+    first_batch_seconds: float | None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows handed out in a second."""
+        return self.rows / max(self.wall_seconds, 1e-9)
+
+
+class BatchIterator(Iterator[Batch]):
+    """The batches of a run, in order.
+
+    Work goes on in the background while a batch is used, and stops when the iterator is closed, dropped, or
+    at its end. Ctrl-C interrupts the wait for a batch. It is no thing to share between processes: make one in
+    each.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, settings: dict[str, Any], *, keep_remainder: bool = False, rows: int | None = None
+    ) -> None:
+        self._pipeline = pipeline
+        self._run = pipeline._plan().run(settings, keep_remainder, rows)
+        _LIVE.add(self)
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> Batch:
+        raw = self._run.next()
+        if raw is None:
+            raise StopIteration
+        return Batch(raw)
+
+    @property
+    def steps(self) -> int | None:
+        """Batches of the whole run, where known."""
+        return self._run.steps
+
+    @property
+    def seed(self) -> int:
+        """The seed in force."""
+        return self._run.seed
+
+    def stats(self) -> Stats:
+        """What was delivered so far, and what became of failed rows."""
+        said = self._run.stats()
+        failures = tuple(Failure(**failure) for failure in said.pop("failures"))
+        return Stats(failures=failures, **said)
+
+    def close(self) -> None:
+        """Stops the run and waits for its threads. What was handed out stays valid."""
+        self._run.close()
+
+    def __enter__(self) -> BatchIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+#: The iterators that may have threads.
+_LIVE: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends what still runs when the interpreter does."""
+    for iterator in list(_LIVE):
+        iterator.close()
+    _forebay.shutdown()

@@ -1,0 +1,69 @@
+"""Where pipelines begin: SQL, and files of a format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .describe import option
+from .pipeline import Pipeline
+
+__all__ = ["images", "read_arrow", "read_avro", "read_csv", "read_json", "read_parquet", "sql"]
+
+
+def sql(text: str, *, name: str | None = None) -> Pipeline:
+    """A pipeline of SQL: statements that define tables and pipelines, and a query with its clauses.
+
+    Args:
+        text: The statements.
+        name: Which of the pipelines that the text creates is meant; the last one if not given.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"expected SQL, found {text!r}")
+    return Pipeline(("sql", text, name))
+
+
+def images(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """Image files of a folder, flat or with a folder for each class.
+
+    Args:
+        location: The folder.
+        **options: Options of the format, as in SQL's `OPTIONS (..)`.
+    """
+    return _files("images", location, options)
+
+
+def read_parquet(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """Parquet files: a file, a folder, or a pattern such as `"data/*.parquet"`."""
+    return _files("parquet", location, options)
+
+
+def read_csv(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """CSV files: a file, a folder, or a pattern.
+
+    Args:
+        location: Where they are.
+        **options: Options of the format: `delimiter`, `header`, ..
+    """
+    return _files("csv", location, options)
+
+
+def read_json(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """Files of JSON lines: a file, a folder, or a pattern."""
+    return _files("json", location, options)
+
+
+def read_arrow(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """Arrow IPC files: a file, a folder, or a pattern."""
+    return _files("arrow", location, options)
+
+
+def read_avro(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """Avro files: a file, a folder, or a pattern."""
+    return _files("avro", location, options)
+
+
+def _files(kind: str, location: str | os.PathLike[str], options: Mapping[str, Any]) -> Pipeline:
+    texts = {key: option(value) for key, value in options.items() if value is not None}
+    return Pipeline(("files", kind, os.fspath(location), texts))

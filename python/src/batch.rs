@@ -1,0 +1,255 @@
+//! A batch as it comes out of a run.
+
+use std::io::Cursor;
+use std::mem::replace;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow::datatypes::{Field, FieldRef, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use forebay::preview::{SheetOptions, Thumbnails, contact_sheet, thumbnails};
+use image::{ImageFormat, RgbImage};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+use pyo3_arrow::ffi::{
+    ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule,
+};
+
+use crate::claim::claim;
+use crate::column::{RawColumn, arrow_error};
+
+/// An image column: its name, and a PNG (or nothing) per row.
+type Pictures<'py> = (String, Vec<Option<Bound<'py, PyBytes>>>);
+/// File, row and child index of a row.
+type RowKey = (String, u64, u32);
+
+/// The columns of a batch, with its place in the stream.
+#[pyclass(frozen, module = "forebay._forebay")]
+#[derive(Debug)]
+pub(crate) struct RawBatch {
+    batch: RecordBatch,
+    /// For each column, whether nobody else has its memory.
+    private: Vec<bool>,
+    /// The epoch that it is of.
+    #[pyo3(get)]
+    epoch: u64,
+    /// Its step in the epoch.
+    #[pyo3(get)]
+    step: u64,
+    keys: Keys,
+}
+
+/// Which rows a batch has.
+#[derive(Debug)]
+enum Keys {
+    /// What a run says of them, and how many of them count. Few programs ask, so it is not spelt out.
+    Run(Box<forebay::Batch>, usize),
+    /// What an unpickled batch says.
+    Told(Vec<RowKey>),
+}
+
+impl RawBatch {
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.batch.num_rows() as u64
+    }
+
+    /// Bytes of the rows.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.nbytes() as u64
+    }
+
+    /// The batch as Arrow's C interface hands batches over: an array of structs, and its type.
+    fn rows_of_structs(&self) -> (FieldRef, StructArray) {
+        let schema = self.batch.schema_ref();
+        let field = Field::new_struct("", schema.fields().clone(), false);
+        let field = field.with_metadata(schema.metadata().clone());
+        (Arc::new(field), StructArray::from(self.batch.clone()))
+    }
+
+    /// A batch of a run.
+    pub(crate) fn of(mut batch: forebay::Batch) -> Self {
+        let (epoch, step) = (batch.epoch, batch.step);
+        // The columns are not kept twice, or they would seem to have two holders.
+        let empty = RecordBatch::new_empty(batch.batch.schema());
+        let (columns, private) = claim(replace(&mut batch.batch, empty));
+        let rows = columns.num_rows();
+        Self {
+            batch: columns,
+            private,
+            epoch,
+            step,
+            keys: Keys::Run(Box::new(batch), rows),
+        }
+    }
+}
+
+#[pymethods]
+impl RawBatch {
+    /// Number of rows.
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// Names of the columns.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        let schema = self.batch.schema_ref();
+        schema.fields().iter().map(|f| f.name().clone()).collect()
+    }
+
+    /// Bytes of the rows, without what lies around them in shared memory.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        let columns = self.batch.columns().iter();
+        columns
+            .map(|c| c.to_data().get_slice_memory_size().unwrap_or_default())
+            .sum()
+    }
+
+    /// File (relative to its source), row in the file, and child index of each row.
+    fn row_keys(&self) -> Vec<RowKey> {
+        match &self.keys {
+            Keys::Told(keys) => keys.clone(),
+            Keys::Run(batch, rows) => batch
+                .keys()
+                .take(*rows)
+                .map(|(file, row, child)| (file.to_owned(), row, child))
+                .collect(),
+        }
+    }
+
+    /// The column at an index.
+    fn column(&self, index: usize) -> PyResult<RawColumn> {
+        match self.private.get(index) {
+            Some(&private) => RawColumn::of(&self.batch, index, private),
+            None => Err(PyIndexError::new_err("there is no such column")),
+        }
+    }
+
+    /// The first `rows` rows as a batch of their own.
+    fn head(&self, rows: usize) -> Self {
+        let rows = rows.min(self.batch.num_rows());
+        Self {
+            batch: self.batch.slice(0, rows),
+            private: vec![false; self.private.len()],
+            epoch: self.epoch,
+            step: self.step,
+            keys: match &self.keys {
+                Keys::Told(keys) => Keys::Told(keys[..rows].to_vec()),
+                Keys::Run(batch, _) => Keys::Run(batch.clone(), rows),
+            },
+        }
+    }
+
+    /// The first `rows` rows as images, an entry per image column: its name, and a PNG (or nothing) per row.
+    fn thumbnails<'py>(
+        &self,
+        py: Python<'py>,
+        rows: usize,
+        side: u32,
+    ) -> PyResult<Vec<Pictures<'py>>> {
+        let rows = rows.min(self.batch.num_rows());
+        let batch = self.batch.slice(0, rows);
+        let columns = py.detach(|| thumbnails(&batch, side));
+        let columns = columns.map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let png = |image: Option<RgbImage>| image.map(|image| encoded(py, &image)).transpose();
+        let pictures = |Thumbnails { column, images }| -> PyResult<Pictures<'py>> {
+            Ok((
+                column,
+                images.into_iter().map(png).collect::<PyResult<_>>()?,
+            ))
+        };
+        columns.into_iter().map(pictures).collect()
+    }
+
+    /// A contact sheet of the first `rows` rows as a PNG.
+    fn sheet<'py>(
+        &self,
+        py: Python<'py>,
+        rows: usize,
+        tile: u32,
+        columns: Option<u32>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let options = SheetOptions {
+            tile,
+            columns,
+            max_rows: rows,
+        };
+        let sheet = py.detach(|| contact_sheet(&self.batch, &options));
+        encoded(
+            py,
+            &sheet.map_err(|e| PyValueError::new_err(e.to_string()))?,
+        )
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        Ok(to_schema_pycapsule(py, self.batch.schema().as_ref())?)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (field, rows) = self.rows_of_structs();
+        Ok(to_array_pycapsules(py, field, &rows, requested_schema)?)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let (field, rows) = self.rows_of_structs();
+        let rows: ArrayRef = Arc::new(rows);
+        let reader = Box::new(ArrayIterator::new([Ok::<_, ArrowError>(rows)], field));
+        Ok(to_stream_pycapsule(py, reader, requested_schema)?)
+    }
+
+    /// What the batch is made of again after it was pickled.
+    fn pack<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, u64, u64, Vec<RowKey>)> {
+        let schema = self.batch.schema();
+        let packed = py.detach(|| -> Result<Vec<u8>, ArrowError> {
+            let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+            writer.write(&self.batch)?;
+            writer.into_inner()
+        });
+        let packed = packed.map_err(arrow_error)?;
+        let bytes = PyBytes::new(py, &packed);
+        Ok((bytes, self.epoch, self.step, self.row_keys()))
+    }
+
+    /// The batch that `pack` made this of.
+    #[staticmethod]
+    fn unpack(packed: &[u8], epoch: u64, step: u64, keys: Vec<RowKey>) -> PyResult<Self> {
+        let mut reader = StreamReader::try_new(Cursor::new(packed), None).map_err(arrow_error)?;
+        let schema: SchemaRef = reader.schema();
+        let batch = match reader.next() {
+            Some(batch) => batch.map_err(arrow_error)?,
+            None => RecordBatch::new_empty(schema),
+        };
+        let private = vec![false; batch.num_columns()];
+        Ok(Self {
+            batch,
+            private,
+            epoch,
+            step,
+            keys: Keys::Told(keys),
+        })
+    }
+}
+
+fn encoded<'py>(py: Python<'py>, image: &RgbImage) -> PyResult<Bound<'py, PyBytes>> {
+    let mut png = Cursor::new(Vec::new());
+    image
+        .write_to(&mut png, ImageFormat::Png)
+        .map_err(|e| PyValueError::new_err(e.to_string()))?;
+    Ok(PyBytes::new(py, png.get_ref()))
+}

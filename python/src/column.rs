@@ -1,0 +1,260 @@
+//! A column of a batch, taken apart for NumPy.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
+use arrow::buffer::Buffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use forebay_udfs::tensor::named;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyString, PyTuple};
+use pyo3_arrow::ffi::{to_array_pycapsules, to_schema_pycapsule};
+
+use crate::dtype::{element, tensor_shape};
+use crate::memory::Memory;
+
+/// A column. What it is made of depends on its `kind`.
+#[pyclass(frozen, module = "forebay._forebay")]
+#[derive(Debug)]
+pub(crate) struct RawColumn {
+    array: ArrayRef,
+    field: FieldRef,
+    /// Whether its memory may be written.
+    private: bool,
+}
+
+impl RawColumn {
+    /// Column `index` of a batch, whose memory may be written if it is private.
+    pub(crate) fn of(batch: &RecordBatch, index: usize, private: bool) -> PyResult<Self> {
+        let field = Arc::clone(&batch.schema_ref().fields()[index]);
+        Self::new(Arc::clone(batch.column(index)), field, private)
+    }
+
+    fn new(array: ArrayRef, field: FieldRef, private: bool) -> PyResult<Self> {
+        // What is encoded has no view that NumPy knows.
+        let plain = match array.data_type() {
+            DataType::Dictionary(_, value) => (**value).clone(),
+            DataType::RunEndEncoded(_, value) => value.data_type().clone(),
+            // NumPy counts days in eight bytes.
+            DataType::Date32 => DataType::Date64,
+            _ => {
+                return Ok(Self {
+                    array,
+                    field,
+                    private,
+                });
+            }
+        };
+        let array = cast(&array, &plain).map_err(arrow_error)?;
+        Ok(Self {
+            array,
+            field,
+            private: false,
+        })
+    }
+
+    fn made_of(array: ArrayRef, name: &str, private: bool) -> PyResult<Self> {
+        let field = Arc::new(Field::new(name, array.data_type().clone(), true));
+        Self::new(array, field, private)
+    }
+
+    /// The column's elements, and their shape in one row.
+    fn dense(&self) -> Option<(ArrayRef, Vec<usize>)> {
+        let list = self.array.as_fixed_size_list_opt();
+        let Some(list) = list else {
+            return element(self.array.data_type()).map(|_| (Arc::clone(&self.array), Vec::new()));
+        };
+        element(list.values().data_type())?;
+        let size = usize::try_from(list.value_length()).ok()?;
+        let shape = tensor_shape(&self.field).unwrap_or_else(|| vec![size]);
+        (shape.iter().product::<usize>() == size).then(|| {
+            // The list's values are those of its own rows already.
+            (Arc::clone(list.values()), shape)
+        })
+    }
+}
+
+#[pymethods]
+impl RawColumn {
+    fn __len__(&self) -> usize {
+        self.array.len()
+    }
+
+    /// The column's name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.field.name()
+    }
+
+    /// The type as people read it.
+    #[getter]
+    fn type_text(&self) -> String {
+        named(&self.field)
+    }
+
+    /// Rows without a value.
+    #[getter]
+    fn null_count(&self) -> usize {
+        self.array.logical_null_count()
+    }
+
+    /// How the column is made: `dense`, `bool`, `variable`, `list`, `struct` or `values`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        if self.dense().is_some() {
+            return "dense";
+        }
+        match self.array.data_type() {
+            DataType::Boolean => "bool",
+            DataType::Struct(_) if self.is_variable() => "variable",
+            DataType::Struct(_) => "struct",
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => "list",
+            _ => "values",
+        }
+    }
+
+    /// The elements of a `dense` or `bool` column; values without meaning stand where rows are null.
+    fn memory(&self) -> PyResult<Memory> {
+        if let Some(flags) = self.array.as_boolean_opt() {
+            let bytes: Vec<u8> = flags.values().iter().map(u8::from).collect();
+            let shape = vec![bytes.len()];
+            return Ok(Memory::made(Buffer::from_vec(bytes), shape, "|b1"));
+        }
+        let Some((values, row)) = self.dense() else {
+            return Err(PyValueError::new_err("the column is not dense"));
+        };
+        let mut shape = vec![self.array.len()];
+        shape.extend(row);
+        let kind = element(values.data_type()).unwrap_or_default();
+        let data = values.to_data();
+        let Some(buffer) = data.buffers().first() else {
+            return Err(PyValueError::new_err("the column has no memory"));
+        };
+        let width = values.data_type().primitive_width().unwrap_or(1);
+        // SAFETY: the offset counts elements of `width` bytes within the buffer.
+        let start = unsafe { buffer.as_ptr().add(data.offset() * width) };
+        Ok(Memory::new(values, start, shape, kind, self.private))
+    }
+
+    /// A byte for each row, 1 where it is null.
+    fn nulls(&self) -> Memory {
+        let rows = self.array.len();
+        let bytes = match self.array.logical_nulls() {
+            Some(nulls) => nulls.iter().map(|valid| u8::from(!valid)).collect(),
+            None => vec![0_u8; rows],
+        };
+        Memory::made(Buffer::from_vec(bytes), vec![rows], "|b1")
+    }
+
+    /// The elements of all rows of a `list` or `variable` column, and where each row begins among them.
+    fn elements(&self) -> PyResult<(Self, Memory)> {
+        let data = match self.array.as_struct_opt() {
+            Some(parts) if self.is_variable() => parts.column_by_name("data").cloned(),
+            _ => Some(Arc::clone(&self.array)),
+        };
+        let data = data.unwrap_or_else(|| new_empty_array(self.array.data_type()));
+        let (values, starts): (ArrayRef, Vec<i64>) = if let Some(list) = data.as_list_opt::<i32>() {
+            let starts = list.offsets().iter().map(|&o| i64::from(o)).collect();
+            (Arc::clone(list.values()), starts)
+        } else if let Some(list) = data.as_list_opt::<i64>() {
+            (Arc::clone(list.values()), list.offsets().to_vec())
+        } else if let Some(list) = data.as_fixed_size_list_opt() {
+            let size = i64::from(list.value_length());
+            let starts = (0..=list.len() as i64).map(|row| row * size).collect();
+            (Arc::clone(list.values()), starts)
+        } else {
+            return Err(PyValueError::new_err("the column has no lists"));
+        };
+        let rows = starts.len();
+        let starts = Memory::made(Buffer::from_vec(starts), vec![rows], "<i8");
+        Ok((Self::made_of(values, "item", false)?, starts))
+    }
+
+    /// The shapes of a `variable` column, a row of three numbers each.
+    fn shapes(&self) -> PyResult<Memory> {
+        let parts = self.array.as_struct_opt();
+        let shape = parts.and_then(|parts| parts.column_by_name("shape"));
+        let shape = shape.and_then(|shape| shape.as_fixed_size_list_opt());
+        let Some(shape) = shape else {
+            return Err(PyValueError::new_err("the column has no shapes"));
+        };
+        let sizes = shape.values().as_primitive_opt::<Int32Type>();
+        let sizes: Vec<i32> = sizes.map(|s| s.values().to_vec()).unwrap_or_default();
+        let rank = usize::try_from(shape.value_length()).unwrap_or_default();
+        let buffer = Buffer::from_vec(sizes);
+        Ok(Memory::made(buffer, vec![shape.len(), rank], "<i4"))
+    }
+
+    /// The columns of a `struct` column.
+    fn fields(&self) -> PyResult<Vec<Self>> {
+        let Some(parts) = self.array.as_struct_opt() else {
+            return Err(PyValueError::new_err("the column is no struct"));
+        };
+        let fields = parts.fields().iter().zip(parts.columns());
+        fields
+            .map(|(field, array)| Self::new(Arc::clone(array), Arc::clone(field), false))
+            .collect()
+    }
+
+    /// The rows as Python objects: texts, bytes, and what has no type of Python's as its text.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let nulls = self.array.logical_nulls();
+        let list = PyList::empty(py);
+        let bytes = |row: usize| -> Option<&[u8]> {
+            match self.array.data_type() {
+                DataType::Binary => Some(self.array.as_binary::<i32>().value(row)),
+                DataType::LargeBinary => Some(self.array.as_binary::<i64>().value(row)),
+                DataType::BinaryView => Some(self.array.as_binary_view().value(row)),
+                DataType::FixedSizeBinary(_) => Some(self.array.as_fixed_size_binary().value(row)),
+                _ => None,
+            }
+        };
+        let options = FormatOptions::default();
+        let formatter = ArrayFormatter::try_new(&self.array, &options).map_err(arrow_error)?;
+        for row in 0..self.array.len() {
+            let value = if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                py.None().into_bound(py)
+            } else if let Some(bytes) = bytes(row) {
+                PyBytes::new(py, bytes).into_any()
+            } else if let Some(texts) = self.array.as_string_opt::<i32>() {
+                PyString::new(py, texts.value(row)).into_any()
+            } else {
+                PyString::new(py, &formatter.value(row).to_string()).into_any()
+            };
+            list.append(value)?;
+        }
+        Ok(list)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        Ok(to_schema_pycapsule(py, self.field.as_ref())?)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let field = self
+            .field
+            .as_ref()
+            .clone()
+            .with_data_type(self.array.data_type().clone());
+        let array = to_array_pycapsules(py, Arc::new(field), &self.array, requested_schema)?;
+        Ok(array)
+    }
+}
+
+impl RawColumn {
+    fn is_variable(&self) -> bool {
+        self.field.extension_type_name() == Some("arrow.variable_shape_tensor")
+    }
+}
+
+pub(crate) fn arrow_error(error: arrow::error::ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

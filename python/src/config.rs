@@ -1,0 +1,71 @@
+//! Settings of a run, from keyword arguments.
+
+use std::sync::Arc;
+
+use forebay::clauses::Optimize;
+use forebay::{RunConfig, SavedPlan};
+use forebay_planner::units::parse_bytes;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::error;
+
+/// Reads settings; what is `None` is as if it were not given.
+pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<RunConfig> {
+    let mut config = RunConfig::default();
+    for (name, value) in settings {
+        if value.is_none() {
+            continue;
+        }
+        let name: String = name.extract()?;
+        let number = || whole(py, &name, &value);
+        match name.as_str() {
+            "first_epoch" => config.first_epoch = number()?,
+            "epochs" => match number()? {
+                0 => return Err(error::config(py, "epochs must be at least 1, found 0")),
+                epochs => config.epochs = Some(epochs),
+            },
+            "seed" => config.seed = Some(number()?),
+            "rank" => config.rank = number()?,
+            "world" => config.world = number()?,
+            "threads" => config.threads = Some(number()?.max(1) as usize),
+            "limit_batches" => config.limit_batches = Some(number()?),
+            "memory_limit" => config.memory_limit = Some(bytes(py, &value)?),
+            "segment_rows" => config.segment_rows = Some(number()?),
+            "optimize" => {
+                config.optimize = Some(match value.extract()? {
+                    true => Optimize::Default,
+                    false => Optimize::None,
+                });
+            }
+            "plan" => {
+                let text: String = value.extract()?;
+                let saved = SavedPlan::from_json(&text).map_err(|error| {
+                    let error = forebay::Error::Plan(error.into());
+                    error::exception(py, &error, None)
+                })?;
+                config.plan = Some(Arc::new(saved));
+            }
+            other => return Err(error::config(py, format!("no setting is called {other:?}"))),
+        }
+    }
+    Ok(config)
+}
+
+fn whole(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    value.extract().map_err(|_| {
+        let found = value.repr().map(|r| r.to_string()).unwrap_or_default();
+        error::config(
+            py,
+            format!("{name} must be a whole number of at least 0, found {found}"),
+        )
+    })
+}
+
+/// A number of bytes, or a size such as `"2GiB"`.
+fn bytes(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    match value.cast::<PyString>() {
+        Ok(text) => parse_bytes(text.to_str()?).map_err(|why| error::config(py, why)),
+        Err(_) => whole(py, "memory_limit", value),
+    }
+}

@@ -1,0 +1,49 @@
+//! Types of elements, and shapes, as NumPy has them.
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
+
+/// NumPy's type string of an Arrow type that NumPy has, too.
+pub(crate) fn element(data_type: &DataType) -> Option<String> {
+    let unit = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    };
+    let order = if cfg!(target_endian = "big") {
+        '>'
+    } else {
+        '<'
+    };
+    Some(match data_type {
+        DataType::Int8 => "|i1".to_owned(),
+        DataType::UInt8 => "|u1".to_owned(),
+        DataType::Int16 => format!("{order}i2"),
+        DataType::UInt16 => format!("{order}u2"),
+        DataType::Int32 => format!("{order}i4"),
+        DataType::UInt32 => format!("{order}u4"),
+        DataType::Int64 => format!("{order}i8"),
+        DataType::UInt64 => format!("{order}u8"),
+        DataType::Float16 => format!("{order}f2"),
+        DataType::Float32 => format!("{order}f4"),
+        DataType::Float64 => format!("{order}f8"),
+        DataType::Date64 => format!("{order}M8[ms]"),
+        DataType::Timestamp(of, _) => format!("{order}M8[{}]", unit(of)),
+        DataType::Duration(of) => format!("{order}m8[{}]", unit(of)),
+        _ => return None,
+    })
+}
+
+/// The shape that the type of a fixed-shape tensor says.
+pub(crate) fn tensor_shape(field: &Field) -> Option<Vec<usize>> {
+    if field.extension_type_name() != Some("arrow.fixed_shape_tensor") {
+        return None;
+    }
+    let parameters = field.extension_type_metadata()?;
+    let parameters: serde_json::Value = serde_json::from_str(parameters).ok()?;
+    let shape = parameters.get("shape")?.as_array()?;
+    shape
+        .iter()
+        .map(|size| usize::try_from(size.as_u64()?).ok())
+        .collect()
+}

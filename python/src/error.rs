@@ -1,0 +1,112 @@
+//! Errors of the library as exceptions of `forebay.errors`.
+
+use forebay::{Error, Failure};
+use forebay_planner::error::{PlanError, Position};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The exception for an error. `sql` is the text that places in it refer to, if any.
+pub(crate) fn exception(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyErr {
+    raised(py, error, sql).unwrap_or_else(|broken| broken)
+}
+
+fn raised(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyResult<PyErr> {
+    let attributes = PyDict::new(py);
+    let (class, message) = match error {
+        Error::Plan(error) => plan(error, sql, &attributes)?,
+        Error::Run(error) => run(error, &attributes)?,
+        other => ("Error", other.to_string()),
+    };
+    make(py, class, message, &attributes)
+}
+
+fn plan(
+    error: &PlanError,
+    sql: Option<&str>,
+    attributes: &Bound<'_, PyDict>,
+) -> PyResult<(&'static str, String)> {
+    let message = match sql {
+        Some(sql) => error.render(sql),
+        None => error.to_string(),
+    };
+    let class = match error {
+        PlanError::Source { name, .. } => {
+            attributes.set_item("source", name)?;
+            "SourceError"
+        }
+        PlanError::Internal { .. } => "InternalError",
+        PlanError::Mistake(mistake) => {
+            attributes.set_item("hint", mistake.hint.as_deref())?;
+            "PlanError"
+        }
+        _ => "PlanError",
+    };
+    if let Some(Position { line, column }) = error.position() {
+        attributes.set_item("line", line)?;
+        attributes.set_item("column", column)?;
+    }
+    Ok((class, message))
+}
+
+fn run(
+    error: &forebay_runtime::error::Error,
+    attributes: &Bound<'_, PyDict>,
+) -> PyResult<(&'static str, String)> {
+    use forebay_runtime::error::Error;
+    let class = match error {
+        Error::Row(failure) => {
+            failure_attributes(failure, attributes)?;
+            "DataError"
+        }
+        Error::Memory { limit, minimum } => {
+            attributes.set_item("limit", limit)?;
+            attributes.set_item("minimum", minimum)?;
+            "MemoryLimitError"
+        }
+        Error::Config(_) => "ConfigError",
+        error if error.is_user() => "DataError",
+        _ => "InternalError",
+    };
+    Ok((class, error.to_string()))
+}
+
+/// What is known of a failed row, by the names of `DataError`'s attributes.
+pub(crate) fn failure_attributes(
+    failure: &Failure,
+    attributes: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    attributes.set_item("location", &failure.location)?;
+    attributes.set_item("file", &failure.file)?;
+    attributes.set_item("row", failure.row)?;
+    attributes.set_item("column", failure.column.as_deref())?;
+    attributes.set_item("operator", &failure.operator)?;
+    attributes.set_item("cause", &failure.cause)
+}
+
+/// An exception of a class of `forebay.errors`.
+fn make(
+    py: Python<'_>,
+    class: &str,
+    message: String,
+    attributes: &Bound<'_, PyDict>,
+) -> PyResult<PyErr> {
+    let class = py.import("forebay.errors")?.getattr(class)?;
+    let raised = class.call((message,), Some(attributes))?;
+    Ok(PyErr::from_value(raised))
+}
+
+/// A `ConfigError`: a setting that makes no sense.
+pub(crate) fn config(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    make(py, "ConfigError", message.into(), &PyDict::new(py)).unwrap_or_else(|broken| broken)
+}
+
+/// A decoder that panics on a damaged file gives that row an error, which is raised as one; the panic's
+/// own message would only be noise.
+pub(crate) fn silence_caught_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !forebay_udfs::image::panics_are_caught() {
+            report(panic);
+        }
+    }));
+}

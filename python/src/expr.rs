@@ -1,0 +1,127 @@
+//! Expressions: trees of Python tuples as the builder's expressions.
+//!
+//! A node is `(kind, ..)`; `forebay/expr.py` makes them. Tuples of plain values pickle and compare by
+//! themselves, so Python keeps them and this reads them when a pipeline is planned.
+
+use std::str::FromStr;
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
+use datafusion::scalar::ScalarValue;
+use forebay::builder::{self, Pin, call};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+/// Reads a node.
+pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
+    let node = node.cast::<PyTuple>()?;
+    let kind: String = node.get_item(0)?.extract()?;
+    let part = |i: usize| node.get_item(i);
+    let expr = |i: usize| read(&node.get_item(i)?);
+    let text = |i: usize| node.get_item(i)?.extract::<String>();
+    Ok(match kind.as_str() {
+        "col" => builder::ident(text(1)?),
+        "sql" => builder::sql(&text(1)?),
+        "lit" => literal(&part(1)?)?,
+        "call" => call(&text(1)?, all(&part(2)?)?),
+        "stream" => builder::stream(&text(1)?),
+        "binary" => binary_expr(expr(2)?, operator(&text(1)?)?, expr(3)?),
+        "not" => Expr::Not(Box::new(expr(1)?)),
+        "negative" => Expr::Negative(Box::new(expr(1)?)),
+        "is_null" => expr(1)?.is_null(),
+        "is_not_null" => expr(1)?.is_not_null(),
+        "in" => expr(1)?.in_list(all(&part(2)?)?, false),
+        "between" => expr(1)?.between(expr(2)?, expr(3)?),
+        "cast" => builder::cast(expr(1)?, data_type(&text(2)?)?),
+        "alias" => expr(1)?.alias(text(2)?),
+        "pinned" => expr(1)?.pinned(),
+        other => return Err(PyValueError::new_err(format!("no node is a {other:?}"))),
+    })
+}
+
+/// Reads a sequence of nodes.
+pub(crate) fn all(nodes: &Bound<'_, PyAny>) -> PyResult<Vec<Expr>> {
+    nodes.try_iter()?.map(|node| read(&node?)).collect()
+}
+
+fn operator(symbol: &str) -> PyResult<Operator> {
+    Ok(match symbol {
+        "+" => Operator::Plus,
+        "-" => Operator::Minus,
+        "*" => Operator::Multiply,
+        "/" => Operator::Divide,
+        "%" => Operator::Modulo,
+        "=" => Operator::Eq,
+        "!=" => Operator::NotEq,
+        "<" => Operator::Lt,
+        "<=" => Operator::LtEq,
+        ">" => Operator::Gt,
+        ">=" => Operator::GtEq,
+        "and" => Operator::And,
+        "or" => Operator::Or,
+        other => return Err(PyValueError::new_err(format!("no operator is {other:?}"))),
+    })
+}
+
+/// A Python value as a literal: what SQL makes of the same value.
+fn literal(value: &Bound<'_, PyAny>) -> PyResult<Expr> {
+    if value.is_none() {
+        return Ok(lit(ScalarValue::Null));
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(lit(flag.is_true()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return match value.extract::<i64>() {
+            Ok(number) => Ok(lit(number)),
+            Err(_) => value.extract::<u64>().map(lit).map_err(|_| {
+                PyOverflowError::new_err(format!("{value} does not fit into 64 bits"))
+            }),
+        };
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return value.extract::<f64>().map(lit);
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(lit(text.to_str()?));
+    }
+    if let Ok(bytes) = value.extract::<Vec<u8>>()
+        && !value.is_instance_of::<PyList>()
+        && !value.is_instance_of::<PyTuple>()
+    {
+        return Ok(lit(ScalarValue::Binary(Some(bytes))));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let numbers: Vec<f64> = value.extract().map_err(|_| {
+            PyTypeError::new_err(format!("expected a list of numbers, found {value}"))
+        })?;
+        return Ok(builder::list(numbers));
+    }
+    Err(PyTypeError::new_err(format!(
+        "a {} is no value of an expression",
+        value.get_type().name()?
+    )))
+}
+
+/// A type by the name that NumPy or Arrow has for it.
+fn data_type(name: &str) -> PyResult<DataType> {
+    Ok(match name.to_ascii_lowercase().as_str() {
+        "bool" | "boolean" => DataType::Boolean,
+        "int8" => DataType::Int8,
+        "int16" => DataType::Int16,
+        "int32" => DataType::Int32,
+        "int64" | "int" => DataType::Int64,
+        "uint8" => DataType::UInt8,
+        "uint16" => DataType::UInt16,
+        "uint32" => DataType::UInt32,
+        "uint64" => DataType::UInt64,
+        "float16" => DataType::Float16,
+        "float32" => DataType::Float32,
+        "float64" | "float" => DataType::Float64,
+        "str" | "string" | "utf8" => DataType::Utf8,
+        "bytes" | "binary" => DataType::Binary,
+        _ => DataType::from_str(name)
+            .map_err(|_| PyValueError::new_err(format!("no type is called {name:?}")))?,
+    })
+}

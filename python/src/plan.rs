@@ -1,0 +1,242 @@
+//! A pipeline, planned: the source opened, the calls replayed, types checked.
+
+use std::num::NonZeroU64;
+
+use forebay::builder::PipelineBuilder;
+use forebay::clauses::{BatchScope, BatchSize, EqualSteps, Remainder};
+use forebay::{Error, Explanation, Pipeline, Session};
+use forebay_udfs::tensor::named;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
+use pyo3_arrow::ffi::to_schema_pycapsule;
+
+use crate::dtype::tensor_shape;
+use crate::run::Run;
+use crate::source::{self, Source};
+use crate::steps::Step;
+use crate::wait::wait;
+use crate::{config, error, options};
+
+/// The name of a pipeline that has none.
+const NAME: &str = "pipeline";
+/// The name of the same pipeline with other batches.
+const REBATCHED: &str = "__rebatched";
+
+/// A planned pipeline and the session that it is planned in. It belongs to one process.
+#[pyclass(frozen, module = "forebay._forebay")]
+#[derive(Debug)]
+pub(crate) struct Plan {
+    session: Session,
+    name: String,
+    pipeline: Pipeline,
+}
+
+#[pymethods]
+impl Plan {
+    /// Plans a source and the calls after it.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyTuple>,
+        steps: &Bound<'_, PyTuple>,
+    ) -> PyResult<Self> {
+        let source = Source::read(source)?;
+        let steps = steps.iter().map(|step| Step::read(&step));
+        let steps = steps.collect::<PyResult<Vec<_>>>()?;
+        let session = Session::new();
+        let opened = wait(py, open(&session, &source))?;
+        let (name, begun) = opened.map_err(|e| error::exception(py, &e, source.sql()))?;
+        let planned = wait(py, finish(&session, &name, begun, steps))?;
+        let pipeline = planned.map_err(|e| error::exception(py, &e, None))?;
+        Ok(Self {
+            session,
+            name,
+            pipeline,
+        })
+    }
+
+    /// Name, type, nullability and (of tensors of one shape) shape of each column.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let fields = self.pipeline.plan.schema().fields();
+        let columns = fields.iter().map(|field| {
+            let nullable = field.is_nullable();
+            (field.name(), named(field), nullable, tensor_shape(field))
+        });
+        PyList::new(py, columns)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = self.pipeline.plan.schema().inner();
+        Ok(to_schema_pycapsule(py, schema.as_ref())?)
+    }
+
+    /// What the clauses say of batches and epochs.
+    fn clauses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let clauses = &self.pipeline.clauses;
+        let batch = clauses.batch.unwrap_or_default();
+        let said = PyDict::new(py);
+        said.set_item("batch_rows", batch.rows())?;
+        said.set_item("is_global", batch.scope == BatchScope::Global)?;
+        let remainder = match batch.remainder {
+            Remainder::Keep => "keep",
+            Remainder::Drop => "drop",
+            Remainder::Pad => "pad",
+        };
+        said.set_item("remainder", remainder)?;
+        let counts = clauses.options.equal_steps == EqualSteps::Count;
+        let is_plain = clauses.pack.is_none() && clauses.bucket.is_none();
+        said.set_item("is_dealt", counts && is_plain)?;
+        said.set_item("epochs", clauses.repeat.epochs.map(|n| n.get()))?;
+        said.set_item("continuous", clauses.repeat.continuous)?;
+        said.set_item("seed", clauses.seed)?;
+        Ok(said)
+    }
+
+    /// Batches of a run for its rank, where known before the rows come.
+    fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
+        let config = config::read(py, settings)?;
+        let steps = wait(py, self.session.steps(&self.name, config))?;
+        steps.map_err(|e| error::exception(py, &e, None))
+    }
+
+    /// The plan with all that it was chosen by, as JSON.
+    fn save(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
+        let config = config::read(py, settings)?;
+        let saved = wait(py, self.session.plan(&self.name, config))?;
+        let json = saved.and_then(|saved| Ok(saved.to_json()?));
+        json.map_err(|e| error::exception(py, &e, None))
+    }
+
+    /// Explains the pipeline; with `analyze`, runs an epoch of it first.
+    #[pyo3(signature = (settings, analyze, verbose, why_not, format))]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        settings: &Bound<'_, PyDict>,
+        analyze: bool,
+        verbose: bool,
+        why_not: Option<&str>,
+        format: &str,
+    ) -> PyResult<String> {
+        let config = config::read(py, settings)?;
+        let explained = wait(py, self.session.explain(&self.name, config, analyze))?;
+        let text = explained.and_then(|explained| shown(explained, verbose, why_not, format));
+        text.map_err(|e| error::exception(py, &e, None))
+    }
+
+    /// Starts a run. With `keep_remainder`, the rows that do not fill a batch make a short one whatever
+    /// the pipeline says; with `rows`, batches have so many.
+    fn run(
+        &self,
+        py: Python<'_>,
+        settings: &Bound<'_, PyDict>,
+        keep_remainder: bool,
+        rows: Option<NonZeroU64>,
+    ) -> PyResult<Run> {
+        let config = config::read(py, settings)?;
+        let started = wait(py, async {
+            if !keep_remainder && rows.is_none() {
+                return self.session.run(&self.name, config).await;
+            }
+            let mut other = self.pipeline.clone();
+            let mut batch = other.clauses.batch.unwrap_or_default();
+            batch.size = rows.map_or(batch.size, BatchSize::Rows);
+            if keep_remainder {
+                batch.remainder = Remainder::Keep;
+            }
+            other.clauses.batch = Some(batch);
+            self.session.register_planned(REBATCHED, other).await?;
+            self.session.run(REBATCHED, config).await
+        })?;
+        started
+            .map(Run::new)
+            .map_err(|e| error::exception(py, &e, None))
+    }
+}
+
+/// The beginning of a pipeline: a registered one, or a source for the builder.
+enum Begun {
+    Planned(Box<Pipeline>),
+    Source(Box<PipelineBuilder>),
+}
+
+async fn open(session: &Session, source: &Source) -> Result<(String, Begun), Error> {
+    match source {
+        Source::Files(format, location, options) => {
+            let source = source::files(format, location, options)?;
+            let builder = Pipeline::from(source);
+            Ok((NAME.to_owned(), Begun::Source(Box::new(builder))))
+        }
+        Source::Sql(text, wanted) => {
+            let names = session.load(text).await?;
+            let name = match wanted {
+                Some(wanted) => wanted.clone(),
+                None => names.last().cloned().ok_or_else(no_pipeline)?,
+            };
+            let planned = session.planned(&name).await?;
+            Ok((name, Begun::Planned(Box::new(planned))))
+        }
+    }
+}
+
+fn no_pipeline() -> Error {
+    let error = forebay_planner::error::PlanError::mistake("the SQL defines no pipeline");
+    let error = error.with_hint("end it with a query, or with CREATE PIPELINE .. AS ..");
+    Error::Plan(error)
+}
+
+async fn finish(
+    session: &Session,
+    name: &str,
+    begun: Begun,
+    steps: Vec<Step>,
+) -> Result<Pipeline, Error> {
+    let (settings, calls): (Vec<_>, Vec<_>) = steps
+        .into_iter()
+        .partition(|step| matches!(step, Step::Options(..) | Step::Cache(_)));
+    let mut pipeline = match begun {
+        Begun::Planned(planned) if calls.is_empty() => *planned,
+        begun => {
+            let builder = match begun {
+                Begun::Planned(planned) => planned.then(),
+                Begun::Source(builder) => *builder,
+            };
+            let builder = calls.into_iter().fold(builder, |b, call| call.apply(b));
+            session.build(builder).await?
+        }
+    };
+    for setting in settings {
+        match setting {
+            Step::Options(keys, text) => {
+                options::set_options(&mut pipeline.clauses, &keys, &text)?;
+            }
+            Step::Cache(text) => options::set_cache(&mut pipeline.clauses, &text)?,
+            _ => {}
+        }
+    }
+    options::check_cache(&pipeline.clauses)?;
+    session.register_planned(name, pipeline.clone()).await?;
+    Ok(pipeline)
+}
+
+fn shown(
+    explained: Explanation,
+    verbose: bool,
+    why_not: Option<&str>,
+    format: &str,
+) -> Result<String, Error> {
+    if let Some(rule) = why_not {
+        let answer = explained.why_not(rule)?;
+        return Ok(match format {
+            "json" => answer.to_json().to_string(),
+            _ => answer.to_string(),
+        });
+    }
+    match format {
+        "json" => Ok(explained.to_json().to_string()),
+        "svg" => explained.to_svg(),
+        "dot" => explained.to_dot(),
+        _ if verbose => Ok(explained.verbose().to_string()),
+        _ => Ok(explained.to_string()),
+    }
+}

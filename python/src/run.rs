@@ -1,0 +1,230 @@
+//! A run, batch by batch.
+
+use std::mem::forget;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay::RunStats;
+use forebay_runtime::cpu::cpu_time;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use tokio::time::timeout;
+
+use crate::batch::RawBatch;
+use crate::error;
+use crate::runtime;
+use crate::wait::SLICE;
+
+/// How long a stopped run may take to finish what it is computing.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A run in progress. It belongs to the process that started it.
+#[pyclass(frozen, module = "forebay._forebay")]
+#[derive(Debug)]
+pub(crate) struct Run {
+    process: u32,
+    state: Mutex<State>,
+    steps: Option<u64>,
+    epoch_rows: Option<u64>,
+    seed: u64,
+    begun: (Instant, Duration),
+}
+
+/// The run, while it goes on, and what was handed out of it.
+#[derive(Debug)]
+struct State {
+    run: Option<forebay::Run>,
+    rows: u64,
+    batches: u64,
+    bytes: u64,
+    first: Option<Duration>,
+    /// What the run said last.
+    last: (RunStats, Option<(u64, u64)>, Duration, Duration),
+}
+
+impl Run {
+    /// A run that was started in this process.
+    pub(crate) fn new(run: forebay::Run) -> Self {
+        Self {
+            process: std::process::id(),
+            steps: run.steps(),
+            epoch_rows: run.epoch_rows(),
+            seed: run.seed(),
+            begun: (Instant::now(), cpu_time()),
+            state: Mutex::new(State {
+                run: Some(run),
+                rows: 0,
+                batches: 0,
+                bytes: 0,
+                first: None,
+                last: Default::default(),
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the run says now; what it said last, once it has ended.
+    fn ask(&self, state: &mut State) {
+        if let Some(run) = &state.run {
+            let (wall, cpu) = (self.begun.0.elapsed(), cpu_time());
+            let cpu = cpu.saturating_sub(self.begun.1);
+            state.last = (run.stats(), run.cached(), wall, cpu);
+        }
+    }
+
+    /// Takes what there is of the run in a slice of time.
+    fn poll(&self, handle: &tokio::runtime::Handle) -> Polled {
+        let mut state = self.state();
+        let Some(run) = state.run.as_mut() else {
+            return Polled::Ended;
+        };
+        let polled = handle.block_on(async { timeout(SLICE, run.next()).await });
+        match polled {
+            Err(_) => Polled::Nothing,
+            Ok(Some(Ok(batch))) => {
+                let batch = RawBatch::of(batch);
+                state.rows += batch.rows();
+                state.batches += 1;
+                state.bytes += batch.bytes();
+                state.first.get_or_insert_with(|| self.begun.0.elapsed());
+                Polled::Batch(Box::new(batch))
+            }
+            Ok(ended) => {
+                self.ask(&mut state);
+                if let Some(run) = state.run.take() {
+                    drop(state);
+                    stop(handle, run);
+                }
+                match ended {
+                    Some(Err(error)) => Polled::Failed(error),
+                    _ => Polled::Ended,
+                }
+            }
+        }
+    }
+}
+
+enum Polled {
+    Batch(Box<RawBatch>),
+    Nothing,
+    Failed(forebay::Error),
+    Ended,
+}
+
+/// Waits for the end of a run's threads.
+fn stop(handle: &tokio::runtime::Handle, run: forebay::Run) {
+    // What takes longer ends by itself.
+    let _ = handle.block_on(async { timeout(GRACE, run.stop()).await });
+}
+
+#[pymethods]
+impl Run {
+    /// The next batch; nothing at the end.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<RawBatch>> {
+        if self.process != std::process::id() {
+            return Err(error::config(
+                py,
+                "this iterator was begun before the process forked, and its threads are in the parent; \
+                 call iter(pipeline) in the child",
+            ));
+        }
+        let handle = runtime::handle(py)?;
+        loop {
+            match py.detach(|| self.poll(&handle)) {
+                Polled::Batch(batch) => return Ok(Some(*batch)),
+                Polled::Nothing => py.check_signals()?,
+                Polled::Failed(error) => return Err(error::exception(py, &error, None)),
+                Polled::Ended => return Ok(None),
+            }
+        }
+    }
+
+    /// Stops the run and waits for its threads.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process != std::process::id() {
+            return Ok(());
+        }
+        let handle = runtime::handle(py)?;
+        py.detach(|| {
+            let mut state = self.state();
+            self.ask(&mut state);
+            let run = state.run.take();
+            drop(state);
+            if let Some(run) = run {
+                stop(&handle, run);
+            }
+        });
+        Ok(())
+    }
+
+    /// Batches to come in all, where known.
+    #[getter]
+    fn steps(&self) -> Option<u64> {
+        self.steps
+    }
+
+    /// Rows of an epoch over all ranks, where known.
+    #[getter]
+    fn epoch_rows(&self) -> Option<u64> {
+        self.epoch_rows
+    }
+
+    /// The seed in force.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What was handed out so far, and what became of failed rows.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (counts, last, first) = py.detach(|| {
+            let mut state = self.state();
+            self.ask(&mut state);
+            let counts = (state.rows, state.batches, state.bytes);
+            (counts, state.last.clone(), state.first)
+        });
+        let (stats, cached, wall, cpu) = last;
+        let said = PyDict::new(py);
+        said.set_item("rows", counts.0)?;
+        said.set_item("batches", counts.1)?;
+        said.set_item("bytes", counts.2)?;
+        said.set_item("skipped", stats.skipped)?;
+        said.set_item("replaced", stats.replaced)?;
+        said.set_item("nulled", stats.nulled)?;
+        let failures = PyList::empty(py);
+        for failure in &stats.failures {
+            let row = PyDict::new(py);
+            error::failure_attributes(failure, &row)?;
+            failures.append(row)?;
+        }
+        said.set_item("failures", failures)?;
+        said.set_item("cache_hits", cached.map(|(read, _)| read))?;
+        said.set_item("cache_misses", cached.map(|(_, computed)| computed))?;
+        said.set_item("wall_seconds", wall.as_secs_f64())?;
+        said.set_item("cpu_seconds", cpu.as_secs_f64())?;
+        said.set_item("first_batch_seconds", first.map(|f| f.as_secs_f64()))?;
+        Ok(said)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = state.run.take() else {
+            return;
+        };
+        if self.process != std::process::id() {
+            // Its threads and its locks are the parent's.
+            forget(run);
+            return;
+        }
+        Python::attach(|py| match runtime::handle(py) {
+            Ok(handle) => py.detach(|| stop(&handle, run)),
+            Err(_) => drop(run),
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! The calls of a pipeline, replayed on the builder.
+
+use datafusion::logical_expr::Expr;
+use forebay::builder::{PipelineBuilder, Window};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::expr;
+
+/// A call, with its arguments as the builder takes them.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Filter(Expr),
+    WithColumn(String, Expr),
+    Select(Vec<Expr>),
+    Shuffle(Window, Option<u64>),
+    Seed(u64),
+    Skip(u64),
+    Take(u64),
+    Batch {
+        rows: u64,
+        remainder: String,
+        global: bool,
+    },
+    Repeat(Option<u64>),
+    Options(Vec<String>, String),
+    Cache(String),
+}
+
+impl Step {
+    /// Reads `(name, argument, ..)`.
+    pub(crate) fn read(step: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let step = step.cast::<PyTuple>()?;
+        let name: String = step.get_item(0)?.extract()?;
+        let part = |i: usize| step.get_item(i);
+        Ok(match name.as_str() {
+            "filter" => Self::Filter(expr::read(&part(1)?)?),
+            "with_column" => Self::WithColumn(part(1)?.extract()?, expr::read(&part(2)?)?),
+            "select" => Self::Select(expr::all(&part(1)?)?),
+            "shuffle" => {
+                let window = part(1)?.extract::<Option<u64>>()?;
+                let window = window.map_or_else(Window::global, Window::rows);
+                Self::Shuffle(window, part(2)?.extract()?)
+            }
+            "seed" => Self::Seed(part(1)?.extract()?),
+            "skip" => Self::Skip(part(1)?.extract()?),
+            "take" => Self::Take(part(1)?.extract()?),
+            "batch" => Self::Batch {
+                rows: part(1)?.extract()?,
+                remainder: part(2)?.extract()?,
+                global: part(3)?.extract()?,
+            },
+            "repeat" => Self::Repeat(part(1)?.extract()?),
+            "options" => Self::Options(part(1)?.extract()?, part(2)?.extract()?),
+            "cache" => Self::Cache(part(1)?.extract()?),
+            other => return Err(PyValueError::new_err(format!("no call is {other:?}"))),
+        })
+    }
+
+    /// Replays the call. Options are no call of the builder's, and are set afterwards.
+    pub(crate) fn apply(self, before: PipelineBuilder) -> PipelineBuilder {
+        match self {
+            Self::Filter(predicate) => before.filter(predicate),
+            Self::WithColumn(name, value) => before.with_column(name, value),
+            Self::Select(columns) => before.select(columns),
+            Self::Shuffle(window, Some(seed)) => before.shuffle(window, seed),
+            Self::Shuffle(window, None) => before.shuffle_unseeded(window),
+            Self::Seed(seed) => before.seed(seed),
+            Self::Skip(rows) => before.skip(rows),
+            Self::Take(rows) => before.take(rows),
+            Self::Batch {
+                rows,
+                remainder,
+                global,
+            } => {
+                let batched = before.batch(rows);
+                let batched = match remainder.as_str() {
+                    "drop" => batched.drop_remainder(),
+                    "pad" => batched.pad_remainder(),
+                    _ => batched,
+                };
+                if global { batched.global() } else { batched }
+            }
+            Self::Repeat(Some(epochs)) => before.repeat(epochs),
+            Self::Repeat(None) => before.repeat_forever(),
+            Self::Options(..) | Self::Cache(_) => before,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Waiting without the GIL, and within earshot of Ctrl-C.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tokio::time::timeout;
+
+use crate::runtime;
+
+/// How long Ctrl-C may go unheard.
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
+
+/// The future's value. Other Python threads run meanwhile; a signal handler that raises (Ctrl-C does)
+/// ends the wait and drops the future.
+pub(crate) fn wait<T: Send>(py: Python<'_>, future: impl Future<Output = T> + Send) -> PyResult<T> {
+    let handle = runtime::handle(py)?;
+    let mut future = pin!(future);
+    loop {
+        let slice = py.detach(|| handle.block_on(async { timeout(SLICE, future.as_mut()).await }));
+        match slice {
+            Ok(value) => return Ok(value),
+            Err(_) => py.check_signals()?,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+"""Small data that tests make for themselves."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+#: Rows of `table`.
+ROWS = 1000
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """An RGB image of bytes as a PNG."""
+    height, width, _ = pixels.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def make_photos(folder: Path, count: int, side: int = 32) -> Path:
+    """A folder of two classes of images, each of one colour that its number tells."""
+    for number in range(count):
+        place = folder / ("cats" if number % 2 == 0 else "dogs")
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = np.full((side, side + 8, 3), number % 256, dtype=np.uint8)
+        (place / f"{number:04}.png").write_bytes(png(pixels))
+    return folder
+
+
+def make_table(path: Path, rows: int = ROWS, group: int = 100) -> Path:
+    """A Parquet file of numbers, texts, lists and nulls."""
+    ids = np.arange(rows)
+    columns = {
+        "id": ids,
+        "x": ids * 0.5,
+        "small": (ids % 100).astype(np.int8),
+        "flag": ids % 2 == 0,
+        "name": [f"row {i}" for i in ids],
+        "tokens": [list(range(i % 4)) for i in ids],
+        "gaps": [None if i % 10 == 0 else int(i) for i in ids],
+        "when": pa.array(ids, pa.timestamp("ms")),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=group)
+    return path
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Parquet file."""
+    return make_table(tmp_path_factory.mktemp("table") / "table.parquet")
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 40 images."""
+    return make_photos(tmp_path_factory.mktemp("photos"), 40)

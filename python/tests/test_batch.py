@@ -1,0 +1,178 @@
+"""Batches: columns as NumPy, PyTorch and Arrow have them."""
+
+import ctypes
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import forebay as fb
+from forebay import col, fn
+
+
+@pytest.fixture(scope="module")
+def batch(table):
+    return next(iter(fb.read_parquet(table).batch(40)))
+
+
+def pixels(photos, *size, **settings):
+    decoded = fn.decode_image(col("image"))
+    image = fn.to_float(fn.resize(decoded, *size)) if size else decoded
+    return fb.images(photos).select("label", pixels=image).shuffle(20, seed=1).batch(20)
+
+
+def test_a_batch_is_a_mapping(batch):
+    assert list(batch) == ["id", "x", "small", "flag", "name", "tokens", "gaps", "when"]
+    assert (len(batch), batch.num_rows, batch.epoch, batch.step) == (8, 40, 0, 0)
+    assert "id" in batch and "no" not in batch
+    with pytest.raises(KeyError):
+        batch["no"]
+    assert batch.schema["small"] == "Int8" == batch["small"].type
+    assert batch.row_keys[:2] == [("table.parquet", 0, 0), ("table.parquet", 1, 0)]
+    assert batch.nbytes > 40 * 8 * 2
+    assert repr(batch).startswith("Batch of 40 rows (epoch 0, step 0)\n  id: Int64\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("id", "int64"), ("x", "float64"), ("small", "int8"), ("flag", "bool"), ("when", "datetime64[ms]")],
+)
+def test_numbers_are_views(batch, name, dtype):
+    column = batch[name]
+    values = column.numpy()
+    assert (values.dtype, values.shape) == (np.dtype(dtype), (40,))
+    np.testing.assert_array_equal(values, pa.array(column).to_numpy(zero_copy_only=False))
+    np.testing.assert_array_equal(np.asarray(column), values)
+    if name != "flag":
+        assert address(values) == address(column.numpy()) == pa.array(column).buffers()[1].address
+
+
+def address(values):
+    return values.__array_interface__["data"][0]
+
+
+def test_views_keep_the_memory(table):
+    views = [batch["x"].numpy() for batch in fb.read_parquet(table).shuffle(100, seed=1).batch(10)]
+    assert sorted(np.concatenate(views).tolist()) == [0.5 * i for i in range(1000)]
+
+
+def test_texts_lists_and_nulls(batch):
+    names = batch["name"].numpy()
+    assert (names.dtype, names[39]) == (object, "row 39")
+    tokens = batch["tokens"].numpy()
+    assert [row.tolist() for row in tokens[:4]] == [[], [0], [0, 1], [0, 1, 2]]
+    assert tokens[3].base is not None
+    with pytest.raises(ValueError, match='"gaps" has no value in 4 of 40 rows'):
+        batch["gaps"].numpy()
+    assert batch["gaps"].null_count == 4
+    assert batch["gaps"].numpy(nulls=-1)[:2].tolist() == [-1, 1]
+    masked = batch["gaps"].numpy(nulls="mask")
+    assert masked.mask[:2].tolist() == [True, False] and masked.sum() == sum(range(40)) - 60
+    assert batch["id"].numpy(nulls="mask").mask is np.ma.nomask
+
+
+def test_other_types(tmp_path):
+    import datetime
+    import decimal
+
+    import pyarrow.parquet as pq
+
+    day = datetime.date(2024, 2, 29)
+    rows = pa.table(
+        {
+            "day": pa.array([day, None]),
+            "price": pa.array([decimal.Decimal("1.50"), None]),
+            "data": pa.array([b"a", None]),
+            "pair": pa.array([{"a": 1, "b": "x"}, {"a": 2, "b": None}]),
+            "deep": pa.array([[[1], [2, 3]], None]),
+            "fixed": pa.array([[1, 2], [3, 4]], pa.list_(pa.float32(), 2)),
+            "half": pa.array(np.array([1.5, 2], np.float16)),
+            "kind": pa.array(["u", "v"]).dictionary_encode(),
+        }
+    )
+    pq.write_table(rows, tmp_path / "t.parquet")
+    batch = next(iter(fb.read_parquet(tmp_path / "t.parquet")))
+    assert batch["day"].numpy(nulls="mask")[0] == np.datetime64(day)
+    assert batch["price"].numpy().tolist() == ["1.50", None]
+    assert batch["data"].numpy().tolist() == [b"a", None]
+    pair = batch["pair"].numpy()
+    assert (pair["a"].tolist(), pair["b"].tolist()) == ([1, 2], ["x", None])
+    deep = batch["deep"].numpy()
+    assert [row.tolist() for row in deep[0]] == [[1], [2, 3]] and deep[1] is None
+    assert batch["fixed"].numpy().tolist() == [[1, 2], [3, 4]]
+    assert batch["half"].numpy().dtype == np.float16
+    assert batch["kind"].numpy().tolist() == ["u", "v"]
+
+
+def test_tensors_of_one_shape(photos):
+    batch = next(iter(pixels(photos, 4, 6)))
+    values = batch["pixels"].numpy()
+    assert (values.dtype, values.shape) == (np.float32, (20, 4, 6, 3))
+    numbers = [int(file.split("/")[1][:4]) for file, _, _ in batch.row_keys]
+    np.testing.assert_allclose(values[:, 0, 0, 0], np.array(numbers) / 255)
+    chw = fb.images(photos).select(x=fn.to_chw(fn.resize(fn.decode_image(col("image")), 4, 6))).batch(8)
+    assert next(iter(chw))["x"].numpy().shape == (8, 3, 4, 6)
+
+
+def test_tensors_whose_shape_differs(photos):
+    images = fb.images(photos).select(pixels=fn.decode_image(col("image")))
+    rows = next(iter(images))["pixels"].numpy()
+    assert [row.shape for row in rows] == [(32, 40, 3)] * 40
+    assert rows[3].min() == rows[3].max()
+
+
+def test_memory_that_nobody_else_has_may_be_written(photos, table):
+    resized = fn.resize(fn.decode_image(col("image")), 4, 6)
+    own = next(iter(fb.images(photos).select(pixels=resized).batch(40)))
+    values = own["pixels"].numpy()
+    values *= 0
+    assert own["pixels"].numpy().max() == 0 and address(values) == address(own["pixels"].numpy())
+    # Small batches are parts of one piece of memory, and here a second column is the same memory.
+    part = next(iter(fb.images(photos).select(pixels=resized).batch(8)))
+    assert not part["pixels"].numpy().flags.writeable
+    same = next(iter(fb.read_parquet(table).select(a="x", b="x")))
+    with pytest.raises(ValueError, match="read-only"):
+        same["a"].numpy()[0] = 1
+
+
+def test_dlpack(photos, batch):
+    np.testing.assert_array_equal(np.from_dlpack(batch["x"]), batch["x"].numpy())
+    assert batch["x"].__dlpack_device__() == (1, 0)
+    tensor = np.from_dlpack(next(iter(pixels(photos, 4, 6)))["pixels"])
+    assert tensor.shape == (20, 4, 6, 3)
+
+
+def test_arrow_takes_batches_and_columns(batch, photos):
+    record = pa.record_batch(batch)
+    assert record.column("name").to_pylist()[:2] == ["row 0", "row 1"]
+    assert pa.table(batch).num_rows == 40
+    assert pa.schema(batch).names == list(batch)
+    assert pa.array(batch["gaps"]).null_count == 4
+    images = pa.record_batch(next(iter(pixels(photos, 4, 6))))
+    tensors = images.column("pixels")
+    assert tensors.type == pa.fixed_shape_tensor(pa.float32(), [4, 6, 3], dim_names=["H", "W", "C"])
+    assert tensors.to_numpy_ndarray().shape == (20, 4, 6, 3)
+
+
+def test_batches_pickle(batch, photos):
+    again = pickle.loads(pickle.dumps(batch))
+    assert (again.epoch, again.step, again.row_keys) == (batch.epoch, batch.step, batch.row_keys)
+    assert pa.record_batch(again) == pa.record_batch(batch)
+    images = next(iter(pixels(photos, 4, 6)))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(images))["pixels"].numpy(), images["pixels"].numpy())
+
+
+def test_dictionaries_for_jax(table, batch):
+    trees = fb.read_parquet(table).select("id", "x").batch(100).numpy(limit_batches=2)
+    assert [tree["id"].sum() for tree in trees] == [4950, 14950]
+    assert set(batch.numpy(nulls=0)) == set(batch)
+
+
+def test_memory_is_given_back(photos):
+    """The address of a batch's memory is that of an Arrow buffer, and readable as long as a view is."""
+    batch = next(iter(pixels(photos, 4, 6)))
+    view = batch["pixels"].numpy()
+    start, expected = address(view), view[0, 0, 0, 0]
+    del batch
+    assert ctypes.c_float.from_address(start).value == expected == view[0, 0, 0, 0]

@@ -1,0 +1,200 @@
+"""PyTorch: tensors, ranks, epochs, loader workers."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch.utils.data import DataLoader  # noqa: E402
+
+import forebay as fb  # noqa: E402
+from forebay import col, fn  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Python tells of every fork of a process that has threads.
+        warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+        yield
+
+
+def stream(table, **batch):
+    return fb.read_parquet(table).select("id").shuffle(300, seed=5).batch(64, **batch)
+
+
+def ids(batches):
+    return [batch["id"].tolist() for batch in batches]
+
+
+def test_an_image_batch_shares_arrows_memory(tmp_path):
+    import pyarrow as pa
+
+    from conftest import make_photos
+
+    images = fb.images(make_photos(tmp_path, 64, 24))
+    tensor = fn.to_chw(fn.to_float(fn.resize(fn.decode_image(col("image")), 224, 224)))
+    batch = next(iter(images.select(pixels=tensor).batch(64)))
+    pixels = batch["pixels"].torch()
+    assert (pixels.shape, pixels.dtype) == ((64, 3, 224, 224), torch.float32)
+    assert pixels.data_ptr() == batch["pixels"].numpy().ctypes.data
+    arrow = pa.array(batch["pixels"])
+    assert pixels.data_ptr() == arrow.storage.flatten().buffers()[1].address
+    pixels.mul_(0)
+    assert batch["pixels"].numpy().max() == 0
+
+
+def test_tensors_may_always_be_written(table):
+    batch = next(iter(fb.read_parquet(table).select(a="x", b="x", when="when", flag="flag", name="name").batch(10)))
+    tensors = batch.torch()
+    tensors["a"].zero_()
+    assert tensors["b"].sum() == batch["a"].numpy().sum() != 0
+    assert tensors["when"].dtype == torch.int64
+    assert tensors["flag"].dtype == torch.bool
+    assert tensors["name"][:2] == ["row 0", "row 1"]
+    lists = next(iter(fb.read_parquet(table).select("tokens").batch(4))).torch()["tokens"]
+    assert [row.tolist() for row in lists] == [[], [0], [0, 1], [0, 1, 2]]
+
+
+def test_dlpack_is_shared(table):
+    batch = next(iter(fb.read_parquet(table).select(v=col("x") + 1).batch(10)))
+    assert torch.from_dlpack(batch["v"]).data_ptr() == batch["v"].numpy().ctypes.data
+
+
+def test_a_dataset_goes_on_with_the_next_epoch(table):
+    dataset = stream(table).torch()
+    epochs = [ids(dataset) for _ in range(3)]
+    expected = [ids_of_epoch(stream(table), epoch) for epoch in range(3)]
+    assert epochs == expected and epochs[0] != epochs[1]
+    assert dataset.epoch == 3
+    dataset.set_epoch(1)
+    assert ids(dataset) == expected[1]
+    assert dataset.epoch == 2
+    assert dataset.stats().rows == 1000
+
+
+def ids_of_epoch(pipeline, epoch, **settings):
+    return [batch["id"].numpy().tolist() for batch in pipeline.run(first_epoch=epoch, epochs=1, **settings)]
+
+
+def test_repeat_is_all_epochs_in_a_row(table):
+    dataset = stream(table).repeat(2).torch()
+    assert len(dataset) == 32
+    assert ids(dataset) == ids_of_epoch(stream(table), 0) + ids_of_epoch(stream(table), 1)
+    assert ids(dataset)[:16] == ids_of_epoch(stream(table), 2)
+
+
+def test_length_is_that_of_the_rank(table):
+    assert len(stream(table).torch()) == 16
+    assert len(stream(table).torch(rank=1, world=3)) == 6
+    assert len(stream(table, drop_remainder=True).torch()) == 15
+    assert len(stream(table).torch(epochs=2, limit_batches=20)) == 20
+    assert len(stream(table).torch(rank=0, world=2)) == len(ids(stream(table).torch(rank=0, world=2)))
+    with pytest.raises(TypeError, match="without end"):
+        len(stream(table).repeat().torch())
+    filtered = fb.read_parquet(table).filter("id % 7 = 0").select("id").batch(10)
+    with pytest.raises(TypeError, match="not known before they come"):
+        len(filtered.torch())
+    # With ranks the rows are counted, so that all of them step equally often.
+    assert len(filtered.torch(rank=0, world=2)) == 8
+
+
+def test_rank_and_world_of_the_launcher(table, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert ids(stream(table).torch()) == ids_of_epoch(stream(table), 0, rank=1, world=4)
+    with pytest.raises(ValueError, match="together"):
+        stream(table).torch(rank=1)
+
+
+CASES = {
+    "short last batch": (lambda t: stream(t), 1),
+    "dropped remainder": (lambda t: stream(t, drop_remainder=True), 1),
+    "ranks that are left over": (lambda t: stream(t), 3),
+    "ranks that are left over, dropped remainder": (lambda t: stream(t, drop_remainder=True), 4),
+    "several epochs": (lambda t: stream(t).repeat(3), 1),
+    "a filter": (lambda t: fb.read_parquet(t).filter("id % 3 = 1").select("id").shuffle(100, seed=2).batch(30), 2),
+    "padded": (lambda t: stream(t, pad_remainder=True), 3),
+    "split batches": (lambda t: stream(t, scope="global"), 2),
+    "continuous": (lambda t: fb.read_parquet(t).select("id").shuffle(100, seed=2).repeat(2).batch(300), 1),
+    "equal steps": (lambda t: stream(t).options(equal_steps="drop"), 3),
+    "packs": (
+        lambda t: fb.sql(f"SELECT id, tokens FROM parquet('{t}') SHUFFLE WITHIN 100 ROWS PACK tokens INTO 8 BATCH 10"),
+        1,
+    ),
+    "a random filter": (
+        lambda t: fb.read_parquet(t).filter(fn.random_bool(0.5)).select("id").seed(3).batch(50).repeat(2),
+        1,
+    ),
+}
+
+
+def place_and_rows(batch):
+    return batch.epoch, batch.step, [np.asarray(row).tolist() for row in batch["id"].numpy()]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_loader_workers_give_the_stream_of_one_process(table, case, workers):
+    from forebay.shard import worker_batches
+
+    make, world = CASES[case]
+    pipeline = make(table)
+    for rank in range(world):
+        alone = [place_and_rows(batch) for batch in pipeline.run(rank=rank, world=world)]
+        parts = [
+            [place_and_rows(batch) for batch in worker_batches(pipeline, {}, rank, world, worker, workers)]
+            for worker in range(workers)
+        ]
+        turns = [part[turn] for turn in range(len(alone)) for part in parts if turn < len(part)]
+        assert turns == alone
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_data_loader_with_workers(table, context):
+    dataset = stream(table).torch()
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
+    assert len(loader) == 16
+    # New workers for every epoch, and no set_epoch.
+    assert [ids(loader) for _ in range(2)] == [ids_of_epoch(stream(table), epoch) for epoch in range(2)]
+    dataset.set_epoch(7)
+    assert ids(loader) == ids_of_epoch(stream(table), 7)
+
+
+def test_workers_that_live_on_hear_set_epoch(table):
+    dataset = stream(table).torch()
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+    assert [ids(loader) for _ in range(2)] == [ids_of_epoch(stream(table), epoch) for epoch in range(2)]
+    dataset.set_epoch(5)
+    assert ids(loader) == ids_of_epoch(stream(table), 5)
+    del loader
+
+
+def test_datasets_pickle(table):
+    dataset = stream(table).torch(rank=1, world=2)
+    ids(dataset)
+    again = pickle.loads(pickle.dumps(dataset))
+    assert ids(again) == ids(dataset) == ids_of_epoch(stream(table), 1, rank=1, world=2)
+
+
+def test_torchdatas_loader_runs_it(table):
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = torchdata.StatefulDataLoader(stream(table).torch(), batch_size=None, num_workers=0)
+        assert ids(loader) == ids_of_epoch(stream(table), 0)
+
+
+def test_distributed_ranks_are_found(table, tmp_path):
+    distributed = torch.distributed
+    if not distributed.is_available():
+        pytest.skip("torch was built without distributed")
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        dataset = stream(table).torch()
+        assert np.array_equal(np.concatenate(ids(dataset)), np.concatenate(ids_of_epoch(stream(table), 0)))
+    finally:
+        distributed.destroy_process_group()
