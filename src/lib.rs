@@ -37,6 +37,7 @@ pub mod generate;
 mod pipeline_table;
 pub mod preview;
 mod session;
+mod which;
 
 pub use error::{Error, Result};
 pub use explain::{Explanation, WhyNotAnswer};
@@ -46,9 +47,11 @@ pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
 pub use forebay_planner::saved::SavedPlan;
 pub use forebay_runtime::digest;
-pub use forebay_runtime::engine::RunConfig;
+pub use forebay_runtime::engine::{Only, RunConfig};
+pub use forebay_runtime::letters;
 pub use forebay_runtime::tail::{Batch, Failure, RunStats};
 pub use forebay_runtime::token::{StreamName, Token};
 /// The object stores that [`Session::register_object_store`] takes, in the version that it takes.
 pub use object_store;
 pub use session::{Outcome, Run, Session};
+pub use which::{BatchName, Provenance, RowOrigin};

@@ -82,6 +82,16 @@ impl Session {
         }
     }
 
+    /// The prices that plans are weighed by.
+    pub(crate) const fn prices(&self) -> &Arc<Coefficients> {
+        &self.prices
+    }
+
+    /// The stores that caches may be in.
+    pub(crate) const fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
     /// Makes an object store known by its URL, such as `s3://bucket`, so that
     /// `OPTIONS (cache_dir = 's3://bucket/prefix')` keeps a pipeline's cache there. It takes the place of a store
     /// that was known by the same URL, and must support conditional puts.
@@ -501,7 +511,7 @@ fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(|error| planning(&error))
 }
 
-async fn compiled(
+pub(crate) async fn compiled(
     pipeline: &Pipeline,
     config: &RunConfig,
     prices: &Arc<Coefficients>,

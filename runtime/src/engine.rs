@@ -10,6 +10,7 @@ mod counted;
 mod driver;
 mod facts;
 mod mixing;
+mod only;
 mod sample;
 mod sequencer;
 mod sizing;
@@ -33,6 +34,7 @@ use self::arm::{Entered, Handle, PassName, Reading, pass_epoch};
 pub use self::caching::machine;
 use self::driver::Driver;
 use self::facts::Facts;
+pub use self::only::Only;
 pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
 use crate::cache::Stores;
@@ -42,8 +44,9 @@ use crate::error::{Error, Result};
 use crate::group::Grouping;
 use crate::job::{Env, Job};
 use crate::keys::KeyColumns;
+use crate::letters::{DeadLetter, LetterWriter};
 use crate::order::{self, StoredRow, WindowSplits};
-use crate::tail::{Batch, RunStats, Tail};
+use crate::tail::{Batch, Budget, RunStats, Tail};
 use crate::token::{DataSize, StreamName, Token};
 
 /// Passes whose facts are kept, where draws decide them.
@@ -76,6 +79,8 @@ pub struct RunConfig {
     pub optimize: Option<Optimize>,
     /// The plan that is pinned: what it was chosen by is what the pipeline is planned by.
     pub plan: Option<Arc<SavedPlan>>,
+    /// What of the stream is run.
+    pub only: Only,
     /// Where the run goes on, rather than at the beginning of the first epoch.
     pub resume: Option<Arc<Token>>,
     /// Rows of a segment, instead of about 16 MiB of output.
@@ -114,6 +119,9 @@ pub struct Opened {
     /// By arm: the rows of `SHUFFLE GLOBALLY`, once they are read.
     global: Vec<OnceLock<Arc<Handle>>>,
     resume: Option<Cursor>,
+    only: Only,
+    /// Rows that are run again.
+    again: Option<Vec<(StoredRow, DeadLetter)>>,
     env: Env,
     segment_rows: u64,
     limit_batches: Option<u64>,
@@ -181,6 +189,8 @@ impl Opened {
             grouping: Grouping::of(clauses),
             arms,
             resume,
+            only: config.only.clone(),
+            again: None,
             env,
             segment_rows,
             limit_batches: config.limit_batches,
@@ -196,6 +206,10 @@ impl Opened {
 
     /// Counts what has to be known of rows before they are read.
     async fn learn(&mut self) -> Result<()> {
+        if let Only::Letters(letters) = &self.only {
+            self.again = Some(self.letters(letters)?);
+            return Ok(());
+        }
         let job = Arc::clone(&self.job);
         let mixes = job.mixed.is_some();
         let drops = job.mixed.as_ref().is_some_and(|mixed| mixed.drops);
@@ -213,7 +227,9 @@ impl Opened {
         };
         // One rank takes the rows as they come, but for what arms of a MIX leave out: they are drawn by it.
         let decided = mixes && !drops && self.keys.is_none() || mixes && job.multiplies;
-        if self.deal.world == 1 && !decided {
+        // One batch by itself has its place among all only where all are counted.
+        let whole = !matches!(self.only, Only::Step { .. });
+        if self.deal.world == 1 && whole && !decided {
             let arms = job.mixed.as_ref().and_then(|mixed| mixed.arms.as_ref());
             let facts = match arms {
                 Some(arms) => Some(Arc::new(Facts::of_arms(&job, arms, &self.env).await?)),
@@ -422,7 +438,27 @@ impl Opened {
         if let Some(cursor) = &self.resume {
             tail.resume(cursor);
         }
+        tail.budget = self.allowed();
         Ok(tail)
+    }
+
+    /// Rows of an epoch that may fail, and of how many.
+    fn allowed(&self) -> Option<Budget> {
+        let rows = self.epoch_rows.map(|rows| rows.div_ceil(self.deal.world));
+        let budget = self.clauses.options.error_budget?;
+        Some(Budget { budget, rows })
+    }
+
+    /// Where failed rows are told, if anywhere.
+    fn letter_writer(&self) -> Option<LetterWriter> {
+        let options = &self.clauses.options;
+        let folder = options.dead_letters.as_ref()?;
+        if self.again.is_some() || matches!(self.only, Only::Step { .. }) {
+            return None;
+        }
+        let (job, name) = (Arc::clone(&self.job), Arc::clone(&self.name));
+        let keep = options.dead_letter_bytes;
+        Some(LetterWriter::new(folder, keep, self.deal.rank, job, name))
     }
 
     /// Starts the run. It goes on in the background until it ends or the `Run` is dropped.

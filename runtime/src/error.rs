@@ -22,6 +22,25 @@ pub enum Error {
         /// What is needed.
         minimum: u64,
     },
+    /// More rows failed than the pipeline's error budget allows.
+    #[error(
+        "{failed} of the {seen} rows seen of epoch {epoch} failed, and the error budget allows {allowed}{}; the \
+         last: {last}", .of.map_or_else(String::new, |rows| format!(" of {rows}"))
+    )]
+    Budget {
+        /// Rows that failed.
+        failed: u64,
+        /// Rows that were seen.
+        seen: u64,
+        /// The epoch.
+        epoch: u64,
+        /// Rows that may fail.
+        allowed: u64,
+        /// Of how many, where the budget is a share.
+        of: Option<u64>,
+        /// The last one.
+        last: Box<Failure>,
+    },
     /// A resume token is of another stream.
     #[error("this resume token is of another stream: {0}")]
     Resume(String),

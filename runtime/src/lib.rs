@@ -14,6 +14,7 @@
 //! | [`cached`] | the cached prefix of a plan |
 //! | [`group`], [`deal`] | which rows make which batch, and which rank gets it |
 //! | [`tail`] | batches, and what becomes of failed rows |
+//! | [`letters`] | a table of the rows that failed |
 //! | [`cursor`], [`token`] | where a stream stands, and how a run goes on from there |
 //! | [`engine`] | the local engine |
 //! | [`digest`] | one hash of a whole stream |
@@ -33,6 +34,7 @@ pub mod group;
 pub mod job;
 pub mod kept;
 mod keys;
+pub mod letters;
 pub mod limit;
 pub mod order;
 mod origin;

@@ -166,6 +166,25 @@ impl Snapshot {
         &self.scans[scan as usize].source.manifest().files[index as usize].path
     }
 
+    /// Ordinal in the plan of a file's source.
+    pub fn occurrence(&self, file: u32) -> u32 {
+        let scan = self.files[file as usize].scan;
+        self.scans[scan as usize].occurrence
+    }
+
+    /// The row of a file, given by the ordinal of its source and its relative path; `None` where there is none.
+    pub fn find(&self, occurrence: u32, file: &str, row: u64) -> Option<StoredRow> {
+        let split = self.splits.iter().position(|split| {
+            (split.first_row..split.first_row + split.rows).contains(&row)
+                && self.occurrence(split.file) == occurrence
+                && self.path(split.file) == file
+        })?;
+        Some(StoredRow {
+            split: split as u32,
+            offset: (row - self.splits[split].first_row) as u32,
+        })
+    }
+
     /// Where a file's source is.
     pub fn location(&self, file: u32) -> &str {
         let scan = self.files[file as usize].scan;

@@ -39,6 +39,13 @@ pub(crate) enum Command {
     /// Save the plan of a pipeline, to pin it to a job, or show a saved one
     #[command(subcommand)]
     Plan(PlanArgs),
+    /// Show a resume token, which `forebay run --save-token` writes
+    #[command(subcommand)]
+    Token(TokenArgs),
+    /// Tell which rows, files, draws and plan made a batch, and write it again
+    Which(WhichArgs),
+    /// Run the rows of a table of dead letters again, each with the draws with which it failed
+    Replay(ReplayArgs),
     /// Draw a contact sheet (PNG) of a batch, with labels
     Preview(PreviewArgs),
     /// Show the columns of pipelines, sources and files
@@ -169,6 +176,12 @@ pub(crate) struct RunArgs {
     /// Stop after this many batches
     #[arg(long, value_name = "N")]
     pub(crate) limit_batches: Option<u64>,
+    /// Go on behind the batch of a resume token; `-` reads it from standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Write the resume token of the last batch
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_token: Option<PathBuf>,
     /// Compute the digest of the stream
     #[arg(
         long,
@@ -178,6 +191,46 @@ pub(crate) struct RunArgs {
         default_missing_value = "batches"
     )]
     pub(crate) digest: Option<DigestKind>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReplayArgs {
+    /// The table of dead letters: a folder, or one of its files
+    pub(crate) letters: PathBuf,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenArgs {
+    /// Say where in which stream a token stands
+    Show {
+        /// The token's file; `-` reads standard input
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WhichArgs {
+    #[command(flatten)]
+    pub(crate) statements: Statements,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// The batch that was received last before this resume token was taken
+    #[arg(long, value_name = "FILE", conflicts_with = "step")]
+    pub(crate) token: Option<PathBuf>,
+    /// The epoch of --step
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) epoch: u64,
+    /// The batch at this step of the epoch, from 0, for --rank of --world
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+    /// Write the batch to a file (.parquet or .arrow)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,

@@ -23,7 +23,9 @@ mod script;
 mod shell;
 mod statements;
 mod table;
+mod token;
 mod units;
+mod which;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -84,6 +86,9 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
         Command::Run(args) => interruptible(&runtime, run::execute(args, quiet, started)),
         Command::Explain(args) => interruptible(&runtime, explain::execute(args)),
         Command::Plan(args) => interruptible(&runtime, plan::execute(args)),
+        Command::Token(args) => token::execute(&args),
+        Command::Which(args) => interruptible(&runtime, which::execute(args)),
+        Command::Replay(args) => interruptible(&runtime, run::replay(args, quiet, started)),
         Command::Preview(args) => interruptible(&runtime, preview::execute(args)),
         Command::Schema(args) => interruptible(&runtime, schema::execute(args)),
         Command::Functions(args) => functions::execute(&args),

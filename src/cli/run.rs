@@ -1,32 +1,52 @@
 //! `forebay run`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
-use forebay::{Batch as RunBatch, Run, RunStats};
+use forebay::{Batch as RunBatch, Only, Run, RunConfig, RunStats, letters};
 use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
 
-use super::args::{DigestKind, RunArgs};
+use super::args::{DigestKind, ReplayArgs, RunArgs};
 use super::costs::session;
 use super::failure::Failure;
 use super::progress::{Progress, rates};
-use super::{output, units};
+use super::{output, token, units};
 
 /// Runs a pipeline.
 pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
+    run(args, Only::All, quiet, started).await
+}
+
+/// Runs the rows of dead letters again.
+pub(crate) async fn replay(args: ReplayArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
+    let letters = letters::read(&args.letters).map_err(forebay::Error::from)?;
+    run(args.run, Only::Letters(Arc::new(letters)), quiet, started).await
+}
+
+async fn run(args: RunArgs, only: Only, quiet: bool, started: Instant) -> Result<(), Failure> {
     let format = out_format(&args.out)?;
     let session = session()?;
     let pipeline = args.statements.load(&session).await?;
-    let mut run = session
-        .run(&pipeline, args.engine.config(args.limit_batches)?)
-        .await?;
+    let resume = args.resume.as_deref().map(token::read).transpose()?;
+    let config = RunConfig {
+        only,
+        resume: resume.map(Arc::new),
+        ..args.engine.config(args.limit_batches)?
+    };
+    let mut run = session.run(&pipeline, config).await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
-    let drained = drain(&mut run, quiet || args.json, |batch| sink.take(batch)).await;
+    let mut last = None;
+    let take = |batch: &RunBatch| {
+        last = args.save_token.is_some().then(|| batch.token());
+        sink.take(&batch.batch)
+    };
+    let drained = drain(&mut run, quiet || args.json, take).await;
     let Drained {
         stats,
         first,
@@ -43,6 +63,9 @@ pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Res
         }
     };
     let digest = sink.finish()?;
+    if let (Some(path), Some(last)) = (&args.save_token, &last) {
+        token::write(path, last)?;
+    }
     let seconds = total.as_secs_f64();
     if args.json {
         let failures: Vec<String> = stats.failures.iter().map(ToString::to_string).collect();
@@ -93,7 +116,7 @@ pub(crate) struct Drained {
 pub(crate) async fn drain(
     run: &mut Run,
     quiet: bool,
-    mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>,
+    mut take: impl FnMut(&RunBatch) -> Result<(), Failure>,
 ) -> Result<Drained, Failure> {
     let (started, worked) = (Instant::now(), cpu_time());
     let (mut first, mut rows, mut batches, mut bytes) = (None, 0, 0, 0);
@@ -105,9 +128,10 @@ pub(crate) async fn drain(
         ..run.stats()
     };
     while let Some(batch) = run.next().await {
-        let RunBatch { batch, .. } = batch.inspect_err(|_| progress.finish())?;
+        let batch = batch.inspect_err(|_| progress.finish())?;
         first.get_or_insert_with(Instant::now);
         take(&batch)?;
+        let batch = batch.batch;
         rows += batch.num_rows() as u64;
         batches += 1;
         bytes += batch.columns().iter().map(size).sum::<u64>();

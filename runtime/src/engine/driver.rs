@@ -36,6 +36,7 @@ impl Driver {
         let continuous = opened.clauses.repeat.continuous;
         let counts = opened.reading() == Reading::Counted;
         let mut tail = opened.tail()?;
+        let mut letters = opened.letter_writer();
         let mut sent = 0;
         let mut epoch_began: Option<u64> = None;
         // Reading runs ahead by itself, so that two segments that end at once do not leave the pool
@@ -64,6 +65,7 @@ impl Driver {
             let mut out = Vec::new();
             let step = done.next().await;
             let ended = step.is_none();
+            let is_epoch = matches!(step, Some(Step::Begin(_)));
             let is_satisfied = counts && tail.is_satisfied();
             let stepped = match step {
                 None if counts => tail.finish(&mut out),
@@ -102,6 +104,12 @@ impl Driver {
                     }
                 },
             };
+            if let Some(writer) = &mut letters {
+                writer.add(tail.take_letters()).await?;
+                if ended || stepped.is_err() || is_epoch {
+                    writer.flush().await?;
+                }
+            }
             if counts
                 && tail.is_satisfied()
                 && let Some(epoch) = epoch_began

@@ -13,11 +13,11 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_
 use forebay_planner::clauses::{EqualSteps, Remainder};
 use forebay_planner::rows::mix::MixStop;
 
-use super::Opened;
 use super::arm::{Arm, Entered, Reading};
 use super::facts::Facts;
 use super::mixing;
 use super::work::{Building, Picked, Satisfied, Step, Work};
+use super::{Only, Opened};
 use crate::cursor::{ArmCursor, Carried, Cursor};
 use crate::deal::Deal;
 use crate::group::{Carry, Group, Grouper, Key};
@@ -371,6 +371,13 @@ impl Sequencer {
             repeats: mine.is_none() && pads,
             cursor: Arc::new(cursor),
         };
+        if let Only::Step { epoch, step } = self.opened.only {
+            let continuous = self.opened.clauses.repeat.continuous;
+            if self.step - 1 != step || self.epoch != epoch && !continuous {
+                return Ok(());
+            }
+            self.stage = Stage::Done;
+        }
         let rows = mine.map(|group| group.rows).unwrap_or_default();
         let epoch = self.epoch;
         let room = self.opened.segment_rows as usize;
@@ -384,7 +391,7 @@ impl Sequencer {
             self.building.push(&row, &self.entered)?;
         }
         self.building.planned.push(batch);
-        if self.building.len() == room {
+        if self.building.len() == room || self.stage == Stage::Done {
             self.cut(epoch);
         }
         Ok(())
@@ -438,6 +445,9 @@ impl Sequencer {
             .is_some_and(|last| self.epoch + 1 >= last);
         if matches!(self.reading, Reading::Planned(_)) && (!continuous || last) {
             self.end_of_span()?;
+        }
+        if self.stage == Stage::Done {
+            return Ok(());
         }
         let epoch = self.epoch;
         self.cut(epoch);

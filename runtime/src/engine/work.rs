@@ -113,6 +113,8 @@ pub(super) struct Work {
     places: Vec<Place>,
     /// By place: which of its rows are wanted. All of them, where absent.
     wanted: Option<Vec<Range<u32>>>,
+    /// Whether these are children of `unnest`, rather than numbers of the rows that are left of them.
+    by_child: bool,
 }
 
 /// A segment that was read.
@@ -121,6 +123,7 @@ pub(super) struct Ready {
     /// Absent where there are no rows.
     segment: Option<Segment>,
     wanted: Option<Vec<(u64, Range<u32>)>>,
+    by_child: bool,
 }
 
 /// Work that is being gathered.
@@ -134,9 +137,18 @@ pub(super) struct Building {
     position: u64,
     pub(super) planned: Vec<PlannedBatch>,
     rows: usize,
+    by_child: bool,
 }
 
 impl Building {
+    /// Work of which rows are chosen by their numbers in `unnest`.
+    pub(super) fn by_child(opened: &Opened) -> Self {
+        Self {
+            by_child: true,
+            ..Self::new(opened)
+        }
+    }
+
     pub(super) fn new(opened: &Opened) -> Self {
         Self {
             windows: BTreeMap::new(),
@@ -146,6 +158,7 @@ impl Building {
             position: 0,
             planned: Vec::new(),
             rows: 0,
+            by_child: false,
         }
     }
 
@@ -219,6 +232,7 @@ impl Building {
             windows: std::mem::take(&mut self.windows).into_values().collect(),
             places: std::mem::take(&mut self.places),
             wanted: self.wanted.as_mut().map(std::mem::take),
+            by_child: self.by_child,
         }
     }
 
@@ -235,6 +249,13 @@ impl Building {
 
 /// The run's work, in order.
 pub(super) fn work(opened: Arc<Opened>, satisfied: Satisfied) -> BoxStream<'static, Step<Work>> {
+    if let Some(rows) = &opened.again {
+        let epoch = opened.first_epoch;
+        return match opened.again(rows) {
+            Ok(work) => work,
+            Err(error) => stream::iter([Step::Failed { epoch, error }]).boxed(),
+        };
+    }
     let sequencer = Sequencer::new(opened, satisfied);
     stream::unfold(sequencer, |mut sequencer| async move {
         let step = sequencer.next().await?;
@@ -249,6 +270,7 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> Result<Ready> {
         windows: handles,
         places,
         wanted,
+        by_child,
     } = work;
     let mut windows = Vec::with_capacity(handles.len());
     for handle in &handles {
@@ -261,12 +283,20 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> Result<Ready> {
         true => None,
         false => Some(Segment::read(job, reader, windows, places, &opened.env).await?),
     };
-    Ok(Ready { segment, wanted })
+    Ok(Ready {
+        segment,
+        wanted,
+        by_child,
+    })
 }
 
 /// Computes a segment.
 pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
-    let Ready { segment, wanted } = ready;
+    let Ready {
+        segment,
+        wanted,
+        by_child,
+    } = ready;
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
     let Some(segment) = segment else {
         let no_rows = job.snapshot.row_ids(&[]).to_array()?;
@@ -282,6 +312,7 @@ pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> Result<RowBatc
     for (row, &position) in ids.position.values().iter().enumerate() {
         nth = if before == Some(position) { nth + 1 } else { 0 };
         before = Some(position);
+        let nth = if by_child { ids.child.value(row) } else { nth };
         let at = wanted.binary_search_by_key(&position, |(at, _)| *at);
         if at.is_ok_and(|at| wanted[at].1.contains(&nth)) {
             kept.push(row as u64);

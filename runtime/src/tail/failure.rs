@@ -32,17 +32,7 @@ impl fmt::Display for Failure {
             operator,
             cause,
         } = self;
-        match location
-            .strip_suffix(file.as_str())
-            .is_some_and(|p| p.is_empty() || p.ends_with('/'))
-        {
-            true => write!(f, "{location}, row {row}: {operator}")?,
-            false => write!(
-                f,
-                "{}/{file}, row {row}: {operator}",
-                location.trim_end_matches('/')
-            )?,
-        }
+        write!(f, "{}, row {row}: {operator}", uri(location, file))?;
         match column {
             Some(column) => write!(f, " for column \"{column}\"")?,
             None => write!(f, " in a filter")?,
@@ -68,4 +58,13 @@ pub struct RunStats {
     pub nulled: u64,
     /// The first failures, in stream order.
     pub failures: Vec<Failure>,
+}
+
+/// Where a file of a source is; the source may be the file itself.
+pub(crate) fn uri(location: &str, file: &str) -> String {
+    let is_file = |rest: &str| rest.is_empty() || rest.ends_with('/');
+    match location.strip_suffix(file).is_some_and(is_file) {
+        true => location.to_owned(),
+        false => format!("{}/{file}", location.trim_end_matches('/')),
+    }
 }

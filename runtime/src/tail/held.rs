@@ -8,6 +8,7 @@ use arrow::compute::concat;
 use arrow::datatypes::Schema;
 use datafusion::common::internal_err;
 
+use super::ALL;
 use super::settle::engine;
 use crate::cursor::Carried;
 use crate::error::Result;
@@ -48,6 +49,10 @@ impl Pieces {
     /// Takes the next planned rows out.
     pub(super) fn pop(&mut self, rows: usize, schema: &Schema) -> Result<RowBatch> {
         let (mut taken, mut missing) = (Vec::new(), rows);
+        if rows == ALL {
+            taken.extend(self.queue.drain(..));
+            missing = 0;
+        }
         while missing > 0 {
             let Some(first) = self.queue.pop_front() else {
                 return Ok(internal_err!(

@@ -1,6 +1,7 @@
 //! The tail of a pipeline: what crosses segments. It puts rows together into batches and settles
 //! failed rows by the pipeline's policy, in stream order.
 
+mod budget;
 mod failure;
 mod held;
 mod pack;
@@ -16,6 +17,8 @@ use forebay_planner::clauses::{Clauses, EqualSteps, OnError, Remainder};
 use forebay_planner::pipeline::is_hidden;
 use forebay_udfs::row::Rows;
 
+pub(crate) use self::budget::{Budget, Spent};
+pub(crate) use self::failure::uri;
 pub use self::failure::{Failure, KEPT_FAILURES, RunStats};
 use self::held::{Held, Pieces};
 use self::pack::Packing;
@@ -27,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 use crate::group::{Carry, Group, Grouper, Grouping};
 use crate::keys::KeyColumns;
+use crate::letters::Letter;
 use crate::origin::Origin;
 use crate::snapshot::Snapshot;
 use crate::token::{StreamName, Token};
@@ -78,6 +82,9 @@ pub(crate) struct PlannedBatch {
     pub(crate) cursor: Arc<Cursor>,
 }
 
+/// Rows of a batch that is planned to have whatever rows come.
+pub(crate) const ALL: usize = usize::MAX;
+
 /// Where counted rows go on: what is left of SKIP and TAKE, and what was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
@@ -114,6 +121,11 @@ pub(crate) struct Tail {
     restored: Vec<RowBatch>,
     last: Option<(RowBatch, Option<Vec<u32>>)>,
     stats: RunStats,
+    /// How many rows of an epoch may fail.
+    pub(crate) budget: Option<Budget>,
+    spent: Spent,
+    /// Failed rows that were not told yet, where they are told at all.
+    letters: Option<Vec<Letter>>,
 }
 
 impl Tail {
@@ -172,6 +184,9 @@ impl Tail {
             restored: Vec::new(),
             last: None,
             stats: RunStats::default(),
+            budget: None,
+            spent: Spent::default(),
+            letters: clauses.options.dead_letters.as_ref().map(|_| Vec::new()),
         })
     }
 
@@ -183,6 +198,14 @@ impl Tail {
     /// What was put out so far.
     pub(crate) fn stats(&self) -> &RunStats {
         &self.stats
+    }
+
+    /// The rows that failed since they were asked for.
+    pub(crate) fn take_letters(&mut self) -> Vec<Letter> {
+        self.letters
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Counts on from where a run left off.
@@ -455,9 +478,10 @@ impl Tail {
         if let Some(padding) = &self.padding {
             padding.check(&mut members)?;
         }
+        self.spent.see(epoch, members.len() as u64);
         let (members, packs) = match members.errors.is_empty() {
             true => (members, packs),
-            false => self.settled(members, packs)?,
+            false => self.settled(members, packs, (epoch, step))?,
         };
         let rows = Rows::try_from_array(&members.rows)?;
         let batch = self.record(members.columns, members.rows.len(), packs)?;
@@ -483,11 +507,37 @@ impl Tail {
         &mut self,
         members: RowBatch,
         packs: Option<Vec<u32>>,
+        (epoch, step): (u64, u64),
     ) -> Result<(RowBatch, Option<Vec<u32>>)> {
         let ids = members.row_ids()?;
-        let failures: Vec<Failure> = { members.errors.iter() }
-            .map(|(&row, errors)| self.failure(&ids, row, reported(errors)))
-            .collect();
+        let mut failures = Vec::with_capacity(members.errors.len());
+        for (&row, errors) in &members.errors {
+            let error = reported(errors);
+            let failure = self.failure(&ids, row, error);
+            if let Some(letters) = &mut self.letters {
+                letters.push(Letter {
+                    epoch,
+                    step,
+                    pass: ids.pass.value(row),
+                    file: ids.file.value(row),
+                    row: failure.row,
+                    child: ids.child.value(row),
+                    column: failure.column.clone(),
+                    operator: failure.operator.clone(),
+                    cause: failure.cause.clone(),
+                    outcome: settle::outcome(self.on_error, errors),
+                });
+            }
+            if self.on_error != OnError::Fail
+                && let Some(budget) = &self.budget
+            {
+                self.spent.fail(budget, &failure)?;
+            }
+            failures.push(failure);
+            if self.on_error == OnError::Fail {
+                break;
+            }
+        }
         let settled = settle(self.on_error, members, |row, error| {
             self.failure(&ids, row, error)
         })?;

@@ -91,6 +91,17 @@ pub(super) fn settle(
     Ok(Settled { rows, picks, fates })
 }
 
+/// What becomes of a row with these errors, as the table of failed rows says it.
+pub(super) fn outcome(on_error: OnError, errors: &[SlotError]) -> &'static str {
+    match on_error {
+        OnError::Fail => "failed",
+        OnError::Skip => "skipped",
+        OnError::Replace => "replaced",
+        OnError::Null if errors.iter().any(|e| e.column.is_none()) => "skipped",
+        OnError::Null => "nulled",
+    }
+}
+
 /// The error of a row that stands for all of them: that of a predicate, else that of the first column.
 /// It does not depend on the order in which a plan computes them.
 pub(super) fn reported(errors: &[SlotError]) -> &SlotError {

@@ -1,0 +1,100 @@
+//! The input of a failed row: what its source stores of it.
+
+use std::collections::BTreeMap;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::DataType;
+use arrow::json::LineDelimitedWriter;
+use datafusion::common::Result;
+use futures::StreamExt;
+
+use super::Letter;
+use crate::job::Job;
+use crate::source::{Access, Scan};
+
+/// The inputs of rows, in their order; `None` where one cannot be read.
+pub(super) async fn inputs(job: &Job, letters: &[Letter]) -> Vec<Option<Vec<u8>>> {
+    let mut inputs = vec![None; letters.len()];
+    // Rows of one split are read together, where a source reads by split.
+    let mut by_split: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, letter) in letters.iter().enumerate() {
+        let snapshot = &job.snapshot;
+        let holds = |split: &&crate::snapshot::SnapshotSplit| {
+            split.file == letter.file
+                && (split.first_row..split.first_row + split.rows).contains(&letter.row)
+        };
+        if let Some(split) = snapshot.splits.iter().position(|split| holds(&split)) {
+            by_split.entry(split as u32).or_default().push(at);
+        }
+    }
+    for (split, rows) in by_split {
+        let wanted: Vec<u64> = rows.iter().map(|&at| letters[at].row).collect();
+        match of_split(job, split, &wanted).await {
+            Ok(found) => {
+                for (at, input) in rows.into_iter().zip(found) {
+                    inputs[at] = input;
+                }
+            }
+            Err(error) => log::debug!("the input of a failed row cannot be read: {error}"),
+        }
+    }
+    inputs
+}
+
+async fn of_split(job: &Job, split: u32, wanted: &[u64]) -> Result<Vec<Option<Vec<u8>>>> {
+    let of = job.snapshot.splits[split as usize];
+    let scan = of.scan as usize;
+    let source = &job.snapshot.scans[scan].source;
+    let file = job.snapshot.file_in_source(of.file);
+    let mut projection = job.reader.reads[scan].projection.clone();
+    if projection.is_empty() {
+        projection = (0..source.schema().fields().len()).collect();
+    }
+    let mut inputs = vec![None; wanted.len()];
+    if source.access() == Access::Direct {
+        let rows: Vec<(u32, u64)> = wanted.iter().map(|&row| (file, row)).collect();
+        let (batch, failed) = source.fetch(&rows, &projection).await?;
+        for (at, input) in inputs.iter_mut().enumerate() {
+            if failed.iter().all(|error| error.row != at) {
+                *input = bytes(&batch, at)?;
+            }
+        }
+        return Ok(inputs);
+    }
+    let scan = Scan {
+        projection,
+        prune: None,
+    };
+    let mut stored = source.read_split(file as usize, of.split as usize, &scan);
+    while let Some(stored) = stored.next().await {
+        let stored = stored?;
+        for (at, row) in wanted.iter().enumerate() {
+            if let Ok(found) = stored.numbers.binary_search(row) {
+                inputs[at] = bytes(&stored.batch, found)?;
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// The one binary value of a row, or the row as a line of JSON.
+fn bytes(batch: &RecordBatch, row: usize) -> Result<Option<Vec<u8>>> {
+    let binary = |of: &DataType| matches!(of, DataType::Binary | DataType::LargeBinary);
+    let mut columns = batch.columns().iter().filter(|c| binary(c.data_type()));
+    if let (Some(only), None) = (columns.next(), columns.next()) {
+        if only.is_null(row) {
+            return Ok(None);
+        }
+        return Ok(Some(match only.data_type() {
+            DataType::Binary => only.as_binary::<i32>().value(row).to_vec(),
+            _ => only.as_binary::<i64>().value(row).to_vec(),
+        }));
+    }
+    let mut line = Vec::new();
+    let mut writer = LineDelimitedWriter::new(&mut line);
+    writer.write(&batch.slice(row, 1))?;
+    writer.finish()?;
+    drop(writer);
+    line.truncate(line.trim_ascii_end().len());
+    Ok(Some(line))
+}

@@ -1,0 +1,183 @@
+//! Writing dead letters.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use datafusion::common::{DataFusionError, exec_datafusion_err};
+use parquet::arrow::ArrowWriter;
+use sha2::{Digest, Sha256};
+
+use super::input::inputs;
+use super::{Letter, SCHEMA};
+use crate::error::Result;
+use crate::job::Job;
+use crate::tail::uri;
+use crate::token::StreamName;
+
+/// Letters that are held before they are written.
+const FLUSH: usize = 1000;
+/// Files of one run in a folder: names are tried in turn, so that no file is written over.
+const FILES: u32 = 1 << 20;
+
+/// Writes the failed rows of a run.
+#[derive(Debug)]
+pub(crate) struct LetterWriter {
+    folder: PathBuf,
+    /// Largest input that is kept.
+    keep: u64,
+    rank: u64,
+    job: Arc<Job>,
+    name: Arc<StreamName>,
+    waiting: Vec<Letter>,
+    next: u32,
+}
+
+impl LetterWriter {
+    pub(crate) fn new(
+        folder: &str,
+        keep: Option<u64>,
+        rank: u64,
+        job: Arc<Job>,
+        name: Arc<StreamName>,
+    ) -> Self {
+        Self {
+            folder: PathBuf::from(folder),
+            keep: keep.unwrap_or(0),
+            rank,
+            job,
+            name,
+            waiting: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Adds failed rows.
+    pub(crate) async fn add(&mut self, letters: Vec<Letter>) -> Result<()> {
+        self.waiting.extend(letters);
+        match self.waiting.len() >= FLUSH {
+            true => self.flush().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what is held to a file of its own.
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let letters = std::mem::take(&mut self.waiting);
+        let inputs = inputs(&self.job, &letters).await;
+        let batch = self.table(&letters, inputs)?;
+        let (folder, stem) = (self.folder.clone(), self.stem());
+        let next = self.next;
+        let written = tokio::task::spawn_blocking(move || write(&folder, &stem, next, &batch));
+        let lost = |why| exec_datafusion_err!("dead letters were not written: {why}");
+        self.next = written.await.map_err(lost)?? + 1;
+        Ok(())
+    }
+
+    /// What the names of this run's files begin with.
+    fn stem(&self) -> String {
+        let hash = &self.name.semantic_hash;
+        let hash = hash.get(..8).unwrap_or(hash);
+        format!("letters-{hash}-{}-{}", self.name.seed, self.rank)
+    }
+
+    fn table(&self, letters: &[Letter], inputs: Vec<Option<Vec<u8>>>) -> Result<RecordBatch> {
+        let snapshot = &self.job.snapshot;
+        let texts = |of: &dyn Fn(&Letter) -> String| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(letters.iter().map(of)))
+        };
+        let maybe = |of: &dyn Fn(&Letter) -> Option<String>| -> ArrayRef {
+            Arc::new(letters.iter().map(of).collect::<StringArray>())
+        };
+        let numbers = |of: &dyn Fn(&Letter) -> u64| -> ArrayRef {
+            Arc::new(UInt64Array::from_iter_values(letters.iter().map(of)))
+        };
+        let small = |of: &dyn Fn(&Letter) -> u32| -> ArrayRef {
+            Arc::new(UInt32Array::from_iter_values(letters.iter().map(of)))
+        };
+        let place = |letter: &Letter| {
+            let (location, file) = (snapshot.location(letter.file), snapshot.path(letter.file));
+            uri(location, file)
+        };
+        let sizes: UInt64Array = inputs
+            .iter()
+            .map(|i| Some(i.as_ref()?.len() as u64))
+            .collect();
+        let sums: StringArray = { inputs.iter() }
+            .map(|input| Some(hex(&Sha256::digest(input.as_ref()?))))
+            .collect();
+        let kept: BinaryArray = { inputs.iter() }
+            .map(|input| {
+                input
+                    .as_deref()
+                    .filter(|bytes| bytes.len() as u64 <= self.keep)
+            })
+            .collect();
+        let columns = vec![
+            texts(&|_| self.name.semantic_hash.clone()),
+            texts(&|_| self.name.snapshot_hash.clone()),
+            numbers(&|_| self.name.seed),
+            numbers(&|l| l.epoch),
+            numbers(&|l| l.step),
+            numbers(&|_| self.rank),
+            numbers(&|l| l.pass),
+            small(&|l| snapshot.occurrence(l.file)),
+            texts(&|l| snapshot.path(l.file).to_owned()),
+            numbers(&|l| l.row),
+            small(&|l| l.child),
+            texts(&place),
+            maybe(&|l| l.column.clone()),
+            texts(&|l| l.operator.clone()),
+            texts(&|l| l.cause.clone()),
+            texts(&|l| l.outcome.to_owned()),
+            Arc::new(sizes),
+            Arc::new(sums),
+            Arc::new(kept),
+        ];
+        let batch = RecordBatch::try_new(Arc::clone(&SCHEMA), columns);
+        Ok(batch.map_err(DataFusionError::from)?)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a file that was not there, and answers its number. A reader never sees a part of it.
+fn write(
+    folder: &Path,
+    stem: &str,
+    from: u32,
+    batch: &RecordBatch,
+) -> Result<u32, DataFusionError> {
+    let failed = |why: &dyn std::fmt::Display| {
+        exec_datafusion_err!(
+            "dead letters cannot be written to {}: {why}",
+            folder.display()
+        )
+    };
+    std::fs::create_dir_all(folder).map_err(|why| failed(&why))?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|why| failed(&why))?;
+    let mut writer = ArrowWriter::try_new(file.as_file_mut(), batch.schema(), None)?;
+    writer.write(batch)?;
+    writer.close()?;
+    for number in from..FILES {
+        let path = folder.join(format!("{stem}-{number}.parquet"));
+        // The name is taken first, so that two runs never take the same one.
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(_) => {
+                file.persist(&path).map_err(|why| failed(&why))?;
+                return Ok(number);
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(why) => return Err(failed(&why)),
+        }
+    }
+    Err(failed(
+        &"there are too many files of this pipeline; remove old ones",
+    ))
+}
