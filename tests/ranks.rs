@@ -14,15 +14,18 @@ const WORLD: u64 = 8;
 
 async fn session(policy: &str) -> (tempfile::TempDir, Session) {
     let folder = tempfile::tempdir().unwrap();
-    photos(folder.path(), 331, 5);
+    let (data, cache) = (folder.path().join("photos"), folder.path().join("cache"));
+    photos(&data, 331, 5);
     let session = Session::new();
     let sql = format!(
         "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION '{}';
          CREATE PIPELINE p AS
          SELECT path, random_hflip(resize(decode_image(image), 8, 8)) AS pixels FROM photos
          WHERE image_width(image) % 3 <> 1
-         SHUFFLE WITHIN 50 ROWS SEED 3 BATCH 5 REPEAT 2 OPTIONS (equal_steps = '{policy}')",
-        folder.path().display()
+         SHUFFLE WITHIN 50 ROWS SEED 3 BATCH 5 REPEAT 2 CACHE OFF
+         OPTIONS (equal_steps = '{policy}', cache_dir = '{}')",
+        data.display(),
+        cache.display()
     );
     session.execute(&sql).await.unwrap();
     (folder, session)
@@ -140,4 +143,45 @@ async fn a_batch_can_be_asked_what_made_it_and_is_made_again() {
         error.to_string().contains("there is no such batch"),
         "{error}"
     );
+}
+
+/// Rows that the scans of some ranks read in an epoch, and rows of the epoch.
+async fn scanned(session: &Session) -> (u64, u64) {
+    let (mut read, mut all) = (0, 0);
+    for rank in 0..WORLD {
+        let config = RunConfig {
+            rank,
+            world: WORLD,
+            ..RunConfig::default()
+        };
+        let explained = session.explain("p", config, true).await.unwrap().to_json();
+        all = explained["epoch_rows"].as_u64().unwrap();
+        let nodes = explained["analyze"]["operators"].as_array().unwrap();
+        let scans = nodes.iter().filter(|node| {
+            let name = node["operator"].as_str().unwrap();
+            name.starts_with("SegmentScanExec")
+        });
+        read += scans
+            .map(|scan| scan["rows"].as_u64().unwrap())
+            .sum::<u64>();
+    }
+    (read, all)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_count_together_and_decode_no_rows_of_others() {
+    let (folder, session) = session("count").await;
+    let (read, all) = scanned(&session).await;
+    assert!(all > 100 && read * 100 <= all * 105, "{read} of {all}");
+    // What was counted stays: four shares of every rank, with their locks.
+    let counts = folder.path().join("cache.counts");
+    let kept = |folder: &std::path::Path| -> Vec<_> {
+        let files = std::fs::read_dir(folder).unwrap();
+        files.map(|file| file.unwrap().path()).collect()
+    };
+    let [of_pipeline] = kept(&counts).try_into().unwrap();
+    let before = kept(&of_pipeline);
+    assert!(before.len() > 32, "{before:?}");
+    assert_eq!(scanned(&session).await, (read, all));
+    assert_eq!(kept(&of_pipeline).len(), before.len());
 }

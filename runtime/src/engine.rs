@@ -9,15 +9,16 @@ mod caching;
 mod counted;
 mod driver;
 mod facts;
+mod known;
 mod mixing;
 mod only;
 mod sample;
 mod sequencer;
+mod shares;
 mod sizing;
 mod stop;
 mod work;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
@@ -33,7 +34,7 @@ use tokio::task::JoinHandle;
 use self::arm::{Entered, Handle, PassName, Reading, pass_epoch};
 pub use self::caching::machine;
 use self::driver::Driver;
-use self::facts::Facts;
+use self::known::{Known, Together};
 pub use self::only::Only;
 pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
@@ -48,9 +49,6 @@ use crate::letters::{DeadLetter, LetterWriter};
 use crate::order::{self, StoredRow, WindowSplits};
 use crate::tail::{Batch, Budget, RunStats, Tail};
 use crate::token::{DataSize, StreamName, Token};
-
-/// Passes whose facts are kept, where draws decide them.
-const KEPT_FACTS: usize = 4;
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -109,7 +107,8 @@ pub struct Opened {
     pub epoch_rows: Option<u64>,
     /// Names the stream.
     pub name: Arc<StreamName>,
-    facts: FactsOf,
+    known: Known,
+    together: Option<Together>,
     keys: Option<KeyColumns>,
     grouping: Grouping,
     /// By arm: its splits, in stored order.
@@ -125,19 +124,6 @@ pub struct Opened {
     env: Env,
     segment_rows: u64,
     limit_batches: Option<u64>,
-}
-
-/// Where the facts of stored rows come from.
-#[derive(Debug, Clone)]
-enum FactsOf {
-    /// Each stored row gives one row, and nothing else is to be known of it.
-    Nothing,
-    /// They are the same in every epoch.
-    Fixed(Arc<Facts>),
-    /// Draws decide, so they are counted pass by pass. The last few are kept.
-    Passes(Arc<Mutex<VecDeque<(PassName, Arc<Facts>)>>>),
-    /// Rows are counted as they come. Those that the arms of a MIX give are known, where a filter decides them.
-    Unknown(Option<Arc<Facts>>),
 }
 
 impl Opened {
@@ -172,6 +158,10 @@ impl Opened {
             None => None,
         };
         let keys = KeyColumns::of(clauses, job.reader.fragment.schema());
+        let together = match world {
+            1 => None,
+            _ => Together::of(compiled, &name.snapshot_hash)?,
+        };
         let (arms, arm_of) = arms(&job);
         let mut opened = Self {
             arm_of,
@@ -184,7 +174,8 @@ impl Opened {
             epochs,
             epoch_rows: None,
             name,
-            facts: FactsOf::Nothing,
+            known: Known::Nothing,
+            together,
             keys,
             grouping: Grouping::of(clauses),
             arms,
@@ -204,88 +195,6 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Counts what has to be known of rows before they are read.
-    async fn learn(&mut self) -> Result<()> {
-        if let Only::Letters(letters) = &self.only {
-            self.again = Some(self.letters(letters)?);
-            return Ok(());
-        }
-        let job = Arc::clone(&self.job);
-        let mixes = job.mixed.is_some();
-        let drops = job.mixed.as_ref().is_some_and(|mixed| mixed.drops);
-        if drops && job.multiplies {
-            return Err(Error::Config(
-                "a filter above a MIX with unnest in an arm is not supported yet; filter in the arms"
-                    .to_owned(),
-            ));
-        }
-        let Some(membership) = &job.membership else {
-            if !mixes {
-                self.epoch_rows = Some(self.after_skip_and_take(job.snapshot.rows()));
-            }
-            return Ok(());
-        };
-        // One rank takes the rows as they come, but for what arms of a MIX leave out: they are drawn by it.
-        let decided = mixes && !drops && self.keys.is_none() || mixes && job.multiplies;
-        // One batch by itself has its place among all only where all are counted.
-        let whole = !matches!(self.only, Only::Step { .. });
-        if self.deal.world == 1 && whole && !decided {
-            let arms = job.mixed.as_ref().and_then(|mixed| mixed.arms.as_ref());
-            let facts = match arms {
-                Some(arms) => Some(Arc::new(Facts::of_arms(&job, arms, &self.env).await?)),
-                None => None,
-            };
-            self.facts = FactsOf::Unknown(facts);
-            return Ok(());
-        }
-        if membership.is_random && self.clauses.freezes() {
-            return Err(Error::Config(
-                "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
-                 cannot be counted for both; filter without draws, or run one rank"
-                    .to_owned(),
-            ));
-        }
-        if membership.is_random {
-            self.facts = FactsOf::Passes(Arc::default());
-            return Ok(());
-        }
-        let facts = self.count(self.pass_key((self.first_epoch, 0))).await?;
-        if !mixes {
-            self.epoch_rows = Some(self.after_skip_and_take(facts.total()));
-        }
-        self.facts = FactsOf::Fixed(Arc::new(facts));
-        Ok(())
-    }
-
-    async fn count(&self, pass: u64) -> datafusion::common::Result<Facts> {
-        Facts::of(&self.job, self.keys.as_ref(), pass, &self.env).await
-    }
-
-    /// What is known of stored rows in a pass; `None` where each gives one row, or they are counted as they
-    /// come.
-    async fn facts(&self, pass: PassName) -> datafusion::common::Result<Option<Arc<Facts>>> {
-        match &self.facts {
-            FactsOf::Nothing => Ok(None),
-            FactsOf::Unknown(arms) => Ok(arms.clone()),
-            FactsOf::Fixed(facts) => Ok(Some(Arc::clone(facts))),
-            FactsOf::Passes(of) => {
-                let find = |known: &VecDeque<(PassName, Arc<Facts>)>| {
-                    let found = known.iter().find(|(of, _)| *of == pass);
-                    found.map(|(_, facts)| Arc::clone(facts))
-                };
-                if let Some(facts) = of.lock().ok().and_then(|known| find(&known)) {
-                    return Ok(Some(facts));
-                }
-                let facts = Arc::new(self.count(self.pass_key(pass)).await?);
-                if let Ok(mut known) = of.lock() {
-                    known.truncate(KEPT_FACTS - 1);
-                    known.push_front((pass, Arc::clone(&facts)));
-                }
-                Ok(Some(facts))
-            }
-        }
-    }
-
     fn mix(&self) -> Option<&Mix> {
         self.job.mixed.as_ref().map(|mixed| &mixed.mix)
     }
@@ -302,8 +211,8 @@ impl Opened {
 
     /// How windows are gone about.
     fn reading(&self) -> Reading {
-        match &self.facts {
-            FactsOf::Unknown(_) => Reading::Counted,
+        match &self.known {
+            Known::AsTheyCome(_) => Reading::Counted,
             _ if self.deal.world == 1 => Reading::Planned(0),
             // So many rows hold a batch for each rank, if filters leave half of them.
             _ => {

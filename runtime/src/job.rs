@@ -349,7 +349,8 @@ async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
         return not_impl_err!("a random function on the right side of a JOIN is not supported yet");
     }
     let job = Arc::new(Job::open(plan, env).await?);
-    let batches: Vec<_> = segment::stored_order(&job, &job.reader, 0, env)
+    let splits = 0..job.snapshot.splits.len() as u32;
+    let batches: Vec<_> = segment::stored_order(&job, &job.reader, splits, 0, env)
         .try_collect()
         .await?;
     let key_types = key_types(lookup)?;

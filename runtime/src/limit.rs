@@ -66,7 +66,8 @@ async fn kept_rows(
         return internal_err!("a LIMIT that the planner refuses came to the engine");
     }
     let (mut seen, mut range) = (0, u64::MAX..u64::MAX);
-    let mut batches = segment::stored_order(&job, &membership.reader, 0, env);
+    let splits = 0..job.snapshot.splits.len() as u32;
+    let mut batches = segment::stored_order(&job, &membership.reader, splits, 0, env);
     while let Some(batch) = batches.try_next().await? {
         for &stored in batch.row_ids()?.position.values() {
             if seen == skip {

@@ -4,6 +4,7 @@
 //! serves I/O. What a segment yields depends on its positions alone.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -221,17 +222,17 @@ fn leaf(columns: Vec<ArrayRef>, snapshot: &Snapshot, places: &[Place]) -> Result
     })
 }
 
-/// All rows that `reader` makes, in stored order; positions are the rows' numbers in the snapshot.
+/// The rows that `reader` makes of some splits, in stored order; positions are the rows' numbers in the snapshot.
 pub fn stored_order(
     job: &Arc<Job>,
     reader: &Arc<Reader>,
+    splits: Range<u32>,
     pass: u64,
     env: &Env,
 ) -> BoxStream<'static, Result<RowBatch>> {
     let (job, reader, env) = (Arc::clone(job), Arc::clone(reader), env.clone());
     let rows = segment_rows(&job.snapshot, &reader, &env) as usize;
     let in_flight = env.in_flight.max(1);
-    let splits = 0..job.snapshot.splits.len() as u32;
     let windows = order::windows(&job.snapshot, splits, None, pass);
     let staged = stream::iter(windows)
         .map({

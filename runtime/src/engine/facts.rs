@@ -1,10 +1,12 @@
 //! What is known of every stored row before any is computed: how many rows it gives, and their keys.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use futures::TryStreamExt;
 
+use super::shares::Share;
 use crate::group::Key;
 use crate::job::{Env, Job, Reader};
 use crate::keys::KeyColumns;
@@ -68,6 +70,57 @@ impl Facts {
         })
     }
 
+    /// Runs the plan that decides over some of the stored rows.
+    pub(super) async fn share(
+        job: &Arc<Job>,
+        keys: Option<&KeyColumns>,
+        splits: Range<u32>,
+        rows: Range<u64>,
+        env: &Env,
+    ) -> Result<Share> {
+        let Some(membership) = &job.membership else {
+            return internal_err!("there is nothing to count");
+        };
+        let mut share = Share {
+            rows: vec![0; (rows.end - rows.start) as usize],
+            keys: Vec::new(),
+        };
+        let reader = &membership.reader;
+        let mut batches = segment::stored_order(job, reader, splits, 0, env);
+        while let Some(batch) = batches.try_next().await? {
+            for &stored in batch.row_ids()?.position.values() {
+                share.rows[(stored - rows.start) as usize] += 1;
+            }
+            if let Some(keys) = keys {
+                share.keys.extend(keys.within(reader).keys(&batch)?.keys);
+            }
+        }
+        Ok(share)
+    }
+
+    /// What shares of the stored rows, in order, say together.
+    pub(super) fn of_shares(shares: Vec<Share>) -> Self {
+        let (mut before, mut keys) = (vec![0], Vec::new());
+        let mut all = 0;
+        for share in shares {
+            before.extend(share.rows.iter().map(|&rows| {
+                all += u64::from(rows);
+                all
+            }));
+            keys.extend(share.keys);
+        }
+        Self {
+            keyed_before: if keys.is_empty() {
+                Vec::new()
+            } else {
+                before.clone()
+            },
+            before,
+            dropped: Vec::new(),
+            keys,
+        }
+    }
+
     /// Runs the plan that decides the rows of the arms of a MIX alone.
     pub(super) async fn of_arms(job: &Arc<Job>, arms: &Arc<Reader>, env: &Env) -> Result<Self> {
         Ok(Self {
@@ -113,7 +166,8 @@ async fn counted(
 ) -> Result<(Vec<u64>, Vec<Key>)> {
     let mut before = vec![0; job.snapshot.rows() as usize + 1];
     let mut known = Vec::new();
-    let mut rows = segment::stored_order(job, reader, pass, env);
+    let splits = 0..job.snapshot.splits.len() as u32;
+    let mut rows = segment::stored_order(job, reader, splits, pass, env);
     while let Some(batch) = rows.try_next().await? {
         for &stored in batch.row_ids()?.position.values() {
             before[stored as usize + 1] += 1;

@@ -465,7 +465,7 @@ impl Sequencer {
         self.close_all(&mut closed)?;
         let deal = self.opened.deal;
         // Some ranks have no batch in the last step.
-        if (self.batches - self.base) % deal.batches_per_step() != 0 {
+        if !(self.batches - self.base).is_multiple_of(deal.batches_per_step()) {
             match deal.equal_steps {
                 EqualSteps::Drop => self.mine = None,
                 EqualSteps::Count | EqualSteps::Pad => self.end_of_step(&[])?,
