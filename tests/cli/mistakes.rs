@@ -52,7 +52,7 @@ const MISTAKES: [(&str, &str); 24] = [
         "SELECT decode_image(image) AS x FROM photos BATCH 4",
     ),
     ("random()", "SELECT random() AS x FROM t BATCH 4"),
-    ("not built yet", "SELECT id FROM t PACK id INTO 128"),
+    ("pack of numbers", "SELECT id FROM t PACK id INTO 128"),
     ("table hint", "SELECT id FROM t WITH (nolock) BATCH 4"),
     (
         "unknown format",

@@ -16,7 +16,7 @@ use forebay_planner::rows::mix::MixStop;
 use super::arm::{Arm, Entered, Reading};
 use super::facts::Facts;
 use super::mixing;
-use super::work::{Building, Picked, Satisfied, Step, Work};
+use super::work::{Building, Orders, Picked, Satisfied, Step, Work};
 use super::{Only, Opened};
 use crate::cursor::{ArmCursor, Carried, Cursor};
 use crate::deal::Deal;
@@ -451,6 +451,17 @@ impl Sequencer {
         }
         let epoch = self.epoch;
         self.cut(epoch);
+        // A window without rows may have been the last.
+        if self.reading == Reading::Counted && std::mem::take(&mut self.flush) {
+            self.out.push_back(Step::Rows {
+                epoch,
+                of: self.building.take(),
+                orders: Orders::Counted {
+                    origin: Arc::default(),
+                    flush: true,
+                },
+            });
+        }
         self.epoch += 1;
         self.stage = Stage::Begin;
         if !continuous {
