@@ -22,7 +22,7 @@ use crate::session::{Session, compiled};
 #[derive(Debug, Clone)]
 pub enum BatchName {
     /// The one of this rank that was received last before a token was taken.
-    Before(Token),
+    Before(Box<Token>),
     /// The one of this rank at a step of an epoch (of the whole run under `CONTINUOUS`), in a run from the
     /// beginning.
     Step {

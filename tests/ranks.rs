@@ -122,7 +122,7 @@ async fn a_batch_can_be_asked_what_made_it_and_is_made_again() {
             epoch: batch.epoch,
             step: batch.step,
         };
-        for name in [by_step, BatchName::Before(batch.token())] {
+        for name in [by_step, BatchName::Before(Box::new(batch.token()))] {
             let found = session.which("p", config.clone(), name).await.unwrap();
             assert_eq!(found.digest, digest(&batch.batch));
             assert_eq!(found.epoch, batch.epoch);

@@ -45,4 +45,4 @@ pub mod source;
 pub mod stage;
 pub mod tail;
 pub mod token;
-mod window;
+pub mod window;

@@ -13,7 +13,7 @@ use super::{output, token};
 /// Tells what made a batch, and writes it again.
 pub(crate) async fn execute(args: WhichArgs) -> Result<(), Failure> {
     let name = match (&args.token, args.step) {
-        (Some(file), _) => BatchName::Before(token::read(file)?),
+        (Some(file), _) => BatchName::Before(Box::new(token::read(file)?)),
         (None, Some(step)) => BatchName::Step {
             epoch: args.epoch,
             step,
