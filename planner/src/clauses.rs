@@ -87,7 +87,7 @@ pub struct Pack {
 }
 
 /// `BUCKET BY expression BOUNDARIES (..)`: a batch holds rows of one bucket. The expression is planned with
-/// the query ([`Keys`](crate::pipeline::Keys)).
+/// the query ([`Pipeline::bucketed`](crate::pipeline::Pipeline)).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bucket {
     /// Ascending; bucket `i` holds the values below boundary `i` that no bucket before it holds, and the last

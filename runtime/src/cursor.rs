@@ -204,3 +204,63 @@ impl Reader<'_> {
         self.bytes.is_empty().then_some(Carry { ready, open, bins })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn group(rows: &[Carried], packs: Option<Vec<u32>>) -> Group<Carried> {
+        let rows = rows.to_vec();
+        Group { rows, packs }
+    }
+
+    fn rows(n: u64) -> Vec<Carried> {
+        let row = |stored: u64| Carried {
+            stored: stored * 1_000_003,
+            nth: (stored % 3) as u32,
+            pass: (7 + stored % 2, 0),
+        };
+        (0..n).map(row).collect()
+    }
+
+    #[test]
+    fn what_is_carried_comes_back_and_takes_few_bytes() {
+        let all = rows(5_000);
+        let carry = Carry {
+            ready: vec![group(&all[..10], Some(vec![4, 6]))],
+            open: vec![group(&all[10..11], None)],
+            bins: vec![all[11..20].to_vec(), all[20..].to_vec()],
+        };
+        let mut cursor = Cursor::default();
+        cursor.set_carry(&carry);
+        assert_eq!(cursor.carry().unwrap(), carry);
+        let text = serde_json::to_string(&cursor).unwrap();
+        assert!(
+            text.len() < 12 * 5_000 && text.len() < 64 << 10,
+            "{}",
+            text.len()
+        );
+        assert_eq!(serde_json::from_str::<Cursor>(&text).unwrap(), cursor);
+    }
+
+    proptest! {
+        /// A token that somebody else wrote is refused or read, and never more.
+        #[test]
+        fn anything_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let cursor = Cursor {
+                carry: Some(BASE64_STANDARD_NO_PAD.encode(bytes)),
+                carry_passes: vec![(0, 0), (1, 0)],
+                ..Cursor::default()
+            };
+            if let Ok(carry) = cursor.carry() {
+                prop_assert!(carry.rows().count() <= 200);
+            }
+            let without = Cursor { carry_passes: Vec::new(), ..cursor };
+            if let Ok(carry) = without.carry() {
+                prop_assert_eq!(carry.rows().count(), 0);
+            }
+        }
+    }
+}

@@ -360,3 +360,6 @@ impl<T: Clone> Grouper<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
