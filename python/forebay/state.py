@@ -76,13 +76,14 @@ class State:
             said.update(turn=self.turn, turns=self.turns)
         return said
 
-    def among(self, turns: int, world: int) -> State:
-        """The same state, if it is one for so many loader workers and ranks.
+    def among(self, turns: int, world: int, *, is_worker: bool = False) -> State:
+        """The same state, if it is one for so many loader workers and ranks. To a worker, other ranks are a mistake
+        even if there is no other one: its loader may go on with steps of the ranks that were.
 
         Raises:
             ResumeError: It is not.
         """
-        if self.turns == turns and (turns == 1 or self.world == world):
+        if self.turns == turns and (self.world == world or turns == 1 and not is_worker):
             return self
         raise ResumeError(
             f"this state is of {self.turns} loader worker(s) in a world of {self.world}, and now there are {turns} in "

@@ -139,7 +139,8 @@ class _Iteration(Iterator["dict[str, Any]"]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         dataset, given = self._dataset, self._settings
         world = given["world"]
-        start = State.of(state).among(self._turns, world).at_world(world, given, dataset._pipeline)
+        is_worker = self._worker is not None
+        start = State.of(state).among(self._turns, world, is_worker=is_worker).at_world(world, given, dataset._pipeline)
         if self._batches is not None:
             self._batches.close()
             self._batches = None
@@ -161,7 +162,7 @@ class ForebayDataset(torch.utils.data.IterableDataset[dict[str, Any]]):
 
     Its iterators have the `state_dict` and `load_state_dict` of torchdata's protocol, so the state of a
     `StatefulDataLoader` is exact: it goes on with the batch after the last one that the loop was given. It is for
-    as many loader workers as before, and with several workers as many ranks. `global_state` makes of it a state for
+    as many loader workers as before, and with workers for as many ranks. `global_state` makes of it a state for
     any number of either, which `resume` takes.
     """
 

@@ -202,6 +202,11 @@ CASES = {
         fb.read_parquet(t).select("id", r=fn.random_int(0, 9)).shuffle(100, seed=4).bucket_by("id % 40", [10, 30]).batch(8)
     ),
     "dropped remainder": lambda t: stream(t, drop_remainder=True),
+    "a mix": lambda t: (
+        fb.mix([(fb.read_parquet(t).select("id", r=fn.random_int(0, 9)), 2), (fb.read_parquet(t).select("id", r="id"), 1)])
+        .shuffle(100, seed=4)
+        .batch(50)
+    ),
     "continuous": lambda t: (
         fb.read_parquet(t).select("id", r=fn.random_int(0, 9)).shuffle(100, seed=4).repeat(2).batch(300)
     ),
@@ -274,11 +279,12 @@ def test_without_workers_a_loaders_state_serves_any_world(table):
     assert [row for step in zip(*ranks) for row in step if row[0]] == whole[3:]
 
 
-def test_workers_of_another_world_are_refused(table):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_of_another_world_are_refused(table, workers):
     pipeline = stream(table)
-    dl = loader(pipeline.torch(rank=0, world=2), 2)
+    dl = loader(pipeline.torch(rank=0, world=2), workers)
     rows(itertools.islice(iter(dl), 3))
-    again = loader(pipeline.torch(rank=0, world=3), 2)
+    again = loader(pipeline.torch(rank=0, world=3), workers)
     again.load_state_dict(kept(dl.state_dict()))
     with pytest.raises(fb.ResumeError, match="global_state"):
         next(iter(again))
