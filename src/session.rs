@@ -28,6 +28,7 @@ use forebay_runtime::error::Error as RunError;
 use forebay_runtime::pool::ComputePool;
 use forebay_runtime::source::FileResolver;
 use forebay_runtime::tail::{Batch, RunStats};
+use forebay_runtime::token::Token;
 use object_store::ObjectStore;
 use tokio::sync::RwLock;
 
@@ -374,6 +375,7 @@ impl Session {
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
         let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.seed);
+        let token = opened.token();
         let epoch_rows = opened.epoch_rows;
         let expected = steps
             .zip(opened.epoch_rows)
@@ -383,6 +385,7 @@ impl Session {
             schema,
             steps,
             seed,
+            token,
             expected_rows: expected,
             epoch_rows,
         })
@@ -604,6 +607,7 @@ pub struct Run {
     schema: SchemaRef,
     steps: Option<u64>,
     seed: u64,
+    token: Token,
     expected_rows: Option<u64>,
     epoch_rows: Option<u64>,
 }
@@ -637,6 +641,11 @@ impl Run {
     /// The seed in force.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// What a run has to be given to begin where this one did.
+    pub const fn beginning(&self) -> &Token {
+        &self.token
     }
 
     /// The next batch; `None` at the end. After an error the run has ended.

@@ -166,13 +166,32 @@ async fn world(
 ) -> Result<(Vec<(u64, RecordBatch)>, Option<Token>), String> {
     let mut ranks = Vec::new();
     for rank in 0..world {
-        let config = RunConfig {
-            rank,
-            world,
-            resume: resume.map(|token| Arc::new(token.clone())),
-            ..config(draw)
-        };
-        ranks.push(run(session, config, steps).await?);
+        // The rank's batches by one run, or by several that take turns.
+        let turns = draw.pick(&[1, 1, 2, 3]);
+        let mut parts = Vec::new();
+        for turn in 0..turns {
+            let config = RunConfig {
+                rank,
+                world,
+                turn,
+                turns,
+                resume: resume.map(|token| Arc::new(token.clone())),
+                ..config(draw)
+            };
+            let steps = steps.saturating_sub(turn as usize);
+            let part = run(session, config, steps.div_ceil(turns as usize)).await?;
+            parts.push(part.into_iter());
+        }
+        let mut batches = Vec::new();
+        while let Some(batch) = parts[batches.len() % turns as usize].next() {
+            batches.push(batch);
+        }
+        if let Some(turn) = parts.iter().position(|part| part.len() > 0) {
+            return Err(format!(
+                "of {turns} runs, the one of turn {turn} has more batches"
+            ));
+        }
+        ranks.push(batches);
     }
     let taken = ranks[0].len();
     let mut stream = Vec::new();

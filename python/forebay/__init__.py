@@ -20,12 +20,21 @@ rewrites change how fast it comes, never what comes.
 from . import errors, fn
 from ._forebay import __version__
 from .batch import Batch, Column
-from .errors import ConfigError, DataError, Error, InternalError, MemoryLimitError, PlanError, SourceError
+from .errors import (
+    ConfigError,
+    DataError,
+    Error,
+    InternalError,
+    MemoryLimitError,
+    PlanError,
+    ResumeError,
+    SourceError,
+)
 from .expr import Expr, col, lit, sql_expr
 from .iterator import BatchIterator, Failure, Stats
 from .look import Explanation, Preview
 from .pipeline import Pipeline
-from .read import images, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
+from .read import images, mix, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
 from .schema import Field, Schema
 
 __all__ = [
@@ -44,6 +53,7 @@ __all__ = [
     "Pipeline",
     "PlanError",
     "Preview",
+    "ResumeError",
     "Schema",
     "SourceError",
     "Stats",
@@ -53,6 +63,7 @@ __all__ = [
     "fn",
     "images",
     "lit",
+    "mix",
     "read_arrow",
     "read_avro",
     "read_csv",

@@ -143,8 +143,19 @@ class Batch(Mapping[str, Column]):
     @property
     def row_keys(self) -> list[tuple[str, int, int]]:
         """Which rows these are: file (relative to its source), row in the file, and place among the rows
-        that an `unnest` made of it."""
+        that an `unnest` made of it. Of packs, those of the rows in them."""
         return self._raw.row_keys()
+
+    def token(self) -> str:
+        """What `run(resume=..)` goes on behind this batch with: JSON.
+
+        It names a place in the stream: behind the step that the batch is of, at which all ranks are at once. So
+        the tokens of all ranks at a step are equal, and each serves any number of ranks, threads and rewrites.
+        """
+        token = self._raw.token()
+        if token is None:
+            raise ValueError("this batch is of no run")
+        return token
 
     def __getitem__(self, name: str) -> Column:
         return Column(self._raw.column(self._places[name]))

@@ -22,9 +22,16 @@ def source_text(source: tuple[Any, ...]) -> str:
     if source[0] == "sql":
         name = "" if source[2] is None else f", name={source[2]!r}"
         return f'sql("""{source[1]}"""{name})'
+    if source[0] == "mix":
+        arms = ", ".join(f"({_in_a_line(arm, steps)}, {weight!r})" for arm, steps, weight in source[1])
+        return f"mix([{arms}]{'' if source[2] == 'first' else ', stop=' + repr(source[2])})"
     call = "images" if source[1] == "images" else f"read_{source[1]}"
     options = "".join(f", {key}={value!r}" for key, value in source[3].items())
     return f"{call}({source[2]!r}{options})"
+
+
+def _in_a_line(source: tuple[Any, ...], steps: tuple[Any, ...]) -> str:
+    return source_text(source) + "".join("." + step_text(step) for step in steps)
 
 
 def step_text(step: tuple[Any, ...]) -> str:
@@ -44,6 +51,14 @@ def step_text(step: tuple[Any, ...]) -> str:
         rows, remainder, is_global = arguments
         kept = "" if remainder == "keep" else f", {remainder}_remainder=True"
         return f"batch({rows}{kept}{', scope=' + repr('global') if is_global else ''})"
+    if name == "pad" and arguments[1] is not None:
+        return f"pad({arguments[0]!r}, to={arguments[1]})"
+    if name == "bucket_by":
+        return f"bucket_by({shown(arguments[0])}, {list(arguments[1])})"
+    if name == "batch_by_tokens":
+        tokens, column, remainder, is_global = arguments
+        kept = "" if remainder == "keep" else ", drop_remainder=True"
+        return f"batch_by_tokens({tokens}, {column!r}{kept}{', scope=' + repr('global') if is_global else ''})"
     if name == "options":
         return f"options({arguments[1]})"
     if name == "cache":

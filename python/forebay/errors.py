@@ -11,6 +11,7 @@ __all__ = [
     "InternalError",
     "MemoryLimitError",
     "PlanError",
+    "ResumeError",
     "SourceError",
 ]
 
@@ -85,6 +86,11 @@ class DataError(Error):
 
 class ConfigError(Error):
     """A setting of a run makes no sense."""
+
+
+class ResumeError(Error):
+    """A run cannot go on from a token or a state: it is of another pipeline, other data or another seed (the
+    message says what differs), or it is none."""
 
 
 class MemoryLimitError(ConfigError):

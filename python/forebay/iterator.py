@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import _forebay
 from .batch import Batch
+from .state import State, read_resume
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
 
-__all__ = ["BatchIterator", "Failure", "Stats"]
+__all__ = ["BatchIterator", "Failure", "NumpyIterator", "Stats"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,18 @@ class BatchIterator(Iterator[Batch]):
         self, pipeline: Pipeline, settings: dict[str, Any], *, keep_remainder: bool = False, rows: int | None = None
     ) -> None:
         self._pipeline = pipeline
-        self._run = pipeline._plan().run(settings, keep_remainder, rows)
+        self._other_batches = (keep_remainder, rows)
+        self._settings = {name: value for name, value in settings.items() if name != "resume"}
+        resume = settings.get("resume")
+        self._begin(self._settings if resume is None else read_resume(resume, self._settings, pipeline))
         _LIVE.add(self)
+
+    def _begin(self, settings: dict[str, Any]) -> None:
+        self._run = self._pipeline._plan().run(settings, *self._other_batches)
+        self._begun = settings
+        self._turns = settings.get("turns") or 1
+        #: Steps between the token and the next batch.
+        self._turn = settings.get("turn") or 0
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -96,7 +107,36 @@ class BatchIterator(Iterator[Batch]):
         raw = self._run.next()
         if raw is None:
             raise StopIteration
+        self._turn = self._turns - 1
         return Batch(raw)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer of the batches is: behind the last batch that it was given, however far the run
+        is ahead of it. Plain values, which JSON can hold; `load_state_dict` and `run(resume=..)` take it.
+
+        It serves any number of ranks, threads and rewrites, and is refused where the pipeline means something
+        else, or the data or the seed is another.
+        """
+        return State(
+            self._run.token(),
+            self._begun.get("first_epoch") or 0,
+            self._begun.get("epochs") or self._pipeline._plan().clauses()["epochs"],
+            turn=self._turn,
+            turns=self._turns,
+            world=self._begun.get("world") or 1,
+        ).to_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a state, wherever this iterator was. How many epochs there are is as this iterator's
+        settings say, counted from where the iterator of the state began.
+
+        Raises:
+            ResumeError: The state is of another stream. The iterator is where it was.
+        """
+        settings = read_resume(state, self._settings, self._pipeline)
+        before = self._run
+        self._begin(settings)
+        before.close()
 
     @property
     def steps(self) -> int | None:
@@ -119,6 +159,38 @@ class BatchIterator(Iterator[Batch]):
         self._run.close()
 
     def __enter__(self) -> BatchIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class NumpyIterator(Iterator["dict[str, Any]"]):
+    """The batches of a run as dictionaries of NumPy arrays."""
+
+    def __init__(self, batches: BatchIterator) -> None:
+        #: The batches.
+        self.batches = batches
+
+    def __iter__(self) -> NumpyIterator:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        return next(self.batches).numpy()
+
+    def state_dict(self) -> dict[str, Any]:
+        """As of `BatchIterator`."""
+        return self.batches.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As of `BatchIterator`."""
+        self.batches.load_state_dict(state)
+
+    def close(self) -> None:
+        """Stops the run."""
+        self.batches.close()
+
+    def __enter__(self) -> NumpyIterator:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _forebay
 from .batch import Batch
 from .describe import option, source_text, step_text
 from .expr import Expr, IntoExpr, node_of
-from .iterator import BatchIterator
+from .iterator import BatchIterator, NumpyIterator
 from .look import Explanation, Preview
 from .schema import Schema
 
@@ -26,7 +26,7 @@ class Pipeline:
 
     It is immutable: every call gives a new one. It is a description, so making one reads nothing, and it
     pickles; mistakes surface when its schema, its plan or its rows are asked for. Calls that shape rows come
-    first, then `shuffle`, `skip`, `take`, `batch` and `repeat`, in this order.
+    first, then `shuffle`, `skip`, `take`, `pack` or `bucket_by`, `batch`, `pad` and `repeat`, in this order.
 
     `for batch in pipeline` runs it.
     """
@@ -89,6 +89,22 @@ class Pipeline:
 
     # Batches and epochs
 
+    def pack(self, column: str, into: int) -> Pipeline:
+        """Puts the sequences of a list column end to end into packs of `into` elements. A batch then has packs as
+        rows, with `<column>_segment_ids` (1, 2, .. in a pack, 0 where it is free) and `<column>_positions` (from 0
+        in each sequence); other columns become lists with a value for each sequence."""
+        return self._then("pack", _name("pack", column), _whole("pack", "into", into))
+
+    def bucket_by(self, value: IntoExpr, boundaries: Iterable[int]) -> Pipeline:
+        """Fills each batch with rows of one bucket.
+
+        Args:
+            value: What decides, such as `fn.array_length(col("tokens"))`; a text is SQL.
+            boundaries: Ascending. A value belongs to the first bucket whose boundary is above it, or to the last.
+        """
+        limits = [_whole("bucket_by", "each boundary", boundary) for boundary in boundaries]
+        return self._then("bucket_by", _column(value), tuple(limits))
+
     def batch(
         self,
         rows: int,
@@ -112,6 +128,34 @@ class Pipeline:
         remainder = "drop" if drop_remainder else "pad" if pad_remainder else "keep"
         return self._then("batch", _whole("batch", "rows", rows), remainder, scope == "global")
 
+    def batch_by_tokens(
+        self,
+        tokens: int,
+        column: str,
+        *,
+        drop_remainder: bool = False,
+        scope: Literal["per_rank", "global"] = "per_rank",
+    ) -> Pipeline:
+        """Gathers rows as long as they have at most so many elements in a list column; where the column is
+        padded, each row counts as long as the longest.
+
+        Args:
+            tokens: Elements of a batch, for each rank.
+            column: A list, or a number that says how long a row is.
+            drop_remainder: Whether the last rows of an epoch are dropped.
+            scope: As of `batch`.
+        """
+        if scope not in ("per_rank", "global"):
+            raise ValueError(f'scope is "per_rank" or "global", found {scope!r}')
+        count = _whole("batch_by_tokens", "tokens", tokens)
+        remainder = "drop" if drop_remainder else "keep"
+        return self._then("batch_by_tokens", count, _name("batch_by_tokens", column), remainder, scope == "global")
+
+    def pad(self, column: str, to: int | None = None) -> Pipeline:
+        """Makes the sequences of a list column equally long, with 0 at their ends: as long as the longest of the
+        batch, or `to` elements. Their own lengths are in `<column>_length`. Follows `batch`."""
+        return self._then("pad", _name("pad", column), None if to is None else _whole("pad", "to", to))
+
     def repeat(self, epochs: int | None = None) -> Pipeline:
         """Runs several epochs, or epochs without end. Before `batch`, batches cross the ends of epochs."""
         return self._then("repeat", None if epochs is None else _whole("repeat", "epochs", epochs))
@@ -133,6 +177,10 @@ class Pipeline:
             equal_steps: What a rank does in the last step if no batch is left for it: `"count"` (a batch of no
                 rows, the default), `"drop"` (nobody steps) or `"pad"` (its batch before once more).
             horizon: Windows after which packs and buckets hold no rows open.
+            error_budget: Failed rows of an epoch at which the run stops, whatever `on_error` says: a number, or a
+                part of the rows such as `"1 %"`.
+            dead_letters: File or folder for a table of the failed rows.
+            dead_letter_bytes: Largest input of a failed row that is kept in that table, as a number or `"1MiB"`.
         """
         given = {key: value for key, value in options.items() if value is not None}
         if not given:
@@ -214,23 +262,33 @@ class Pipeline:
             limit_batches: Batches after which the run ends.
             optimize: Whether the plan is rewritten.
             plan: A plan of `save_plan`, to be planned by.
+            resume: Where to go on: `batch.token()`, or `state_dict()` of an iterator, as a dictionary or as JSON.
+                Threads, ranks, world, memory and rewrites may be others than they were.
+            turn: The first of the batches that are given, from 0.
+            turns: Every which batch is given. Several runs that take turns have the batches of one, and none
+                computes what another one gives; the workers of a `DataLoader` do so.
+
+        Raises:
+            ResumeError: What `resume` says is of another stream.
         """
         return BatchIterator(self, settings)
 
     def __iter__(self) -> Iterator[Batch]:
         return self.run()
 
-    def numpy(self, **settings: Any) -> Iterator[dict[str, Any]]:
-        """Runs the pipeline: an iterator of dictionaries of NumPy arrays, which JAX takes as pytrees."""
-        with self.run(**settings) as batches:
-            for batch in batches:
-                yield batch.numpy()
+    def numpy(self, **settings: Any) -> NumpyIterator:
+        """Runs the pipeline: an iterator of dictionaries of NumPy arrays, which JAX takes as pytrees.
+
+        It has the `state_dict` and `load_state_dict` of `run`, whose state Orbax keeps as JSON.
+        """
+        return NumpyIterator(self.run(**settings))
 
     def torch(
         self,
         *,
         rank: int | None = None,
         world: int | None = None,
+        resume: dict[str, Any] | str | None = None,
         pin_memory: bool = False,
         **settings: Any,
     ) -> ForebayDataset:
@@ -239,12 +297,16 @@ class Pipeline:
         Args:
             rank: This rank; by default that of `torch.distributed`, else of the environment, else 0.
             world: Number of ranks, likewise.
+            resume: Where the first iteration goes on, as `ForebayDataset.resume` takes it.
             pin_memory: Whether tensors are pinned, where there is a GPU and no loader worker.
             **settings: As of `run`.
         """
         from .torch import ForebayDataset
 
-        return ForebayDataset(self, rank=rank, world=world, pin_memory=pin_memory, **settings)
+        dataset = ForebayDataset(self, rank=rank, world=world, pin_memory=pin_memory, **settings)
+        if resume is not None:
+            dataset.resume(resume)
+        return dataset
 
     # Its parts
 
@@ -268,6 +330,12 @@ class Pipeline:
         from .html import pipeline_page
 
         return pipeline_page(self)
+
+
+def _name(call: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{call}: column is a column's name, found {name!r}")
+    return name
 
 
 def _quoted(value: Any) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from .describe import option
 from .pipeline import Pipeline
 
-__all__ = ["images", "read_arrow", "read_avro", "read_csv", "read_json", "read_parquet", "sql"]
+__all__ = ["images", "mix", "read_arrow", "read_avro", "read_csv", "read_json", "read_parquet", "sql"]
 
 
 def sql(text: str, *, name: str | None = None) -> Pipeline:
@@ -62,6 +62,30 @@ def read_arrow(location: str | os.PathLike[str], **options: Any) -> Pipeline:
 def read_avro(location: str | os.PathLike[str], **options: Any) -> Pipeline:
     """Avro files: a file, a folder, or a pattern."""
     return _files("avro", location, options)
+
+
+def mix(
+    arms: Iterable[tuple[Pipeline, float]], *, stop: Literal["first", "longest"] = "first"
+) -> Pipeline:
+    """Pipelines mixed by weight: `mix([(photos, 0.7), (drawings, 0.3)])`.
+
+    The arms filter rows and compute columns, and have the same columns; what follows that (`shuffle`, `batch`,
+    `options`, ..) is called on the mix.
+
+    Args:
+        arms: Pipelines, each with its weight above 0.
+        stop: When an epoch ends: with the first arm that has no more rows, or with the last one, while the others
+            begin again.
+    """
+    if stop not in ("first", "longest"):
+        raise ValueError(f'stop is "first" or "longest", found {stop!r}')
+    parts = []
+    for arm in arms:
+        if not (isinstance(arm, (tuple, list)) and len(arm) == 2 and isinstance(arm[0], Pipeline)):
+            raise TypeError(f"an arm of a mix is a pipeline and its weight, found {arm!r}")
+        pipeline, weight = arm
+        parts.append((pipeline._source, pipeline._steps, float(weight)))
+    return Pipeline(("mix", tuple(parts), stop))
 
 
 def _files(kind: str, location: str | os.PathLike[str], options: Mapping[str, Any]) -> Pipeline:

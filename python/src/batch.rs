@@ -20,11 +20,14 @@ use pyo3_arrow::ffi::{
 
 use crate::claim::claim;
 use crate::column::{RawColumn, arrow_error};
+use crate::error;
 
 /// An image column: its name, and a PNG (or nothing) per row.
 type Pictures<'py> = (String, Vec<Option<Bound<'py, PyBytes>>>);
 /// File, row and child index of a row.
 type RowKey = (String, u64, u32);
+/// A batch in parts: its rows as Arrow's IPC has them, epoch, step, row keys and token.
+type Packed<'py> = (Bound<'py, PyBytes>, u64, u64, Vec<RowKey>, Option<String>);
 
 /// The columns of a batch, with its place in the stream.
 #[pyclass(frozen, module = "forebay._forebay")]
@@ -40,13 +43,15 @@ pub(crate) struct RawBatch {
     #[pyo3(get)]
     step: u64,
     keys: Keys,
+    /// What an unpickled batch says of its place in the stream.
+    token: Option<String>,
 }
 
 /// Which rows a batch has.
 #[derive(Debug)]
 enum Keys {
-    /// What a run says of them, and how many of them count. Few programs ask, so it is not spelt out.
-    Run(Box<forebay::Batch>, usize),
+    /// What a run says of them. Few programs ask, so it is not spelt out.
+    Run(Box<forebay::Batch>),
     /// What an unpickled batch says.
     Told(Vec<RowKey>),
 }
@@ -76,13 +81,13 @@ impl RawBatch {
         // The columns are not kept twice, or they would seem to have two holders.
         let empty = RecordBatch::new_empty(batch.batch.schema());
         let (columns, private) = claim(replace(&mut batch.batch, empty));
-        let rows = columns.num_rows();
         Self {
             batch: columns,
             private,
             epoch,
             step,
-            keys: Keys::Run(Box::new(batch), rows),
+            keys: Keys::Run(Box::new(batch)),
+            token: None,
         }
     }
 }
@@ -115,11 +120,20 @@ impl RawBatch {
     fn row_keys(&self) -> Vec<RowKey> {
         match &self.keys {
             Keys::Told(keys) => keys.clone(),
-            Keys::Run(batch, rows) => batch
+            Keys::Run(batch) => batch
                 .keys()
-                .take(*rows)
                 .map(|(file, row, child)| (file.to_owned(), row, child))
                 .collect(),
+        }
+    }
+
+    /// What a run has to be given to go on behind the batch, as JSON.
+    fn token(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        match &self.keys {
+            Keys::Told(_) => Ok(self.token.clone()),
+            Keys::Run(batch) => { batch.token().to_json() }
+                .map(Some)
+                .map_err(|error| error::exception(py, &error.into(), None)),
         }
     }
 
@@ -128,21 +142,6 @@ impl RawBatch {
         match self.private.get(index) {
             Some(&private) => RawColumn::of(&self.batch, index, private),
             None => Err(PyIndexError::new_err("there is no such column")),
-        }
-    }
-
-    /// The first `rows` rows as a batch of their own.
-    fn head(&self, rows: usize) -> Self {
-        let rows = rows.min(self.batch.num_rows());
-        Self {
-            batch: self.batch.slice(0, rows),
-            private: vec![false; self.private.len()],
-            epoch: self.epoch,
-            step: self.step,
-            keys: match &self.keys {
-                Keys::Told(keys) => Keys::Told(keys[..rows].to_vec()),
-                Keys::Run(batch, _) => Keys::Run(batch.clone(), rows),
-            },
         }
     }
 
@@ -214,7 +213,7 @@ impl RawBatch {
     }
 
     /// What the batch is made of again after it was pickled.
-    fn pack<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, u64, u64, Vec<RowKey>)> {
+    fn pack<'py>(&self, py: Python<'py>) -> PyResult<Packed<'py>> {
         let schema = self.batch.schema();
         let packed = py.detach(|| -> Result<Vec<u8>, ArrowError> {
             let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
@@ -223,12 +222,19 @@ impl RawBatch {
         });
         let packed = packed.map_err(arrow_error)?;
         let bytes = PyBytes::new(py, &packed);
-        Ok((bytes, self.epoch, self.step, self.row_keys()))
+        let token = self.token(py)?;
+        Ok((bytes, self.epoch, self.step, self.row_keys(), token))
     }
 
     /// The batch that `pack` made this of.
     #[staticmethod]
-    fn unpack(packed: &[u8], epoch: u64, step: u64, keys: Vec<RowKey>) -> PyResult<Self> {
+    fn unpack(
+        packed: &[u8],
+        epoch: u64,
+        step: u64,
+        keys: Vec<RowKey>,
+        token: Option<String>,
+    ) -> PyResult<Self> {
         let mut reader = StreamReader::try_new(Cursor::new(packed), None).map_err(arrow_error)?;
         let schema: SchemaRef = reader.schema();
         let batch = match reader.next() {
@@ -242,6 +248,7 @@ impl RawBatch {
             epoch,
             step,
             keys: Keys::Told(keys),
+            token,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay::clauses::Optimize;
-use forebay::{RunConfig, SavedPlan};
+use forebay::{RunConfig, SavedPlan, Token};
 use forebay_planner::units::parse_bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -28,6 +28,14 @@ pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Run
             "seed" => config.seed = Some(number()?),
             "rank" => config.rank = number()?,
             "world" => config.world = number()?,
+            "turn" => config.turn = number()?,
+            "turns" => config.turns = number()?,
+            "resume" => {
+                let text: String = value.extract()?;
+                let token = Token::from_json(&text)
+                    .map_err(|error| error::exception(py, &error.into(), None))?;
+                config.resume = Some(Arc::new(token));
+            }
             "threads" => config.threads = Some(number()?.max(1) as usize),
             "limit_batches" => config.limit_batches = Some(number()?),
             "memory_limit" => config.memory_limit = Some(bytes(py, &value)?),

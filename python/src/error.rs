@@ -64,6 +64,7 @@ fn run(
             "MemoryLimitError"
         }
         Error::Config(_) => "ConfigError",
+        Error::Resume(_) => "ResumeError",
         error if error.is_user() => "DataError",
         _ => "InternalError",
     };

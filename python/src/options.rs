@@ -24,6 +24,9 @@ pub(crate) fn set_options(
             "cache_price" => options.cache_price = given.cache_price,
             "horizon" => options.horizon = given.horizon,
             "equal_steps" => options.equal_steps = given.equal_steps,
+            "error_budget" => options.error_budget = given.error_budget,
+            "dead_letters" => options.dead_letters.clone_from(&given.dead_letters),
+            "dead_letter_bytes" => options.dead_letter_bytes = given.dead_letter_bytes,
             other => {
                 let message = format!("the option {other} can be set in SQL only");
                 return Err(PlanError::mistake(message));

@@ -2,9 +2,12 @@
 
 use std::num::NonZeroU64;
 
-use forebay::builder::PipelineBuilder;
-use forebay::clauses::{BatchScope, BatchSize, EqualSteps, Remainder};
+use forebay::builder::{self, Input, PipelineBuilder};
+use forebay::clauses::{BatchSize, Remainder};
 use forebay::{Error, Explanation, Pipeline, Session};
+use forebay_planner::error::PlanError;
+use forebay_planner::groups::check_groups;
+use forebay_planner::sql::ClausePositions;
 use forebay_udfs::tensor::named;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
@@ -12,7 +15,7 @@ use pyo3_arrow::ffi::to_schema_pycapsule;
 
 use crate::dtype::tensor_shape;
 use crate::run::Run;
-use crate::source::{self, Source};
+use crate::source::{self, Arm, Source};
 use crate::steps::Step;
 use crate::wait::wait;
 use crate::{config, error, options};
@@ -73,21 +76,8 @@ impl Plan {
     /// What the clauses say of batches and epochs.
     fn clauses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let clauses = &self.pipeline.clauses;
-        let batch = clauses.batch.unwrap_or_default();
         let said = PyDict::new(py);
-        said.set_item("batch_rows", batch.rows())?;
-        said.set_item("is_global", batch.scope == BatchScope::Global)?;
-        let remainder = match batch.remainder {
-            Remainder::Keep => "keep",
-            Remainder::Drop => "drop",
-            Remainder::Pad => "pad",
-        };
-        said.set_item("remainder", remainder)?;
-        let counts = clauses.options.equal_steps == EqualSteps::Count;
-        let is_plain = clauses.pack.is_none() && clauses.bucket.is_none();
-        said.set_item("is_dealt", counts && is_plain)?;
         said.set_item("epochs", clauses.repeat.epochs.map(|n| n.get()))?;
-        said.set_item("continuous", clauses.repeat.continuous)?;
         said.set_item("seed", clauses.seed)?;
         Ok(said)
     }
@@ -133,7 +123,11 @@ impl Plan {
         keep_remainder: bool,
         rows: Option<NonZeroU64>,
     ) -> PyResult<Run> {
-        let config = config::read(py, settings)?;
+        let mut config = config::read(py, settings)?;
+        if config.resume.is_some() {
+            // A token knows its seed; a pipeline that says another one is another stream.
+            config.seed = config.seed.or(self.pipeline.clauses.seed);
+        }
         let started = wait(py, async {
             if !keep_remainder && rows.is_none() {
                 return self.session.run(&self.name, config).await;
@@ -154,18 +148,34 @@ impl Plan {
     }
 }
 
-/// The beginning of a pipeline: a registered one, or a source for the builder.
+/// The beginning of a pipeline: a registered one, or what the builder begins with.
 enum Begun {
     Planned(Box<Pipeline>),
-    Source(Box<PipelineBuilder>),
+    Input(Box<Input>),
+}
+
+impl Begun {
+    fn builder(self) -> PipelineBuilder {
+        match self {
+            Self::Planned(planned) => planned.then(),
+            Self::Input(input) => Pipeline::from(*input),
+        }
+    }
 }
 
 async fn open(session: &Session, source: &Source) -> Result<(String, Begun), Error> {
     match source {
         Source::Files(format, location, options) => {
             let source = source::files(format, location, options)?;
-            let builder = Pipeline::from(source);
-            Ok((NAME.to_owned(), Begun::Source(Box::new(builder))))
+            Ok((NAME.to_owned(), Begun::Input(Box::new(source.into()))))
+        }
+        Source::Mix(arms, stop) => {
+            let mut inputs = Vec::with_capacity(arms.len());
+            for arm in arms {
+                inputs.push((arm_input(arm).await?, arm.weight));
+            }
+            let mixed = builder::mix(inputs).stop(*stop);
+            Ok((NAME.to_owned(), Begun::Input(Box::new(mixed.into()))))
         }
         Source::Sql(text, wanted) => {
             let names = session.load(text).await?;
@@ -179,8 +189,25 @@ async fn open(session: &Session, source: &Source) -> Result<(String, Begun), Err
     }
 }
 
+/// What a mix reads of an arm. Names that its SQL gives are its own: it has a session for itself.
+async fn arm_input(arm: &Arm) -> Result<Input, Error> {
+    let session = Session::new();
+    let (_, begun) = Box::pin(open(&session, &arm.source)).await?;
+    if { arm.steps.iter() }.any(|step| matches!(step, Step::Options(..) | Step::Cache(_))) {
+        let error = PlanError::mistake("options and caches are those of a mix, not of its arms");
+        return Err(error.with_hint("call them on the mix").into());
+    }
+    match begun {
+        Begun::Input(input) if arm.steps.is_empty() => Ok(*input),
+        begun => {
+            let steps = arm.steps.iter().cloned();
+            Ok(steps.fold(begun.builder(), |b, call| call.apply(b)).into())
+        }
+    }
+}
+
 fn no_pipeline() -> Error {
-    let error = forebay_planner::error::PlanError::mistake("the SQL defines no pipeline");
+    let error = PlanError::mistake("the SQL defines no pipeline");
     let error = error.with_hint("end it with a query, or with CREATE PIPELINE .. AS ..");
     Error::Plan(error)
 }
@@ -197,11 +224,9 @@ async fn finish(
     let mut pipeline = match begun {
         Begun::Planned(planned) if calls.is_empty() => *planned,
         begun => {
-            let builder = match begun {
-                Begun::Planned(planned) => planned.then(),
-                Begun::Source(builder) => *builder,
-            };
-            let builder = calls.into_iter().fold(builder, |b, call| call.apply(b));
+            let builder = calls
+                .into_iter()
+                .fold(begun.builder(), |b, call| call.apply(b));
             session.build(builder).await?
         }
     };
@@ -215,6 +240,9 @@ async fn finish(
         }
     }
     options::check_cache(&pipeline.clauses)?;
+    // Options are set behind the builder, which checked the clauses without them.
+    let positions = ClausePositions::default();
+    check_groups(pipeline.plan.schema(), &pipeline.clauses, &positions)?;
     session.register_planned(name, pipeline.clone()).await?;
     Ok(pipeline)
 }

@@ -4,7 +4,7 @@ use std::mem::forget;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay::RunStats;
+use forebay::{RunStats, Token};
 use forebay_runtime::cpu::cpu_time;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -25,7 +25,6 @@ pub(crate) struct Run {
     process: u32,
     state: Mutex<State>,
     steps: Option<u64>,
-    epoch_rows: Option<u64>,
     seed: u64,
     begun: (Instant, Duration),
 }
@@ -40,6 +39,8 @@ struct State {
     first: Option<Duration>,
     /// What the run said last.
     last: (RunStats, Option<(u64, u64)>, Duration, Duration),
+    /// What a run has to be given to go on behind what was handed out.
+    token: Token,
 }
 
 impl Run {
@@ -48,10 +49,10 @@ impl Run {
         Self {
             process: std::process::id(),
             steps: run.steps(),
-            epoch_rows: run.epoch_rows(),
             seed: run.seed(),
             begun: (Instant::now(), cpu_time()),
             state: Mutex::new(State {
+                token: run.beginning().clone(),
                 run: Some(run),
                 rows: 0,
                 batches: 0,
@@ -85,6 +86,7 @@ impl Run {
         match polled {
             Err(_) => Polled::Nothing,
             Ok(Some(Ok(batch))) => {
+                state.token = batch.token();
                 let batch = RawBatch::of(batch);
                 state.rows += batch.rows();
                 state.batches += 1;
@@ -166,16 +168,16 @@ impl Run {
         self.steps
     }
 
-    /// Rows of an epoch over all ranks, where known.
-    #[getter]
-    fn epoch_rows(&self) -> Option<u64> {
-        self.epoch_rows
-    }
-
     /// The seed in force.
     #[getter]
     fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// What a run has to be given to go on behind the batch that was handed out last, or at the beginning.
+    fn token(&self, py: Python<'_>) -> PyResult<String> {
+        let token = py.detach(|| self.state().token.to_json());
+        token.map_err(|error| error::exception(py, &error.into(), None))
     }
 
     /// What was handed out so far, and what became of failed rows.

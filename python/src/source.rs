@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use forebay::builder::{self, SourceBuilder};
+use forebay::builder::{self, MixStop, SourceBuilder};
 use forebay_planner::error::PlanError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+
+use crate::steps::Step;
 
 /// The beginning of a pipeline.
 #[derive(Debug, Clone)]
@@ -14,12 +16,33 @@ pub(crate) enum Source {
     Sql(String, Option<String>),
     /// Files of a format, with the format's options.
     Files(String, String, BTreeMap<String, String>),
+    /// Pipelines mixed by weight, and when an epoch ends.
+    Mix(Vec<Arm>, MixStop),
+}
+
+/// An arm of a mix.
+#[derive(Debug, Clone)]
+pub(crate) struct Arm {
+    pub(crate) source: Source,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) weight: f64,
 }
 
 impl Source {
-    /// Reads `("sql", text, name)` or `("files", format, location, options)`.
+    /// Reads `("sql", text, name)`, `("files", format, location, options)`, or
+    /// `("mix", ((source, steps, weight), ..), stop)`.
     pub(crate) fn read(source: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let kind: String = source.get_item(0)?.extract()?;
+        if kind == "mix" {
+            let arms = source.get_item(1)?.try_iter()?;
+            let stop: String = source.get_item(2)?.extract()?;
+            let stop = match stop.as_str() {
+                "longest" => MixStop::Longest,
+                _ => MixStop::First,
+            };
+            let arms = arms.map(|arm| Arm::read(arm?.cast::<PyTuple>()?));
+            return Ok(Self::Mix(arms.collect::<PyResult<_>>()?, stop));
+        }
         let text: String = source.get_item(1)?.extract()?;
         Ok(match kind.as_str() {
             "sql" => Self::Sql(text, source.get_item(2)?.extract()?),
@@ -35,8 +58,20 @@ impl Source {
     pub(crate) fn sql(&self) -> Option<&str> {
         match self {
             Self::Sql(text, _) => Some(text),
-            Self::Files(..) => None,
+            Self::Files(..) | Self::Mix(..) => None,
         }
+    }
+}
+
+impl Arm {
+    fn read(arm: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        let steps = arm.get_item(1)?;
+        let steps = steps.try_iter()?.map(|step| Step::read(&step?));
+        Ok(Self {
+            source: Source::read(arm.get_item(0)?.cast::<PyTuple>()?)?,
+            steps: steps.collect::<PyResult<_>>()?,
+            weight: arm.get_item(2)?.extract()?,
+        })
     }
 }
 

@@ -23,6 +23,15 @@ pub(crate) enum Step {
         remainder: String,
         global: bool,
     },
+    Pack(String, u64),
+    BucketBy(Expr, Vec<u64>),
+    BatchByTokens {
+        tokens: u64,
+        column: String,
+        remainder: String,
+        global: bool,
+    },
+    Pad(String, Option<u64>),
     Repeat(Option<u64>),
     Options(Vec<String>, String),
     Cache(String),
@@ -51,6 +60,15 @@ impl Step {
                 remainder: part(2)?.extract()?,
                 global: part(3)?.extract()?,
             },
+            "pack" => Self::Pack(part(1)?.extract()?, part(2)?.extract()?),
+            "bucket_by" => Self::BucketBy(expr::read(&part(1)?)?, part(2)?.extract()?),
+            "batch_by_tokens" => Self::BatchByTokens {
+                tokens: part(1)?.extract()?,
+                column: part(2)?.extract()?,
+                remainder: part(3)?.extract()?,
+                global: part(4)?.extract()?,
+            },
+            "pad" => Self::Pad(part(1)?.extract()?, part(2)?.extract()?),
             "repeat" => Self::Repeat(part(1)?.extract()?),
             "options" => Self::Options(part(1)?.extract()?, part(2)?.extract()?),
             "cache" => Self::Cache(part(1)?.extract()?),
@@ -73,18 +91,30 @@ impl Step {
                 rows,
                 remainder,
                 global,
-            } => {
-                let batched = before.batch(rows);
-                let batched = match remainder.as_str() {
-                    "drop" => batched.drop_remainder(),
-                    "pad" => batched.pad_remainder(),
-                    _ => batched,
-                };
-                if global { batched.global() } else { batched }
-            }
+            } => rest(before.batch(rows), &remainder, global),
+            Self::BatchByTokens {
+                tokens,
+                column,
+                remainder,
+                global,
+            } => rest(before.batch_by_tokens(tokens, column), &remainder, global),
+            Self::Pack(column, into) => before.pack(column, into),
+            Self::BucketBy(value, boundaries) => before.bucket_by(value, boundaries),
+            Self::Pad(column, None) => before.pad(column),
+            Self::Pad(column, Some(elements)) => before.pad_to(column, elements),
             Self::Repeat(Some(epochs)) => before.repeat(epochs),
             Self::Repeat(None) => before.repeat_forever(),
             Self::Options(..) | Self::Cache(_) => before,
         }
     }
+}
+
+/// What follows the size of a batch: what becomes of the rows that do not fill one, and whom it is for.
+fn rest(batched: PipelineBuilder, remainder: &str, global: bool) -> PipelineBuilder {
+    let batched = match remainder {
+        "drop" => batched.drop_remainder(),
+        "pad" => batched.pad_remainder(),
+        _ => batched,
+    };
+    if global { batched.global() } else { batched }
 }

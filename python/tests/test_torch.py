@@ -139,18 +139,17 @@ def place_and_rows(batch):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("workers", [2, 3])
 def test_loader_workers_give_the_stream_of_one_process(table, case, workers):
-    from forebay.shard import worker_batches
-
     make, world = CASES[case]
     pipeline = make(table)
     for rank in range(world):
-        alone = [place_and_rows(batch) for batch in pipeline.run(rank=rank, world=world)]
-        parts = [
-            [place_and_rows(batch) for batch in worker_batches(pipeline, {}, rank, world, worker, workers)]
-            for worker in range(workers)
-        ]
-        turns = [part[turn] for turn in range(len(alone)) for part in parts if turn < len(part)]
-        assert turns == alone
+        place = {"rank": rank, "world": world}
+        alone = [place_and_rows(batch) for batch in pipeline.run(**place)]
+        for limit in (None, 5):
+            settings = {**place, "turns": workers, "limit_batches": limit}
+            runs = [pipeline.run(turn=worker, **settings) for worker in range(workers)]
+            parts = [[place_and_rows(batch) for batch in run] for run in runs]
+            turns = [part[turn] for turn in range(len(alone)) for part in parts if turn < len(part)]
+            assert turns == alone[:limit]
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])

@@ -94,6 +94,33 @@ impl Deal {
     }
 }
 
+/// Which of a rank's batches a run gives: one, and every `of`-th after it. Runs that take turns, as the workers
+/// of a loader do, have all of them together, and none computes what another one gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turns {
+    /// Steps before the run's first batch, from where it begins or goes on.
+    pub first: u64,
+    /// From one of its batches to the next.
+    pub of: u64,
+}
+
+impl Turns {
+    /// Whether a step is the run's, counted from where it begins or goes on.
+    pub const fn has(&self, step: u64) -> bool {
+        step >= self.first && (step - self.first).is_multiple_of(self.of)
+    }
+
+    /// The step of the run's `nth` batch.
+    pub const fn step(&self, nth: u64) -> u64 {
+        self.first.saturating_add(self.of.saturating_mul(nth))
+    }
+
+    /// How many of so many steps are the run's.
+    pub const fn among(&self, steps: u64) -> u64 {
+        steps.saturating_sub(self.first).div_ceil(self.of)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use forebay_planner::clauses::BatchSize;
@@ -136,6 +163,22 @@ mod tests {
             } else {
                 prop_assert_eq!(held, batches + deal.idle(batches));
             }
+        }
+
+        /// Runs that take turns have every step once, in turn.
+        #[test]
+        fn turns_hold_the_steps(steps in 0_u64..100, of in 1_u64..9) {
+            let mut all = 0;
+            for first in 0..of {
+                let turns = Turns { first, of };
+                let mine: Vec<u64> = (0..steps).filter(|&step| turns.has(step)).collect();
+                prop_assert_eq!(turns.among(steps), mine.len() as u64);
+                for (nth, step) in (0..).zip(&mine) {
+                    prop_assert_eq!(turns.step(nth), *step);
+                }
+                all += mine.len() as u64;
+            }
+            prop_assert_eq!(all, steps);
         }
     }
 }

@@ -22,7 +22,9 @@ mod work;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
-use forebay_planner::clauses::{Clauses, Optimize, Relax, Window as Shuffle};
+use forebay_planner::clauses::{
+    Clauses, EqualSteps, Optimize, Relax, Remainder, Window as Shuffle,
+};
 use forebay_planner::compile::Compiled;
 use forebay_planner::rows::canonical::clauses_text;
 use forebay_planner::rows::mix::Mix;
@@ -39,8 +41,8 @@ pub use self::only::Only;
 pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
 use crate::cache::Stores;
-use crate::cursor::Cursor;
-use crate::deal::Deal;
+use crate::cursor::{ArmCursor, Cursor};
+use crate::deal::{Deal, Turns};
 use crate::error::{Error, Result};
 use crate::group::Grouping;
 use crate::job::{Env, Job};
@@ -67,11 +69,16 @@ pub struct RunConfig {
     pub rank: u64,
     /// Number of ranks; 0 stands for 1.
     pub world: u64,
+    /// The first of this rank's batches that the run gives, from 0, counted from where it begins or goes on.
+    pub turn: u64,
+    /// From one batch that the run gives to the next, in this rank's batches; 0 stands for 1. The workers of a
+    /// loader take turns like that. Tokens and steps are those of the rank.
+    pub turns: u64,
     /// Compute threads; all cores where absent.
     pub threads: Option<usize>,
     /// Bytes; [`DEFAULT_MEMORY`] where absent.
     pub memory_limit: Option<u64>,
-    /// Batches after which the run ends.
+    /// Batches of the rank after which the run ends.
     pub limit_batches: Option<u64>,
     /// Whether the plan is rewritten, instead of what the pipeline says.
     pub optimize: Option<Optimize>,
@@ -94,6 +101,8 @@ pub struct Opened {
     pub job: Arc<Job>,
     /// Batches and ranks.
     pub deal: Deal,
+    /// Which of the rank's batches the run gives.
+    pub turns: Turns,
     /// The training clauses.
     pub clauses: Clauses,
     /// The seed in force.
@@ -138,6 +147,10 @@ impl Opened {
             )));
         }
         let deal = Deal::new(clauses, config.rank, world);
+        let turns = Turns {
+            first: config.turn,
+            of: config.turns.max(1),
+        };
         let mut env = environment(config)?;
         let from_token = config.resume.as_ref().map(|token| token.stream.seed);
         let seed = config.seed.or(from_token).or(clauses.seed).unwrap_or(0);
@@ -168,6 +181,7 @@ impl Opened {
             global: arms.iter().map(|_| OnceLock::new()).collect(),
             job,
             deal,
+            turns,
             clauses: clauses.clone(),
             seed,
             first_epoch: config.first_epoch,
@@ -213,14 +227,34 @@ impl Opened {
     fn reading(&self) -> Reading {
         match &self.known {
             Known::AsTheyCome(_) => Reading::Counted,
-            _ if self.deal.world == 1 => Reading::Planned(0),
+            _ if self.deal.world == 1 && self.turns.of == 1 => Reading::Planned(0),
             // So many rows hold a batch for each rank, if filters leave half of them.
             _ => {
                 let batch = self.deal.batch.rows().unwrap_or(u64::MAX);
-                let step = batch.saturating_mul(2 * self.deal.batches_per_step());
+                let batches = self.deal.batches_per_step().saturating_mul(self.turns.of);
+                let step = batch.saturating_mul(batches.saturating_mul(2));
                 Reading::Planned(step.saturating_mul(2))
             }
         }
+    }
+
+    /// Whether batches that are not the run's are computed nevertheless: rows are grouped as they come, or a
+    /// batch may come again in the place of the next one.
+    fn computes_others(&self) -> bool {
+        let pads =
+            self.deal.equal_steps == EqualSteps::Pad || self.deal.batch.remainder == Remainder::Pad;
+        self.turns.of > 1 && pads || self.reading() == Reading::Counted
+    }
+
+    /// What a run has to be given to begin where this one does.
+    pub fn token(&self) -> Token {
+        let beginning = || Cursor {
+            epoch: self.first_epoch,
+            arms: vec![ArmCursor::default(); self.arms.len()],
+            ..Cursor::default()
+        };
+        let cursor = self.resume.clone().unwrap_or_else(beginning);
+        Token::new(&self.name, &cursor)
     }
 
     /// The epoch behind the last one; `None` where there is no last one.
@@ -253,8 +287,12 @@ impl Opened {
             .map(|batches| self.deal.steps(batches))
     }
 
-    /// Steps of the whole run, where known and finite.
+    /// Batches of the whole run, where known and finite.
     pub fn steps(&self) -> Option<u64> {
+        Some(self.turns.among(self.rank_steps()?))
+    }
+
+    fn rank_steps(&self) -> Option<u64> {
         let spans = if self.clauses.repeat.continuous {
             Some(1)
         } else {

@@ -37,7 +37,14 @@ impl Driver {
         let counts = opened.reading() == Reading::Counted;
         let mut tail = opened.tail()?;
         let mut letters = opened.letter_writer();
-        let mut sent = 0;
+        // Batches that were given, or passed over in favour of runs that take turns with this one.
+        let mut seen = 0;
+        let passes_over = opened.computes_others();
+        let step_of = |nth| match passes_over {
+            true => nth,
+            false => opened.turns.step(nth),
+        };
+        let is_over = |nth| { opened.limit_batches }.is_some_and(|limit| step_of(nth) >= limit);
         let mut epoch_began: Option<u64> = None;
         // Reading runs ahead by itself, so that two segments that end at once do not leave the pool
         // waiting for the files of the next.
@@ -120,15 +127,17 @@ impl Driver {
                 stats.clone_from(tail.stats());
             }
             for batch in out {
-                if opened.limit_batches.is_some_and(|limit| sent >= limit)
-                    || self.sender.send(Ok(batch)).await.is_err()
-                {
+                if is_over(seen) {
                     return Ok(());
                 }
-                sent += 1;
+                let mine = opened.turns.has(step_of(seen));
+                if mine && self.sender.send(Ok(batch)).await.is_err() {
+                    return Ok(());
+                }
+                seen += 1;
             }
             stepped?;
-            if ended || opened.limit_batches.is_some_and(|limit| sent >= limit) {
+            if ended || is_over(seen) {
                 return Ok(());
             }
         }

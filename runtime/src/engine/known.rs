@@ -97,9 +97,12 @@ impl Opened {
         };
         // One rank takes the rows as they come, but for what arms of a MIX leave out: they are drawn by it.
         let decided = mixes && !drops && self.keys.is_none() || mixes && job.multiplies;
-        // One batch by itself has its place among all only where all are counted.
+        // One batch by itself has its place among all only where all are counted, and so have the batches of runs
+        // that take turns, if that can be.
         let whole = !matches!(self.only, Only::Step { .. });
-        if self.deal.world == 1 && whole && !decided {
+        let uncounted = membership.is_random && self.clauses.freezes();
+        let alone = self.deal.world == 1 && whole && (self.turns.of == 1 || uncounted);
+        if alone && !decided {
             let arms = job.mixed.as_ref().and_then(|mixed| mixed.arms.as_ref());
             let facts = match arms {
                 Some(arms) => Some(Arc::new(Facts::of_arms(&job, arms, &self.env).await?)),
@@ -108,7 +111,7 @@ impl Opened {
             self.known = Known::AsTheyCome(facts);
             return Ok(());
         }
-        if membership.is_random && self.clauses.freezes() {
+        if uncounted {
             return Err(Error::Config(
                 "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
                  cannot be counted for both; filter without draws, or run one rank"

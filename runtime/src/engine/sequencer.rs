@@ -52,6 +52,9 @@ pub(super) struct Sequencer {
     batches: u64,
     base: u64,
     step: u64,
+    /// Steps of this run, over all spans.
+    steps: u64,
+    computes_others: bool,
     /// This rank's part of the step that is not complete, and the epoch in which it was.
     mine: Option<(u64, Group<Picked>)>,
     /// Windows that rows in hand belong to.
@@ -82,6 +85,8 @@ impl Sequencer {
             batches: 0,
             base: 0,
             step: 0,
+            steps: 0,
+            computes_others: opened.computes_others(),
             mine: None,
             entered: BTreeMap::new(),
             next_id: 0,
@@ -359,6 +364,11 @@ impl Sequencer {
     /// Gives this rank's batch of a step.
     fn end_of_step(&mut self, behind: &[Group<Picked>]) -> Result<()> {
         self.step += 1;
+        self.steps += 1;
+        if !self.computes_others && !self.opened.turns.has(self.steps - 1) {
+            self.mine = None;
+            return Ok(());
+        }
         let cursor = self.cursor(behind)?;
         let (epoch, mine) = self.mine.take().unzip();
         let deal = &self.opened.deal;

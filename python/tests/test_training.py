@@ -1,0 +1,68 @@
+"""Training that is killed and goes on from its last checkpoint has the losses of training that was not."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+image = pytest.importorskip("PIL.Image")
+
+PROGRAM = Path(__file__).with_name("train.py")
+#: Steps of the whole training: 3 epochs of 120 images in batches of 16.
+STEPS = 21
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """Small JPEGs of eight classes."""
+    folder = tmp_path_factory.mktemp("classes")
+    noise = np.random.default_rng(5)
+    for number in range(120):
+        label = number % 8
+        pixels = noise.integers(0, 120, (24, 20, 3), dtype=np.uint8)
+        pixels[label * 2 : label * 2 + 6, :, label % 3] += 120
+        place = folder / f"class{label}"
+        place.mkdir(exist_ok=True)
+        image.fromarray(pixels).save(place / f"{number:03}.jpg")
+    return folder
+
+
+def train(classes, folder, settings, kill_at=None):
+    """Runs the program; kills it (SIGKILL) once it has done a step. Answers what it wrote, by step."""
+    losses = folder / "losses"
+    command = [sys.executable, str(PROGRAM), str(classes), str(folder / "checkpoint"), str(losses), json.dumps(settings)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if int(line) == kill_at:
+                process.kill()
+                break
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.stdin.close()
+        ended = process.wait(60)
+    assert ended == (0 if kill_at is None else -9)
+    return [json.loads(line) for line in losses.read_text().splitlines()]
+
+
+def test_losses_are_equal_bit_for_bit(classes, tmp_path):
+    (tmp_path / "whole").mkdir()
+    whole = train(classes, tmp_path / "whole", {})
+    assert [step for step, _, _ in whole] == list(range(STEPS))
+    assert float.fromhex(whole[-1][1]) < float.fromhex(whole[0][1])
+    draw = random.Random(1)
+    # By turns as it was, with other threads, as written, and with little memory.
+    otherwise = [{}, {"threads": 1}, {"optimize": False, "threads": 3}, {"memory_limit": "64MiB", "threads": 2}]
+    (tmp_path / "killed").mkdir()
+    kills = sorted(draw.sample(range(1, STEPS), 5))
+    for kill, settings in zip([*kills, None], otherwise * 2):
+        lines = train(classes, tmp_path / "killed", settings, kill)
+    # Steps behind the last checkpoint were done again, and all of them had the same rows and loss.
+    assert {step for step, _, _ in lines} == set(range(STEPS))
+    assert len(lines) > STEPS
+    for step, loss, keys in lines:
+        assert [step, loss, keys] == whole[step]
