@@ -20,13 +20,23 @@ rewrites change how fast it comes, never what comes.
 from . import errors, fn
 from ._forebay import __version__
 from .batch import Batch, Column
-from .errors import ConfigError, DataError, Error, InternalError, MemoryLimitError, PlanError, SourceError
+from .errors import (
+    ConfigError,
+    DataError,
+    Error,
+    FunctionError,
+    InternalError,
+    MemoryLimitError,
+    PlanError,
+    SourceError,
+)
 from .expr import Expr, col, lit, sql_expr
 from .iterator import BatchIterator, Failure, Stats
 from .look import Explanation, Preview
 from .pipeline import Pipeline
 from .read import images, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
 from .schema import Field, Schema
+from .udf import udf
 
 __all__ = [
     "Batch",
@@ -39,6 +49,7 @@ __all__ = [
     "Expr",
     "Failure",
     "Field",
+    "FunctionError",
     "InternalError",
     "MemoryLimitError",
     "Pipeline",
@@ -60,4 +71,5 @@ __all__ = [
     "read_parquet",
     "sql",
     "sql_expr",
+    "udf",
 ]

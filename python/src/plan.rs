@@ -1,6 +1,7 @@
 //! A pipeline, planned: the source opened, the calls replayed, types checked.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use forebay::builder::PipelineBuilder;
 use forebay::clauses::{BatchScope, BatchSize, EqualSteps, Remainder};
@@ -14,6 +15,8 @@ use crate::dtype::tensor_shape;
 use crate::run::Run;
 use crate::source::{self, Source};
 use crate::steps::Step;
+use crate::udf::PythonFunction;
+use crate::udf_lease::{Lease, functions};
 use crate::wait::wait;
 use crate::{config, error, options};
 
@@ -29,6 +32,8 @@ pub(crate) struct Plan {
     session: Session,
     name: String,
     pipeline: Pipeline,
+    /// The Python functions that it calls.
+    functions: Vec<Arc<PythonFunction>>,
 }
 
 #[pymethods]
@@ -48,10 +53,13 @@ impl Plan {
         let (name, begun) = opened.map_err(|e| error::exception(py, &e, source.sql()))?;
         let planned = wait(py, finish(&session, &name, begun, steps))?;
         let pipeline = planned.map_err(|e| error::exception(py, &e, None))?;
+        let functions = functions(&pipeline.plan);
+        let functions = functions.map_err(|e| error::exception(py, &Error::Plan(e), None))?;
         Ok(Self {
             session,
             name,
             pipeline,
+            functions,
         })
     }
 
@@ -95,6 +103,7 @@ impl Plan {
     /// Batches of a run for its rank, where known before the rows come.
     fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let config = config::read(py, settings)?;
+        let _lease = Lease::of(&self.functions);
         let steps = wait(py, self.session.steps(&self.name, config))?;
         steps.map_err(|e| error::exception(py, &e, None))
     }
@@ -102,6 +111,7 @@ impl Plan {
     /// The plan with all that it was chosen by, as JSON.
     fn save(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
         let config = config::read(py, settings)?;
+        let _lease = Lease::of(&self.functions);
         let saved = wait(py, self.session.plan(&self.name, config))?;
         let json = saved.and_then(|saved| Ok(saved.to_json()?));
         json.map_err(|e| error::exception(py, &e, None))
@@ -119,6 +129,7 @@ impl Plan {
         format: &str,
     ) -> PyResult<String> {
         let config = config::read(py, settings)?;
+        let _lease = Lease::of(&self.functions);
         let explained = wait(py, self.session.explain(&self.name, config, analyze))?;
         let text = explained.and_then(|explained| shown(explained, verbose, why_not, format));
         text.map_err(|e| error::exception(py, &e, None))
@@ -134,6 +145,7 @@ impl Plan {
         rows: Option<NonZeroU64>,
     ) -> PyResult<Run> {
         let config = config::read(py, settings)?;
+        let lease = Lease::of(&self.functions);
         let started = wait(py, async {
             if !keep_remainder && rows.is_none() {
                 return self.session.run(&self.name, config).await;
@@ -149,7 +161,7 @@ impl Plan {
             self.session.run(REBATCHED, config).await
         })?;
         started
-            .map(Run::new)
+            .map(|run| Run::new(run, lease))
             .map_err(|e| error::exception(py, &e, None))
     }
 }

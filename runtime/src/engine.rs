@@ -222,6 +222,12 @@ impl Opened {
             self.facts = FactsOf::Unknown(facts);
             return Ok(());
         }
+        if let Some(call) = &membership.volatile {
+            return Err(Error::Config(format!(
+                "{call} decides which rows there are, and is not declared deterministic: several ranks would \
+                 count different rows; declare it, or run one rank"
+            )));
+        }
         if membership.is_random && self.clauses.freezes() {
             return Err(Error::Config(
                 "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
