@@ -104,7 +104,7 @@ class Evaluator:
         if self._mode == "arrow":
             whole = BatchColumn(column)
             try:
-                import pyarrow
+                import pyarrow  # type: ignore[import-untyped]
             except ImportError:
                 return whole
             return pyarrow.array(whole)

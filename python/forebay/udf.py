@@ -14,14 +14,13 @@ engine's choice.
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import pickle
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from . import _forebay, _worker
+from ._declare import check_plain, found, type_of
 from ._evaluate import Evaluator
 from .expr import Expr, IntoExpr, col, node_of, sql_expr
 
@@ -104,21 +103,22 @@ def udf(
 class _Named:
     """What a decorator leaves in the place of a function or class. It pickles as the module's name for it."""
 
+    __name__: str
     __qualname__: str
     __module__: str
 
     def __init__(self, target: Callable[..., Any], options: dict[str, Any]) -> None:
-        functools.update_wrapper(self, target, updated=())
+        functools.update_wrapper(cast(Any, self), target, updated=())
         self._target = target
         self._options = options
 
     def __reduce__(self) -> Any:
-        if _found(self.__module__, self.__qualname__) is self:
+        if found(self.__module__, self.__qualname__) is self:
             return self.__qualname__
-        if _found(self.__module__, self.__qualname__) is self._target:
+        if found(self.__module__, self.__qualname__) is self._target:
             return type(self), (self._target, self._options)
         try:
-            import cloudpickle
+            import cloudpickle  # type: ignore[import-untyped]
         except ImportError:
             raise pickle.PicklingError(
                 f"{self.__module__}.{self.__qualname__} cannot be pickled, as it is no name of its module's; "
@@ -134,7 +134,7 @@ class UdfClass(_Named):
         """The function of an object that each process makes with these arguments: plain values, so that they can
         be part of the stream's identity."""
         for value in (*args, *named.values()):
-            _check_plain(value)
+            check_plain(value)
         return Udf(self._target, self._options, (args, named), self)
 
 
@@ -209,7 +209,7 @@ class Udf(_Named):
             bool(options["deterministic"]),
             None if options["cost"] is None else round(options["cost"] * 1000),
             None if self.reads is None else len(self.reads),
-            [(name, _type(kind)) for name, kind in self._columns().items()],
+            [(name, type_of(kind)) for name, kind in self._columns().items()],
             self._is_struct(),
             options["batch_size"],
             workers,
@@ -268,41 +268,6 @@ def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
         pipeline = pipeline.with_column(name, col(whole)[name])
     quoted = whole.replace('"', '""')
     return pipeline.select(sql_expr(f'* EXCLUDE ("{quoted}")'))
-
-
-def _type(kind: Any) -> Any:
-    """A type as the extension module reads it: a name, or what speaks Arrow's C interface."""
-    if isinstance(kind, str) or hasattr(kind, "__arrow_c_schema__"):
-        return kind
-    import numpy as np
-
-    name = np.dtype(kind).name
-    return {"datetime64[ns]": "Timestamp(Nanosecond, None)"}.get(name, name)
-
-
-def _check_plain(value: Any) -> None:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            _check_plain(item)
-    elif isinstance(value, dict):
-        for item in (*value, *value.values()):
-            _check_plain(item)
-    elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
-        raise TypeError(
-            f"the arguments of a set-up are numbers, texts, bytes, and lists and dictionaries of them, found a "
-            f"{type(value).__name__}; make it in the class's __init__"
-        )
-
-
-def _found(module: str, qualname: str) -> Any:
-    """What a module has under a name; None where it has nothing."""
-    known = sys.modules.get(module)
-    if known is None:
-        try:
-            known = importlib.import_module(module)
-        except ImportError:
-            return None
-    return functools.reduce(lambda at, part: getattr(at, part, None), qualname.split("."), known)
 
 
 def _configured(maker: UdfClass, args: tuple[Any, ...], named: dict[str, Any]) -> Udf:

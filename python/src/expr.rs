@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use crate::udf;
+use crate::udf_class;
 
 /// Reads a node.
 pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
@@ -27,7 +27,7 @@ pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
         "sql" => builder::sql(&text(1)?),
         "lit" => literal(&part(1)?)?,
         "call" => call(&text(1)?, all(&part(2)?)?),
-        "udf" => udf::call(&part(1)?, all(&part(2)?)?)?,
+        "udf" => udf_class::call(&part(1)?, all(&part(2)?)?)?,
         "stream" => builder::stream(&text(1)?),
         "binary" => binary_expr(expr(2)?, operator(&text(1)?)?, expr(3)?),
         "not" => Expr::Not(Box::new(expr(1)?)),

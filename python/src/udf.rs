@@ -1,7 +1,6 @@
 //! A Python function in a plan: what it declares, and how its rows are computed.
 
 use std::any::Any;
-use std::ffi::OsString;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,16 +8,15 @@ use arrow::array::{ArrayRef, RecordBatch, StructArray, new_empty_array, new_null
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DataFusionError, Result, plan_err};
-use datafusion::logical_expr::{Expr, ScalarFunctionArgs};
-use forebay_udfs::{DeclaredFunction, RowFailure, declare};
+use datafusion::logical_expr::ScalarFunctionArgs;
+use forebay_udfs::{DeclaredFunction, RowFailure};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
 
-use crate::column::{RawColumn, arrow_error};
+use crate::column::arrow_error;
 use crate::udf_build::build;
+use crate::udf_class::Rows;
 use crate::udf_crew::{Crew, ENDED};
 use crate::udf_frame::{self as frame, Answer};
-use crate::udf_type;
 use crate::udf_worker::Spawn;
 
 /// A function's own mistake, which ends the run whatever its policy.
@@ -38,141 +36,33 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What `forebay.udf` makes of a function, in the process that it was made in.
-#[pyclass(frozen, module = "forebay._forebay")]
-#[derive(Debug)]
-pub(crate) struct Function(pub(crate) Arc<PythonFunction>);
-
 /// The function.
 #[derive(Debug)]
 pub(crate) struct PythonFunction {
-    name: String,
-    version: u32,
-    deterministic: bool,
-    ns_per_row: Option<u64>,
+    pub(crate) name: String,
+    pub(crate) version: u32,
+    pub(crate) deterministic: bool,
+    pub(crate) ns_per_row: Option<u64>,
     /// Number of its arguments, where it says.
-    arity: Option<usize>,
-    columns: Vec<Field>,
+    pub(crate) arity: Option<usize>,
+    pub(crate) columns: Vec<Field>,
     /// Whether the value is a struct of the columns, or the one column.
-    is_struct: bool,
-    value: FieldRef,
+    pub(crate) is_struct: bool,
+    pub(crate) value: FieldRef,
     /// Rows of a call at most, where it says.
-    rows: Option<usize>,
+    pub(crate) rows: Option<usize>,
     /// Calls it; given once its types are known.
-    evaluator: OnceLock<Py<PyAny>>,
+    pub(crate) evaluator: OnceLock<Py<PyAny>>,
     /// How many processes compute it, and how they start; else this process does.
-    workers: Option<(usize, Spawn)>,
-    duty: Mutex<Duty>,
+    pub(crate) workers: Option<(usize, Spawn)>,
+    pub(crate) duty: Mutex<Duty>,
 }
 
 /// For how many runs it computes.
 #[derive(Debug, Default)]
-struct Duty {
+pub(crate) struct Duty {
     leases: usize,
     crew: Option<Arc<Crew>>,
-}
-
-/// Rows of arguments.
-#[pyclass(frozen, module = "forebay._forebay")]
-#[derive(Debug)]
-pub(crate) struct Rows(RecordBatch);
-
-#[pymethods]
-impl Rows {
-    fn __len__(&self) -> usize {
-        self.0.num_rows()
-    }
-
-    /// The arguments, whose memory must not be written.
-    fn columns(&self) -> PyResult<Vec<RawColumn>> {
-        let columns = 0..self.0.num_columns();
-        columns.map(|i| RawColumn::of(&self.0, i, false)).collect()
-    }
-
-    /// `rows` rows from `first`.
-    fn slice(&self, first: usize, rows: usize) -> Self {
-        Self(self.0.slice(first, rows))
-    }
-}
-
-#[pymethods]
-impl Function {
-    #[new]
-    #[pyo3(signature = (name, version, deterministic, ns_per_row, arity, returns, is_struct, rows, workers))]
-    #[expect(clippy::too_many_arguments, reason = "one caller, which gives all of them by name")]
-    fn new(
-        name: String,
-        version: u32,
-        deterministic: bool,
-        ns_per_row: Option<u64>,
-        arity: Option<usize>,
-        returns: Vec<(String, Bound<'_, PyAny>)>,
-        is_struct: bool,
-        rows: Option<usize>,
-        workers: Option<(usize, Vec<OsString>, Vec<u8>)>,
-    ) -> PyResult<Self> {
-        let columns = returns.iter().map(|(name, kind)| udf_type::read(name, kind));
-        let columns = columns.collect::<PyResult<Vec<_>>>()?;
-        let value = udf_type::value(columns.clone(), &name, is_struct);
-        let workers = workers.map(|(n, command, payload)| (n, Spawn { command, payload }));
-        Ok(Self(Arc::new(PythonFunction {
-            name,
-            version,
-            deterministic,
-            ns_per_row,
-            arity,
-            columns,
-            is_struct,
-            value,
-            rows,
-            evaluator: OnceLock::new(),
-            workers,
-            duty: Mutex::default(),
-        })))
-    }
-
-    /// For each returned column its name, its type as text, and how its values are handed over.
-    fn kinds<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, String, Bound<'py, PyTuple>)>> {
-        let columns = self.0.columns.iter();
-        columns
-            .map(|f| Ok((f.name().clone(), udf_type::named(f), udf_type::kind(py, f)?)))
-            .collect()
-    }
-
-    /// Sets what calls the function in this process.
-    fn serve(&self, evaluator: Py<PyAny>) {
-        // It is set once, by the function's maker.
-        let _ = self.0.evaluator.set(evaluator);
-    }
-
-    /// Sets the function up, if that was not done yet.
-    fn ready(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(evaluator) = self.0.evaluator.get() {
-            evaluator.bind(py).call_method0("ready")?;
-        }
-        Ok(())
-    }
-
-    /// Computes a request of another process.
-    fn answer<'py>(&self, py: Python<'py>, request: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let rows = py.detach(|| frame::decode(request)).map_err(arrow_error)?;
-        let answer = self.0.call(py, rows)?;
-        let bytes = py.detach(|| frame::encode_answer(&self.0.value, answer));
-        Ok(PyBytes::new(py, &bytes.map_err(arrow_error)?))
-    }
-
-    /// Ids of its worker processes.
-    fn processes(&self) -> Vec<u32> {
-        let duty = self.0.duty();
-        duty.crew.as_ref().map(|crew| crew.processes()).unwrap_or_default()
-    }
-}
-
-/// A call in an expression: of what `forebay.udf` made, which keeps a [`Function`] for each process.
-pub(crate) fn call(function: &Bound<'_, PyAny>, arguments: Vec<Expr>) -> PyResult<Expr> {
-    let function = function.call_method0("_function")?;
-    let function = Arc::clone(&function.cast::<Function>()?.get().0);
-    Ok(declare(function).call(arguments))
 }
 
 impl PythonFunction {
@@ -185,6 +75,12 @@ impl PythonFunction {
         &self.name
     }
 
+    /// Ids of its worker processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let crew = self.duty().crew.clone();
+        crew.map(|crew| crew.processes()).unwrap_or_default()
+    }
+
     /// One more run needs it.
     pub(crate) fn hire(&self) {
         self.duty().leases += 1;
@@ -194,7 +90,11 @@ impl PythonFunction {
     pub(crate) fn dismiss(&self) {
         let mut duty = self.duty();
         duty.leases = duty.leases.saturating_sub(1);
-        let crew = if duty.leases == 0 { duty.crew.take() } else { None };
+        let crew = if duty.leases == 0 {
+            duty.crew.take()
+        } else {
+            None
+        };
         drop(duty);
         if let Some(crew) = crew {
             crew.close();
@@ -255,7 +155,9 @@ impl PythonFunction {
         /// Calls that each process should have, so that all of them end together.
         const SHARES: usize = 8;
         let within = |ns: u64, most: usize| match self.ns_per_row {
-            Some(cost) => usize::try_from(ns / cost.max(1)).unwrap_or(most).clamp(1, most),
+            Some(cost) => usize::try_from(ns / cost.max(1))
+                .unwrap_or(most)
+                .clamp(1, most),
             None => most / 8,
         };
         let fair = rows.div_ceil(workers);
@@ -271,17 +173,22 @@ impl PythonFunction {
     }
 
     /// Calls the function in this process.
-    fn call(&self, py: Python<'_>, rows: RecordBatch) -> PyResult<Answer> {
+    pub(crate) fn call(&self, py: Python<'_>, rows: RecordBatch) -> PyResult<Answer> {
         let Some(evaluator) = self.evaluator.get() else {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("nothing calls the function"));
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(
+                "nothing calls the function",
+            ));
         };
         let pieces = evaluator.bind(py).call_method1("evaluate", (Rows(rows),))?;
         let mut arrays = Vec::new();
         let mut failed = Vec::new();
         let mut first = 0;
         for piece in pieces.try_iter()? {
-            let (rows, columns, failures): (usize, Option<Vec<Bound<'_, PyAny>>>, Vec<(usize, String)>) =
-                piece?.extract()?;
+            let (rows, columns, failures): (
+                usize,
+                Option<Vec<Bound<'_, PyAny>>>,
+                Vec<(usize, String)>,
+            ) = piece?.extract()?;
             arrays.push(match columns {
                 Some(columns) => self.value_of(rows, &columns)?,
                 None => new_null_array(self.value.data_type(), rows),
@@ -301,7 +208,10 @@ impl PythonFunction {
             build(field, rows, parts).map_err(|error| {
                 Python::attach(|py| {
                     let why = error.value(py);
-                    pyo3::exceptions::PyValueError::new_err(format!("column {:?}: {why}", field.name()))
+                    pyo3::exceptions::PyValueError::new_err(format!(
+                        "column {:?}: {why}",
+                        field.name()
+                    ))
                 })
             })
         });

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayDataBuilder, ArrayRef, BinaryArray, BooleanArray, ListArray, StringArray, make_array,
+    Array, ArrayDataBuilder, ArrayRef, BinaryArray, BooleanArray, ListArray, StringArray,
+    make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field};
@@ -36,7 +37,9 @@ pub(crate) fn build(field: &Field, rows: usize, parts: &Bound<'_, PyAny>) -> PyR
         }
         ("list", DataType::List(item)) => {
             let offsets: Vec<i32> = parts.get_item(1)?.extract()?;
-            let count = offsets.last().map_or(0, |&n| usize::try_from(n).unwrap_or(0));
+            let count = offsets
+                .last()
+                .map_or(0, |&n| usize::try_from(n).unwrap_or(0));
             let items = build(item, count, &parts.get_item(3)?)?;
             let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
             let nulls = nulls(&parts.get_item(2)?)?;
@@ -45,7 +48,12 @@ pub(crate) fn build(field: &Field, rows: usize, parts: &Bound<'_, PyAny>) -> PyR
         }
         ("dense", data_type) => {
             let bytes = parts.get_item(1)?;
-            dense(data_type, rows, bytes.extract()?, nulls(&parts.get_item(2)?)?)?
+            dense(
+                data_type,
+                rows,
+                bytes.extract()?,
+                nulls(&parts.get_item(2)?)?,
+            )?
         }
         (other, _) => return Err(PyValueError::new_err(format!("no values are {other:?}"))),
     };
@@ -89,7 +97,9 @@ fn dense(
     }
     // The copy is aligned, and nobody else's.
     let buffer = Buffer::from_slice_ref(bytes);
-    let builder = ArrayDataBuilder::new(data_type.clone()).len(rows).nulls(nulls);
+    let builder = ArrayDataBuilder::new(data_type.clone())
+        .len(rows)
+        .nulls(nulls);
     let builder = match data_type {
         DataType::FixedSizeList(item, size) => {
             let elements = rows * usize::try_from(*size).unwrap_or(0);

@@ -106,7 +106,11 @@ impl Crew {
     /// Ids of the processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let queue = lock(&self.queue);
-        queue.processes.iter().map(|(process, _)| process.id).collect()
+        queue
+            .processes
+            .iter()
+            .map(|(process, _)| process.id)
+            .collect()
     }
 
     /// Ends the processes, and waits for them. What they compute is lost.
@@ -137,7 +141,9 @@ impl Crew {
             Ok((process, pipes)) => (Arc::new(process), pipes),
             Err(error) => {
                 let program = self.spawn.command[0].to_string_lossy();
-                return self.give_up(format!("cannot start a worker process ({program}): {error}"));
+                return self.give_up(format!(
+                    "cannot start a worker process ({program}): {error}"
+                ));
             }
         };
         {
@@ -209,7 +215,11 @@ impl Crew {
         if lock(&self.queue).closed {
             return ENDED.to_owned();
         }
-        format!("its worker process {} {}", process.id, ending(process.end()))
+        format!(
+            "its worker process {} {}",
+            process.id,
+            ending(process.end())
+        )
     }
 
     /// Tells everyone who waits that no answers will come.

@@ -57,10 +57,16 @@ pub(crate) fn arguments(
     rows: usize,
 ) -> Result<RecordBatch, ArrowError> {
     // Arguments are known by their places.
-    let fields = fields.iter().zip(&columns).enumerate().map(|(i, (field, column))| {
-        let field = field.as_ref().clone().with_name(format!("{i}"));
-        field.with_data_type(column.data_type().clone()).with_nullable(true)
-    });
+    let fields = fields
+        .iter()
+        .zip(&columns)
+        .enumerate()
+        .map(|(i, (field, column))| {
+            let field = field.as_ref().clone().with_name(format!("{i}"));
+            field
+                .with_data_type(column.data_type().clone())
+                .with_nullable(true)
+        });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema, columns, &options)

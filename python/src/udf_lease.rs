@@ -27,8 +27,14 @@ pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, 
     });
     walked.map_err(|error| PlanError::internal(error.to_string()))?;
     for (i, function) in found.iter().enumerate() {
-        if found[..i].iter().any(|other| other.label() == function.label()) {
-            let what = format!("two functions of the pipeline are called {}", function.label());
+        if found[..i]
+            .iter()
+            .any(|other| other.label() == function.label())
+        {
+            let what = format!(
+                "two functions of the pipeline are called {}",
+                function.label()
+            );
             let error = PlanError::mistake(what);
             return Err(error.with_hint("give one of them another name: udf(.., name=..)"));
         }

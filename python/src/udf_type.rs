@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
 use forebay_udfs::tensor::{EXTENSION_METADATA, EXTENSION_NAME, FIXED_SHAPE};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -35,17 +35,39 @@ fn parse(name: &str, text: &str) -> PyResult<Field> {
             ))
         })?;
     }
+    if let Some(time) = time(text) {
+        return Ok(Field::new(name, time, true));
+    }
     Ok(Field::new(name, data_type(text)?, true))
+}
+
+/// NumPy's times and durations.
+fn time(text: &str) -> Option<DataType> {
+    let (kind, unit) = text.strip_suffix(']')?.split_once('[')?;
+    let unit = match unit {
+        "s" => TimeUnit::Second,
+        "ms" => TimeUnit::Millisecond,
+        "us" => TimeUnit::Microsecond,
+        "ns" => TimeUnit::Nanosecond,
+        _ => return None,
+    };
+    match kind {
+        "datetime64" => Some(DataType::Timestamp(unit, None)),
+        "timedelta64" => Some(DataType::Duration(unit)),
+        _ => None,
+    }
 }
 
 /// A tensor after `tensor<`; `None` where it is not written so.
 fn tensor(name: &str, rest: &str) -> Option<PyResult<Field>> {
     let (inner, shape) = rest.split_once(">[")?;
     let shape = shape.strip_suffix(']')?.split(',');
-    let shape: Vec<usize> = shape.map(|n| n.trim().parse().ok()).collect::<Option<_>>()?;
-    let size = shape.iter().try_fold(1_i32, |n, &side| {
-        n.checked_mul(i32::try_from(side).ok()?)
-    })?;
+    let shape: Vec<usize> = shape
+        .map(|n| n.trim().parse().ok())
+        .collect::<Option<_>>()?;
+    let size = shape
+        .iter()
+        .try_fold(1_i32, |n, &side| n.checked_mul(i32::try_from(side).ok()?))?;
     let inner = match data_type(inner.trim()) {
         Ok(inner) => inner,
         Err(unknown) => return Some(Err(unknown)),
@@ -77,7 +99,11 @@ pub(crate) fn value(columns: Vec<Field>, name: &str, is_struct: bool) -> FieldRe
         (false, Some(only)) => Arc::new(only.with_name(name)),
         (_, last) => {
             columns.extend(last);
-            Arc::new(Field::new(name, DataType::Struct(Fields::from(columns)), true))
+            Arc::new(Field::new(
+                name,
+                DataType::Struct(Fields::from(columns)),
+                true,
+            ))
         }
     }
 }

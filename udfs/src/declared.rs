@@ -176,7 +176,7 @@ mod tests {
     fn a_declared_function_is_found_again_and_is_itself_alone() {
         let function = declare(Arc::new(Noise(false)));
         assert!(declared(&function).is_some() && row_function(&function).is_some());
-        assert_eq!(function, function.clone());
+        assert_eq!(function, Arc::clone(&function));
         assert_ne!(function, declare(Arc::new(Noise(false))));
         let nested = function.call(vec![col("a")]) + lit(1);
         assert!(is_volatile(&nested) && calls_declared(&nested));

@@ -119,7 +119,10 @@ pub fn is_random(plan: &RowPlan) -> bool {
 pub fn volatile(plan: &RowPlan) -> Option<String> {
     let mut found = None;
     visit_stream(plan, &mut |node| {
-        let call = node.exprs().into_iter().find(|e| forebay_udfs::is_volatile(e));
+        let call = node
+            .exprs()
+            .into_iter()
+            .find(|e| forebay_udfs::is_volatile(e));
         found = found.take().or(call.map(human));
     });
     found
