@@ -29,8 +29,12 @@ def children():
     """Ids of this process's children, zombies too."""
     found = []
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as file:
-            found += map(int, file.read().split())
+        try:
+            with open(f"/proc/self/task/{task}/children") as file:
+                found += map(int, file.read().split())
+        except FileNotFoundError:
+            # The thread ended meanwhile.
+            pass
     return found
 
 
