@@ -24,6 +24,7 @@ from .errors import (
     ConfigError,
     DataError,
     Error,
+    FunctionError,
     InternalError,
     MemoryLimitError,
     PlanError,
@@ -36,6 +37,7 @@ from .look import Explanation, Preview
 from .pipeline import Pipeline
 from .read import images, mix, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
 from .schema import Field, Schema
+from .udf import udf
 
 __all__ = [
     "Batch",
@@ -48,6 +50,7 @@ __all__ = [
     "Expr",
     "Failure",
     "Field",
+    "FunctionError",
     "InternalError",
     "MemoryLimitError",
     "Pipeline",
@@ -71,4 +74,5 @@ __all__ = [
     "read_parquet",
     "sql",
     "sql_expr",
+    "udf",
 ]

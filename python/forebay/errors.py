@@ -8,11 +8,13 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Error",
+    "FunctionError",
     "InternalError",
     "MemoryLimitError",
     "PlanError",
     "ResumeError",
     "SourceError",
+    "UserTraceback",
 ]
 
 
@@ -82,6 +84,28 @@ class DataError(Error):
     operator: str | None
     column: str | None
     cause: str | None
+
+
+class FunctionError(Error):
+    """A Python function is at fault, whatever the row: its set-up fails, it returns something else than it
+    declared, or its worker process died.
+
+    Attributes:
+        function: The function's name.
+    """
+
+    _known = ("function",)
+    function: str | None
+
+
+class UserTraceback(Exception):
+    """Where a Python function raised what made an error: the `__cause__` of that error, as a text.
+
+    The function may have run in another process, so this is not the exception itself.
+    """
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
 
 
 class ConfigError(Error):

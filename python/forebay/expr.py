@@ -232,6 +232,8 @@ def shown(node: tuple[Any, ...]) -> str:
         return repr(list(node[1]) if isinstance(node[1], tuple) else node[1])
     if kind == "call":
         return f"{node[1]}({', '.join(map(shown, node[2]))})"
+    if kind == "udf":
+        return f"{node[1].name}({', '.join(map(shown, node[2]))})"
     if kind == "stream":
         return f"stream={node[1]!r}"
     if kind == "binary":

@@ -17,6 +17,7 @@ from .schema import Schema
 
 if TYPE_CHECKING:
     from .torch import ForebayDataset
+    from .udf import Udf, UdfClass
 
 __all__ = ["Pipeline"]
 
@@ -61,6 +62,12 @@ class Pipeline:
         if not isinstance(name, str):
             raise TypeError(f"with_column takes a name and an expression, found the name {name!r}")
         return self._then("with_column", name, _column(value))
+
+    def map_batches(self, function: Udf | UdfClass) -> Pipeline:
+        """Adds the columns that a Python function returns, or replaces those of their names; see `forebay.udf`."""
+        from .udf import mapped
+
+        return mapped(self, function)
 
     # Order
 

@@ -1,9 +1,12 @@
 //! Errors of the library as exceptions of `forebay.errors`.
 
+use datafusion::common::DataFusionError;
 use forebay::{Error, Failure};
 use forebay_planner::error::{PlanError, Position};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::udf::Fault;
 
 /// The exception for an error. `sql` is the text that places in it refer to, if any.
 pub(crate) fn exception(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyErr {
@@ -17,7 +20,24 @@ fn raised(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyResult<PyErr> {
         Error::Run(error) => run(error, &attributes)?,
         other => ("Error", other.to_string()),
     };
-    make(py, class, message, &attributes)
+    let (message, frames) = apart(&message);
+    let raised = make(py, class, message.to_owned(), &attributes)?;
+    if let Some(frames) = frames {
+        let cause = py.import("forebay.errors")?.getattr("UserTraceback")?;
+        raised.set_cause(py, Some(PyErr::from_value(cause.call1((frames,))?)));
+    }
+    Ok(raised)
+}
+
+/// What a Python function's frames begin with.
+const FRAMES: &str = "\nTraceback (most recent call last):\n";
+
+/// A cause, and apart from it the frames of the Python function that it came from.
+fn apart(cause: &str) -> (&str, Option<&str>) {
+    match cause.find(FRAMES) {
+        Some(at) => (&cause[..at], Some(&cause[at + 1..])),
+        None => (cause, None),
+    }
 }
 
 fn plan(
@@ -63,12 +83,24 @@ fn run(
             attributes.set_item("minimum", minimum)?;
             "MemoryLimitError"
         }
+        Error::Engine(error) if let Some(fault) = fault(error) => {
+            attributes.set_item("function", &fault.function)?;
+            "FunctionError"
+        }
         Error::Config(_) => "ConfigError",
         Error::Resume(_) => "ResumeError",
         error if error.is_user() => "DataError",
         _ => "InternalError",
     };
     Ok((class, error.to_string()))
+}
+
+/// A Python function's own mistake.
+fn fault(error: &DataFusionError) -> Option<&Fault> {
+    match error.find_root() {
+        DataFusionError::External(source) => source.downcast_ref::<Fault>(),
+        _ => None,
+    }
 }
 
 /// What is known of a failed row, by the names of `DataError`'s attributes.
@@ -81,7 +113,7 @@ pub(crate) fn failure_attributes(
     attributes.set_item("row", failure.row)?;
     attributes.set_item("column", failure.column.as_deref())?;
     attributes.set_item("operator", &failure.operator)?;
-    attributes.set_item("cause", &failure.cause)
+    attributes.set_item("cause", apart(&failure.cause).0)
 }
 
 /// An exception of a class of `forebay.errors`.

@@ -13,6 +13,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
+use crate::udf_class;
+
 /// Reads a node.
 pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
     let node = node.cast::<PyTuple>()?;
@@ -25,6 +27,7 @@ pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
         "sql" => builder::sql(&text(1)?),
         "lit" => literal(&part(1)?)?,
         "call" => call(&text(1)?, all(&part(2)?)?),
+        "udf" => udf_class::call(&part(1)?, all(&part(2)?)?)?,
         "stream" => builder::stream(&text(1)?),
         "binary" => binary_expr(expr(2)?, operator(&text(1)?)?, expr(3)?),
         "not" => Expr::Not(Box::new(expr(1)?)),
@@ -105,7 +108,7 @@ fn literal(value: &Bound<'_, PyAny>) -> PyResult<Expr> {
 }
 
 /// A type by the name that NumPy or Arrow has for it.
-fn data_type(name: &str) -> PyResult<DataType> {
+pub(crate) fn data_type(name: &str) -> PyResult<DataType> {
     Ok(match name.to_ascii_lowercase().as_str() {
         "bool" | "boolean" => DataType::Boolean,
         "int8" => DataType::Int8,

@@ -18,6 +18,14 @@ mod run;
 mod runtime;
 mod source;
 mod steps;
+mod udf;
+mod udf_build;
+mod udf_class;
+mod udf_crew;
+mod udf_frame;
+mod udf_lease;
+mod udf_type;
+mod udf_worker;
 mod wait;
 
 use pyo3::prelude::*;
@@ -31,6 +39,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Memory>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<run::Run>()?;
+    module.add_class::<udf_class::Function>()?;
     module.add_function(wrap_pyfunction!(functions::catalogue, module)?)?;
     module.add_function(wrap_pyfunction!(functions::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(runtime::shutdown, module)?)?;

@@ -1,6 +1,7 @@
 //! A pipeline, planned: the source opened, the calls replayed, types checked.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use forebay::builder::{self, Input, PipelineBuilder};
 use forebay::clauses::{BatchSize, Remainder};
@@ -17,6 +18,8 @@ use crate::dtype::tensor_shape;
 use crate::run::Run;
 use crate::source::{self, Arm, Source};
 use crate::steps::Step;
+use crate::udf::PythonFunction;
+use crate::udf_lease::{Lease, functions};
 use crate::wait::wait;
 use crate::{config, error, options};
 
@@ -32,6 +35,8 @@ pub(crate) struct Plan {
     session: Session,
     name: String,
     pipeline: Pipeline,
+    /// The Python functions that it calls.
+    functions: Vec<Arc<PythonFunction>>,
 }
 
 #[pymethods]
@@ -51,10 +56,13 @@ impl Plan {
         let (name, begun) = opened.map_err(|e| error::exception(py, &e, source.sql()))?;
         let planned = wait(py, finish(&session, &name, begun, steps))?;
         let pipeline = planned.map_err(|e| error::exception(py, &e, None))?;
+        let functions = functions(&pipeline.plan);
+        let functions = functions.map_err(|e| error::exception(py, &Error::Plan(e), None))?;
         Ok(Self {
             session,
             name,
             pipeline,
+            functions,
         })
     }
 
@@ -85,6 +93,7 @@ impl Plan {
     /// Batches of a run for its rank, where known before the rows come.
     fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let config = config::read(py, settings)?;
+        let _lease = Lease::of(&self.functions);
         let steps = wait(py, self.session.steps(&self.name, config))?;
         steps.map_err(|e| error::exception(py, &e, None))
     }
@@ -92,6 +101,7 @@ impl Plan {
     /// The plan with all that it was chosen by, as JSON.
     fn save(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
         let config = config::read(py, settings)?;
+        let _lease = Lease::of(&self.functions);
         let saved = wait(py, self.session.plan(&self.name, config))?;
         let json = saved.and_then(|saved| Ok(saved.to_json()?));
         json.map_err(|e| error::exception(py, &e, None))
@@ -109,6 +119,7 @@ impl Plan {
         format: &str,
     ) -> PyResult<String> {
         let config = config::read(py, settings)?;
+        let _lease = Lease::of(&self.functions);
         let explained = wait(py, self.session.explain(&self.name, config, analyze))?;
         let text = explained.and_then(|explained| shown(explained, verbose, why_not, format));
         text.map_err(|e| error::exception(py, &e, None))
@@ -128,6 +139,7 @@ impl Plan {
             // A token knows its seed; a pipeline that says another one is another stream.
             config.seed = config.seed.or(self.pipeline.clauses.seed);
         }
+        let lease = Lease::of(&self.functions);
         let started = wait(py, async {
             if !keep_remainder && rows.is_none() {
                 return self.session.run(&self.name, config).await;
@@ -143,7 +155,7 @@ impl Plan {
             self.session.run(REBATCHED, config).await
         })?;
         started
-            .map(Run::new)
+            .map(|run| Run::new(run, lease))
             .map_err(|e| error::exception(py, &e, None))
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::batch::RawBatch;
 use crate::error;
 use crate::runtime;
+use crate::udf_lease::Lease;
 use crate::wait::SLICE;
 
 /// How long a stopped run may take to finish what it is computing.
@@ -33,6 +34,8 @@ pub(crate) struct Run {
 #[derive(Debug)]
 struct State {
     run: Option<forebay::Run>,
+    /// While it lasts, Python functions may be called; it ends first, so that nothing waits for their processes.
+    lease: Option<Lease>,
     rows: u64,
     batches: u64,
     bytes: u64,
@@ -45,7 +48,7 @@ struct State {
 
 impl Run {
     /// A run that was started in this process.
-    pub(crate) fn new(run: forebay::Run) -> Self {
+    pub(crate) fn new(run: forebay::Run, lease: Lease) -> Self {
         Self {
             process: std::process::id(),
             steps: run.steps(),
@@ -54,6 +57,7 @@ impl Run {
             state: Mutex::new(State {
                 token: run.beginning().clone(),
                 run: Some(run),
+                lease: Some(lease),
                 rows: 0,
                 batches: 0,
                 bytes: 0,
@@ -96,8 +100,10 @@ impl Run {
             }
             Ok(ended) => {
                 self.ask(&mut state);
+                let lease = state.lease.take();
                 if let Some(run) = state.run.take() {
                     drop(state);
+                    drop(lease);
                     stop(handle, run);
                 }
                 match ended {
@@ -153,8 +159,9 @@ impl Run {
         py.detach(|| {
             let mut state = self.state();
             self.ask(&mut state);
-            let run = state.run.take();
+            let (run, lease) = (state.run.take(), state.lease.take());
             drop(state);
+            drop(lease);
             if let Some(run) = run {
                 stop(&handle, run);
             }
@@ -216,16 +223,20 @@ impl Drop for Run {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let state = state.unwrap_or_else(PoisonError::into_inner);
+        let lease = state.lease.take();
         let Some(run) = state.run.take() else {
             return;
         };
         if self.process != std::process::id() {
             // Its threads and its locks are the parent's.
-            forget(run);
+            forget((run, lease));
             return;
         }
         Python::attach(|py| match runtime::handle(py) {
-            Ok(handle) => py.detach(|| stop(&handle, run)),
+            Ok(handle) => py.detach(|| {
+                drop(lease);
+                stop(&handle, run);
+            }),
             Err(_) => drop(run),
         });
     }

@@ -18,6 +18,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::rows::membership::{
     above_mix, arm_scans, is_keyed, is_one_to_one, is_random, membership, multiplies, visit_stream,
+    volatile,
 };
 use forebay_planner::rows::mix::Mix;
 use forebay_planner::rows::{RowOp, RowPlan};
@@ -84,6 +85,8 @@ pub struct Membership {
     pub reader: Arc<Reader>,
     /// Whether draws take part, so that each epoch has other rows.
     pub is_random: bool,
+    /// A call in it that may decide otherwise the next time.
+    pub volatile: Option<String>,
 }
 
 /// An opened pipeline.
@@ -173,6 +176,7 @@ impl Job {
             Some(Membership {
                 reader,
                 is_random: is_random(&plan),
+                volatile: volatile(&plan),
             })
         };
         let mixed = Mixed::of(plan, &tables)?;

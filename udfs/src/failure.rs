@@ -4,6 +4,7 @@ use arrow::array::ArrayRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{ScalarFunctionArgs, ScalarUDF};
 
+use crate::declared::DeclaredUdf;
 use crate::image::{ImageFunction, ImageHeader, ImageProgram};
 use crate::one_hot::OneHot;
 
@@ -36,6 +37,9 @@ pub fn row_function(udf: &ScalarUDF) -> Option<&dyn RowFunction> {
         return Some(function);
     }
     if let Some(function) = function.downcast_ref::<ImageHeader>() {
+        return Some(function);
+    }
+    if let Some(function) = function.downcast_ref::<DeclaredUdf>() {
         return Some(function);
     }
     function

@@ -4,6 +4,7 @@ mod args;
 pub mod bind;
 mod catalogue;
 mod constant;
+mod declared;
 pub mod draw;
 pub mod facts;
 mod failure;
@@ -24,6 +25,9 @@ pub mod width;
 pub use bind::{bind_stream, is_random};
 pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_info};
 pub use constant::{ConstantArrays, constant, constant_arrays};
+pub use declared::{
+    DeclaredFunction, UNKNOWN_NS_PER_ROW, calls_declared, declare, declared, is_volatile,
+};
 pub use failure::{RowFailure, RowFunction, row_function};
 pub use functions::functions;
 pub use image::{facts_of_call, fuse, is_written_out, work_of_call};

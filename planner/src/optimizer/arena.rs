@@ -244,7 +244,7 @@ impl Arena {
             writes: SlotSet::from_iter([slot]),
             draws: draws(&expr),
             fallible,
-            pinned: false,
+            pinned: forebay_udfs::is_volatile(&expr),
             algebra: algebra(&expr),
             cost: cost_of(&expr, &self.prices),
             kind: OpKind::Row {
@@ -263,7 +263,7 @@ impl Arena {
             writes: SlotSet::default(),
             draws: draws(&predicate),
             fallible,
-            pinned: false,
+            pinned: forebay_udfs::is_volatile(&predicate),
             algebra: algebra(&predicate),
             cost: cost_of(&predicate, &self.prices),
             kind: OpKind::Filter {

@@ -59,6 +59,8 @@ pub enum Refusal {
     Off,
     /// An operator below draws: every epoch would see the same draws.
     Random(String),
+    /// An operator below calls a function that may have another value every time.
+    Volatile(String),
     /// An operator below makes rows that have no address of their own.
     Unaddressed(String),
     /// There is too little room: bytes needed, and bytes there are.
@@ -70,6 +72,7 @@ impl std::fmt::Display for Refusal {
         match self {
             Self::Off => f.write_str("no cache is configured"),
             Self::Random(op) => write!(f, "it would freeze the draws of {op}"),
+            Self::Volatile(op) => write!(f, "{op} is not declared deterministic"),
             Self::Unaddressed(op) => write!(f, "its rows have no address: {op}"),
             Self::TooLarge(needed, room) => {
                 write!(f, "it takes {needed} bytes, and there is room for {room}")
@@ -92,7 +95,10 @@ impl CacheCosts {
             return Err(Refusal::Unaddressed(text(param)));
         }
         if let (Some(param), false) = (rows.draws, budget.freezing) {
-            return Err(Refusal::Random(text(param)));
+            return Err(match arena.spec(param).is_volatile() {
+                true => Refusal::Volatile(text(param)),
+                false => Refusal::Random(text(param)),
+            });
         }
         let bytes = self.stored_bytes(rows);
         if bytes > budget.bytes {

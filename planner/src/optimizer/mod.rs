@@ -33,6 +33,8 @@ mod cedar;
 mod chain;
 pub mod coefficients;
 pub mod cost;
+#[cfg(test)]
+mod declared_tests;
 pub mod estimate;
 pub mod explain;
 pub mod extract;

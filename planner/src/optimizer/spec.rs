@@ -9,6 +9,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use forebay_udfs::facts::{Algebra, FunctionFacts};
 use forebay_udfs::image::ImageCall;
+use forebay_udfs::{DeclaredFunction, UNKNOWN_NS_PER_ROW};
 
 use super::coefficients::{Coefficients, FunctionCost, OpCost};
 use super::slots::{Slot, SlotSet};
@@ -91,7 +92,7 @@ pub struct OpSpec {
     pub draws: bool,
     /// Whether a row can fail in it.
     pub fallible: bool,
-    /// Whether the user fixed its place.
+    /// Whether its place is fixed: by the user, or since it is volatile.
     pub pinned: bool,
     /// How the pixels that it writes relate to those that it reads.
     pub algebra: Algebra,
@@ -127,6 +128,15 @@ impl OpSpec {
     /// What the image function does that a row operator calls last.
     pub fn image_call(&self) -> Option<ImageCall> {
         ImageCall::of(self.expr()?)
+    }
+
+    /// Whether it calls a function that is not declared deterministic, and so stays where it stands.
+    pub fn is_volatile(&self) -> bool {
+        match &self.kind {
+            OpKind::Row { expr, .. } => forebay_udfs::is_volatile(expr),
+            OpKind::Filter { predicate } => forebay_udfs::is_volatile(predicate),
+            _ => false,
+        }
     }
 
     /// The name of the function that a row operator calls last.
@@ -221,9 +231,12 @@ pub fn cost_of(expr: &Expr, prices: &Coefficients) -> FunctionCost {
             Expr::Column(_) | Expr::Literal(..) | Expr::Alias(_) => {
                 return Ok(TreeNodeRecursion::Continue);
             }
-            Expr::ScalarFunction(call) => match prices.function(call.func.name()) {
-                Some(cost) => cost.percent(forebay_udfs::work_of_call(call)),
-                None => pass,
+            Expr::ScalarFunction(call) => match forebay_udfs::declared(&call.func) {
+                Some(function) => declared_cost(function.as_ref()),
+                None => match prices.function(call.func.name()) {
+                    Some(cost) => cost.percent(forebay_udfs::work_of_call(call)),
+                    None => pass,
+                },
             },
             _ => pass,
         };
@@ -231,6 +244,15 @@ pub fn cost_of(expr: &Expr, prices: &Coefficients) -> FunctionCost {
         Ok(TreeNodeRecursion::Continue)
     });
     sum
+}
+
+/// What a function from outside the catalogue says that it costs.
+fn declared_cost(function: &dyn DeclaredFunction) -> FunctionCost {
+    let ns = function.ns_per_row().unwrap_or(UNKNOWN_NS_PER_ROW);
+    FunctionCost::from(OpCost {
+        ps_per_row: ns.saturating_mul(1_000),
+        ..OpCost::default()
+    })
 }
 
 /// How the outermost function of an expression treats pixels.

@@ -109,19 +109,22 @@ fn literal_text(value: &ScalarValue) -> Result<String> {
     Ok(format!("[{} {text}]", value.data_type()))
 }
 
-/// Our functions with the versions of their meaning; DataFusion's count as version 1.
+/// Our functions, and declared ones, with the versions of their meaning; DataFusion's count as version 1.
 pub fn versions<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
-    let mut note = |name: &str| {
-        let version = forebay_udfs::facts_of(name).map_or(1, |facts| facts.version);
-        found.insert(name.to_owned(), version);
+    let mut note = |name: &str, declared: Option<u32>| {
+        let facts = || forebay_udfs::facts_of(name).map_or(1, |facts| facts.version);
+        found.insert(name.to_owned(), declared.unwrap_or_else(facts));
     };
     for expr in exprs {
         let _ = expr.apply(|e| {
             if let Expr::ScalarFunction(call) = e {
                 match call.func.inner().downcast_ref::<ImageProgram>() {
-                    Some(program) => program.functions().for_each(&mut note),
-                    None => note(call.func.name()),
+                    Some(program) => program.functions().for_each(|name| note(name, None)),
+                    None => {
+                        let declared = forebay_udfs::declared(&call.func);
+                        note(call.func.name(), declared.map(|f| f.version()));
+                    }
                 }
             }
             Ok(TreeNodeRecursion::Continue)

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use datafusion::common::{Result, not_impl_err};
-use forebay_udfs::row::ROW_COLUMN;
 
 use super::tidy::prune_columns;
-use super::{RowOp, RowPlan};
+use super::{RowOp, RowPlan, draws, human};
 use crate::pipeline::is_hidden;
 
 /// Whether each stored row gives exactly one row.
@@ -110,12 +109,23 @@ fn kept(mut node: RowPlan) -> RowPlan {
 pub fn is_random(plan: &RowPlan) -> bool {
     let mut random = false;
     visit_stream(plan, &mut |node| {
-        let draws = |e: &&datafusion::logical_expr::Expr| {
-            e.column_refs().iter().any(|c| c.name == ROW_COLUMN)
-        };
-        random |= node.exprs().iter().any(draws);
+        random |= node.exprs().into_iter().any(draws);
     });
     random
+}
+
+/// A call that decides which rows reach the output of a [`membership`] plan, and may decide otherwise the
+/// next time: of a function that does not say that it is deterministic.
+pub fn volatile(plan: &RowPlan) -> Option<String> {
+    let mut found = None;
+    visit_stream(plan, &mut |node| {
+        let call = node
+            .exprs()
+            .into_iter()
+            .find(|e| forebay_udfs::is_volatile(e));
+        found = found.take().or(call.map(human));
+    });
+    found
 }
 
 /// Whether the stored rows of every LIMIT can be found when the pipeline is opened. The written plan is asked:

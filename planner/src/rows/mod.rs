@@ -274,9 +274,9 @@ pub fn slot(name: impl Into<String>) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// Whether an expression draws.
+/// Whether an expression draws, or calls a function of which nobody knows that it does not.
 pub fn draws(expr: &Expr) -> bool {
-    expr.column_refs().iter().any(|c| c.name == ROW_COLUMN)
+    expr.column_refs().iter().any(|c| c.name == ROW_COLUMN) || forebay_udfs::is_volatile(expr)
 }
 
 /// The slots that an expression reads, without the hidden row column.

@@ -356,7 +356,13 @@ fn prune_rows(mut node: RowPlan) -> RowPlan {
 
 fn calls_ours(expr: &Expr) -> bool {
     expr.exists(|e| {
-        Ok(matches!(e, Expr::ScalarFunction(f) if forebay_udfs::facts_of(f.func.name()).is_some()))
+        Ok(match e {
+            Expr::ScalarFunction(call) => {
+                forebay_udfs::facts_of(call.func.name()).is_some()
+                    || forebay_udfs::declared(&call.func).is_some()
+            }
+            _ => false,
+        })
     })
     .unwrap_or(true)
 }

@@ -111,6 +111,12 @@ impl Opened {
             self.known = Known::AsTheyCome(facts);
             return Ok(());
         }
+        if let Some(call) = &membership.volatile {
+            return Err(Error::Config(format!(
+                "{call} decides which rows there are, and is not declared deterministic: several ranks would \
+                 count different rows; declare it, or run one rank"
+            )));
+        }
         if uncounted {
             return Err(Error::Config(
                 "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \

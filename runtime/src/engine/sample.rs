@@ -87,6 +87,10 @@ impl Probe for Sample {
     }
 
     fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
+        // It may load a model or start processes first, and have effects: planning is no reason to call it.
+        if forebay_udfs::calls_declared(expr) {
+            return None;
+        }
         prepare(expr, rows.schema_ref())?.evaluate(rows)
     }
 

@@ -167,8 +167,11 @@ pub fn in_place(outer: &OpSpec, inner: &OpSpec) -> Option<Slot> {
     (rewrites(inner) == Some(slot) && outer.reads == inner.reads).then_some(slot)
 }
 
-/// Refuses to move an operator that the user pinned.
+/// Refuses to move an operator that the user pinned, or that is volatile.
 fn unpinned(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
+    if outer.is_volatile() || inner.is_volatile() {
+        return Err("one of them calls a function that is not declared deterministic");
+    }
     match outer.pinned || inner.pinned {
         true => Err("one of them is pinned"),
         false => Ok(()),

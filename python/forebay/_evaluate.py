@@ -1,0 +1,138 @@
+"""Calling a Python function over rows, in the process that computes it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import convert
+from ._results import Column, Mistake, of_batch, of_rows
+from ._trace import cause_of
+from .batch import Column as BatchColumn
+
+if TYPE_CHECKING:
+    from . import _forebay
+
+__all__ = ["Evaluator", "Piece"]
+
+#: So many rows, their columns (None if all failed), and the failed rows with their causes.
+Piece = tuple[int, "list[tuple[Any, ...]] | None", list[tuple[int, str]]]
+
+
+class Evaluator:
+    """Calls a function; a class is set up first, once."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        setup: tuple[tuple[Any, ...], dict[str, Any]] | None,
+        mode: str,
+        columns: list[Column],
+        is_struct: bool,
+    ) -> None:
+        self._target = target
+        self._setup = setup
+        self._mode = mode
+        self._columns = columns
+        self._is_struct = is_struct
+        self._made: Callable[..., Any] | None = target if setup is None else None
+        self._lock = threading.Lock()
+        # An object has a state, and its calls take turns; a function may be called from several threads.
+        self._turns: contextlib.AbstractContextManager[Any] = (
+            contextlib.nullcontext() if setup is None else threading.Lock()
+        )
+
+    def ready(self) -> Callable[..., Any]:
+        """The function, set up."""
+        with self._lock:
+            if self._made is None:
+                args, named = self._setup or ((), {})
+                try:
+                    self._made = self._target(*args, **named)
+                except Exception as error:
+                    raise Mistake(f"its set-up failed: {cause_of(error)}") from None
+                if not callable(self._made):
+                    raise Mistake("an object of the class cannot be called: it has no __call__")
+            return self._made
+
+    def evaluate(self, rows: _forebay.Rows) -> list[Piece]:
+        """The values of rows, piece by piece."""
+        function = self.ready()
+        with self._turns:
+            if self._mode == "rows":
+                return [self._row_by_row(function, rows)]
+            pieces: list[Piece] = []
+            self._batch(function, rows, pieces)
+            return pieces
+
+    def _batch(self, function: Callable[..., Any], rows: _forebay.Rows, pieces: list[Piece]) -> None:
+        """Calls the function over all rows; if that fails, over each half."""
+        count = len(rows)
+        arguments = [self._argument(column) for column in rows.columns()]
+        try:
+            value = function(*arguments)
+        except Exception as error:
+            if count == 1:
+                pieces.append((1, None, [(0, cause_of(error))]))
+                return
+        else:
+            pieces.append((count, of_batch(value, self._columns, self._is_struct, count), []))
+            return
+        half = count // 2
+        self._batch(function, rows.slice(0, half), pieces)
+        self._batch(function, rows.slice(half, count - half), pieces)
+
+    def _row_by_row(self, function: Callable[..., Any], rows: _forebay.Rows) -> Piece:
+        count = len(rows)
+        columns = [_values(column) for column in rows.columns()]
+        values: list[Any] = []
+        failed: dict[int, str] = {}
+        for row in range(count):
+            try:
+                values.append(function(*[column[row] for column in columns]))
+            except Exception as error:
+                failed[row] = cause_of(error)
+                values.append(None)
+        parts, wrong = of_rows(values, self._columns, self._is_struct)
+        return count, parts, sorted({**wrong, **failed}.items())
+
+    def _argument(self, column: _forebay.RawColumn) -> Any:
+        if self._mode == "arrow":
+            whole = BatchColumn(column)
+            try:
+                import pyarrow  # type: ignore[import-untyped]
+            except ImportError:
+                return whole
+            return pyarrow.array(whole)
+        return _array(column)
+
+
+def _array(column: _forebay.RawColumn) -> Any:
+    """A column for NumPy; masked where it has nulls."""
+    try:
+        return convert.to_numpy(column, convert.RAISE)
+    except ValueError:
+        return convert.to_numpy(column, "mask")
+
+
+def _values(column: _forebay.RawColumn) -> list[Any]:
+    """A column as Python values: numbers, texts, bytes, lists and dictionaries; tensors as arrays."""
+    if column.kind == "struct":
+        fields = {part.name: _values(part) for part in column.fields()}
+        return [{name: part[row] for name, part in fields.items()} for row in range(len(column))]
+    array = _array(column)
+    if isinstance(array, list):
+        return [row.tolist() if column.kind == "list" and isinstance(row, np.ndarray) else row for row in array]
+    if array.ndim > 1:
+        missing = np.asarray(column.nulls())
+        rows = array.data if isinstance(array, np.ma.MaskedArray) else array
+        return [None if gone else row for gone, row in zip(missing.tolist(), rows)]
+    if array.dtype.kind == "M":
+        # Nanoseconds are none of `datetime`.
+        array = array.astype("datetime64[us]")
+    values: list[Any] = array.tolist()
+    return values

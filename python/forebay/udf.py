@@ -1,0 +1,279 @@
+"""Python functions in pipelines.
+
+    @fb.udf(reads=["pixels"], returns={"score": "float32"}, deterministic=True, cost=200)
+    def sharpness(pixels):                        # a NumPy array [rows, H, W, C]
+        return pixels.astype("float32").var(axis=(1, 2, 3))
+
+    pipeline.map_batches(sharpness)               # adds the column "score"
+    pipeline.select(s=sharpness(col("crop")))     # or an expression
+
+The value of a row must depend on the arguments of that row alone: how many rows come together is the
+engine's choice.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from . import _forebay, _worker
+from ._declare import check_plain, found, type_of
+from ._evaluate import Evaluator
+from .expr import Expr, IntoExpr, col, node_of, sql_expr
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
+
+__all__ = ["Udf", "UdfClass", "udf"]
+
+#: Arguments of a class's set-up.
+Setup = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def udf(
+    function: Callable[..., Any] | None = None,
+    *,
+    returns: Any,
+    reads: Sequence[str] | None = None,
+    mode: Literal["numpy", "arrow", "rows"] = "numpy",
+    deterministic: bool | None = None,
+    cost: float | None = None,
+    concurrency: int | None = None,
+    batch_size: int | None = None,
+    version: int = 1,
+    name: str | None = None,
+) -> Any:
+    """Makes a function of a pipeline's out of a Python function, or out of a class.
+
+    A class is set up once in each process, `Tokenise("gpt2")` say, and its object is called: the place for
+    models and tokenisers.
+
+    Args:
+        function: The function or class; without it, this is a decorator.
+        returns: Names and types of the columns that it returns, `{"score": "float32"}`, or one type. A type is a
+            name (`"int64"`, `"str"`, `"list<int32>"`, `"tensor<float32>[3,224,224]"`), a NumPy dtype, or an
+            Arrow type. Several columns are returned as a dictionary, or as a tuple in this order.
+        reads: The columns that `map_batches` passes, in the order of the function's arguments.
+        mode: `"numpy"`: the arguments are arrays over rows (read-only views; masked where there are nulls).
+            `"arrow"`: they are Arrow arrays, PyArrow's if it is installed. `"rows"`: the function is called for
+            each row, with Python values.
+        deterministic: Whether equal arguments always give equal values. Only then may calls be moved and their
+            values be cached. If it is not said, the optimiser takes the function as volatile.
+        cost: Microseconds that a row takes on one core, about: filters go below what is dear.
+        concurrency: Worker processes that compute it; by default this process does, under its GIL.
+        batch_size: Rows of a call at most.
+        version: To be raised when the function's meaning changes: it is part of the stream's identity, as are the
+            name and the arguments of a class's set-up. What the code says is not.
+        name: The function's name in plans and errors, instead of module and name.
+    """
+    if mode not in ("numpy", "arrow", "rows"):
+        raise ValueError(f'mode is "numpy", "arrow" or "rows", found {mode!r}')
+    for what, number, least in (("concurrency", concurrency, 0), ("batch_size", batch_size, 1), ("version", version, 0)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
+            raise ValueError(f"{what} is a whole number of at least {least}, found {number!r}")
+    if cost is not None and not cost >= 0:
+        raise ValueError(f"cost is a number of microseconds of at least 0, found {cost!r}")
+    if isinstance(reads, str):
+        raise TypeError(f"reads is a list of columns, found {reads!r}")
+    options = {
+        "returns": dict(returns) if isinstance(returns, Mapping) else returns,
+        "reads": None if reads is None else tuple(reads),
+        "mode": mode,
+        "deterministic": deterministic,
+        "cost": cost,
+        "concurrency": concurrency or None,
+        "batch_size": batch_size,
+        "version": version,
+        "name": name,
+    }
+    if options["returns"] == {}:
+        raise ValueError("returns has no column")
+
+    def made(target: Callable[..., Any]) -> Udf | UdfClass:
+        if not callable(target):
+            raise TypeError(f"expected a function or a class, found {target!r}")
+        return UdfClass(target, options) if isinstance(target, type) else Udf(target, options)
+
+    return made if function is None else made(function)
+
+
+class _Named:
+    """What a decorator leaves in the place of a function or class. It pickles as the module's name for it."""
+
+    __name__: str
+    __qualname__: str
+    __module__: str
+
+    def __init__(self, target: Callable[..., Any], options: dict[str, Any]) -> None:
+        functools.update_wrapper(cast(Any, self), target, updated=())
+        self._target = target
+        self._options = options
+
+    def __reduce__(self) -> Any:
+        if found(self.__module__, self.__qualname__) is self:
+            return self.__qualname__
+        if found(self.__module__, self.__qualname__) is self._target:
+            return type(self), (self._target, self._options)
+        try:
+            import cloudpickle  # type: ignore[import-untyped]
+        except ImportError:
+            raise pickle.PicklingError(
+                f"{self.__module__}.{self.__qualname__} cannot be pickled, as it is no name of its module's; "
+                "define it at the top of a module, or install cloudpickle"
+            ) from None
+        return _uncloud, (cloudpickle.dumps((type(self), self._target, self._options)),)
+
+
+class UdfClass(_Named):
+    """A class that `udf` decorated. Called with the arguments of its set-up, it is a function."""
+
+    def __call__(self, *args: Any, **named: Any) -> Udf:
+        """The function of an object that each process makes with these arguments: plain values, so that they can
+        be part of the stream's identity."""
+        for value in (*args, *named.values()):
+            check_plain(value)
+        return Udf(self._target, self._options, (args, named), self)
+
+
+class Udf(_Named):
+    """A Python function in pipelines. Called with expressions, it is an expression."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        options: dict[str, Any],
+        setup: Setup | None = None,
+        maker: UdfClass | None = None,
+    ) -> None:
+        super().__init__(target, options)
+        self._setup = setup
+        self._maker = maker
+        self._own: tuple[int, _forebay.Function] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and errors, with the arguments of a class's set-up."""
+        module = "__main__" if self.__module__ == "__mp_main__" else self.__module__
+        name: str = self._options["name"] or f"{module}.{self.__qualname__}"
+        if self._setup is None:
+            return name
+        args, named = self._setup
+        return f"{name}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in sorted(named.items()))])})"
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """The columns that `map_batches` passes."""
+        reads: tuple[str, ...] | None = self._options["reads"]
+        return reads
+
+    def __call__(self, *arguments: IntoExpr) -> Expr:
+        """Its value for columns; without arguments, for those of `reads=`."""
+        nodes = arguments or tuple(map(col, self.reads or ()))
+        return Expr(("udf", self, tuple(map(node_of, nodes))))
+
+    def __reduce__(self) -> Any:
+        return super().__reduce__() if self._setup is None else (_configured, (self._maker, *self._setup))
+
+    def __repr__(self) -> str:
+        return f"<udf {self.name}>"
+
+    def _columns(self) -> dict[str, Any]:
+        returns = self._options["returns"]
+        return returns if isinstance(returns, dict) else {self.__name__: returns}
+
+    def _is_struct(self) -> bool:
+        return len(self._columns()) > 1
+
+    def _function(self, serving: bool = False) -> _forebay.Function:
+        """The function of this process; in a worker that serves, one that computes by itself."""
+        if self._own is None or self._own[0] != os.getpid():
+            self._own = (os.getpid(), self._make(serving))
+        return self._own[1]
+
+    def _make(self, serving: bool) -> _forebay.Function:
+        options = self._options
+        workers = None
+        if options["concurrency"] is not None and not serving:
+            if _worker.SETTING_UP:
+                raise RuntimeError(
+                    "a worker process that imports the main module must not run its pipelines; put what runs them "
+                    'under: if __name__ == "__main__":'
+                )
+            workers = (options["concurrency"], _worker.command(), self._packed())
+        function = _forebay.Function(
+            self.name,
+            options["version"],
+            bool(options["deterministic"]),
+            None if options["cost"] is None else round(options["cost"] * 1000),
+            None if self.reads is None else len(self.reads),
+            [(name, type_of(kind)) for name, kind in self._columns().items()],
+            self._is_struct(),
+            options["batch_size"],
+            workers,
+        )
+        kinds = function.kinds()
+        function.serve(Evaluator(self._target, self._setup, options["mode"], kinds, self._is_struct()))
+        return function
+
+    def _packed(self) -> bytes:
+        """What a worker makes the function of."""
+        if self.__module__ not in ("__main__", "__mp_main__"):
+            return pickle.dumps((None, pickle.dumps(self)))
+        try:
+            import cloudpickle
+        except ImportError:
+            # The worker imports the main module, as those of `multiprocessing` do.
+            from multiprocessing.spawn import get_preparation_data
+
+            keys = ("init_main_from_name", "init_main_from_path", "sys_argv", "dir")
+            known = get_preparation_data("forebay")
+            main = {key: known[key] for key in keys if key in known}
+            return pickle.dumps((main, pickle.dumps(self)))
+        # The function itself, so that no worker runs the main module again.
+        return pickle.dumps((None, cloudpickle.dumps((Udf, self._target, self._options, self._setup))))
+
+
+def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:
+    """The function in a worker, set up."""
+    main, data = packed
+    if main is not None:
+        from multiprocessing.spawn import prepare
+
+        prepare(main)
+    made = pickle.loads(data)
+    function: Udf = made[0](*made[1:]) if isinstance(made, tuple) else made
+    serving = function._function(serving=True)
+    serving.ready()
+    return serving
+
+
+def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
+    """The pipeline with the columns that a function returns."""
+    if isinstance(function, UdfClass):
+        function = function()
+    if not isinstance(function, Udf):
+        raise TypeError(f"map_batches takes a function that forebay.udf decorated, found {function!r}")
+    if function.reads is None:
+        raise TypeError(f"{function.name} does not say which columns it reads: udf(reads=[..])")
+    names = list(function._columns())
+    if not function._is_struct():
+        return pipeline.with_column(names[0], function())
+    # The columns are taken of one call, which is made once.
+    whole = f"{function.name}()"
+    pipeline = pipeline.with_column(whole, function())
+    for name in names:
+        pipeline = pipeline.with_column(name, col(whole)[name])
+    quoted = whole.replace('"', '""')
+    return pipeline.select(sql_expr(f'* EXCLUDE ("{quoted}")'))
+
+
+def _configured(maker: UdfClass, args: tuple[Any, ...], named: dict[str, Any]) -> Udf:
+    return maker(*args, **named)
+
+
+def _uncloud(packed: bytes) -> Any:
+    kind, *parts = pickle.loads(packed)
+    return kind(*parts)

@@ -1,0 +1,258 @@
+//! The worker processes of a Python function: a queue of chunks, and a thread for each process.
+//!
+//! All segments in flight put their chunks into one queue, so every process works as long as any segment has
+//! rows. No thread here needs the interpreter lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use arrow::array::RecordBatch;
+
+use crate::udf_frame::{Answer, decode_answer, encode};
+use crate::udf_worker::{Pipes, Process, Spawn, ending, start};
+
+/// The processes of a function while a run needs them.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    name: String,
+    spawn: Spawn,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: VecDeque<Chunk>,
+    processes: Vec<(Arc<Process>, bool)>,
+    closed: bool,
+    /// Why there will be no more answers.
+    broken: Option<String>,
+}
+
+/// Rows to compute, and where their values go.
+#[derive(Debug)]
+struct Chunk {
+    index: usize,
+    rows: RecordBatch,
+    to: Sender<(usize, Result<Answer, String>)>,
+    /// Set when nobody waits for it any longer.
+    dropped: Arc<AtomicBool>,
+}
+
+impl Crew {
+    /// Starts `number` processes; they set up side by side.
+    pub(crate) fn start(name: &str, number: usize, spawn: Spawn) -> Result<Arc<Self>, String> {
+        let crew = Arc::new(Self {
+            name: name.to_owned(),
+            spawn,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            threads: Mutex::default(),
+        });
+        for _ in 0..number {
+            let own = Arc::clone(&crew);
+            let thread = Builder::new().name("forebay-udf".to_owned());
+            match thread.spawn(move || own.serve()) {
+                Ok(thread) => lock(&crew.threads).push(thread),
+                Err(error) => {
+                    crew.close();
+                    return Err(format!("cannot start a thread: {error}"));
+                }
+            }
+        }
+        Ok(crew)
+    }
+
+    /// Computes chunks of rows side by side; the answers are in the order of the chunks.
+    pub(crate) fn compute(&self, chunks: Vec<RecordBatch>) -> Result<Vec<Answer>, String> {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let (to, from) = channel();
+        let mut answers: Vec<Option<Answer>> = chunks.iter().map(|_| None).collect();
+        {
+            let mut queue = lock(&self.queue);
+            if let Some(why) = queue.why_not() {
+                return Err(why);
+            }
+            let chunks = chunks.into_iter().enumerate();
+            queue.chunks.extend(chunks.map(|(index, rows)| Chunk {
+                index,
+                rows,
+                to: to.clone(),
+                dropped: Arc::clone(&dropped),
+            }));
+        }
+        drop(to);
+        self.changed.notify_all();
+        for (index, answer) in from {
+            match answer {
+                Ok(answer) => answers[index] = Some(answer),
+                Err(why) => {
+                    dropped.store(true, Ordering::Relaxed);
+                    return Err(why);
+                }
+            }
+        }
+        let answers: Option<Vec<Answer>> = answers.into_iter().collect();
+        answers.ok_or_else(|| {
+            let why = lock(&self.queue).why_not();
+            why.unwrap_or_else(|| "its worker processes are gone".to_owned())
+        })
+    }
+
+    /// Ids of the processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let queue = lock(&self.queue);
+        queue
+            .processes
+            .iter()
+            .map(|(process, _)| process.id)
+            .collect()
+    }
+
+    /// Ends the processes, and waits for them. What they compute is lost.
+    pub(crate) fn close(&self) {
+        let processes = {
+            let mut queue = lock(&self.queue);
+            queue.closed = true;
+            queue.chunks.clear();
+            queue.processes.clone()
+        };
+        self.changed.notify_all();
+        for (process, _) in processes.iter().filter(|(_, busy)| *busy) {
+            process.kill();
+        }
+        for (process, _) in processes.iter().filter(|(_, busy)| !busy) {
+            process.end();
+        }
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+
+    /// Starts a process and hands it chunks until the crew is closed.
+    fn serve(&self) {
+        let (process, mut pipes) = match start(&self.spawn) {
+            Ok((process, pipes)) => (Arc::new(process), pipes),
+            Err(error) => {
+                let program = self.spawn.command[0].to_string_lossy();
+                return self.give_up(format!(
+                    "cannot start a worker process ({program}): {error}"
+                ));
+            }
+        };
+        {
+            let mut queue = lock(&self.queue);
+            if queue.closed {
+                drop(queue);
+                process.kill();
+                return;
+            }
+            // It sets up.
+            queue.processes.push((Arc::clone(&process), true));
+        }
+        let lost = match pipes.ask(&self.spawn.payload) {
+            Ok(Ok(_)) => self.work(&process, &mut pipes),
+            Ok(Err(mistake)) => Some(mistake),
+            Err(_) => Some(self.lost(&process)),
+        };
+        drop(pipes);
+        if let Some(why) = lost {
+            self.give_up(why);
+        }
+        process.end();
+    }
+
+    /// Computes chunk after chunk; why it cannot go on, if not for the crew's end.
+    fn work(&self, process: &Process, pipes: &mut Pipes) -> Option<String> {
+        loop {
+            let chunk = self.next(process)?;
+            if chunk.dropped.load(Ordering::Relaxed) {
+                continue;
+            }
+            let request = match encode(&chunk.rows) {
+                Ok(request) => request,
+                Err(error) => return Some(error.to_string()),
+            };
+            let answer = match pipes.ask(&request) {
+                Ok(Ok(bytes)) => decode_answer(&bytes, &self.name).map_err(|e| e.to_string()),
+                Ok(Err(mistake)) => Err(mistake),
+                Err(_) => Err(self.lost(process)),
+            };
+            let mistake = answer.as_ref().err().cloned();
+            // Nobody may wait for it any longer.
+            let _ = chunk.to.send((chunk.index, answer));
+            if mistake.is_some() {
+                return mistake;
+            }
+        }
+    }
+
+    /// The next chunk; none once the crew is closed or broken.
+    fn next(&self, process: &Process) -> Option<Chunk> {
+        let mut queue = lock(&self.queue);
+        queue.mark(process, false);
+        loop {
+            if queue.why_not().is_some() {
+                return None;
+            }
+            if let Some(chunk) = queue.chunks.pop_front() {
+                queue.mark(process, true);
+                return Some(chunk);
+            }
+            let waited = self.changed.wait(queue);
+            queue = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What became of a process that does not answer.
+    fn lost(&self, process: &Process) -> String {
+        if lock(&self.queue).closed {
+            return ENDED.to_owned();
+        }
+        format!(
+            "its worker process {} {}",
+            process.id,
+            ending(process.end())
+        )
+    }
+
+    /// Tells everyone who waits that no answers will come.
+    fn give_up(&self, why: String) {
+        let mut queue = lock(&self.queue);
+        for chunk in queue.chunks.drain(..) {
+            let _ = chunk.to.send((chunk.index, Err(why.clone())));
+        }
+        queue.broken.get_or_insert(why);
+        drop(queue);
+        self.changed.notify_all();
+    }
+}
+
+/// Said of calls after the end of the run that they are of.
+pub(crate) const ENDED: &str = "the run has ended";
+
+impl Queue {
+    fn why_not(&self) -> Option<String> {
+        match self.closed {
+            true => Some(ENDED.to_owned()),
+            false => self.broken.clone(),
+        }
+    }
+
+    fn mark(&mut self, process: &Process, busy: bool) {
+        let own = self.processes.iter_mut().find(|(p, _)| p.id == process.id);
+        if let Some((_, state)) = own {
+            *state = busy;
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,100 @@
+//! What goes to a worker process and back: Arrow IPC streams, each with its length before it.
+
+use std::collections::HashMap;
+use std::io::{Cursor, Read, Write};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{FieldRef, Schema};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use forebay_udfs::RowFailure;
+
+/// The key of failed rows in the metadata of an answer.
+const FAILED: &str = "failed";
+
+/// Values of a batch, and its failed rows.
+pub(crate) type Answer = (ArrayRef, Vec<RowFailure>);
+
+/// Writes a frame: its length, and its bytes.
+pub(crate) fn write(to: &mut impl Write, frame: &[u8]) -> std::io::Result<()> {
+    to.write_all(&(frame.len() as u64).to_le_bytes())?;
+    to.write_all(frame)?;
+    to.flush()
+}
+
+/// Reads a frame. The first byte of an answer tells whether it is a mistake.
+pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
+    let mut frame = vec![0; length];
+    from.read_exact(&mut frame)?;
+    Ok(frame)
+}
+
+/// A batch as bytes.
+pub(crate) fn encode(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
+    writer.write(batch)?;
+    writer.into_inner()
+}
+
+/// The batch that bytes are.
+pub(crate) fn decode(bytes: &[u8]) -> Result<RecordBatch, ArrowError> {
+    let mut batches = StreamReader::try_new(Cursor::new(bytes), None)?;
+    match batches.next() {
+        Some(batch) => batch,
+        None => Err(ArrowError::IpcError("no batch came".to_owned())),
+    }
+}
+
+/// A batch of arguments.
+pub(crate) fn arguments(
+    fields: &[FieldRef],
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, ArrowError> {
+    // Arguments are known by their places.
+    let fields = fields
+        .iter()
+        .zip(&columns)
+        .enumerate()
+        .map(|(i, (field, column))| {
+            let field = field.as_ref().clone().with_name(format!("{i}"));
+            field
+                .with_data_type(column.data_type().clone())
+                .with_nullable(true)
+        });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, columns, &options)
+}
+
+/// An answer as bytes.
+pub(crate) fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>, ArrowError> {
+    let (values, failed) = answer;
+    let failed: Vec<_> = failed.iter().map(|f| (f.row, &f.cause)).collect();
+    let failed = serde_json::to_string(&failed).map_err(|e| ArrowError::IpcError(e.to_string()))?;
+    let metadata = HashMap::from([(FAILED.to_owned(), failed)]);
+    let schema = Schema::new(vec![Arc::clone(value)]).with_metadata(metadata);
+    encode(&RecordBatch::try_new(Arc::new(schema), vec![values])?)
+}
+
+/// The answer that bytes are, of a function of this name.
+pub(crate) fn decode_answer(bytes: &[u8], operator: &str) -> Result<Answer, ArrowError> {
+    let batch = decode(bytes)?;
+    let failed = batch.schema_ref().metadata().get(FAILED);
+    let failed: Vec<(usize, String)> = failed
+        .map(|text| serde_json::from_str(text))
+        .transpose()
+        .map_err(|e| ArrowError::IpcError(e.to_string()))?
+        .unwrap_or_default();
+    let failed = failed.into_iter().map(|(row, cause)| RowFailure {
+        row,
+        operator: operator.to_owned(),
+        cause,
+    });
+    Ok((Arc::clone(batch.column(0)), failed.collect()))
+}

@@ -1,0 +1,65 @@
+//! Which Python functions a plan calls, and for how long they are needed.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use forebay_planner::error::PlanError;
+use forebay_udfs::declared;
+
+use crate::udf::{self, PythonFunction};
+
+/// The Python functions of a plan. Names are all that hashes know of them, so two have two.
+pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, PlanError> {
+    let mut found: Vec<Arc<PythonFunction>> = Vec::new();
+    let walked = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|e| {
+                if let Expr::ScalarFunction(call) = e
+                    && let Some(function) = declared(&call.func).and_then(udf::of)
+                    && !found.iter().any(|known| Arc::ptr_eq(known, &function))
+                {
+                    found.push(function);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    walked.map_err(|error| PlanError::internal(error.to_string()))?;
+    for (i, function) in found.iter().enumerate() {
+        if found[..i]
+            .iter()
+            .any(|other| other.label() == function.label())
+        {
+            let what = format!(
+                "two functions of the pipeline are called {}",
+                function.label()
+            );
+            let error = PlanError::mistake(what);
+            return Err(error.with_hint("give one of them another name: udf(.., name=..)"));
+        }
+    }
+    Ok(found)
+}
+
+/// The time in which functions may be called: their worker processes end after it.
+#[derive(Debug)]
+pub(crate) struct Lease(Vec<Arc<PythonFunction>>);
+
+impl Lease {
+    /// Begins it.
+    pub(crate) fn of(functions: &[Arc<PythonFunction>]) -> Self {
+        for function in functions {
+            function.hire();
+        }
+        Self(functions.to_vec())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        for function in &self.0 {
+            function.dismiss();
+        }
+    }
+}

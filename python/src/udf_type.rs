@@ -1,0 +1,142 @@
+//! What a Python function returns: types by their names, and how Python hands over their values.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
+use forebay_udfs::tensor::{EXTENSION_METADATA, EXTENSION_NAME, FIXED_SHAPE};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyTuple};
+use pyo3_arrow::PyField;
+
+use crate::dtype::{element, tensor_shape};
+use crate::expr::data_type;
+
+/// Reads a column's type: an object that Arrow's C interface describes, or a name such as `float32`,
+/// `list<int32>`, `tensor<float32>[3,224,224]`.
+pub(crate) fn read(name: &str, kind: &Bound<'_, PyAny>) -> PyResult<Field> {
+    if let Ok(text) = kind.extract::<String>() {
+        return parse(name, text.trim());
+    }
+    let field = kind.extract::<PyField>()?.into_inner();
+    Ok(field.as_ref().clone().with_name(name).with_nullable(true))
+}
+
+fn parse(name: &str, text: &str) -> PyResult<Field> {
+    if let Some(inner) = text.strip_prefix("list<").and_then(|t| t.strip_suffix('>')) {
+        let item = Arc::new(parse("item", inner.trim())?);
+        return Ok(Field::new(name, DataType::List(item), true));
+    }
+    if let Some(rest) = text.strip_prefix("tensor<") {
+        return tensor(name, rest).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "expected a tensor such as tensor<float32>[3,224,224], found {text:?}"
+            ))
+        })?;
+    }
+    if let Some(time) = time(text) {
+        return Ok(Field::new(name, time, true));
+    }
+    Ok(Field::new(name, data_type(text)?, true))
+}
+
+/// NumPy's times and durations.
+fn time(text: &str) -> Option<DataType> {
+    let (kind, unit) = text.strip_suffix(']')?.split_once('[')?;
+    let unit = match unit {
+        "s" => TimeUnit::Second,
+        "ms" => TimeUnit::Millisecond,
+        "us" => TimeUnit::Microsecond,
+        "ns" => TimeUnit::Nanosecond,
+        _ => return None,
+    };
+    match kind {
+        "datetime64" => Some(DataType::Timestamp(unit, None)),
+        "timedelta64" => Some(DataType::Duration(unit)),
+        _ => None,
+    }
+}
+
+/// A tensor after `tensor<`; `None` where it is not written so.
+fn tensor(name: &str, rest: &str) -> Option<PyResult<Field>> {
+    let (inner, shape) = rest.split_once(">[")?;
+    let shape = shape.strip_suffix(']')?.split(',');
+    let shape: Vec<usize> = shape
+        .map(|n| n.trim().parse().ok())
+        .collect::<Option<_>>()?;
+    let size = shape
+        .iter()
+        .try_fold(1_i32, |n, &side| n.checked_mul(i32::try_from(side).ok()?))?;
+    let inner = match data_type(inner.trim()) {
+        Ok(inner) => inner,
+        Err(unknown) => return Some(Err(unknown)),
+    };
+    element(&inner)?;
+    let item = Arc::new(Field::new_list_field(inner, false));
+    let mut parameters = serde_json::json!({ "shape": shape });
+    // An image of one shape goes into the functions of images.
+    let names = match shape.as_slice() {
+        [1 | 3, _, _] => Some(["C", "H", "W"]),
+        [_, _, 1 | 3] => Some(["H", "W", "C"]),
+        _ => None,
+    };
+    if let Some(names) = names {
+        parameters["dim_names"] = serde_json::json!(names);
+    }
+    let metadata = HashMap::from([
+        (EXTENSION_NAME.to_owned(), FIXED_SHAPE.to_owned()),
+        (EXTENSION_METADATA.to_owned(), parameters.to_string()),
+    ]);
+    let field = Field::new(name, DataType::FixedSizeList(item, size), true);
+    Some(Ok(field.with_metadata(metadata)))
+}
+
+/// The value of a function: its one column, or a struct of them.
+pub(crate) fn value(columns: Vec<Field>, name: &str, is_struct: bool) -> FieldRef {
+    let mut columns = columns;
+    match (is_struct, columns.pop()) {
+        (false, Some(only)) => Arc::new(only.with_name(name)),
+        (_, last) => {
+            columns.extend(last);
+            Arc::new(Field::new(
+                name,
+                DataType::Struct(Fields::from(columns)),
+                true,
+            ))
+        }
+    }
+}
+
+/// How Python hands over values of a type: `("dense", dtype, shape)`, `("bool",)`, `("text",)`, `("bytes",)`,
+/// `("list", kind of its items)`, or `("arrow",)`, as an Arrow array alone.
+pub(crate) fn kind<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyTuple>> {
+    if let DataType::FixedSizeList(item, _) = field.data_type()
+        && let (Some(dtype), Some(shape)) = (element(item.data_type()), tensor_shape(field))
+    {
+        return ("dense", dtype, PyTuple::new(py, shape)?).into_pyobject(py);
+    }
+    if let Some(dtype) = element(field.data_type()) {
+        return ("dense", dtype, PyTuple::empty(py)).into_pyobject(py);
+    }
+    match field.data_type() {
+        DataType::Boolean => ("bool",).into_pyobject(py),
+        DataType::Utf8 => ("text",).into_pyobject(py),
+        DataType::Binary => ("bytes",).into_pyobject(py),
+        DataType::List(item) => ("list", kind(py, item)?).into_pyobject(py),
+        _ => ("arrow",).into_pyobject(py),
+    }
+}
+
+/// A type as `returns=` writes it.
+pub(crate) fn named(field: &Field) -> String {
+    let own = |t: &DataType| format!("{t}").to_lowercase();
+    match (field.data_type(), tensor_shape(field)) {
+        (DataType::FixedSizeList(item, _), Some(shape)) => {
+            let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
+            format!("tensor<{}>[{}]", own(item.data_type()), shape.join(","))
+        }
+        (DataType::List(item), _) => format!("list<{}>", named(item)),
+        (other, _) => own(other),
+    }
+}

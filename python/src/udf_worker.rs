@@ -1,0 +1,132 @@
+//! One worker process of a Python function, and the pipes to it.
+
+use std::ffi::OsString;
+use std::io::{self, BufReader};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::udf_frame as frame;
+
+/// How long a process that nobody needs may take to end by itself.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often it is asked whether it has.
+const ASK: Duration = Duration::from_millis(2);
+
+/// What starts a worker process.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawn {
+    /// The interpreter, and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// What it makes the function of.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// The ends of the pipes to a worker.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+/// A worker process. It is waited for whatever happens, so that none stays as a zombie.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Its id.
+    pub(crate) id: u32,
+    child: Mutex<Child>,
+}
+
+/// Starts a process: a new interpreter, never a fork of this one.
+pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
+    let mut command = Command::new(&spawn.command[0]);
+    command.args(&spawn.command[1..]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    // Ctrl-C is for the parent, which ends its workers.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn()?;
+    let pipes = child.stdin.take().zip(child.stdout.take());
+    let process = Process {
+        id: child.id(),
+        child: Mutex::new(child),
+    };
+    match pipes {
+        Some((to, from)) => Ok((
+            process,
+            Pipes {
+                to,
+                from: BufReader::new(from),
+            },
+        )),
+        None => {
+            process.kill();
+            Err(io::Error::other("it has no pipes"))
+        }
+    }
+}
+
+impl Pipes {
+    /// Sends a frame and awaits the answer: its bytes, or a mistake of the function's.
+    pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
+        frame::write(&mut self.to, request)?;
+        let mut answer = frame::read(&mut self.from)?;
+        if answer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(match answer.remove(0) {
+            0 => Ok(answer),
+            _ => Err(String::from_utf8_lossy(&answer).into_owned()),
+        })
+    }
+}
+
+impl Process {
+    fn with_child<T>(&self, act: impl FnOnce(&mut Child) -> T) -> T {
+        act(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits a while for its end; then ends it.
+    pub(crate) fn end(&self) -> Option<ExitStatus> {
+        let begun = Instant::now();
+        while begun.elapsed() < GRACE {
+            if let Ok(Some(status)) = self.with_child(Child::try_wait) {
+                return Some(status);
+            }
+            sleep(ASK);
+        }
+        self.kill()
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&self) -> Option<ExitStatus> {
+        self.with_child(|child| {
+            // It may have ended already.
+            let _ = child.kill();
+            child.wait().ok()
+        })
+    }
+}
+
+/// How a process ended, for people.
+pub(crate) fn ending(status: Option<ExitStatus>) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = status.and_then(|s| std::os::unix::process::ExitStatusExt::signal(&s)) {
+        let known = match signal {
+            4 => " (SIGILL: an instruction that this processor does not have)",
+            6 => " (SIGABRT: it gave up by itself)",
+            7 => " (SIGBUS: often a full /dev/shm)",
+            8 => " (SIGFPE)",
+            9 => " (SIGKILL: often the system's answer to too little memory)",
+            11 => " (SIGSEGV: a fault in native code)",
+            15 => " (SIGTERM)",
+            _ => "",
+        };
+        return format!("was ended by signal {signal}{known}");
+    }
+    match status.and_then(|status| status.code()) {
+        Some(code) => format!("ended with exit code {code}"),
+        None => "ended".to_owned(),
+    }
+}

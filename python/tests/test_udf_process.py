@@ -1,0 +1,227 @@
+"""Worker processes of Python functions: how they begin, and that they end."""
+
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import forebay as fb
+import udfs
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, waits for pidfds")
+FOLDER = os.path.dirname(udfs.__file__)
+
+
+@pytest.fixture(autouse=True)
+def forks_are_meant():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+        yield
+
+
+def children():
+    """Ids of this process's children, zombies too."""
+    found = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as file:
+                found += map(int, file.read().split())
+        except FileNotFoundError:
+            # The thread ended meanwhile.
+            pass
+    return found
+
+
+def ended(process):
+    """Waits for the end of a process that need not be a child."""
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], 20)[0])
+    finally:
+        os.close(handle)
+
+
+def script(tmp_path, code, *arguments):
+    """A program with a file, as a user has one."""
+    path = tmp_path / "program.py"
+    path.write_text(f"import sys\nsys.path.insert(0, {FOLDER!r})\n{code}")
+    command = [sys.executable, path, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@linux
+def test_processes_end_with_the_iterator(table):
+    before = children()
+    function = udfs.Add(1)
+    pipeline = fb.read_parquet(table).map_batches(function).batch(10)
+
+    def begun():
+        run = pipeline.run(segment_rows=50)
+        next(run)
+        processes = function._function().processes()
+        assert len(processes) == 2 and set(processes) <= set(children())
+        return run, processes
+
+    run, processes = begun()
+    run.close()
+    assert children() == before
+    run, _ = begun()
+    assert len(list(run)) == 99 and children() == before
+    run, _ = begun()
+    del run
+    assert children() == before
+    # Two iterators share them, and the last one ends them.
+    (first, processes), (second, same) = begun(), begun()
+    assert same == processes
+    first.close()
+    assert len(list(second)) == 99
+    assert children() == before and function._function().processes() == []
+    failing = fb.read_parquet(table).map_batches(udfs.fails_on_7)
+    with pytest.raises(fb.DataError):
+        list(failing)
+    assert children() == before
+    # Planning starts none.
+    failing.explain()
+    assert children() == before
+
+
+@linux
+def test_close_does_not_wait_for_what_is_computed(table):
+    run = fb.read_parquet(table).map_batches(udfs.forever).batch(1).run(segment_rows=1)
+    process = int(next(run)["process"].numpy()[0])
+    assert process in children()
+    run.close()
+    assert process not in children()
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (udfs.killed, r"udfs.killed: its worker process \d+ was ended by signal 9 \(SIGKILL"),
+        (udfs.left, r"udfs.left: its worker process \d+ ended with exit code 3"),
+    ],
+)
+def test_a_worker_that_dies_is_an_error(table, function, why):
+    for policy in ("fail", "skip"):
+        with pytest.raises(fb.FunctionError, match=why) as raised:
+            list(fb.read_parquet(table).map_batches(function).options(on_error=policy))
+        assert raised.value.function == function.name
+
+
+def test_what_a_worker_prints_does_no_harm(table, capfd):
+    rows = np.concatenate([batch["v"].numpy() for batch in fb.read_parquet(table).map_batches(udfs.printing)])
+    assert rows.tolist() == list(range(1000))
+    told = capfd.readouterr()
+    assert told.out == "" and told.err.count("from a worker") == 100
+
+
+RUNNING = """
+import forebay as fb, udfs
+if __name__ == "__main__":
+    run = fb.read_parquet(sys.argv[1]).map_batches(udfs.forever).batch(1).run(segment_rows=1)
+    batch = next(run)
+    print(*udfs.forever._function().processes(), flush=True)
+    try:
+        next(run)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        run.close()
+"""
+
+
+@linux
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+def test_processes_end_with_their_parent(table, tmp_path, end):
+    with script(tmp_path, RUNNING, table) as program:
+        processes = list(map(int, program.stdout.readline().split()))
+        assert len(processes) == 2
+        program.send_signal(end)
+        assert program.wait(20) == (0 if end == signal.SIGINT else -end)
+        assert all(map(ended, processes))
+        rest, errors = program.communicate()
+    assert rest == ("interrupted\n" if end == signal.SIGINT else "") and errors == ""
+
+
+LEFT_OPEN = """
+import forebay as fb, udfs
+if __name__ == "__main__":
+    run = fb.read_parquet(sys.argv[1]).map_batches(udfs.Add(1)).batch(1).run(segment_rows=10)
+    print(int(next(run)["process"].numpy()[0]), flush=True)
+"""
+
+
+@linux
+def test_processes_end_with_the_interpreter(table, tmp_path):
+    with script(tmp_path, LEFT_OPEN, table) as program:
+        out, errors = program.communicate(timeout=60)
+    assert (program.returncode, errors) == (0, "")
+    assert ended(int(out))
+
+
+MAIN = """
+if len(sys.argv) > 2:
+    sys.modules["cloudpickle"] = None
+import forebay as fb
+
+@fb.udf(reads=["id"], returns={"v": "int64"}, concurrency=2)
+def own(ids):
+    return helper(ids)
+
+def helper(ids):
+    if ids[0] < 0:
+        raise ValueError("negative")
+    return ids * 7
+
+GUARD
+    p = fb.read_parquet(sys.argv[1]).map_batches(own)
+    print(sum(int(batch["v"].numpy().sum()) for batch in p))
+"""
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["cloudpickle", "pickle"])
+def test_functions_of_the_main_module(table, tmp_path, plain):
+    if not plain:
+        pytest.importorskip("cloudpickle")
+    code = MAIN.replace("GUARD", 'if __name__ == "__main__":')
+    with script(tmp_path, code, table, *(["plain"] if plain else [])) as program:
+        out, errors = program.communicate(timeout=60)
+    assert (out, errors) == (f"{7 * 499500}\n", "")
+
+
+def test_a_main_module_without_a_guard_is_told_so(table, tmp_path):
+    with script(tmp_path, MAIN.replace("GUARD", "if True:"), table, "plain") as program:
+        out, errors = program.communicate(timeout=60)
+    assert out == "" and 'under: if __name__ == "__main__":' in errors and program.returncode == 1
+
+
+def total(pipeline, out):
+    out.put(sum(int(batch["v"].numpy().sum()) for batch in pipeline))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("daemon", [False, True])
+def test_functions_run_in_child_processes(table, method, daemon):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    pipeline = fb.read_parquet(table).map_batches(udfs.Add(0)).batch(10)
+    # The parent's processes are busy meanwhile, and stay the parent's.
+    run = pipeline.run(segment_rows=50)
+    next(run)
+    context = multiprocessing.get_context(method)
+    out = context.Queue()
+    # As those of a DataLoader, which are daemons.
+    workers = [context.Process(target=total, args=(pipeline, out), daemon=daemon) for _ in range(2)]
+    [worker.start() for worker in workers]
+    assert [out.get(timeout=60) for _ in workers] == [499500] * 2
+    [worker.join(60) for worker in workers]
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert len(list(run)) == 99

@@ -1,0 +1,187 @@
+//! Functions from outside the catalogue, which declare what the optimiser may assume of them.
+//!
+//! A host (the Python package, say) implements [`DeclaredFunction`] and gives plans the function that
+//! [`declare`] makes of it. Nothing is known of such a function but what it says itself: it is opaque, a row
+//! may fail in it, and unless it is deterministic no rewrite moves, doubles, drops or keeps its calls.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TypeSignature, Volatility,
+};
+
+use crate::failure::all_or_first;
+use crate::{RowFailure, RowFunction};
+
+/// Nanoseconds a row of a function that does not say what it costs: about a call into an interpreter, so
+/// that filters go below it.
+pub const UNKNOWN_NS_PER_ROW: u64 = 10_000;
+
+/// A function that is not of the catalogue.
+///
+/// The value of a row must depend on the arguments of that row alone (and, if it is not deterministic, on
+/// what nobody knows): how many rows come together is the engine's choice.
+pub trait DeclaredFunction: Any + fmt::Debug + Send + Sync {
+    /// The name that plans, hashes and errors have. Within a plan two functions have two names.
+    fn name(&self) -> &str;
+
+    /// Version of its meaning: part of the semantic hash.
+    fn version(&self) -> u32;
+
+    /// Whether equal arguments give equal values, in every epoch and process.
+    fn is_deterministic(&self) -> bool;
+
+    /// Nanoseconds that a row takes on one core, where it is known.
+    fn ns_per_row(&self) -> Option<u64>;
+
+    /// The type of its values. Errors where it does not take such arguments.
+    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef>;
+
+    /// The values, null where a row failed, and the failures in row order. Errors are the function's
+    /// mistakes, never a row's: they end the run whatever its policy.
+    fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
+}
+
+/// A declared function as DataFusion has functions.
+pub fn declare(function: Arc<dyn DeclaredFunction>) -> Arc<ScalarUDF> {
+    let volatility = match function.is_deterministic() {
+        true => Volatility::Immutable,
+        false => Volatility::Volatile,
+    };
+    let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
+    Arc::new(ScalarUDF::new_from_impl(DeclaredUdf {
+        function,
+        signature: Signature::one_of(any, volatility),
+    }))
+}
+
+/// The declared function behind a DataFusion function, where it is one.
+pub fn declared(udf: &ScalarUDF) -> Option<&Arc<dyn DeclaredFunction>> {
+    let found = udf.inner().downcast_ref::<DeclaredUdf>();
+    found.map(|found| &found.function)
+}
+
+/// Whether an expression calls a declared function.
+pub fn calls_declared(expr: &Expr) -> bool {
+    calls(expr, |_| true)
+}
+
+/// Whether an expression calls a declared function that is not deterministic.
+pub fn is_volatile(expr: &Expr) -> bool {
+    calls(expr, |function| !function.is_deterministic())
+}
+
+fn calls(expr: &Expr, which: impl Fn(&dyn DeclaredFunction) -> bool) -> bool {
+    let found = expr.exists(|e| {
+        Ok(match e {
+            Expr::ScalarFunction(call) => declared(&call.func).is_some_and(|f| which(f.as_ref())),
+            _ => false,
+        })
+    });
+    // The closure does not fail.
+    found.unwrap_or(true)
+}
+
+/// Two are one function if they are one object: names are for people, and may be given twice.
+#[derive(Debug)]
+pub(crate) struct DeclaredUdf {
+    function: Arc<dyn DeclaredFunction>,
+    signature: Signature,
+}
+
+impl PartialEq for DeclaredUdf {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.function, &other.function)
+    }
+}
+
+impl Eq for DeclaredUdf {}
+
+impl Hash for DeclaredUdf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.function.name().hash(state);
+        self.function.version().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for DeclaredUdf {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        internal_err!("{} has a field, not a type alone", self.function.name())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.function.return_field(args.arg_fields)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        all_or_first(self.function.invoke_rows(args)?).map(ColumnarValue::Array)
+    }
+}
+
+impl RowFunction for DeclaredUdf {
+    fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)> {
+        self.function.invoke_rows(args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Field;
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+    use crate::row_function;
+
+    #[derive(Debug)]
+    struct Noise(bool);
+
+    impl DeclaredFunction for Noise {
+        fn name(&self) -> &str {
+            "lab.noise"
+        }
+        fn version(&self) -> u32 {
+            3
+        }
+        fn is_deterministic(&self) -> bool {
+            self.0
+        }
+        fn ns_per_row(&self) -> Option<u64> {
+            None
+        }
+        fn return_field(&self, _: &[FieldRef]) -> Result<FieldRef> {
+            Ok(Arc::new(Field::new("noise", DataType::Int64, true)))
+        }
+        fn invoke_rows(&self, _: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)> {
+            internal_err!("only planned")
+        }
+    }
+
+    #[test]
+    fn a_declared_function_is_found_again_and_is_itself_alone() {
+        let function = declare(Arc::new(Noise(false)));
+        assert!(declared(&function).is_some() && row_function(&function).is_some());
+        assert_eq!(function, Arc::clone(&function));
+        assert_ne!(function, declare(Arc::new(Noise(false))));
+        let nested = function.call(vec![col("a")]) + lit(1);
+        assert!(is_volatile(&nested) && calls_declared(&nested));
+        let pure = declare(Arc::new(Noise(true))).call(vec![]);
+        assert!(!is_volatile(&pure) && calls_declared(&pure));
+        assert!(!calls_declared(&col("a")));
+    }
+}
