@@ -278,7 +278,7 @@ async fn the_texts_of_a_mix_hold_its_weights() {
     let pipeline = planned(sql).await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r##"
-    forebay 3
+    forebay 4
     mix [3006477107, 1288490189] first
       scan 0
       "id" Int64 = "0.id:Int64"
@@ -287,13 +287,13 @@ async fn the_texts_of_a_mix_hold_its_weights() {
       "id" Int64 = "1.id:Int64"
       "name" Utf8 = "1.name:Utf8"
     "id" Int64 = "#0"
-    shuffle None
+    shuffle none
     skip 0
-    take None
-    batch None
+    take all
+    batch none
     continuous false
-    on_error Fail
-    relax Exact
+    on_error fail
+    relax exact
     "##);
     assert_snapshot!(plan_text(&compiled(sql).await.chosen).unwrap(), @r#"
     forebay plan 1
