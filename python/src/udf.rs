@@ -28,6 +28,9 @@ pub(crate) struct Fault {
     pub(crate) message: String,
 }
 
+/// What a call gives: rows, columns unless all of them failed, and the rows that failed with why.
+type Piece<'py> = (usize, Option<Vec<Bound<'py, PyAny>>>, Vec<(usize, String)>);
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.function, self.message)
@@ -184,11 +187,7 @@ impl PythonFunction {
         let mut failed = Vec::new();
         let mut first = 0;
         for piece in pieces.try_iter()? {
-            let (rows, columns, failures): (
-                usize,
-                Option<Vec<Bound<'_, PyAny>>>,
-                Vec<(usize, String)>,
-            ) = piece?.extract()?;
+            let (rows, columns, failures): Piece<'_> = piece?.extract()?;
             arrays.push(match columns {
                 Some(columns) => self.value_of(rows, &columns)?,
                 None => new_null_array(self.value.data_type(), rows),
