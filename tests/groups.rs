@@ -141,12 +141,14 @@ async fn a_token_of_another_stream_is_refused_with_what_differs() {
     assert!(why.contains("its query differs"), "{why}");
     let why = refusal(query, Some(9)).await;
     assert!(why.contains("the seed is 9, and was 1"), "{why}");
-    // The token knows its seed, whatever the text says.
+    let why = refusal("SHUFFLE WITHIN 3 ROWS SEED 2 BATCH 2", None).await;
+    assert!(why.contains("the seed is 2, and was 1"), "{why}");
+    // Where nothing says a seed, the token's is taken.
     let config = RunConfig {
         resume: Some(Arc::new(token.clone())),
         ..RunConfig::default()
     };
-    let rest = run(&session, "SHUFFLE WITHIN 3 ROWS SEED 2 BATCH 2", config)
+    let rest = run(&session, "SHUFFLE WITHIN 3 ROWS BATCH 2", config)
         .await
         .unwrap();
     assert_eq!(rest.len(), 2);

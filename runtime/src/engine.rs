@@ -153,7 +153,7 @@ impl Opened {
         };
         let mut env = environment(config)?;
         let from_token = config.resume.as_ref().map(|token| token.stream.seed);
-        let seed = config.seed.or(from_token).or(clauses.seed).unwrap_or(0);
+        let seed = config.seed.or(clauses.seed).or(from_token).unwrap_or(0);
         let epochs = config.epochs.or(clauses.repeat.epochs.map(|n| n.get()));
         let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
         env.cache = caching::setup(compiled, stores, seed, epochs, memory).await?;
