@@ -36,6 +36,7 @@ mod explain;
 pub mod generate;
 mod pipeline_table;
 pub mod preview;
+mod run;
 mod session;
 mod which;
 
@@ -53,5 +54,6 @@ pub use forebay_runtime::tail::{Batch, Failure, RunStats};
 pub use forebay_runtime::token::{StreamName, Token};
 /// The object stores that [`Session::register_object_store`] takes, in the version that it takes.
 pub use object_store;
-pub use session::{Outcome, Run, Session};
+pub use run::Run;
+pub use session::{Outcome, Session};
 pub use which::{BatchName, Provenance, RowOrigin};

@@ -23,18 +23,17 @@ use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
-use forebay_runtime::engine::{self, Opened, Run as EngineRun, RunConfig};
+use forebay_runtime::engine::{self, Opened, RunConfig};
 use forebay_runtime::error::Error as RunError;
 use forebay_runtime::pool::ComputePool;
 use forebay_runtime::source::FileResolver;
-use forebay_runtime::tail::{Batch, RunStats};
-use forebay_runtime::token::Token;
 use object_store::ObjectStore;
 use tokio::sync::RwLock;
 
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
 use crate::pipeline_table::PipelineTable;
+use crate::run::Run;
 
 /// Name of a query that was run without a name of its own.
 const ANONYMOUS: &str = "query";
@@ -598,72 +597,4 @@ fn text_table<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<Outco
     });
     let batch = RecordBatch::try_from_iter(columns).map_err(|e| engine(e.into()))?;
     Ok(Outcome::Table(batch.schema(), vec![batch]))
-}
-
-/// A run in progress; dropping it stops it.
-#[derive(Debug)]
-pub struct Run {
-    inner: EngineRun,
-    schema: SchemaRef,
-    steps: Option<u64>,
-    seed: u64,
-    token: Token,
-    expected_rows: Option<u64>,
-    epoch_rows: Option<u64>,
-}
-
-impl Run {
-    /// The schema of the batches.
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    /// Number of batches to come, where known.
-    pub fn steps(&self) -> Option<u64> {
-        self.steps
-    }
-
-    /// Number of rows to come at most, where known.
-    pub fn expected_rows(&self) -> Option<u64> {
-        self.expected_rows
-    }
-
-    /// Rows of each epoch over all ranks, after SKIP and TAKE, where known before they come.
-    pub fn epoch_rows(&self) -> Option<u64> {
-        self.epoch_rows
-    }
-
-    /// Stops the run, and returns when its threads have ended; dropping it stops it without waiting.
-    pub async fn stop(self) {
-        self.inner.stop().await;
-    }
-
-    /// The seed in force.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// What a run has to be given to begin where this one did.
-    pub const fn beginning(&self) -> &Token {
-        &self.token
-    }
-
-    /// The next batch; `None` at the end. After an error the run has ended.
-    pub async fn next(&mut self) -> Option<Result<Batch>> {
-        self.inner
-            .next()
-            .await
-            .map(|batch| batch.map_err(Error::from))
-    }
-
-    /// Rows of the cache point that were read from the cache and that were computed, so far; `None` without
-    /// a cache.
-    pub fn cached(&self) -> Option<(u64, u64)> {
-        self.inner.cached()
-    }
-
-    /// What was put out so far, and what became of failed rows.
-    pub fn stats(&self) -> RunStats {
-        self.inner.stats()
-    }
 }
