@@ -82,8 +82,12 @@ impl Segment {
                 continue;
             };
             // Rows that were known when the window was staged may be lost since.
-            let is_staged = |place: &Place| staged.iter().any(|s| s.has(place.split));
-            if !places.iter().all(is_staged) {
+            let mut known = None;
+            let mut is_staged = |place: &Place| {
+                let same = known.replace(place.split) == Some(place.split);
+                same || staged.iter().any(|s| s.has(place.split))
+            };
+            if !places.iter().all(&mut is_staged) {
                 let mut wanted: Vec<u32> = places.iter().map(|p| p.split).collect();
                 wanted.sort_unstable();
                 wanted.dedup();
@@ -136,7 +140,7 @@ impl Segment {
             };
             let leaf = match (staged, fetched.remove(&scan)) {
                 (Some(staged), _) => {
-                    let (batch, places) = gather(&staged, &places)?;
+                    let (batch, places) = gather(&staged, places)?;
                     leaf(batch.columns().to_vec(), snapshot, &places)?
                 }
                 (None, Some((batch, failed))) => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::{filter_record_batch, interleave_record_batch, prep_null_mask_filter};
-use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::mpsc;
@@ -66,10 +66,42 @@ impl Window {
     }
 }
 
+impl StagedSplit {
+    /// Where the stage has a row of the split; `None` where pruning left it out.
+    fn index(&self, offset: u32) -> Option<u64> {
+        let rank = match &self.kept {
+            None => u64::from(offset),
+            Some(kept) => kept.rank(offset)?,
+        };
+        Some(self.base + rank)
+    }
+}
+
 impl Staged {
     fn find(&self, split: u32) -> Option<&StagedSplit> {
         let index = self.splits.binary_search_by_key(&split, |s| s.split).ok()?;
         Some(&self.splits[index])
+    }
+
+    /// Takes the rows at `places` out, as [`gather`] does.
+    fn gather(&self, mut places: Vec<Place>) -> Result<(RecordBatch, Vec<Place>)> {
+        let mut rows = Vec::with_capacity(places.len());
+        let mut split: Option<&StagedSplit> = None;
+        for at in 0..places.len() {
+            let place = places[at];
+            // Where nothing is shuffled, a row is of the same split as the one before it.
+            let of = match split {
+                Some(of) if of.split == place.split => of,
+                _ => self.find(place.split).ok_or_else(|| not_staged(&place))?,
+            };
+            split = Some(of);
+            if let Some(index) = of.index(place.offset) {
+                places[rows.len()] = place;
+                rows.push(index);
+            }
+        }
+        places.truncate(rows.len());
+        Ok((self.stage.gather(&rows)?, places))
     }
 
     /// Whether a split was read, if only to find that none of its rows are left.
@@ -80,29 +112,22 @@ impl Staged {
 
 /// Takes the rows at `places` out of stages, one of which has each of them; rows that pruning left out are no
 /// rows of the output. Answers the rows, and the places that they were at.
-pub(crate) fn gather(stages: &[&Staged], places: &[Place]) -> Result<(RecordBatch, Vec<Place>)> {
+pub(crate) fn gather(stages: &[&Staged], places: Vec<Place>) -> Result<(RecordBatch, Vec<Place>)> {
+    if let [only] = stages {
+        return only.gather(places);
+    }
     let mut indices = vec![Vec::new(); stages.len()];
     let mut picks = Vec::with_capacity(places.len());
     let mut kept = Vec::with_capacity(places.len());
     for place in places {
         let mut found = stages.iter().zip(0..);
-        let Some((staged, nth)) =
-            found.find_map(|(staged, nth)| Some((staged.find(place.split)?, nth)))
-        else {
-            return Err(internal_datafusion_err!(
-                "split {} was not staged",
-                place.split
-            ));
-        };
-        let index = match &staged.kept {
-            None => Some(u64::from(place.offset)),
-            Some(kept) => kept.rank(place.offset),
-        };
-        if let Some(index) = index {
+        let found = found.find_map(|(staged, nth)| Some((staged.find(place.split)?, nth)));
+        let (split, nth) = found.ok_or_else(|| not_staged(&place))?;
+        if let Some(index) = split.index(place.offset) {
             let of_stage: &mut Vec<u64> = &mut indices[nth];
             picks.push((nth, of_stage.len()));
-            of_stage.push(staged.base + index);
-            kept.push(*place);
+            of_stage.push(index);
+            kept.push(place);
         }
     }
     let taken = stages.iter().zip(&indices).enumerate();
@@ -121,6 +146,10 @@ pub(crate) fn gather(stages: &[&Staged], places: &[Place]) -> Result<(RecordBatc
     }
     let batches: Vec<&RecordBatch> = batches.iter().map(|(_, batch)| batch).collect();
     Ok((interleave_record_batch(&batches, &picks)?, kept))
+}
+
+fn not_staged(place: &Place) -> DataFusionError {
+    internal_datafusion_err!("split {} was not staged", place.split)
 }
 
 /// Reads what the rows of a window need, unless they can be fetched one by one or are kept.

@@ -15,6 +15,7 @@ use super::facts::Facts;
 use crate::cursor::ArmCursor;
 use crate::job::{Env, Job};
 use crate::order::{self, StoredRow, WindowSplits};
+use crate::snapshot::Snapshot;
 use crate::window::{Window, stage};
 
 /// A window that is read when its rows are needed, or ahead of that.
@@ -256,6 +257,18 @@ impl Arm {
             self.at += 1;
             self.given = 0;
         }
+    }
+
+    /// Takes at most `n` of the next rows of the window, each of which gives one row.
+    pub(super) fn take_run(&mut self, n: usize, snapshot: &Snapshot) -> &[StoredRow] {
+        let end = self.rows.len().min(self.at.saturating_add(n));
+        let run = &self.rows[self.at..end];
+        if let Some(last) = run.last() {
+            self.gave = true;
+            self.last.row = Some((snapshot.stored(*last), 1));
+        }
+        self.at = end;
+        run
     }
 
     /// Leaves out the next stored row, which gives no rows (any more).

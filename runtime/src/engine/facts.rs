@@ -37,25 +37,15 @@ impl Facts {
         env: &Env,
     ) -> Result<Self> {
         let whole = match &job.membership {
-            Some(membership) => Some(counted(job, &membership.reader, keys, pass, env).await?),
+            Some(membership) => Some(all(job, &membership.reader, keys, pass, env).await?),
             None => None,
         };
         let each = || (0..=job.snapshot.rows()).collect::<Vec<u64>>();
         let Some(mixed) = &job.mixed else {
-            let (before, keys) = whole.unwrap_or_else(|| (each(), Vec::new()));
-            return Ok(Self {
-                keyed_before: if keys.is_empty() {
-                    Vec::new()
-                } else {
-                    before.clone()
-                },
-                before,
-                dropped: Vec::new(),
-                keys,
-            });
+            return Ok(Self::of_all(whole.unwrap_or_else(|| (each(), Vec::new()))));
         };
         let before = match &mixed.arms {
-            Some(arms) => counted(job, arms, None, pass, env).await?.0,
+            Some(arms) => all(job, arms, None, pass, env).await?.0,
             None => each(),
         };
         let (reached, keys) = whole.unwrap_or_else(|| (before.clone(), Vec::new()));
@@ -81,34 +71,17 @@ impl Facts {
         let Some(membership) = &job.membership else {
             return internal_err!("there is nothing to count");
         };
-        let mut share = Share {
-            rows: vec![0; (rows.end - rows.start) as usize],
-            keys: Vec::new(),
-        };
         let reader = &membership.reader;
-        let mut batches = segment::stored_order(job, reader, splits, 0, env);
-        while let Some(batch) = batches.try_next().await? {
-            for &stored in batch.row_ids()?.position.values() {
-                share.rows[(stored - rows.start) as usize] += 1;
-            }
-            if let Some(keys) = keys {
-                share.keys.extend(keys.within(reader).keys(&batch)?.keys);
-            }
-        }
-        Ok(share)
+        counted(job, reader, keys, (splits, rows), 0, env).await
     }
 
     /// What shares of the stored rows, in order, say together.
     pub(super) fn of_shares(shares: Vec<Share>) -> Self {
-        let (mut before, mut keys) = (vec![0], Vec::new());
-        let mut all = 0;
-        for share in shares {
-            before.extend(share.rows.iter().map(|&rows| {
-                all += u64::from(rows);
-                all
-            }));
-            keys.extend(share.keys);
-        }
+        Self::of_all(joined(shares))
+    }
+
+    /// Where all rows that stored rows give reach the output.
+    fn of_all((before, keys): (Vec<u64>, Vec<Key>)) -> Self {
         Self {
             keyed_before: if keys.is_empty() {
                 Vec::new()
@@ -124,7 +97,7 @@ impl Facts {
     /// Runs the plan that decides the rows of the arms of a MIX alone.
     pub(super) async fn of_arms(job: &Arc<Job>, arms: &Arc<Reader>, env: &Env) -> Result<Self> {
         Ok(Self {
-            before: counted(job, arms, None, 0, env).await?.0,
+            before: all(job, arms, None, 0, env).await?.0,
             dropped: Vec::new(),
             keys: Vec::new(),
             keyed_before: Vec::new(),
@@ -157,27 +130,55 @@ impl Facts {
 }
 
 /// For each stored row how many rows come before it, and the keys of all rows.
-async fn counted(
+fn joined(shares: Vec<Share>) -> (Vec<u64>, Vec<Key>) {
+    let (mut before, mut keys) = (vec![0], Vec::new());
+    let mut all = 0;
+    for share in shares {
+        before.extend(share.rows.iter().map(|&rows| {
+            all += u64::from(rows);
+            all
+        }));
+        keys.extend(share.keys);
+    }
+    (before, keys)
+}
+
+/// Counts all stored rows.
+async fn all(
     job: &Arc<Job>,
     reader: &Arc<Reader>,
     keys: Option<&KeyColumns>,
     pass: u64,
     env: &Env,
 ) -> Result<(Vec<u64>, Vec<Key>)> {
-    let mut before = vec![0; job.snapshot.rows() as usize + 1];
-    let mut known = Vec::new();
-    let splits = 0..job.snapshot.splits.len() as u32;
-    let mut rows = segment::stored_order(job, reader, splits, pass, env);
-    while let Some(batch) = rows.try_next().await? {
+    let snapshot = &job.snapshot;
+    let of = (0..snapshot.splits.len() as u32, 0..snapshot.rows());
+    Ok(joined(vec![
+        counted(job, reader, keys, of, pass, env).await?,
+    ]))
+}
+
+/// Runs a plan that decides over some splits, which hold the stored rows `rows`.
+async fn counted(
+    job: &Arc<Job>,
+    reader: &Arc<Reader>,
+    keys: Option<&KeyColumns>,
+    (splits, rows): (Range<u32>, Range<u64>),
+    pass: u64,
+    env: &Env,
+) -> Result<Share> {
+    let mut share = Share {
+        rows: vec![0; (rows.end - rows.start) as usize],
+        keys: Vec::new(),
+    };
+    let mut batches = segment::stored_order(job, reader, splits, pass, env);
+    while let Some(batch) = batches.try_next().await? {
         for &stored in batch.row_ids()?.position.values() {
-            before[stored as usize + 1] += 1;
+            share.rows[(stored - rows.start) as usize] += 1;
         }
         if let Some(keys) = keys {
-            known.extend(keys.within(reader).keys(&batch)?.keys);
+            share.keys.extend(keys.within(reader).keys(&batch)?.keys);
         }
     }
-    for i in 1..before.len() {
-        before[i] += before[i - 1];
-    }
-    Ok((before, known))
+    Ok(share)
 }

@@ -171,11 +171,8 @@ impl Sequencer {
             Ok::<_, DataFusionError>((*row, self.key(row, facts)))
         })?;
         self.grouper = Grouper::resume(opened.grouping.clone(), &keyed);
-        let ready = carry.ready;
-        for (at, group) in ready.iter().enumerate() {
-            self.close(group.clone(), &ready[at + 1..])?;
-        }
-        Ok(())
+        let mut ready = carry.ready;
+        self.close_all(&mut ready)
     }
 
     /// A carried row, in the window that it came from.
@@ -245,6 +242,16 @@ impl Sequencer {
                 }
                 continue;
             };
+            // Nothing decides what becomes of a row but its place.
+            if nth == 0
+                && opened.mix().is_none()
+                && self.arms[arm].facts.is_none()
+                && let Some(room) = self.grouper.room()
+            {
+                self.run_of_rows((skip, until), room, &mut closed);
+                self.close_all(&mut closed)?;
+                continue;
+            }
             let stored = opened.job.snapshot.stored(row);
             let facts = self.arms[arm].facts.clone();
             let all = facts.as_ref().map_or(1, |facts| facts.of_row(stored));
@@ -268,6 +275,33 @@ impl Sequencer {
             self.close_all(&mut closed)?;
         }
         Ok(())
+    }
+
+    /// Takes rows of the window at once: those that SKIP leaves out, or as many as the batch has room for.
+    fn run_of_rows(
+        &mut self,
+        (skip, until): (u64, u64),
+        room: u64,
+        closed: &mut Vec<Group<Picked>>,
+    ) {
+        let skips = self.rows < skip;
+        let most = match skips {
+            true => skip - self.rows,
+            false => room.min(until - self.rows),
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let arm = &mut self.arms[0];
+        let window = arm.window.as_ref().map_or(0, |w| w.id);
+        let run = arm.take_run(most, &self.opened.job.snapshot);
+        self.rows += run.len() as u64;
+        if !skips {
+            let picked = run.iter().map(|&row| Picked {
+                row,
+                nth: 0,
+                window,
+            });
+            self.grouper.push_run(picked, closed);
+        }
     }
 
     /// The arm that gives the next row.
@@ -340,9 +374,9 @@ impl Sequencer {
     }
 
     fn close_all(&mut self, closed: &mut Vec<Group<Picked>>) -> Result<()> {
-        let closed = std::mem::take(closed);
-        for (at, group) in closed.iter().enumerate() {
-            self.close(group.clone(), &closed[at + 1..])?;
+        let mut closed = closed.drain(..);
+        while let Some(group) = closed.next() {
+            self.close(group, closed.as_slice())?;
         }
         Ok(())
     }
@@ -353,7 +387,7 @@ impl Sequencer {
         let batch = self.batches - self.base;
         self.batches += 1;
         if deal.is_mine(batch) {
-            self.mine = Some((self.epoch, share(&group, &deal)));
+            self.mine = Some((self.epoch, share(group, &deal)));
         }
         match (batch + 1) % deal.batches_per_step() {
             0 => self.end_of_step(behind),
@@ -497,25 +531,18 @@ impl Sequencer {
 }
 
 /// This rank's part of a batch.
-fn share(group: &Group<Picked>, deal: &Deal) -> Group<Picked> {
-    match &group.packs {
-        None => {
-            let part = deal.share(group.rows.len() as u64);
-            Group {
-                rows: group.rows[part.start as usize..part.end as usize].to_vec(),
-                packs: None,
-            }
-        }
+fn share(mut group: Group<Picked>, deal: &Deal) -> Group<Picked> {
+    let rows = match &mut group.packs {
+        None => deal.share(group.rows.len() as u64),
         Some(packs) => {
             let part = deal.share(packs.len() as u64);
-            let (before, rest) = packs.split_at(part.start as usize);
-            let packs = &rest[..(part.end - part.start) as usize];
-            let start = before.iter().sum::<u32>() as usize;
-            let rows = packs.iter().sum::<u32>() as usize;
-            Group {
-                rows: group.rows[start..start + rows].to_vec(),
-                packs: Some(packs.to_vec()),
-            }
+            let rows = |packs: &[u32]| packs.iter().map(|&rows| u64::from(rows)).sum::<u64>();
+            let start = rows(&packs[..part.start as usize]);
+            *packs = packs[part.start as usize..part.end as usize].to_vec();
+            start..start + rows(packs)
         }
-    }
+    };
+    group.rows.truncate(rows.end as usize);
+    group.rows.drain(..rows.start as usize);
+    group
 }

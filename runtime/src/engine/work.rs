@@ -132,7 +132,10 @@ pub(super) struct Building {
     windows: BTreeMap<u32, Arc<Handle>>,
     places: Vec<Place>,
     wanted: Option<Vec<Range<u32>>>,
+    /// The row that came last, where one may give several.
     last: Option<Picked>,
+    /// Number of the window that the last row belongs to, and the key of its pass.
+    window: Option<(u32, u64)>,
     /// Number of the next place in the run.
     position: u64,
     pub(super) planned: Vec<PlannedBatch>,
@@ -155,6 +158,7 @@ impl Building {
             places: Vec::new(),
             wanted: opened.job.multiplies.then(Vec::new),
             last: None,
+            window: None,
             position: 0,
             planned: Vec::new(),
             rows: 0,
@@ -194,12 +198,12 @@ impl Building {
         windows: &BTreeMap<u32, Entered>,
     ) -> Result<()> {
         self.rows += 1;
-        let follows = self.last.is_some_and(|last| {
-            (last.row, last.window, last.nth.wrapping_add(1))
-                == (picked.row, picked.window, picked.nth)
-        });
-        self.last = Some(*picked);
         if let Some(wanted) = &mut self.wanted {
+            let follows = self.last.is_some_and(|last| {
+                (last.row, last.window, last.nth.wrapping_add(1))
+                    == (picked.row, picked.window, picked.nth)
+            });
+            self.last = Some(*picked);
             match wanted.last_mut() {
                 Some(range) if follows => {
                     range.end = rows.end;
@@ -208,13 +212,20 @@ impl Building {
                 _ => wanted.push(rows),
             }
         }
-        let Some(entered) = windows.get(&picked.window) else {
-            return Err(internal_datafusion_err!("a row has no window"));
+        let key = match self.window {
+            Some((window, key)) if window == picked.window => key,
+            _ => {
+                let Some(entered) = windows.get(&picked.window) else {
+                    return Err(internal_datafusion_err!("a row has no window"));
+                };
+                self.windows
+                    .entry(picked.window)
+                    .or_insert_with(|| Arc::clone(&entered.handle));
+                self.window = Some((picked.window, entered.key));
+                entered.key
+            }
         };
-        self.windows
-            .entry(picked.window)
-            .or_insert_with(|| Arc::clone(&entered.handle));
-        self.places.push(picked.row.at(self.position, entered.key));
+        self.places.push(picked.row.at(self.position, key));
         self.position += 1;
         Ok(())
     }
@@ -227,7 +238,7 @@ impl Building {
     /// Takes the work out.
     pub(super) fn take(&mut self) -> Work {
         self.rows = 0;
-        self.last = None;
+        (self.last, self.window) = (None, None);
         Work {
             windows: std::mem::take(&mut self.windows).into_values().collect(),
             places: std::mem::take(&mut self.places),

@@ -262,6 +262,25 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
+    /// Rows that the open batch has room for, where its size alone decides what it holds.
+    pub fn room(&self) -> Option<u64> {
+        match self.grouping.size {
+            BatchSize::Rows(rows) if self.grouping.is_plain() => {
+                Some(rows.get() - self.open[0].rows.len() as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds rows, of which there are no more than there is [`room`](Self::room) for.
+    pub fn push_run(&mut self, rows: impl ExactSizeIterator<Item = T>, out: &mut Vec<Group<T>>) {
+        self.held += rows.len();
+        self.open[0].rows.extend(rows);
+        if self.room() == Some(0) {
+            self.emit(0, out);
+        }
+    }
+
     /// Adds a row to its batch.
     fn add(&mut self, key: Key, row: T, out: &mut Vec<Group<T>>) {
         let (length, bucket) = (u64::from(key.length), key.bucket as usize);
