@@ -171,6 +171,13 @@ impl PipelineBuilder {
         self
     }
 
+    /// What the [`pad`](Self::pad) or [`pad_to`](Self::pad_to) before it appends, instead of 0: `WITH value`. A
+    /// number that the elements' type has.
+    pub fn pad_with(mut self, value: impl ToString) -> Self {
+        self.stages.pad_with(value.to_string());
+        self
+    }
+
     /// Gathers rows: `BATCH rows`.
     pub fn batch(mut self, rows: u64) -> Self {
         self.stages.batch(rows);

@@ -51,8 +51,10 @@ def step_text(step: tuple[Any, ...]) -> str:
         rows, remainder, is_global = arguments
         kept = "" if remainder == "keep" else f", {remainder}_remainder=True"
         return f"batch({rows}{kept}{', scope=' + repr('global') if is_global else ''})"
-    if name == "pad" and arguments[1] is not None:
-        return f"pad({arguments[0]!r}, to={arguments[1]})"
+    if name == "pad":
+        column, to, value = arguments
+        given = [f"{key}={text}" for key, text in (("to", to), ("value", value)) if text is not None]
+        return f"pad({', '.join([repr(column), *given])})"
     if name == "bucket_by":
         return f"bucket_by({shown(arguments[0])}, {list(arguments[1])})"
     if name == "batch_by_tokens":

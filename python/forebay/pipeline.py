@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 import os
 from collections.abc import Iterable, Iterator
@@ -158,10 +159,16 @@ class Pipeline:
         remainder = "drop" if drop_remainder else "keep"
         return self._then("batch_by_tokens", count, _name("batch_by_tokens", column), remainder, scope == "global")
 
-    def pad(self, column: str, to: int | None = None) -> Pipeline:
-        """Makes the sequences of a list column equally long, with 0 at their ends: as long as the longest of the
-        batch, or `to` elements. Their own lengths are in `<column>_length`. Follows `batch`."""
-        return self._then("pad", _name("pad", column), None if to is None else _whole("pad", "to", to))
+    def pad(self, column: str, to: int | None = None, value: float | None = None) -> Pipeline:
+        """Makes the sequences of a list column equally long, with `value` (0 by default) at their ends: as long as
+        the longest of the batch, or `to` elements. Their own lengths are in `<column>_length`. Follows `batch`; after
+        `pack`, it says what is at the ends of packs."""
+        to = None if to is None else _whole("pad", "to", to)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+            raise TypeError(f"pad: value is a number, found {value!r}")
+        # NumPy's scalars are written with their type.
+        text = None if value is None else repr(int(value) if isinstance(value, numbers.Integral) else float(value))
+        return self._then("pad", _name("pad", column), to, text)
 
     def repeat(self, epochs: int | None = None) -> Pipeline:
         """Runs several epochs, or epochs without end. Before `batch`, batches cross the ends of epochs."""

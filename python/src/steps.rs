@@ -31,7 +31,11 @@ pub(crate) enum Step {
         remainder: String,
         global: bool,
     },
-    Pad(String, Option<u64>),
+    Pad {
+        column: String,
+        to: Option<u64>,
+        value: Option<String>,
+    },
     Repeat(Option<u64>),
     Options(Vec<String>, String),
     Cache(String),
@@ -68,7 +72,11 @@ impl Step {
                 remainder: part(3)?.extract()?,
                 global: part(4)?.extract()?,
             },
-            "pad" => Self::Pad(part(1)?.extract()?, part(2)?.extract()?),
+            "pad" => Self::Pad {
+                column: part(1)?.extract()?,
+                to: part(2)?.extract()?,
+                value: part(3)?.extract()?,
+            },
             "repeat" => Self::Repeat(part(1)?.extract()?),
             "options" => Self::Options(part(1)?.extract()?, part(2)?.extract()?),
             "cache" => Self::Cache(part(1)?.extract()?),
@@ -100,8 +108,16 @@ impl Step {
             } => rest(before.batch_by_tokens(tokens, column), &remainder, global),
             Self::Pack(column, into) => before.pack(column, into),
             Self::BucketBy(value, boundaries) => before.bucket_by(value, boundaries),
-            Self::Pad(column, None) => before.pad(column),
-            Self::Pad(column, Some(elements)) => before.pad_to(column, elements),
+            Self::Pad { column, to, value } => {
+                let padded = match to {
+                    Some(elements) => before.pad_to(column, elements),
+                    None => before.pad(column),
+                };
+                match value {
+                    Some(value) => padded.pad_with(value),
+                    None => padded,
+                }
+            }
             Self::Repeat(Some(epochs)) => before.repeat(epochs),
             Self::Repeat(None) => before.repeat_forever(),
             Self::Options(..) | Self::Cache(_) => before,

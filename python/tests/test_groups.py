@@ -97,6 +97,15 @@ def test_batches_by_tokens_and_padding(texts):
     written = fb.sql(f"SELECT * FROM parquet('{texts}') BATCH 8 GLOBAL PAD tokens TO 12")
     rows = same(built, written)
     assert all(len(tokens) == 12 for _, _, columns, _ in rows for tokens in columns["tokens"])
+    built = fb.read_parquet(texts).batch(8).pad("tokens", value=-1)
+    assert "pad('tokens', value=-1)" in repr(built)
+    written = fb.sql(f"SELECT * FROM parquet('{texts}') BATCH 8 PAD tokens WITH -1")
+    rows = same(built, written)
+    assert any(tokens[-1] == -1 for _, _, columns, _ in rows for tokens in columns["tokens"])
+    built = fb.read_parquet(texts).select("tokens").pack("tokens", 10).batch(2).pad("tokens", value=np.int16(-2))
+    written = fb.sql(f"SELECT tokens FROM parquet('{texts}') PACK tokens INTO 10 BATCH 2 PAD tokens WITH -2")
+    rows = same(built, written)
+    assert any(tokens[-1] == -2 for _, _, columns, _ in rows for tokens in columns["tokens"])
     built = fb.read_parquet(texts).batch_by_tokens(40, "tokens", drop_remainder=True, scope="global")
     written = fb.sql(f"SELECT * FROM parquet('{texts}') BATCH BY TOKENS 40 ON tokens GLOBAL DROP REMAINDER")
     same(built, written)
@@ -162,6 +171,8 @@ def test_mistakes(texts, table):
         rows.pack("tokens", 1.5)
     with pytest.raises(TypeError, match="column is a column's name"):
         rows.pad(col("tokens"))
+    with pytest.raises(TypeError, match="value is a number"):
+        rows.pad("tokens", value="x")
     with pytest.raises(ValueError, match="scope is"):
         rows.batch_by_tokens(10, "tokens", scope="all")
 

@@ -221,6 +221,17 @@ impl Stages {
         self.clauses.pad.push(Pad { column, to, with });
     }
 
+    pub(super) fn pad_with(&mut self, value: String) {
+        if value.parse().is_ok_and(f64::is_finite) {
+            match self.clauses.pad.last_mut() {
+                Some(pad) => pad.with = Some(value),
+                None => self.fail("pad_with comes after pad or pad_to".to_owned()),
+            }
+        } else {
+            self.fail(format!("pad_with expects a number, found {value}"));
+        }
+    }
+
     pub(super) fn horizon(&mut self, windows: u64) {
         self.clauses.options.horizon = self.size("horizon", "windows", windows);
     }

@@ -230,6 +230,8 @@ async fn calls_out_of_order_are_mistakes() {
     insta::assert_snapshot!(mistake(labels().repeat(2).batch(3).repeat(2)).await, @"repeat is called twice");
     insta::assert_snapshot!(mistake(labels().drop_remainder()).await, @"drop_remainder comes after batch");
     insta::assert_snapshot!(mistake(labels().batch(2).drop_remainder().pad_remainder()).await, @"drop_remainder and pad_remainder exclude each other");
+    insta::assert_snapshot!(mistake(labels().batch(2).pad_with(1)).await, @"pad_with comes after pad or pad_to");
+    insta::assert_snapshot!(mistake(labels().batch(2).pad("label").pad_with("x")).await, @"pad_with expects a number, found x");
     insta::assert_snapshot!(mistake(labels().seed(1).shuffle(Window::global(), 0)).await, @"the seed is given twice");
 }
 
