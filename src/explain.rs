@@ -127,7 +127,7 @@ impl Explanation {
                 rows: snapshot.rows(),
                 bytes: snapshot.bytes(),
                 splits: snapshot.splits.len(),
-                hash: snapshot.hash(),
+                hash: opened.name.snapshot_hash.clone(),
             },
             segment_rows,
             in_flight,

@@ -378,7 +378,7 @@ impl Session {
         let epoch_rows = opened.epoch_rows;
         let expected = steps
             .zip(opened.epoch_rows)
-            .and_then(|(steps, _)| Some(steps * opened.deal.full()?));
+            .and_then(|(steps, _)| Some(steps.saturating_mul(opened.deal.full()?)));
         Ok(Run {
             inner: opened.start(),
             schema,

@@ -85,11 +85,21 @@ impl Session {
         let planned = self.pipeline(pipeline).await?;
         let (world, rank) = (config.world.max(1), config.rank);
         let scope = planned.clauses.batch.unwrap_or_default().scope;
+        let none = |why: &str| RunError::Config(format!("there is no such batch: {why}"));
         // Batches are numbered over all ranks, so one rank has each at the step of its number.
         let (epoch, number) = match (&name, scope) {
             (BatchName::Before(token), BatchScope::PerRank) => {
-                let first = token.cursor.batches.checked_sub(world);
-                (token.cursor.epoch, first.map(|first| first + rank))
+                let cursor = &token.cursor;
+                // In the last step of a span, only so many ranks may have had one.
+                let of_step = cursor.short.unwrap_or(world);
+                if rank >= of_step {
+                    let why = format!(
+                        "before the token, rank {rank} of {world} had none of its own: {of_step} were left"
+                    );
+                    return Err(none(&why).into());
+                }
+                let first = cursor.batches.checked_sub(of_step);
+                (cursor.epoch, first.map(|first| first + rank))
             }
             (BatchName::Before(token), BatchScope::Global) => {
                 (token.cursor.epoch, token.cursor.batches.checked_sub(1))
@@ -100,7 +110,6 @@ impl Session {
             ),
             (BatchName::Step { epoch, step }, BatchScope::Global) => (*epoch, Some(*step)),
         };
-        let none = |why: &str| RunError::Config(format!("there is no such batch: {why}"));
         let step = number.ok_or_else(|| none("none was received before the token"))?;
         if scope == BatchScope::PerRank {
             (config.world, config.rank) = (1, 0);

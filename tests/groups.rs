@@ -52,6 +52,37 @@ fn ids(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
     ids.collect()
 }
 
+/// A sequence that is too long is null as a whole, and takes no room from the others of its pack.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_that_is_too_long_for_its_pack_is_null() {
+    let (_folder, session) = session().await;
+    let options = "OPTIONS (on_error = 'null')";
+    let packed = batches(&session, &format!("PACK ids INTO 4 BATCH 1 {options}")).await;
+    insta::assert_snapshot!(pretty_format_batches(&packed).unwrap(), @r#"
+    +-----------+------------------+-----------------+---------------+
+    | id        | ids              | ids_segment_ids | ids_positions |
+    +-----------+------------------+-----------------+---------------+
+    | [1]       | [11, 12, 13, 14] | [1, 1, 1, 1]    | [0, 1, 2, 3]  |
+    | [0, 3]    | [1, 2, 3, 31]    | [1, 1, 1, 2]    | [0, 1, 2, 0]  |
+    | [2, 4, 5] | [21, 22, 51, 52] | [1, 1, 3, 3]    | [0, 1, 0, 1]  |
+    +-----------+------------------+-----------------+---------------+
+    "#);
+    let query = format!("BATCH BY TOKENS 4 ON ids {options}");
+    let by_tokens = batches(&session, &query).await;
+    insta::assert_snapshot!(pretty_format_batches(&by_tokens).unwrap(), @r#"
+    +----+------------------+
+    | id | ids              |
+    +----+------------------+
+    | 0  | [1, 2, 3]        |
+    | 1  | [11, 12, 13, 14] |
+    | 2  | [21, 22]         |
+    | 3  | [31]             |
+    | 4  |                  |
+    | 5  | [51, 52]         |
+    +----+------------------+
+    "#);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn packs_have_segments_and_positions() {
     let (_folder, session) = session().await;

@@ -54,7 +54,11 @@ fn query(draw: &mut Draw) -> String {
             false => table.to_owned(),
         }
     };
-    let (from, mixes) = match draw.whole(0, 3) {
+    let (from, mixes) = match draw.whole(0, 4) {
+        4 => (
+            "(SELECT a.id, ids FROM a JOIN k ON a.id = k.key)".to_owned(),
+            false,
+        ),
         0 => ("a".to_owned(), false),
         1 => ("b".to_owned(), false),
         2 => (
@@ -94,7 +98,8 @@ fn pipeline(draw: &mut Draw) -> String {
     let mut replaces = true;
     match draw.whole(0, 5) {
         0 if lists => {
-            write!(sql, " PACK ids INTO {}", draw.whole(9, 30)).unwrap();
+            // Shorter than some lists, which then fail.
+            write!(sql, " PACK ids INTO {}", draw.whole(6, 30)).unwrap();
             replaces = false;
         }
         1 if lists => sql += " BUCKET BY length(CAST(id AS VARCHAR)) * 3 BOUNDARIES (3, 6, 9)",
@@ -103,7 +108,7 @@ fn pipeline(draw: &mut Draw) -> String {
     let packs = sql.contains("PACK");
     let by_tokens = lists && !packs && draw.chance(30);
     match by_tokens {
-        true => write!(sql, " BATCH BY TOKENS {} ON ids", draw.whole(9, 60)).unwrap(),
+        true => write!(sql, " BATCH BY TOKENS {} ON ids", draw.whole(6, 60)).unwrap(),
         false => write!(sql, " BATCH {}", draw.whole(1, 13)).unwrap(),
     }
     sql += draw.pick(&["", "", " GLOBAL"]);
@@ -308,8 +313,13 @@ async fn any_pipeline_goes_on_from_any_step_at_any_world() {
     let folder = tempfile::tempdir().unwrap();
     write_json(folder.path(), "a", 3, 25);
     write_json(folder.path(), "b", 2, 11);
+    let keys = folder.path().join("k");
+    std::fs::create_dir(&keys).unwrap();
+    let lines = (0..300).filter(|key| key % 4 != 3);
+    let lines: String = lines.map(|key| format!("{{\"key\": {key}}}\n")).collect();
+    std::fs::write(keys.join("k.json"), lines).unwrap();
     let session = Session::new();
-    for table in ["a", "b"] {
+    for table in ["a", "b", "k"] {
         let path = folder.path().join(table);
         let sql = format!(
             "CREATE EXTERNAL TABLE {table} STORED AS JSON LOCATION '{}'",

@@ -223,9 +223,10 @@ pub struct Options {
     pub horizon: NonZeroU64,
     /// What becomes of the last step where batches do not divide by ranks: `equal_steps = '..'`.
     pub equal_steps: EqualSteps,
-    /// Failed rows at which a run stops, whatever `on_error` says: `error_budget = 100` or `'1 %'`.
+    /// Rows of an epoch that may fail before a run stops, under any `on_error` but `'fail'`: `error_budget = 100` or
+    /// `'1 %'`. Each run counts its own: each rank, each worker of a loader, and anew where one goes on.
     pub error_budget: Option<ErrorBudget>,
-    /// File or folder for a table of the failed rows: `dead_letters = 'path'`.
+    /// Folder for a table of the failed rows: `dead_letters = 'path'`.
     pub dead_letters: Option<String>,
     /// Largest input of a failed row that is kept in that table, in bytes; none where absent.
     pub dead_letter_bytes: Option<u64>,

@@ -9,7 +9,8 @@ use crate::error::{PlanError, Result};
 use crate::pipeline::is_hidden;
 use crate::sql::ClausePositions;
 
-/// Rows that buckets may hold open. They are named in resume tokens, whose size is bounded.
+/// Rows that packs and buckets may hold open: they are named in resume tokens, whose size is bounded (design
+/// contract, "Resume token").
 pub const MAX_CARRY: u64 = 5_000;
 /// Boundaries of `BUCKET BY` at most.
 const MAX_BOUNDARIES: usize = 255;

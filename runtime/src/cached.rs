@@ -5,7 +5,6 @@
 //! goes wrong with the store, rows are computed as if it were empty.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -184,7 +183,11 @@ impl CachedPrefix {
         Ok(Some(Self {
             fragment: Fragment::try_new(prefix, Vec::new())?,
             scans: scans.map(|s| occurrences.contains(&s.occurrence)).collect(),
-            files: file_keys(snapshot, &occurrences),
+            // Of a source that is read twice, the prefix may make different rows.
+            files: snapshot.file_keys(|scan| {
+                let nth = occurrences.iter().position(|&o| o == scan.occurrence);
+                format!("{nth:?}")
+            }),
             schema,
             order,
             frozen,
@@ -481,26 +484,6 @@ fn draws(plan: &RowPlan) -> bool {
         draws |= node.exprs().into_iter().any(forebay_planner::rows::draws);
     });
     draws
-}
-
-/// Names the files of a snapshot as they are now: where they are, size, entity tag and time of the last
-/// change.
-fn file_keys(snapshot: &Snapshot, occurrences: &[u32]) -> Vec<FileKey> {
-    let mut keys = Vec::new();
-    for of_scan in &snapshot.scans {
-        // Of a source that is read twice, the prefix may make different rows.
-        let nth = occurrences.iter().position(|&o| o == of_scan.occurrence);
-        let location = &of_scan.source.spec().location;
-        // However the same place is written.
-        let whole = Path::new(location).canonicalize();
-        let root = whole.map_or_else(|_| location.clone(), |p| p.display().to_string());
-        for file in &of_scan.source.manifest().files {
-            let path = format!("{nth:?} {root}\0{}", file.path);
-            let etag = file.etag.as_deref();
-            keys.push(FileKey::of(&path, file.size, etag, file.modified));
-        }
-    }
-    keys
 }
 
 /// The same rows in the passes of these places, which stand in ascending position.

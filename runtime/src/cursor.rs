@@ -23,6 +23,9 @@ pub struct Cursor {
     /// Whether the epoch has no more rows.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ended: bool,
+    /// Batches of the last step, where some ranks had none in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<u64>,
     /// Arms drawn in this epoch, where the pipeline mixes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drawn: u64,
@@ -37,17 +40,29 @@ pub struct Cursor {
 }
 
 /// Where an input stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmCursor {
     /// Passes over it that this epoch completed.
     #[serde(default, skip_serializing_if = "is_zero32")]
     pub pass: u32,
-    /// Index of its window in the order of the pass.
-    pub window: u32,
+    /// Index of its window in the order of the pass; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// The last row of the window that came, and how many rows it has given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<(u64, u32)>,
+}
+
+impl ArmCursor {
+    /// The beginning of a pass.
+    pub(crate) const fn beginning(pass: u32) -> Self {
+        Self {
+            pass,
+            window: None,
+            row: None,
+        }
+    }
 }
 
 fn is_false(value: &bool) -> bool {

@@ -12,6 +12,7 @@ mod facts;
 mod known;
 mod mixing;
 mod only;
+mod resumed;
 mod sample;
 mod sequencer;
 mod shares;
@@ -19,9 +20,11 @@ mod sizing;
 mod stop;
 mod work;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::internal_datafusion_err;
 use forebay_planner::clauses::{
     Clauses, EqualSteps, Optimize, Relax, Remainder, Window as Shuffle,
 };
@@ -47,7 +50,7 @@ use crate::error::{Error, Result};
 use crate::group::Grouping;
 use crate::job::{Env, Job};
 use crate::keys::KeyColumns;
-use crate::letters::{DeadLetter, LetterWriter};
+use crate::letters::{self, DeadLetter, LetterWriter};
 use crate::order::{self, StoredRow, WindowSplits};
 use crate::tail::{Batch, Budget, RunStats, Tail};
 use crate::token::{DataSize, StreamName, Token};
@@ -133,6 +136,9 @@ pub struct Opened {
     env: Env,
     segment_rows: u64,
     limit_batches: Option<u64>,
+    analyze: bool,
+    /// Folder for dead letters.
+    letters: Option<PathBuf>,
 }
 
 impl Opened {
@@ -173,7 +179,7 @@ impl Opened {
         let keys = KeyColumns::of(clauses, job.reader.fragment.schema());
         let together = match world {
             1 => None,
-            _ => Together::of(compiled, &name.snapshot_hash)?,
+            _ => Together::of(compiled, &job)?,
         };
         let (arms, arm_of) = arms(&job);
         let mut opened = Self {
@@ -199,11 +205,11 @@ impl Opened {
             env,
             segment_rows,
             limit_batches: config.limit_batches,
+            analyze: config.analyze,
+            letters: letters::folder(clauses.options.dead_letters.as_deref())?,
         };
-        if { opened.resume.as_ref() }.is_some_and(|at| at.arms.len() != opened.arms.len()) {
-            return Err(Error::Config(
-                "the resume token is damaged: it has another number of inputs".to_owned(),
-            ));
+        if let Some(cursor) = &opened.resume {
+            opened.check_cursor(cursor)?;
         }
         opened.learn().await?;
         Ok(opened)
@@ -227,6 +233,8 @@ impl Opened {
     fn reading(&self) -> Reading {
         match &self.known {
             Known::AsTheyCome(_) => Reading::Counted,
+            // Of one batch, nothing before it is read.
+            _ if matches!(self.only, Only::Step { .. }) => Reading::Planned(u64::MAX),
             _ if self.deal.world == 1 && self.turns.of == 1 => Reading::Planned(0),
             // So many rows hold a batch for each rank, if filters leave half of them.
             _ => {
@@ -250,7 +258,7 @@ impl Opened {
     pub fn token(&self) -> Token {
         let beginning = || Cursor {
             epoch: self.first_epoch,
-            arms: vec![ArmCursor::default(); self.arms.len()],
+            arms: vec![ArmCursor::beginning(0); self.arms.len()],
             ..Cursor::default()
         };
         let cursor = self.resume.clone().unwrap_or_else(beginning);
@@ -360,7 +368,7 @@ impl Opened {
             index: index as u32,
             pass,
             key: self.pass_key(pass),
-            handle: Handle::new(self, windows.into_iter().nth(index)?),
+            handle: Handle::of(self, arm, &windows[index]),
         })
     }
 
@@ -381,7 +389,8 @@ impl Opened {
         let snapshot = Arc::clone(&self.job.snapshot);
         let schema = self.job.reader.fragment.schema();
         let name = Arc::clone(&self.name);
-        let mut tail = Tail::new(schema, snapshot, name, self.deal, &self.clauses)?;
+        let again = self.again.is_some();
+        let mut tail = Tail::new(schema, snapshot, name, self.deal, &self.clauses, again)?;
         if let Some(cursor) = &self.resume {
             tail.resume(cursor);
         }
@@ -391,20 +400,24 @@ impl Opened {
 
     /// Rows of an epoch that may fail, and of how many.
     fn allowed(&self) -> Option<Budget> {
-        let rows = self.epoch_rows.map(|rows| rows.div_ceil(self.deal.world));
+        let sees = match self.computes_others() {
+            true => self.deal.world,
+            false => self.deal.world.saturating_mul(self.turns.of),
+        };
+        let rows = self.epoch_rows.map(|rows| rows.div_ceil(sees));
         let budget = self.clauses.options.error_budget?;
         Some(Budget { budget, rows })
     }
 
     /// Where failed rows are told, if anywhere.
     fn letter_writer(&self) -> Option<LetterWriter> {
-        let options = &self.clauses.options;
-        let folder = options.dead_letters.as_ref()?;
-        if self.again.is_some() || matches!(self.only, Only::Step { .. }) {
+        let folder = self.letters.clone()?;
+        let looked_at = self.again.is_some() || matches!(self.only, Only::Step { .. });
+        if looked_at || self.analyze {
             return None;
         }
         let (job, name) = (Arc::clone(&self.job), Arc::clone(&self.name));
-        let keep = options.dead_letter_bytes;
+        let keep = self.clauses.options.dead_letter_bytes;
         Some(LetterWriter::new(folder, keep, self.deal.rank, job, name))
     }
 
@@ -423,7 +436,7 @@ impl Opened {
             opened,
             batches,
             stats,
-            task,
+            task: Some(task),
         }
     }
 }
@@ -434,7 +447,8 @@ pub struct Run {
     opened: Arc<Opened>,
     batches: mpsc::Receiver<Result<Batch>>,
     stats: Arc<Mutex<RunStats>>,
-    task: JoinHandle<()>,
+    /// Moves the batches; absent once its end was seen.
+    task: Option<JoinHandle<()>>,
 }
 
 impl Run {
@@ -445,7 +459,19 @@ impl Run {
 
     /// The next batch; `None` at the end. After an error the run has ended.
     pub async fn next(&mut self) -> Option<Result<Batch>> {
-        self.batches.recv().await
+        if let Some(batch) = self.batches.recv().await {
+            return Some(batch);
+        }
+        // A run that broke down is no stream that ended.
+        let ended = self.task.as_mut()?.await;
+        self.task = None;
+        match ended {
+            Err(why) if why.is_panic() => {
+                let broken = internal_datafusion_err!("the run broke down: {why}");
+                Some(Err(Error::Engine(broken)))
+            }
+            _ => None,
+        }
     }
 
     /// Rows of the cache point that were read from the cache and that were computed, so far; `None` without
@@ -463,7 +489,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -489,9 +517,8 @@ fn arms(job: &Job) -> (Vec<Vec<u32>>, Arc<[usize]>) {
 
 /// What names the stream of a pipeline over a snapshot.
 fn stream_name(compiled: &Compiled, job: &Job, seed: u64) -> Result<StreamName> {
-    let snapshot = &job.snapshot;
     let files = || {
-        let scans = snapshot.scans.iter();
+        let scans = job.data().flat_map(|data| &data.scans);
         scans.flat_map(|scan| &scan.source.manifest().files)
     };
     let plan_hash = match compiled.clauses.options.relax {
@@ -501,10 +528,10 @@ fn stream_name(compiled: &Compiled, job: &Job, seed: u64) -> Result<StreamName> 
     Ok(StreamName {
         semantic_hash: compiled.semantic_hash.to_string(),
         clauses: clauses_text(&compiled.clauses),
-        snapshot_hash: snapshot.hash(),
+        snapshot_hash: job.data_hash(),
         data: DataSize {
             files: files().count() as u64,
-            rows: snapshot.rows(),
+            rows: job.data().map(|data| data.rows()).sum(),
             bytes: files().map(|file| file.size).fold(0, u64::saturating_add),
         },
         seed,

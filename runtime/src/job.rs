@@ -103,6 +103,8 @@ pub struct Job {
     pub multiplies: bool,
     /// How its inputs are mixed, if they are.
     pub mixed: Option<Mixed>,
+    /// The data of the right sides of its lookups, in evaluation order.
+    lookups: Vec<Arc<Snapshot>>,
 }
 
 /// The MIX of a pipeline.
@@ -141,7 +143,7 @@ impl Job {
         ranges: &BTreeMap<u32, Range<u64>>,
         env: &Env,
     ) -> Result<Self> {
-        let tables = lookup_tables(plan, env).await?;
+        let (tables, lookups) = lookup_tables(plan, env).await?;
         let mut scans = Vec::new();
         for node in stream_scans(plan) {
             let RowOp::Scan {
@@ -186,7 +188,26 @@ impl Job {
             membership: decides,
             multiplies: multiplies(plan),
             mixed,
+            lookups,
         })
+    }
+
+    /// The data that decides the stream: what is streamed, and the right sides of lookups.
+    pub fn data(&self) -> impl Iterator<Item = &Arc<Snapshot>> {
+        std::iter::once(&self.snapshot).chain(&self.lookups)
+    }
+
+    /// Names the data: the [hash](Snapshot::hash) of what is streamed, or BLAKE3 over it and those of the right
+    /// sides of lookups.
+    pub fn data_hash(&self) -> String {
+        if self.lookups.is_empty() {
+            return self.snapshot.hash();
+        }
+        let mut hasher = blake3::Hasher::new();
+        for snapshot in self.data() {
+            hasher.update(snapshot.hash().as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
     }
 }
 
@@ -329,22 +350,27 @@ pub fn open_source(table: &Arc<dyn TableSource>) -> Result<Arc<dyn Source>> {
     }
 }
 
-/// Reads the right sides of a plan's lookups, in evaluation order.
-async fn lookup_tables(plan: &RowPlan, env: &Env) -> Result<Vec<Arc<LookupTable>>> {
+/// Reads the right sides of a plan's lookups, in evaluation order; with the data that they are read from.
+async fn lookup_tables(
+    plan: &RowPlan,
+    env: &Env,
+) -> Result<(Vec<Arc<LookupTable>>, Vec<Arc<Snapshot>>)> {
     let mut lookups = Vec::new();
     visit_stream(plan, &mut |node| {
         if matches!(node.op, RowOp::Lookup { .. }) {
             lookups.push(node);
         }
     });
-    let mut tables = Vec::with_capacity(lookups.len());
+    let (mut tables, mut data) = (Vec::with_capacity(lookups.len()), Vec::new());
     for lookup in lookups {
-        tables.push(Arc::new(lookup_table(lookup, env).await?));
+        let (table, of) = lookup_table(lookup, env).await?;
+        tables.push(Arc::new(table));
+        data.extend(of);
     }
-    Ok(tables)
+    Ok((tables, data))
 }
 
-async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
+async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<(LookupTable, Vec<Arc<Snapshot>>)> {
     let RowOp::Lookup { on, .. } = &lookup.op else {
         return internal_err!("not a lookup");
     };
@@ -401,5 +427,6 @@ async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<LookupTable> {
         .zip(&key_types)
         .map(|(k, t)| join(k, t))
         .collect::<Result<Vec<_>, _>>()?;
-    LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)
+    let table = LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)?;
+    Ok((table, job.data().cloned().collect()))
 }

@@ -18,6 +18,8 @@ pub(crate) struct KeyColumns {
     boundaries: Vec<u64>,
     /// Largest length that fits anywhere, and what it has to fit.
     room: Option<(u64, String)>,
+    /// The column of sequences: what is at fault where one is too long.
+    sequences: Option<usize>,
 }
 
 /// The keys of a batch's rows.
@@ -32,7 +34,7 @@ pub(crate) struct Keyed {
 impl KeyColumns {
     /// The keys of a pipeline's rows; `None` where rows are not grouped by what they hold.
     pub(crate) fn of(clauses: &Clauses, schema: &Schema) -> Option<Self> {
-        let column = |name| schema.index_of(name).ok();
+        let column = |name: &str| schema.index_of(name).ok();
         let boundaries = clauses.bucket.as_ref().map(|b| b.boundaries.clone());
         let pack = clauses.pack.as_ref().map(|pack| {
             let room = pack.into.get();
@@ -47,7 +49,10 @@ impl KeyColumns {
                 format!("BATCH BY TOKENS {tokens} ON {column}"),
             ))
         });
+        let of = clauses.pack.as_ref().map(|pack| &pack.column);
+        let of = of.or(clauses.tokens_of.as_ref());
         let this = Self {
+            sequences: of.and_then(|name| column(name)),
             length: column(LENGTH_COLUMN),
             bucket: column(BUCKET_COLUMN),
             boundaries: boundaries.unwrap_or_default(),
@@ -86,7 +91,7 @@ impl KeyColumns {
                     Some((room, operator)) if u64::from(length) > *room => errors.push((
                         row,
                         SlotError {
-                            column: Some(column),
+                            column: Some(self.sequences.unwrap_or(column)),
                             operator: operator.clone(),
                             cause: format!(
                                 "the sequence has {length} elements, more than {room}; filter such rows, \

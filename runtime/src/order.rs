@@ -16,7 +16,8 @@ use crate::snapshot::Snapshot;
 const SPLIT_SALT: u64 = 0x7370_6c69_7473_0001;
 /// Tells the order of rows from other uses of a pass key.
 const ROW_SALT: u64 = 0x726f_7773_0000_0001;
-/// Stored rows that are read together where nothing is shuffled. It changes no order.
+/// Stored rows that are read together where nothing is shuffled. Windows are counted by it, so a horizon and a resume
+/// token depend on it: another value needs another version of canonical texts.
 const UNSHUFFLED_ROWS: u64 = 8192;
 
 /// Some splits whose rows are ordered among themselves.

@@ -1,6 +1,7 @@
 //! The stored rows of a pipeline: the files and splits of all its scans, and the keys of their rows.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{UInt32Array, UInt64Array};
@@ -8,6 +9,7 @@ use datafusion::common::{Result, exec_err};
 use forebay_udfs::hash::{combine, hash_bytes};
 use forebay_udfs::row::Rows;
 
+use crate::cache::FileKey;
 use crate::order::{Place, StoredRow};
 use crate::source::Source;
 
@@ -230,6 +232,24 @@ impl Snapshot {
             hash: UInt64Array::from(hashes),
             pass: UInt64Array::from(places.iter().map(|p| p.pass).collect::<Vec<_>>()),
         }
+    }
+
+    /// Names the files as they are now: where they are, size, entity tag and time of the last change. A scan is
+    /// called by what `name` says.
+    pub fn file_keys(&self, name: impl Fn(&ScanSource) -> String) -> Vec<FileKey> {
+        let mut keys = Vec::new();
+        for of_scan in &self.scans {
+            let location = &of_scan.source.spec().location;
+            // However the same place is written.
+            let whole = Path::new(location).canonicalize();
+            let root = whole.map_or_else(|_| location.clone(), |p| p.display().to_string());
+            for file in &of_scan.source.manifest().files {
+                let path = format!("{} {root}\0{}", name(of_scan), file.path);
+                let etag = file.etag.as_deref();
+                keys.push(FileKey::of(&path, file.size, etag, file.modified));
+            }
+        }
+        keys
     }
 
     /// Names the data: BLAKE3 over the relative paths, sizes and entity tags of every scan's files.

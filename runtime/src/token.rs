@@ -183,13 +183,16 @@ impl fmt::Display for Token {
             } else {
                 "input".to_owned()
             };
-            write!(f, "{name:<9} window {}", arm.window)?;
+            match arm.window {
+                Some(window) => write!(f, "{name:<9} window {window}")?,
+                None => write!(f, "{name:<9} the beginning")?,
+            }
             if arm.pass > 0 {
                 write!(f, " of pass {}", arm.pass)?;
             }
             match arm.row {
                 Some((row, _)) => writeln!(f, ", behind stored row {row}")?,
-                None => writeln!(f, ", at its beginning")?,
+                None => writeln!(f)?,
             }
         }
         match self.carried() {

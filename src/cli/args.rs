@@ -164,8 +164,9 @@ pub(crate) struct CalibrateArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// What is run, and what becomes of its batches.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct RunArgs {
+pub(crate) struct Delivery {
     #[command(flatten)]
     pub(crate) statements: Statements,
     #[command(flatten)]
@@ -176,12 +177,6 @@ pub(crate) struct RunArgs {
     /// Stop after this many batches
     #[arg(long, value_name = "N")]
     pub(crate) limit_batches: Option<u64>,
-    /// Go on behind the batch of a resume token; `-` reads it from standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) resume: Option<PathBuf>,
-    /// Write the resume token of the last batch
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save_token: Option<PathBuf>,
     /// Compute the digest of the stream
     #[arg(
         long,
@@ -197,11 +192,23 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) delivery: Delivery,
+    /// Go on behind the batch of a resume token; `-` reads it from standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Write the resume token of the last batch, also where the run fails
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_token: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ReplayArgs {
     /// The table of dead letters: a folder, or one of its files
     pub(crate) letters: PathBuf,
     #[command(flatten)]
-    pub(crate) run: RunArgs,
+    pub(crate) delivery: Delivery,
 }
 
 #[derive(Debug, Subcommand)]
@@ -493,7 +500,7 @@ mod tests {
         let digest = |words: &[&str]| {
             let words = ["forebay", "run", "-e", "SELECT 1"].iter().chain(words);
             match Args::try_parse_from(words).unwrap().command {
-                Command::Run(args) => args.digest,
+                Command::Run(args) => args.delivery.digest,
                 other => panic!("{other:?}"),
             }
         };

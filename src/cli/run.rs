@@ -12,7 +12,7 @@ use forebay::{Batch as RunBatch, Only, Run, RunConfig, RunStats, letters};
 use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
 
-use super::args::{DigestKind, ReplayArgs, RunArgs};
+use super::args::{Delivery, DigestKind, ReplayArgs, RunArgs};
 use super::costs::session;
 use super::failure::Failure;
 use super::progress::{Progress, rates};
@@ -20,33 +20,52 @@ use super::{output, token, units};
 
 /// Runs a pipeline.
 pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
-    run(args, Only::All, quiet, started).await
+    let resume = args.resume.as_deref().map(token::read).transpose()?;
+    let of = RunConfig {
+        resume: resume.map(Arc::new),
+        ..RunConfig::default()
+    };
+    run(args.delivery, of, args.save_token, quiet, started).await
 }
 
 /// Runs the rows of dead letters again.
 pub(crate) async fn replay(args: ReplayArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
     let letters = letters::read(&args.letters).map_err(forebay::Error::from)?;
-    run(args.run, Only::Letters(Arc::new(letters)), quiet, started).await
+    let of = RunConfig {
+        only: Only::Letters(Arc::new(letters)),
+        ..RunConfig::default()
+    };
+    run(args.delivery, of, None, quiet, started).await
 }
 
-async fn run(args: RunArgs, only: Only, quiet: bool, started: Instant) -> Result<(), Failure> {
+/// Runs what `of` says of a pipeline.
+async fn run(
+    args: Delivery,
+    of: RunConfig,
+    save_token: Option<PathBuf>,
+    quiet: bool,
+    started: Instant,
+) -> Result<(), Failure> {
     let format = out_format(&args.out)?;
     let session = session()?;
     let pipeline = args.statements.load(&session).await?;
-    let resume = args.resume.as_deref().map(token::read).transpose()?;
     let config = RunConfig {
-        only,
-        resume: resume.map(Arc::new),
+        only: of.only,
+        resume: of.resume,
         ..args.engine.config(args.limit_batches)?
     };
     let mut run = session.run(&pipeline, config).await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
     let mut last = None;
     let take = |batch: &RunBatch| {
-        last = args.save_token.is_some().then(|| batch.token());
+        last = save_token.is_some().then(|| batch.token());
         sink.take(&batch.batch)
     };
     let drained = drain(&mut run, quiet || args.json, take).await;
+    // Where a run stopped is most worth knowing where it failed.
+    if let (Some(path), Some(last)) = (&save_token, &last) {
+        token::write(path, last)?;
+    }
     let Drained {
         stats,
         first,
@@ -63,9 +82,6 @@ async fn run(args: RunArgs, only: Only, quiet: bool, started: Instant) -> Result
         }
     };
     let digest = sink.finish()?;
-    if let (Some(path), Some(last)) = (&args.save_token, &last) {
-        token::write(path, last)?;
-    }
     let seconds = total.as_secs_f64();
     if args.json {
         let failures: Vec<String> = stats.failures.iter().map(ToString::to_string).collect();

@@ -33,8 +33,9 @@ impl std::fmt::Debug for SemanticHash {
     }
 }
 
-/// Version of the canonical text; raised when it changes for an unchanged pipeline.
-const VERSION: u32 = 4;
+/// Version of the canonical text; raised when it changes for an unchanged pipeline, or when the same text comes to
+/// mean another stream.
+const VERSION: u32 = 5;
 
 /// The semantic hash of a lowered, unoptimised plan under its clauses.
 ///

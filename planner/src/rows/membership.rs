@@ -56,13 +56,6 @@ pub fn is_keyed(plan: &RowPlan) -> bool {
         .any(|field| is_hidden(field.name()))
 }
 
-/// The [`membership`] plan of each arm of the plan's MIX, in order: which of its stored rows the arm gives.
-/// None without a MIX.
-pub fn arms(plan: &RowPlan) -> Result<Vec<RowPlan>> {
-    let arms = plan.arms().unwrap_or_default().iter();
-    arms.map(|arm| membership(arm.clone())).collect()
-}
-
 /// The occurrences of the scans whose rows each arm of the plan's MIX gives, in order: not those of the
 /// right sides of its lookups. None without a MIX.
 pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {

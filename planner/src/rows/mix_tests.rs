@@ -10,7 +10,7 @@ use insta::assert_snapshot;
 use super::canonical::{rows_text, semantic_hash, text};
 use super::definition::plan_text;
 use super::lower::lower;
-use super::membership::{above_mix, arm_scans, arms, is_one_to_one, is_random, multiplies};
+use super::membership::{above_mix, arm_scans, is_one_to_one, is_random, membership, multiplies};
 use super::mix::MixStop;
 use super::{RowOp, RowPlan};
 use crate::builder::{PipelineBuilder, call, col, csv, lit, mix, table};
@@ -278,7 +278,7 @@ async fn the_texts_of_a_mix_hold_its_weights() {
     let pipeline = planned(sql).await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r##"
-    forebay 4
+    forebay 5
     mix [3006477107, 1288490189] first
       scan 0
       "id" Int64 = "0.id:Int64"
@@ -407,27 +407,22 @@ async fn membership_is_told_arm_by_arm() {
         of.iter().map(|set| set.iter().copied().collect()).collect()
     };
     assert_eq!(arm_scans(&plan), sets(&[&[0], &[1], &[3, 4]]));
-    let shown: String = arms(&plan)
-        .unwrap()
-        .iter()
-        .map(|arm| format!("{arm}\n"))
-        .collect();
-    assert_snapshot!(shown, @r#"
-    Limit fetch 9
+    let arms = membership(plan.mixed().unwrap().clone()).unwrap();
+    assert_snapshot!(arms, @r#"
+    Mix 25%, 25%, 50%, until the first ends
+      Limit fetch 9
+        Project 
+          Filter id > 3
+            Scan #0 t [id]
       Project 
-        Filter id > 3
-          Scan #0 t [id]
-
-    Project 
-      Lookup id = label
-        Scan #1 u [id]
-        Scan #2 photos [label]
-
-    Union
-      Project 
-        Scan #3 t []
-      Project 
-        Scan #4 u []
+        Lookup id = label
+          Scan #1 u [id]
+          Scan #2 photos [label]
+      Union
+        Project 
+          Scan #3 t []
+        Project 
+          Scan #4 u []
     "#);
     let above = above_mix(plan.clone()).unwrap();
     assert_snapshot!(above, @r#"
@@ -456,7 +451,7 @@ async fn membership_is_told_arm_by_arm() {
     let plan = lowered("SELECT id FROM MIX (t WEIGHT 1, u WEIGHT 1)").await;
     assert!(is_one_to_one(&plan));
     let plan = lowered("SELECT id FROM t WHERE id > 3").await;
-    assert!(arms(&plan).unwrap().is_empty() && arm_scans(&plan).is_empty());
+    assert!(arm_scans(&plan).is_empty());
     assert!(matches!(
         above_mix(plan).unwrap().op,
         RowOp::Project { .. } | RowOp::Filter { .. }

@@ -314,7 +314,7 @@ async fn the_canonical_text_names_functions_with_their_versions() {
         planned("SELECT random_hflip(resize(decode_image(image), 4, 4)) AS x FROM photos").await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r#"
-    forebay 4
+    forebay 5
     scan 0
     "x" FixedSizeList(48 x non-null UInt8) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} = random_hflip(resize(decode_image("0.image:Binary"), [Int64 4], [Int64 4]), [UInt64 0], __row)
     function decode_image 1
@@ -335,7 +335,7 @@ async fn the_canonical_text_of_an_unnest_has_no_made_up_names() {
     let pipeline = planned("SELECT id, unnest([id, 2]) AS item FROM t").await;
     let plan = lower(&pipeline.plan).unwrap();
     assert_snapshot!(text(&plan, &pipeline.clauses).unwrap(), @r##"
-    forebay 4
+    forebay 5
     unnest [0, 1] {1} false
       scan 0
       "id" Int64 = "0.id:Int64"

@@ -109,7 +109,7 @@ impl FileKey {
     }
 
     /// The bytes, in the order in which keys sort.
-    pub(super) const fn bytes(self) -> [u8; 16] {
+    pub(crate) const fn bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 }

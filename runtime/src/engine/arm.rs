@@ -62,6 +62,16 @@ impl Handle {
         })
     }
 
+    /// A window of an arm.
+    pub(super) fn of(opened: &Opened, arm: usize, splits: &WindowSplits) -> Arc<Self> {
+        let fresh = || Self::new(opened, splits.clone());
+        match opened.clauses.shuffle {
+            // One window of every split: its rows are read once for all epochs.
+            Some(Shuffle::Global) => Arc::clone(opened.global[arm].get_or_init(fresh)),
+            _ => fresh(),
+        }
+    }
+
     /// The window, read.
     pub(super) async fn get(&self) -> Result<Arc<Window>> {
         self.inner.get().await
@@ -138,14 +148,7 @@ async fn prepare(
     reading: Reading,
 ) -> Result<Ordered> {
     let shuffle = opened.clauses.shuffle;
-    let handle = match shuffle {
-        // One window of every split: its rows are read once for all epochs.
-        Some(Shuffle::Global) => {
-            let fresh = || Handle::new(opened, splits.clone());
-            Arc::clone(opened.global[arm].get_or_init(fresh))
-        }
-        _ => Handle::new(opened, splits.clone()),
-    };
+    let handle = Handle::of(opened, arm, &splits);
     let staged = match reading {
         // What pruning leaves out need not be ordered.
         Reading::Counted => Some(handle.get().await?),
@@ -227,14 +230,14 @@ impl Arm {
         Ok(Self {
             pass,
             facts: opened.facts(pass).await?,
-            windows: windows(opened, arm, pass, cursor.window, reading),
+            windows: windows(opened, arm, pass, cursor.window.unwrap_or(0), reading),
             window: None,
             rows: Vec::new(),
             at: 0,
             given: 0,
             resume: cursor.row,
             last: *cursor,
-            gave: cursor.window > 0 || cursor.row.is_some(),
+            gave: cursor.window.unwrap_or(0) > 0 || cursor.row.is_some(),
         })
     }
 
@@ -307,7 +310,7 @@ impl Arm {
             }
             None => self.last.row = None,
         }
-        self.last.window = index;
+        self.last.window = Some(index);
         self.window = Some(Entered {
             id,
             index,

@@ -17,7 +17,7 @@ impl Sequencer {
     pub(super) async fn counted(&mut self) -> Result<()> {
         let opened = Arc::clone(&self.opened);
         if self.ended || self.satisfied.has(self.epoch) {
-            return self.end_of_epoch();
+            return self.end_of_epoch().await;
         }
         let snapshot = &opened.job.snapshot;
         let room = opened.segment_rows as usize;
@@ -32,7 +32,7 @@ impl Sequencer {
                 if !self.enter(arm).await? {
                     self.end_of_pass(arm).await?;
                     if self.ended {
-                        return self.end_of_epoch();
+                        return self.end_of_epoch().await;
                     }
                 }
                 continue;

@@ -1,5 +1,6 @@
 //! The driver of a run: segments side by side, their rows in order into the tail.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
@@ -7,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Opened;
 use super::arm::Reading;
+use super::sequencer::ENDLESS;
 use super::work::{Orders, Satisfied, Step, compute, read, work};
 use crate::ahead::begun_ahead;
 use crate::error::{Error, Result};
@@ -91,16 +93,16 @@ impl Driver {
                         false => tail.finish(&mut out),
                         true => Ok(()),
                     };
+                    // The sequencer knows it of rows that are planned.
+                    let resumed = opened.resume.as_ref().map(|cursor| cursor.epoch);
+                    let idle = counts && !first && tail.is_idle(continuous);
+                    let idle = idle && opened.epochs.is_none() && epoch_began != resumed;
                     tail.begin(epoch, continuous);
-                    if !first && opened.epochs.is_none() && tail.stats().rows == 0 && out.is_empty()
-                    {
-                        return Err(Error::Config(
-                            "an epoch has no rows, so REPEAT without end would never yield one"
-                                .to_owned(),
-                        ));
-                    }
                     epoch_began = Some(epoch);
-                    finished
+                    match idle {
+                        true => finished.and(Err(Error::Config(ENDLESS.to_owned()))),
+                        false => finished,
+                    }
                 }
                 Some(Step::Rows { of, orders, .. }) => match orders {
                     Orders::Planned(batches) => tail.planned(of, batches, &mut out),
@@ -111,9 +113,18 @@ impl Driver {
                     }
                 },
             };
+            let last = { 0.. }.zip(&out).any(|(nth, _)| is_over(seen + nth + 1));
             if let Some(writer) = &mut letters {
-                writer.add(tail.take_letters()).await?;
-                if ended || stepped.is_err() || is_epoch {
+                // Rows of batches that are another one's are told by it.
+                let mine = |nth: u64| opened.turns.has(step_of(nth)) && !is_over(nth);
+                let given = { seen.. }.zip(&out).filter(|(nth, _)| mine(*nth));
+                let given: BTreeSet<_> = given.map(|(_, b)| (b.epoch, b.step)).collect();
+                let mut told = tail.take_letters();
+                // That which ends the run is of a batch that does not come.
+                let failed = stepped.is_err();
+                told.retain(|letter| failed || given.contains(&(letter.epoch, letter.step)));
+                writer.add(told).await?;
+                if ended || failed || is_epoch || last {
                     writer.flush().await?;
                 }
             }

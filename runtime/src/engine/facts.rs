@@ -19,13 +19,13 @@ use crate::segment;
 #[derive(Debug)]
 pub(super) struct Facts {
     /// Entry `i` is the number of rows that stored rows `0..i` give.
-    before: Vec<u64>,
+    before: Arc<Vec<u64>>,
     /// Stored rows whose rows a filter above a MIX drops, ascending.
     dropped: Vec<u64>,
     /// Keys of the rows that reach the output, in stored order; empty where rows have none.
     keys: Vec<Key>,
-    /// With keys, entry `i` is the number of rows that stored rows `0..i` bring to the output.
-    keyed_before: Vec<u64>,
+    /// Entry `i` is the number of rows that stored rows `0..i` bring to the output.
+    reached: Arc<Vec<u64>>,
 }
 
 impl Facts {
@@ -40,7 +40,7 @@ impl Facts {
             Some(membership) => Some(all(job, &membership.reader, keys, pass, env).await?),
             None => None,
         };
-        let each = || (0..=job.snapshot.rows()).collect::<Vec<u64>>();
+        let each = || Arc::new((0..=job.snapshot.rows()).collect());
         let Some(mixed) = &job.mixed else {
             return Ok(Self::of_all(whole.unwrap_or_else(|| (each(), Vec::new()))));
         };
@@ -48,14 +48,14 @@ impl Facts {
             Some(arms) => all(job, arms, None, pass, env).await?.0,
             None => each(),
         };
-        let (reached, keys) = whole.unwrap_or_else(|| (before.clone(), Vec::new()));
+        let (reached, keys) = whole.unwrap_or_else(|| (Arc::clone(&before), Vec::new()));
         let gives = |before: &[u64], row: usize| before[row + 1] - before[row];
         let dropped = (0..job.snapshot.rows() as usize)
             .filter(|&row| gives(&before, row) > 0 && gives(&reached, row) == 0);
         Ok(Self {
             dropped: dropped.map(|row| row as u64).collect(),
             before,
-            keyed_before: if keys.is_empty() { Vec::new() } else { reached },
+            reached,
             keys,
         })
     }
@@ -81,13 +81,9 @@ impl Facts {
     }
 
     /// Where all rows that stored rows give reach the output.
-    fn of_all((before, keys): (Vec<u64>, Vec<Key>)) -> Self {
+    fn of_all((before, keys): Joined) -> Self {
         Self {
-            keyed_before: if keys.is_empty() {
-                Vec::new()
-            } else {
-                before.clone()
-            },
+            reached: Arc::clone(&before),
             before,
             dropped: Vec::new(),
             keys,
@@ -96,12 +92,7 @@ impl Facts {
 
     /// Runs the plan that decides the rows of the arms of a MIX alone.
     pub(super) async fn of_arms(job: &Arc<Job>, arms: &Arc<Reader>, env: &Env) -> Result<Self> {
-        Ok(Self {
-            before: all(job, arms, None, 0, env).await?.0,
-            dropped: Vec::new(),
-            keys: Vec::new(),
-            keyed_before: Vec::new(),
-        })
+        Ok(Self::of_all(all(job, arms, None, 0, env).await?))
     }
 
     /// Rows that all stored rows give.
@@ -121,16 +112,18 @@ impl Facts {
 
     /// The key of one of the rows that a stored row gives.
     pub(super) fn key(&self, stored: u64, nth: u32) -> Key {
-        let Some(before) = self.keyed_before.get(stored as usize) else {
+        if self.keys.is_empty() {
             return Key::default();
-        };
-        let at = before + u64::from(nth);
+        }
+        let at = self.reached[stored as usize] + u64::from(nth);
         self.keys.get(at as usize).copied().unwrap_or_default()
     }
 }
 
 /// For each stored row how many rows come before it, and the keys of all rows.
-fn joined(shares: Vec<Share>) -> (Vec<u64>, Vec<Key>) {
+type Joined = (Arc<Vec<u64>>, Vec<Key>);
+
+fn joined(shares: Vec<Share>) -> Joined {
     let (mut before, mut keys) = (vec![0], Vec::new());
     let mut all = 0;
     for share in shares {
@@ -140,7 +133,7 @@ fn joined(shares: Vec<Share>) -> (Vec<u64>, Vec<Key>) {
         }));
         keys.extend(share.keys);
     }
-    (before, keys)
+    (Arc::new(before), keys)
 }
 
 /// Counts all stored rows.
@@ -150,7 +143,7 @@ async fn all(
     keys: Option<&KeyColumns>,
     pass: u64,
     env: &Env,
-) -> Result<(Vec<u64>, Vec<Key>)> {
+) -> Result<Joined> {
     let snapshot = &job.snapshot;
     let of = (0..snapshot.splits.len() as u32, 0..snapshot.rows());
     Ok(joined(vec![

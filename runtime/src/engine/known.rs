@@ -16,6 +16,7 @@ use super::facts::Facts;
 use super::shares::Shares;
 use super::{Only, Opened};
 use crate::error::{Error, Result};
+use crate::job::Job;
 
 /// Passes whose facts are kept, where draws decide them.
 const KEPT: usize = 4;
@@ -47,7 +48,7 @@ pub(super) struct Together {
 
 impl Together {
     /// In a folder beside the pipeline's cache directory; `None` without one.
-    pub(super) fn of(compiled: &Compiled, snapshot_hash: &str) -> Result<Option<Self>> {
+    pub(super) fn of(compiled: &Compiled, job: &Job) -> Result<Option<Self>> {
         let Some(dir) = &compiled.clauses.options.cache_dir else {
             return Ok(None);
         };
@@ -62,9 +63,17 @@ impl Together {
             "{:?} {:?} {:?}",
             clauses.pack, clauses.bucket, clauses.batch
         );
-        for part in [&plan_text(&plan)?, snapshot_hash, &groups] {
+        for part in [&plan_text(&plan)?, &groups] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
+        }
+        // The plan names neither files nor what is in them.
+        for data in job.data() {
+            let keys = data.file_keys(|scan| scan.occurrence.to_string());
+            hasher.update(&(keys.len() as u64).to_le_bytes());
+            for key in keys {
+                hasher.update(&key.bytes());
+            }
         }
         Ok(Some(Self {
             folder: PathBuf::from(format!("{}.counts", dir.trim_end_matches('/'))),
@@ -113,14 +122,15 @@ impl Opened {
         }
         if let Some(call) = &membership.volatile {
             return Err(Error::Config(format!(
-                "{call} decides which rows there are, and is not declared deterministic: several ranks would \
-                 count different rows; declare it, or run one rank"
+                "{call} decides which rows there are, and is not declared deterministic: ranks, workers of a loader, \
+                 and one batch by itself would count different rows; declare it, or run one rank from its beginning"
             )));
         }
         if uncounted {
             return Err(Error::Config(
-                "a random filter and FREEZING RANDOMNESS over several ranks: which rows there are \
-                 cannot be counted for both; filter without draws, or run one rank"
+                "a random filter and FREEZING RANDOMNESS over several ranks or workers, or for one batch by itself: \
+                 which rows there are cannot be counted for both; filter without draws, or run one rank from its \
+                 beginning"
                     .to_owned(),
             ));
         }
@@ -155,7 +165,8 @@ impl Opened {
             let splits = splits[at].clone();
             async move { Facts::share(&self.job, self.keys.as_ref(), splits, range, &self.env).await }
         };
-        let shares = Shares::new(&together.folder, &together.name);
+        let buckets = self.keys.as_ref().map(|_| self.grouping.buckets());
+        let shares = Shares::new(&together.folder, &together.name, buckets);
         Ok(Facts::of_shares(shares.all(&rows, first, count).await?))
     }
 

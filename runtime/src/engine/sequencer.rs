@@ -10,18 +10,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
-use forebay_planner::clauses::{EqualSteps, Remainder};
+use forebay_planner::clauses::{BatchScope, EqualSteps, Remainder};
 use forebay_planner::rows::mix::MixStop;
 
-use super::arm::{Arm, Entered, Reading};
+use super::arm::{Arm, Entered, PassName, Reading};
 use super::facts::Facts;
 use super::mixing;
 use super::work::{Building, Orders, Picked, Satisfied, Step, Work};
 use super::{Only, Opened};
 use crate::cursor::{ArmCursor, Carried, Cursor};
-use crate::deal::Deal;
+use crate::deal::{Deal, Turns};
 use crate::group::{Carry, Group, Grouper, Key};
 use crate::tail::PlannedBatch;
+
+/// Why a pipeline that repeats without end is refused.
+pub(super) const ENDLESS: &str =
+    "an epoch has no rows for a batch, so REPEAT without end would never yield one";
 
 /// What of a run comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub(super) struct Sequencer {
     stage: Stage,
     pub(super) epoch: u64,
     pub(super) arms: Vec<Arm>,
+    /// By arm: the window that was entered last, of this pass or the one before.
+    windows: Vec<Option<(PassName, u32)>>,
     pub(super) drawn: u64,
     pub(super) rows: u64,
     pub(super) ended: bool,
@@ -54,6 +60,10 @@ pub(super) struct Sequencer {
     step: u64,
     /// Steps of this run, over all spans.
     steps: u64,
+    /// The step of the span that the run went on with, if it did.
+    resumed_step: Option<u64>,
+    /// Batches of the last step, where some ranks have none.
+    short: Option<u64>,
     computes_others: bool,
     /// This rank's part of the step that is not complete, and the epoch in which it was.
     mine: Option<(u64, Group<Picked>)>,
@@ -65,6 +75,8 @@ pub(super) struct Sequencer {
     pub(super) flush: bool,
     pub(super) out: VecDeque<Step<Work>>,
     resume: Option<Cursor>,
+    /// Whether the epoch was begun by another run.
+    resumed: bool,
     pub(super) satisfied: Satisfied,
 }
 
@@ -78,6 +90,7 @@ impl Sequencer {
             stage: Stage::Begin,
             epoch: resume.as_ref().map_or(opened.first_epoch, |c| c.epoch),
             arms: Vec::new(),
+            windows: vec![None; opened.arms.len()],
             drawn: 0,
             rows: 0,
             ended: false,
@@ -86,6 +99,8 @@ impl Sequencer {
             base: 0,
             step: 0,
             steps: 0,
+            resumed_step: None,
+            short: None,
             computes_others: opened.computes_others(),
             mine: None,
             entered: BTreeMap::new(),
@@ -93,6 +108,7 @@ impl Sequencer {
             building: Building::new(&opened),
             flush: false,
             out: VecDeque::new(),
+            resumed: resume.is_some(),
             resume,
             satisfied,
             opened,
@@ -117,8 +133,15 @@ impl Sequencer {
                 Stage::Rows => self.planned().await,
             };
             if let Err(error) = advanced {
-                self.stage = Stage::Done;
                 self.out.push_back(Step::Failed { epoch, error });
+                // Whether the rows in front of it end the epoch, only the driver knows.
+                if self.stage == Stage::Rows && self.reading == Reading::Counted {
+                    drop(self.building.take());
+                    self.flush = false;
+                    self.next_epoch();
+                } else {
+                    self.stage = Stage::Done;
+                }
             }
         }
     }
@@ -145,12 +168,21 @@ impl Sequencer {
         self.ended = false;
         let Some(cursor) = self.resume.take() else {
             (self.drawn, self.rows) = (0, 0);
-            let beginnings = vec![ArmCursor::default(); opened.arms.len()];
+            let beginnings = vec![ArmCursor::beginning(0); opened.arms.len()];
             return self.open_arms(&beginnings).await;
         };
         (self.drawn, self.rows) = (cursor.drawn, cursor.rows);
         (self.batches, self.base, self.step) = (cursor.batches, cursor.batches, cursor.step);
+        self.resumed_step = Some(cursor.step);
         self.ended = cursor.ended;
+        for (window, arm) in self.windows.iter_mut().zip(&cursor.arms) {
+            // Before its first window, the last one it entered is of some pass before.
+            let before = ((u64::MAX, 0), 0);
+            *window = Some(match arm.window {
+                Some(index) => ((cursor.epoch, arm.pass), index),
+                None => before,
+            });
+        }
         self.open_arms(&cursor.arms).await?;
         let carried = cursor
             .carry()
@@ -230,7 +262,7 @@ impl Sequencer {
         let mut closed = Vec::new();
         while self.out.is_empty() {
             if self.ended || self.rows >= until {
-                return self.end_of_epoch();
+                return self.end_of_epoch().await;
             }
             let arm = self.draw();
             let Some((row, nth)) = self.arms[arm].peek() else {
@@ -315,7 +347,6 @@ impl Sequencer {
     /// Has an arm enter its next window; `false` where it has none.
     pub(super) async fn enter(&mut self, arm: usize) -> Result<bool> {
         let opened = Arc::clone(&self.opened);
-        let before = self.arms[arm].window.as_ref().map(|w| (w.pass, w.index));
         if !self.arms[arm].enter(&opened, self.next_id).await? {
             return Ok(false);
         }
@@ -335,6 +366,7 @@ impl Sequencer {
         let Some(now) = self.arms[arm].window.clone() else {
             return Ok(true);
         };
+        let before = self.windows[arm].replace((now.pass, now.index));
         if let (Some(horizon), Some((pass, index))) = (opened.grouping.horizon, before) {
             let group = |index: u32| u64::from(index) / horizon;
             self.flush |= pass != now.pass || group(index) != group(now.index);
@@ -365,10 +397,7 @@ impl Sequencer {
                 arm + 1
             ));
         }
-        let beginning = ArmCursor {
-            pass: pass + 1,
-            ..ArmCursor::default()
-        };
+        let beginning = ArmCursor::beginning(pass + 1);
         self.arms[arm] = Arm::open(&opened, arm, epoch, &beginning, self.reading).await?;
         Ok(())
     }
@@ -406,13 +435,15 @@ impl Sequencer {
         let cursor = self.cursor(behind)?;
         let (epoch, mine) = self.mine.take().unzip();
         let deal = &self.opened.deal;
-        let pads = deal.equal_steps == EqualSteps::Pad || deal.batch.remainder == Remainder::Pad;
+        let fills = deal.batch.remainder == Remainder::Pad;
+        let pads = deal.equal_steps == EqualSteps::Pad || fills;
+        let rows = mine.as_ref().map_or(0, |group| group.rows.len());
         let batch = PlannedBatch {
             epoch: epoch.unwrap_or(self.epoch),
             step: self.step - 1,
-            rows: mine.as_ref().map_or(0, |group| group.rows.len()),
+            rows,
             packs: mine.as_ref().and_then(|group| group.packs.clone()),
-            repeats: mine.is_none() && pads,
+            repeats: mine.is_none() && pads || rows == 0 && fills,
             cursor: Arc::new(cursor),
         };
         if let Only::Step { epoch, step } = self.opened.only {
@@ -457,6 +488,7 @@ impl Sequencer {
             rows: self.rows,
             ended: self.ended,
             drawn: self.drawn,
+            short: self.short,
             arms: self.arms.iter().map(Arm::cursor).collect(),
             ..Cursor::default()
         };
@@ -480,7 +512,7 @@ impl Sequencer {
     }
 
     /// Ends an epoch, and perhaps the span of batches that it belongs to.
-    pub(super) fn end_of_epoch(&mut self) -> Result<()> {
+    pub(super) async fn end_of_epoch(&mut self) -> Result<()> {
         self.ended = true;
         let continuous = self.opened.clauses.repeat.continuous;
         let last = self
@@ -488,7 +520,7 @@ impl Sequencer {
             .last_epoch()
             .is_some_and(|last| self.epoch + 1 >= last);
         if matches!(self.reading, Reading::Planned(_)) && (!continuous || last) {
-            self.end_of_span()?;
+            self.end_of_span().await?;
         }
         if self.stage == Stage::Done {
             return Ok(());
@@ -506,27 +538,124 @@ impl Sequencer {
                 },
             });
         }
-        self.epoch += 1;
-        self.stage = Stage::Begin;
-        if !continuous {
-            (self.batches, self.base, self.step) = (0, 0, 0);
+        // A span without a batch, or an epoch of it without a row, would come again and again.
+        let skip = self.opened.clauses.skip;
+        let is_idle = match continuous {
+            true => self.rows <= skip,
+            false => self.step == 0,
+        };
+        if self.opened.epochs.is_none()
+            && is_idle
+            && !self.resumed
+            && matches!(self.reading, Reading::Planned(_))
+        {
+            return Err(exec_datafusion_err!("{}", ENDLESS));
         }
+        self.resumed = false;
+        self.next_epoch();
         Ok(())
     }
 
-    fn end_of_span(&mut self) -> Result<()> {
+    fn next_epoch(&mut self) {
+        self.epoch += 1;
+        self.stage = Stage::Begin;
+        if !self.opened.clauses.repeat.continuous {
+            (self.batches, self.base, self.step) = (0, 0, 0);
+            self.resumed_step = None;
+        }
+    }
+
+    async fn end_of_span(&mut self) -> Result<()> {
         let mut closed = Vec::new();
         self.grouper.finish(&mut closed);
         self.close_all(&mut closed)?;
         let deal = self.opened.deal;
+        let left = (self.batches - self.base) % deal.batches_per_step();
         // Some ranks have no batch in the last step.
-        if !(self.batches - self.base).is_multiple_of(deal.batches_per_step()) {
+        if left > 0 {
             match deal.equal_steps {
                 EqualSteps::Drop => self.mine = None,
-                EqualSteps::Count | EqualSteps::Pad => self.end_of_step(&[])?,
+                EqualSteps::Count | EqualSteps::Pad => {
+                    self.short = Some(left);
+                    self.end_of_step(&[])?;
+                    self.short = None;
+                }
             }
         }
+        // A batch that comes again in the first step is of the run that this one goes on with.
+        if self.resumed_step.is_some_and(|at| at + 1 == self.step) {
+            self.repeat_resumed().await?;
+        }
         Ok(())
+    }
+
+    /// Plans the batch that this rank had in the step before the run went on, to come again.
+    async fn repeat_resumed(&mut self) -> Result<()> {
+        let Some(again) = self.building.planned.pop_if(|batch| batch.repeats) else {
+            return Ok(());
+        };
+        let epoch = self.epoch;
+        self.cut(epoch);
+        let deal = self.opened.deal;
+        let (step, rank) = (deal.batches_per_step(), deal.rank % deal.batches_per_step());
+        let Some(number) = (self.base + rank).checked_sub(step) else {
+            self.building.planned.push(again);
+            return Ok(());
+        };
+        let alone = Self::alone(&self.opened, self.satisfied.clone(), (epoch, number));
+        let mut steps = Box::pin(alone).await?;
+        let Some(Step::Rows {
+            orders: Orders::Planned(batches),
+            ..
+        }) = steps.last_mut()
+        else {
+            return Err(internal_datafusion_err!(
+                "a batch that was given cannot be planned"
+            ));
+        };
+        for batch in batches {
+            let (rows, packs) = (batch.rows, batch.packs.take());
+            *batch = PlannedBatch {
+                rows,
+                packs,
+                epoch: again.epoch,
+                step: again.step,
+                repeats: true,
+                cursor: Arc::clone(&again.cursor),
+            };
+        }
+        self.out.extend(steps);
+        Ok(())
+    }
+
+    /// The work of one batch of the span by itself, or of this rank's part of it.
+    async fn alone(
+        opened: &Opened,
+        satisfied: Satisfied,
+        (epoch, number): (u64, u64),
+    ) -> Result<Vec<Step<Work>>> {
+        let mut opened = opened.clone();
+        if !opened.clauses.repeat.continuous {
+            opened.first_epoch = epoch;
+        }
+        if opened.deal.batch.scope == BatchScope::PerRank {
+            (opened.deal.rank, opened.deal.world) = (0, 1);
+        }
+        (opened.resume, opened.turns) = (None, Turns { first: 0, of: 1 });
+        opened.only = Only::Step {
+            epoch,
+            step: number,
+        };
+        let mut sequencer = Self::new(Arc::new(opened), satisfied);
+        let mut steps = Vec::new();
+        while let Some(step) = sequencer.next().await {
+            match step {
+                Step::Rows { .. } => steps.push(step),
+                Step::Failed { error, .. } => return Err(error),
+                Step::Begin(_) | Step::Skipped => {}
+            }
+        }
+        Ok(steps)
     }
 }
 

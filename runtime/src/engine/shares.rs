@@ -2,8 +2,8 @@
 //! counts. What was counted once is there for every later run over the same data.
 //!
 //! A share is claimed by a lock on its file, which the system gives up when a process dies, so a share whose
-//! counter died is counted by another. A file's name has the checksum of what it holds; one that is damaged is
-//! counted again.
+//! counter died is counted by another. A file's name has the rows that it counts, since another number of ranks
+//! has other shares, and the checksum of what it holds; one that is damaged is counted again.
 
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -17,6 +17,8 @@ use crate::group::Key;
 
 /// Pause between looks at what other ranks count.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Looks after which it is told who is waited for: ten seconds.
+const NOTE: u32 = 500;
 
 /// What was counted of a share: rows by stored row, and the keys of these rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,17 +27,36 @@ pub(super) struct Share {
     pub(super) keys: Vec<Key>,
 }
 
+impl Share {
+    /// Whether it is what counting so many rows can give: a key in one of so many buckets for each row that
+    /// comes, or none where rows have none.
+    fn is_of(&self, rows: u64, buckets: Option<usize>) -> bool {
+        let given: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();
+        let keyed = match buckets {
+            Some(buckets) => {
+                self.keys.len() as u64 == given
+                    && self.keys.iter().all(|key| (key.bucket as usize) < buckets)
+            }
+            None => self.keys.is_empty(),
+        };
+        self.rows.len() as u64 == rows && keyed
+    }
+}
+
 /// A folder in which ranks count together.
 #[derive(Debug)]
 pub(super) struct Shares {
     folder: PathBuf,
+    /// Buckets of the rows' keys; absent where rows have none.
+    buckets: Option<usize>,
 }
 
 impl Shares {
     /// The counts of one thing, named by what decides it and the data, below a folder.
-    pub(super) fn new(folder: &Path, name: &str) -> Self {
+    pub(super) fn new(folder: &Path, name: &str, buckets: Option<usize>) -> Self {
         Self {
             folder: folder.join(name),
+            buckets,
         }
     }
 
@@ -49,6 +70,7 @@ impl Shares {
     ) -> Result<Vec<Share>> {
         std::fs::create_dir_all(&self.folder).map_err(|why| self.failed(&why))?;
         let mut found: Vec<Option<Share>> = vec![None; ranges.len()];
+        let mut looks = 0_u32;
         loop {
             let mut waits = false;
             for nth in 0..ranges.len() {
@@ -56,27 +78,36 @@ impl Shares {
                 if found[nth].is_some() {
                     continue;
                 }
-                let rows = (ranges[nth].end - ranges[nth].start) as usize;
-                found[nth] = self.read(nth, rows);
+                let range = &ranges[nth];
+                found[nth] = self.read(range);
                 if found[nth].is_some() {
                     continue;
                 }
-                let lock = File::create(self.folder.join(format!("{nth}.lock")));
+                let lock = self.folder.join(format!("{}.lock", stem(range)));
+                let lock = File::create(lock);
                 let lock = lock.map_err(|why| self.failed(&why))?;
                 match lock.try_lock() {
                     Ok(()) => {}
                     Err(TryLockError::WouldBlock) => {
                         waits = true;
+                        if looks == NOTE {
+                            log::info!(
+                                "waiting for another rank to count rows {} to {} ({})",
+                                range.start,
+                                range.end,
+                                self.folder.display()
+                            );
+                        }
                         continue;
                     }
                     Err(TryLockError::Error(why)) => return Err(self.failed(&why)),
                 }
                 // Whoever had the lock before may have counted it.
-                found[nth] = match self.read(nth, rows) {
+                found[nth] = match self.read(range) {
                     Some(share) => Some(share),
                     None => {
-                        let share = count(ranges[nth].clone()).await?;
-                        self.write(nth, &share)?;
+                        let share = count(range.clone()).await?;
+                        self.write(range, &share)?;
                         Some(share)
                     }
                 };
@@ -84,6 +115,7 @@ impl Shares {
             if !waits {
                 break;
             }
+            looks = looks.saturating_add(1);
             tokio::time::sleep(PAUSE).await;
         }
         Ok(found.into_iter().flatten().collect())
@@ -94,33 +126,35 @@ impl Shares {
         exec_datafusion_err!("counts of rows cannot be kept in {folder}: {why}")
     }
 
-    /// A share that was counted; `None` where it was not, or is damaged.
-    fn read(&self, nth: usize, rows: usize) -> Option<Share> {
-        let start = format!("{nth}-");
-        for entry in std::fs::read_dir(&self.folder).ok()?.flatten() {
+    /// A share that was counted; `None` where it was not, or what is there is damaged.
+    fn read(&self, range: &Range<u64>) -> Option<Share> {
+        let start = format!("{}-", stem(range));
+        let mut files = std::fs::read_dir(&self.folder).ok()?.flatten();
+        files.find_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let Some(sum) = name.strip_prefix(&start) else {
-                continue;
-            };
+            let sum = name.strip_prefix(&start)?;
             let bytes = std::fs::read(entry.path()).ok()?;
-            if blake3::hash(&bytes).to_hex().as_str() == sum {
-                let share = decode(&bytes)?;
-                return (share.rows.len() == rows).then_some(share);
+            if blake3::hash(&bytes).to_hex().as_str() != sum {
+                return None;
             }
-        }
-        None
+            decode(&bytes).filter(|share| share.is_of(range.end - range.start, self.buckets))
+        })
     }
 
-    fn write(&self, nth: usize, share: &Share) -> Result<()> {
+    fn write(&self, range: &Range<u64>, share: &Share) -> Result<()> {
         let bytes = encode(share);
-        let path = self
-            .folder
-            .join(format!("{nth}-{}", blake3::hash(&bytes).to_hex()));
+        let path = format!("{}-{}", stem(range), blake3::hash(&bytes).to_hex());
+        let path = self.folder.join(path);
         let written = tempfile::NamedTempFile::new_in(&self.folder)
             .and_then(|mut file| file.write_all(&bytes).map(|()| file))
             .and_then(|file| file.persist(&path).map_err(|error| error.error));
         written.map(drop).map_err(|why| self.failed(&why))
     }
+}
+
+/// What the names of a share's files begin with.
+fn stem(range: &Range<u64>) -> String {
+    format!("{}-{}", range.start, range.end)
 }
 
 /// Two lengths, then the numbers, each in four bytes, lowest first.
@@ -170,7 +204,7 @@ mod tests {
             bucket: 1,
         };
         Share {
-            rows: range.clone().map(|n| n as u32 % 3).collect(),
+            rows: range.clone().map(|_| 1).collect(),
             keys: range.map(key).collect(),
         }
     }
@@ -181,7 +215,7 @@ mod tests {
         let ranges: Vec<Range<u64>> = (0..12).map(|n| n * 10..n * 10 + 7).collect();
         let counted = AtomicUsize::new(0);
         let rank = async |first| {
-            let shares = Shares::new(folder.path(), "x");
+            let shares = Shares::new(folder.path(), "x", Some(2));
             let count = |range| async {
                 counted.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
@@ -200,6 +234,33 @@ mod tests {
         std::fs::write(damaged, b"nothing").unwrap();
         assert_eq!(rank(2).await, expected);
         assert_eq!(counted.load(Ordering::Relaxed), 13);
+    }
+
+    /// Of another number of ranks the shares are others, of as many rows perhaps.
+    #[tokio::test]
+    async fn shares_of_other_rows_are_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = async |ranges: Vec<Range<u64>>| {
+            let shares = Shares::new(folder.path(), "x", Some(2));
+            let count = async |range: Range<u64>| Ok(share(range));
+            shares.all(&ranges, 0, count).await.unwrap()
+        };
+        assert_eq!(
+            all(vec![0..10, 10..20]).await,
+            [share(0..10), share(10..20)]
+        );
+        assert_eq!(all(vec![0..5, 5..15]).await, [share(0..5), share(5..15)]);
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_no_share() {
+        assert!(share(0..5).is_of(5, Some(2)));
+        assert!(!share(0..5).is_of(6, Some(2)));
+        assert!(!share(0..5).is_of(5, Some(1)), "there is no bucket 1");
+        assert!(!share(0..5).is_of(5, None));
+        let mut missing = share(0..5);
+        missing.keys.pop();
+        assert!(!missing.is_of(5, Some(2)));
     }
 
     #[test]

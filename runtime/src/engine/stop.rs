@@ -7,9 +7,12 @@ impl Run {
     /// nothing: what is being computed is finished in the background.
     pub async fn stop(mut self) {
         let threads = self.opened.env.pool.threads();
-        self.task.abort();
-        // It was aborted, or had ended; either is what was asked for.
-        let _ = (&mut self.task).await;
+        if let Some(task) = &mut self.task {
+            task.abort();
+            // It was aborted, or had ended; either is what was asked for.
+            let _ = task.await;
+        }
+        self.task = None;
         drop(self);
         threads.ended().await;
     }

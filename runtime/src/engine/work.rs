@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::UInt64Array;
-use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
@@ -115,6 +115,8 @@ pub(super) struct Work {
     wanted: Option<Vec<Range<u32>>>,
     /// Whether these are children of `unnest`, rather than numbers of the rows that are left of them.
     by_child: bool,
+    /// How many rows come of it, where that is known.
+    planned: Option<usize>,
 }
 
 /// A segment that was read.
@@ -124,6 +126,7 @@ pub(super) struct Ready {
     segment: Option<Segment>,
     wanted: Option<Vec<(u64, Range<u32>)>>,
     by_child: bool,
+    planned: Option<usize>,
 }
 
 /// Work that is being gathered.
@@ -244,6 +247,7 @@ impl Building {
             places: std::mem::take(&mut self.places),
             wanted: self.wanted.as_mut().map(std::mem::take),
             by_child: self.by_child,
+            planned: None,
         }
     }
 
@@ -253,7 +257,12 @@ impl Building {
             return None;
         }
         let orders = Orders::Planned(std::mem::take(&mut self.planned));
-        let of = self.take();
+        // Of rows that failed and are run again, some may be gone.
+        let planned = (!self.by_child).then_some(self.rows);
+        let of = Work {
+            planned,
+            ..self.take()
+        };
         Some(Step::Rows { epoch, of, orders })
     }
 }
@@ -282,6 +291,7 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> Result<Ready> {
         places,
         wanted,
         by_child,
+        planned,
     } = work;
     let mut windows = Vec::with_capacity(handles.len());
     for handle in &handles {
@@ -298,15 +308,34 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> Result<Ready> {
         segment,
         wanted,
         by_child,
+        planned,
     })
 }
 
 /// Computes a segment.
+///
+/// # Errors
+/// Fewer or more rows come of it than was planned: what they were planned by is not the data.
 pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
+    let planned = ready.planned;
+    let rows = computed(opened, ready).await?;
+    match planned {
+        Some(planned) if planned != rows.len() => Err(exec_datafusion_err!(
+            "{planned} rows were counted where {} come: a file was changed since it was counted, or a function \
+             that is declared deterministic is not; run again, and remove the folder <cache_dir>.counts if there is \
+             one",
+            rows.len()
+        )),
+        _ => Ok(rows),
+    }
+}
+
+async fn computed(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
     let Ready {
         segment,
         wanted,
         by_child,
+        ..
     } = ready;
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
     let Some(segment) = segment else {

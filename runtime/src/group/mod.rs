@@ -8,9 +8,8 @@ use forebay_planner::clauses::{BatchSize, Clauses, Remainder};
 
 /// Bins of `PACK` that are open at a time. Part of the stream's meaning.
 const BINS: usize = 32;
-/// Rows that packs and buckets may hold open: they are named in resume tokens, whose size is bounded
-/// (design contract, "Resume token"). Part of the stream's meaning.
-pub const MAX_CARRY: usize = 5_000;
+/// Rows that packs and buckets may hold open where a token is taken. Part of the stream's meaning.
+const MAX_CARRY: usize = forebay_planner::groups::MAX_CARRY as usize;
 
 /// What of a row decides its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,6 +52,11 @@ impl Grouping {
             remainder: batch.remainder,
             horizon: carries.then(|| clauses.options.horizon.get()),
         }
+    }
+
+    /// Number of buckets, which is 1 where there is no BUCKET BY.
+    pub const fn buckets(&self) -> usize {
+        self.buckets
     }
 
     /// Whether batches are so many consecutive rows.
@@ -127,11 +131,6 @@ impl<T> Carry<T> {
             .chain(self.bins.iter().flatten())
     }
 
-    /// Whether nothing is held.
-    pub fn is_empty(&self) -> bool {
-        self.rows().next().is_none()
-    }
-
     /// The same rows, known otherwise.
     pub fn map<U, E>(&self, mut f: impl FnMut(&T) -> Result<U, E>) -> Result<Carry<U>, E> {
         let mut group = |g: &Group<T>| -> Result<Group<U>, E> {
@@ -160,6 +159,8 @@ pub struct Grouper<T> {
     open: Vec<Open<T>>,
     /// Rows in open bins and batches.
     held: usize,
+    /// Rows in open bins.
+    in_bins: usize,
 }
 
 impl<T: Clone> Grouper<T> {
@@ -171,6 +172,7 @@ impl<T: Clone> Grouper<T> {
             bins: Vec::new(),
             open,
             held: 0,
+            in_bins: 0,
         }
     }
 
@@ -181,9 +183,10 @@ impl<T: Clone> Grouper<T> {
             let bucket = group.rows.first().map_or(0, |(_, key)| key.bucket as usize);
             let open = &mut this.open[bucket.min(this.grouping.buckets - 1)];
             for (row, key) in &group.rows {
+                let length = u64::from(key.length).max(1);
                 open.rows.push(row.clone());
-                open.tokens += u64::from(key.length);
-                open.longest = open.longest.max(u64::from(key.length));
+                open.tokens += length;
+                open.longest = open.longest.max(length);
             }
             open.packs.extend(group.packs.iter().flatten());
             this.held += group.rows.len();
@@ -194,6 +197,7 @@ impl<T: Clone> Grouper<T> {
                 length: rows.iter().map(|(_, key)| u64::from(key.length)).sum(),
             });
             this.held += rows.len();
+            this.in_bins += rows.len();
         }
         this
     }
@@ -254,10 +258,12 @@ impl<T: Clone> Grouper<T> {
         let bin = &mut self.bins[at];
         bin.rows.push(row);
         bin.length += length;
+        self.in_bins += 1;
         if bin.length == room {
             self.close(at, out);
         }
-        while self.held > MAX_CARRY && !self.bins.is_empty() {
+        // The batch that is being filled is given before the next token is.
+        while self.in_bins > MAX_CARRY {
             self.close_fullest(out);
         }
     }
@@ -266,7 +272,7 @@ impl<T: Clone> Grouper<T> {
     pub fn room(&self) -> Option<u64> {
         match self.grouping.size {
             BatchSize::Rows(rows) if self.grouping.is_plain() => {
-                Some(rows.get() - self.open[0].rows.len() as u64)
+                Some(rows.get().saturating_sub(self.open[0].rows.len() as u64))
             }
             _ => None,
         }
@@ -283,7 +289,9 @@ impl<T: Clone> Grouper<T> {
 
     /// Adds a row to its batch.
     fn add(&mut self, key: Key, row: T, out: &mut Vec<Group<T>>) {
-        let (length, bucket) = (u64::from(key.length), key.bucket as usize);
+        let bucket = key.bucket as usize;
+        // An empty sequence counts as one element, else a batch could hold any number of rows.
+        let length = u64::from(key.length).max(1);
         match self.grouping.size {
             BatchSize::Rows(rows) => {
                 let open = &mut self.open[bucket];
@@ -327,6 +335,7 @@ impl<T: Clone> Grouper<T> {
     /// Completes a pack, and perhaps the batch that it goes to.
     fn close(&mut self, at: usize, out: &mut Vec<Group<T>>) {
         let bin = self.bins.remove(at);
+        self.in_bins -= bin.rows.len();
         let open = &mut self.open[0];
         open.packs.push(bin.rows.len() as u32);
         open.rows.extend(bin.rows);

@@ -130,7 +130,8 @@ proptest! {
         for (nth, (row, key)) in keyed.iter().enumerate() {
             whole.push(*row, *key, &mut out);
             parts.push(*row, *key, &mut again);
-            prop_assert!(whole.rows().count() <= MAX_CARRY);
+            let in_bins: usize = whole.carry().bins.iter().map(Vec::len).sum();
+            prop_assert!(in_bins <= MAX_CARRY);
             if nth % horizon == 0 {
                 // As a run that stops here and another that goes on would.
                 let carry = parts.carry().map(|row| Ok::<_, ()>((*row, keyed[*row].1))).unwrap();
@@ -160,6 +161,32 @@ proptest! {
             }
         }
     }
+}
+
+/// A large batch of packs does not make its last packs small.
+#[test]
+fn large_batches_of_packs_are_full() {
+    let mut grouper = Grouper::new(Grouping::of(&packs(2048, 256)));
+    let mut out = Vec::new();
+    for row in 0..30_000 {
+        grouper.push(row, key(50), &mut out);
+    }
+    let packs: Vec<u32> = out.iter().flat_map(|g| g.packs.clone().unwrap()).collect();
+    assert_eq!(packs, vec![40; 512]);
+}
+
+/// Sequences without elements take room too, else all of them would be one batch.
+#[test]
+fn batches_of_empty_sequences_are_bounded() {
+    let clauses = clauses(BatchSize::Tokens(some(100)), Remainder::Keep);
+    let mut grouper = Grouper::new(Grouping::of(&clauses));
+    let mut out = Vec::new();
+    for row in 0..1_000 {
+        grouper.push(row, key(0), &mut out);
+    }
+    grouper.finish(&mut out);
+    assert!(out.iter().all(|group| group.rows.len() == 100));
+    assert_eq!(out.len(), 10);
 }
 
 #[test]

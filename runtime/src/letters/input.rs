@@ -8,12 +8,37 @@ use arrow::json::LineDelimitedWriter;
 use datafusion::common::Result;
 use futures::StreamExt;
 
+use sha2::{Digest, Sha256};
+
 use super::Letter;
 use crate::job::Job;
 use crate::source::{Access, Scan};
 
-/// The inputs of rows, in their order; `None` where one cannot be read.
-pub(super) async fn inputs(job: &Job, letters: &[Letter]) -> Vec<Option<Vec<u8>>> {
+/// What is told of a row's input.
+#[derive(Debug, Clone)]
+pub(super) struct Input {
+    pub(super) bytes: u64,
+    /// In hexadecimal digits.
+    pub(super) sha256: String,
+    /// The input itself, where it is no larger than what is kept.
+    pub(super) kept: Option<Vec<u8>>,
+}
+
+impl Input {
+    fn new(bytes: Vec<u8>, keep: u64) -> Self {
+        let digest = Sha256::digest(&bytes);
+        let size = bytes.len() as u64;
+        Self {
+            bytes: size,
+            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            kept: (size <= keep).then_some(bytes),
+        }
+    }
+}
+
+/// The inputs of rows, in their order, of which those of at most `keep` bytes are kept; `None` where one cannot
+/// be read.
+pub(super) async fn inputs(job: &Job, letters: &[Letter], keep: u64) -> Vec<Option<Input>> {
     let mut inputs = vec![None; letters.len()];
     // Rows of one split are read together, where a source reads by split.
     let mut by_split: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -29,7 +54,7 @@ pub(super) async fn inputs(job: &Job, letters: &[Letter]) -> Vec<Option<Vec<u8>>
     }
     for (split, rows) in by_split {
         let wanted: Vec<u64> = rows.iter().map(|&at| letters[at].row).collect();
-        match of_split(job, split, &wanted).await {
+        match of_split(job, split, &wanted, keep).await {
             Ok(found) => {
                 for (at, input) in rows.into_iter().zip(found) {
                     inputs[at] = input;
@@ -41,7 +66,8 @@ pub(super) async fn inputs(job: &Job, letters: &[Letter]) -> Vec<Option<Vec<u8>>
     inputs
 }
 
-async fn of_split(job: &Job, split: u32, wanted: &[u64]) -> Result<Vec<Option<Vec<u8>>>> {
+async fn of_split(job: &Job, split: u32, wanted: &[u64], keep: u64) -> Result<Vec<Option<Input>>> {
+    let told = |bytes: Option<Vec<u8>>| bytes.map(|bytes| Input::new(bytes, keep));
     let of = job.snapshot.splits[split as usize];
     let scan = of.scan as usize;
     let source = &job.snapshot.scans[scan].source;
@@ -56,7 +82,7 @@ async fn of_split(job: &Job, split: u32, wanted: &[u64]) -> Result<Vec<Option<Ve
         let (batch, failed) = source.fetch(&rows, &projection).await?;
         for (at, input) in inputs.iter_mut().enumerate() {
             if failed.iter().all(|error| error.row != at) {
-                *input = bytes(&batch, at)?;
+                *input = told(bytes(&batch, at)?);
             }
         }
         return Ok(inputs);
@@ -70,7 +96,7 @@ async fn of_split(job: &Job, split: u32, wanted: &[u64]) -> Result<Vec<Option<Ve
         let stored = stored?;
         for (at, row) in wanted.iter().enumerate() {
             if let Ok(found) = stored.numbers.binary_search(row) {
-                inputs[at] = bytes(&stored.batch, found)?;
+                inputs[at] = told(bytes(&stored.batch, found)?);
             }
         }
     }

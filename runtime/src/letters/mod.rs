@@ -21,12 +21,30 @@ mod input;
 mod read;
 mod write;
 
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 pub use self::read::{DeadLetter, read};
 pub(crate) use self::write::LetterWriter;
+use crate::error::{Error, Result};
+
+/// The folder that a pipeline names for them.
+///
+/// # Errors
+/// It is no folder of this machine.
+pub(crate) fn folder(said: Option<&str>) -> Result<Option<PathBuf>> {
+    let Some(said) = said else { return Ok(None) };
+    let path = said.strip_prefix("file://").unwrap_or(said);
+    if path.contains("://") {
+        return Err(Error::Config(format!(
+            "dead_letters = '{said}': dead letters are written to a folder of this machine; name one, and copy it \
+             where it is wanted"
+        )));
+    }
+    Ok(Some(PathBuf::from(path)))
+}
 
 /// A failed row as the tail meets it.
 #[derive(Debug, Clone)]

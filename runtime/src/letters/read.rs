@@ -6,10 +6,23 @@ use std::path::{Path, PathBuf};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use datafusion::common::exec_datafusion_err;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::SCHEMA;
 use crate::error::{Error, Result};
+
+/// The columns that name a row.
+const COLUMNS: [&str; 8] = [
+    "semantic_hash",
+    "epoch",
+    "step",
+    "pass",
+    "occurrence",
+    "file",
+    "row",
+    "child",
+];
 
 /// A failed row, as the table tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,9 +50,10 @@ pub struct DeadLetter {
 /// # Errors
 /// There is none, or a file is not such a table.
 pub fn read(path: &Path) -> Result<Vec<DeadLetter>> {
-    let cannot = |why: &dyn std::fmt::Display| {
+    let of = |path: &Path, why: &dyn std::fmt::Display| {
         Error::Config(format!("dead letters {}: {why}", path.display()))
     };
+    let cannot = |why: &dyn std::fmt::Display| of(path, why);
     let mut files: Vec<PathBuf> = Vec::new();
     if path.is_dir() {
         for entry in std::fs::read_dir(path).map_err(|why| cannot(&why))? {
@@ -54,11 +68,14 @@ pub fn read(path: &Path) -> Result<Vec<DeadLetter>> {
     }
     let mut letters = Vec::new();
     for file in &files {
+        let cannot = |why: &dyn std::fmt::Display| of(file, why);
         let opened = std::fs::File::open(file).map_err(|why| cannot(&why))?;
-        let reader = ParquetRecordBatchReaderBuilder::try_new(opened)
-            .and_then(|builder| builder.build())
-            .map_err(|why| cannot(&why))?;
-        for batch in reader {
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new(opened).map_err(|why| cannot(&why))?;
+        // The inputs may be large, and are read again from where they came.
+        let columns = ProjectionMask::columns(builder.parquet_schema(), COLUMNS);
+        let reader = builder.with_projection(columns).build();
+        for batch in reader.map_err(|why| cannot(&why))? {
             let batch = batch.map_err(|why| cannot(&why))?;
             letters.extend(of_batch(&batch).map_err(|why| cannot(&why))?);
         }

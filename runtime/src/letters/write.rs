@@ -1,15 +1,13 @@
 //! Writing dead letters.
 
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use parquet::arrow::ArrowWriter;
-use sha2::{Digest, Sha256};
 
-use super::input::inputs;
+use super::input::{Input, inputs};
 use super::{Letter, SCHEMA};
 use crate::error::Result;
 use crate::job::Job;
@@ -18,6 +16,10 @@ use crate::token::StreamName;
 
 /// Letters that are held before they are written.
 const FLUSH: usize = 1000;
+/// Bytes of inputs that are held at once.
+const INPUTS: u64 = 64 << 20;
+/// Largest input that can be kept: a column of them has offsets of 32 bits.
+const LARGEST: u64 = 1 << 30;
 /// Files of one run in a folder: names are tried in turn, so that no file is written over.
 const FILES: u32 = 1 << 20;
 
@@ -36,15 +38,15 @@ pub(crate) struct LetterWriter {
 
 impl LetterWriter {
     pub(crate) fn new(
-        folder: &str,
+        folder: PathBuf,
         keep: Option<u64>,
         rank: u64,
         job: Arc<Job>,
         name: Arc<StreamName>,
     ) -> Self {
         Self {
-            folder: PathBuf::from(folder),
-            keep: keep.unwrap_or(0),
+            folder,
+            keep: keep.unwrap_or(0).min(LARGEST),
             rank,
             job,
             name,
@@ -62,19 +64,22 @@ impl LetterWriter {
         }
     }
 
-    /// Writes what is held to a file of its own.
+    /// Writes what is held to files of its own.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let letters = std::mem::take(&mut self.waiting);
-        let inputs = inputs(&self.job, &letters).await;
-        let batch = self.table(&letters, inputs)?;
-        let (folder, stem) = (self.folder.clone(), self.stem());
-        let next = self.next;
-        let written = tokio::task::spawn_blocking(move || write(&folder, &stem, next, &batch));
-        let lost = |why| exec_datafusion_err!("dead letters were not written: {why}");
-        self.next = written.await.map_err(lost)?? + 1;
+        let at_once = (INPUTS / self.keep.max(1)).clamp(1, FLUSH as u64);
+        for letters in letters.chunks(at_once as usize) {
+            let inputs = inputs(&self.job, letters, self.keep).await;
+            let batch = self.table(letters, &inputs)?;
+            let (folder, stem) = (self.folder.clone(), self.stem());
+            let next = self.next;
+            let written = tokio::task::spawn_blocking(move || write(&folder, &stem, next, &batch));
+            let lost = |why| exec_datafusion_err!("dead letters were not written: {why}");
+            self.next = written.await.map_err(lost)?? + 1;
+        }
         Ok(())
     }
 
@@ -85,7 +90,7 @@ impl LetterWriter {
         format!("letters-{hash}-{}-{}", self.name.seed, self.rank)
     }
 
-    fn table(&self, letters: &[Letter], inputs: Vec<Option<Vec<u8>>>) -> Result<RecordBatch> {
+    fn table(&self, letters: &[Letter], inputs: &[Option<Input>]) -> Result<RecordBatch> {
         let snapshot = &self.job.snapshot;
         let texts = |of: &dyn Fn(&Letter) -> String| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(letters.iter().map(of)))
@@ -103,20 +108,10 @@ impl LetterWriter {
             let (location, file) = (snapshot.location(letter.file), snapshot.path(letter.file));
             uri(location, file)
         };
-        let sizes: UInt64Array = inputs
-            .iter()
-            .map(|i| Some(i.as_ref()?.len() as u64))
-            .collect();
-        let sums: StringArray = { inputs.iter() }
-            .map(|input| Some(hex(&Sha256::digest(input.as_ref()?))))
-            .collect();
-        let kept: BinaryArray = { inputs.iter() }
-            .map(|input| {
-                input
-                    .as_deref()
-                    .filter(|bytes| bytes.len() as u64 <= self.keep)
-            })
-            .collect();
+        let inputs = || inputs.iter().map(Option::as_ref);
+        let sizes: UInt64Array = inputs().map(|input| Some(input?.bytes)).collect();
+        let sums: StringArray = inputs().map(|input| Some(&input?.sha256)).collect();
+        let kept: BinaryArray = inputs().map(|input| input?.kept.as_deref()).collect();
         let columns = vec![
             texts(&|_| self.name.semantic_hash.clone()),
             texts(&|_| self.name.snapshot_hash.clone()),
@@ -143,10 +138,6 @@ impl LetterWriter {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Writes a file that was not there, and answers its number. A reader never sees a part of it.
 fn write(
     folder: &Path,
@@ -167,14 +158,13 @@ fn write(
     writer.close()?;
     for number in from..FILES {
         let path = folder.join(format!("{stem}-{number}.parquet"));
-        // The name is taken first, so that two runs never take the same one.
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(_) => {
-                file.persist(&path).map_err(|why| failed(&why))?;
-                return Ok(number);
+        // Another run's file of this name stays.
+        match file.persist_noclobber(&path) {
+            Ok(_) => return Ok(number),
+            Err(taken) if taken.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                file = taken.file;
             }
-            Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(why) => return Err(failed(&why)),
+            Err(other) => return Err(failed(&other.error)),
         }
     }
     Err(failed(

@@ -99,9 +99,12 @@ impl Tail {
         let pieces = std::mem::take(&mut self.restored);
         let rows = held::joined(&pieces, &self.whole, &self.snapshot)?;
         if rows.len() != groups.rows().count() {
-            return Err(Error::Config(
-                "rows that the resume token carries are no longer there".to_owned(),
-            ));
+            return Err(Error::Config(format!(
+                "the resume token carries {} rows, of which {} are no longer there: a file was changed since; \
+                     resume from the data as it was, or begin the epoch again",
+                groups.rows().count(),
+                groups.rows().count().saturating_sub(rows.len())
+            )));
         }
         let keys = match &self.keys {
             Some(keys) => keys.keys(&rows)?.keys,
@@ -150,12 +153,13 @@ impl Tail {
             self.count.step += 1;
             let cursor = Arc::new(self.cursor(&closed[at + 1..])?);
             let mut members = self.pieces.take(&group.rows, &self.whole)?;
+            let own = members.len();
             if self.deal.batch.remainder == Remainder::Pad {
                 members = self.padded(members, group.packs.as_ref())?;
                 self.last = Some((members.clone(), group.packs.clone()));
             }
             let place = (self.count.epoch, self.count.step - 1);
-            self.emit(members, group.packs.clone(), place, cursor, out)?;
+            self.emit(members, group.packs.clone(), own, place, cursor, out)?;
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ pub(crate) struct PlannedBatch {
     pub(crate) rows: usize,
     /// Rows of each pack, where rows are packed.
     pub(crate) packs: Option<Vec<u32>>,
-    /// Whether the batch before it comes again instead.
+    /// Whether it is the batch before it once more. Where a run goes on, its rows come with it.
     pub(crate) repeats: bool,
     /// Where the stream stands behind it.
     pub(crate) cursor: Arc<Cursor>,
@@ -128,14 +128,19 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// A tail for rows of `schema`, with what decides groups in hidden columns.
+    /// A tail for rows of `schema`, with what decides groups in hidden columns. Rows that are run again are looked
+    /// at one by one: none is packed with others, or repeated.
     pub(crate) fn new(
         schema: &Schema,
         snapshot: Arc<Snapshot>,
         name: Arc<StreamName>,
-        deal: Deal,
+        mut deal: Deal,
         clauses: &Clauses,
+        again: bool,
     ) -> Result<Self> {
+        if again {
+            deal.batch.remainder = Remainder::Keep;
+        }
         let on_error = clauses.options.on_error;
         let keys = KeyColumns::of(clauses, schema);
         let whole = match on_error {
@@ -146,14 +151,14 @@ impl Tail {
         let shown: Vec<_> = shown.map(Arc::clone).collect();
         let mut schema = Arc::new(Schema::new_with_metadata(shown, whole.metadata().clone()));
         let packing = match &clauses.pack {
-            None => None,
-            Some(pack) => {
+            Some(pack) if !again => {
                 let packing = Packing::try_new(pack, &clauses.pad, &schema)?;
                 schema = Arc::clone(packing.schema());
                 Some(packing)
             }
+            _ => None,
         };
-        let padding = match packing.is_some() || clauses.pad.is_empty() {
+        let padding = match clauses.pack.is_some() || clauses.pad.is_empty() {
             true => None,
             false => {
                 let padding = Padding::try_new(&clauses.pad, &schema)?;
@@ -241,6 +246,14 @@ impl Tail {
         }
     }
 
+    /// Whether counted rows made no batch in the epoch, or there were none at all where batches cross epochs.
+    pub(crate) const fn is_idle(&self, continuous: bool) -> bool {
+        match continuous {
+            true => self.count.rows <= self.skip,
+            false => self.count.batches == 0,
+        }
+    }
+
     /// Whether TAKE has all its rows, so that the rest of the epoch need not be computed.
     pub(crate) fn is_satisfied(&self) -> bool {
         self.count.rows >= self.skip.saturating_add(self.take)
@@ -255,11 +268,15 @@ impl Tail {
     ) -> Result<()> {
         self.pieces.push(rows);
         for batch in batches {
-            let (rows, packs) = match &self.last {
-                Some(last) if batch.repeats => last.clone(),
-                _ => (self.pieces.pop(batch.rows, &self.whole)?, batch.packs),
+            let (rows, packs, own) = match &self.last {
+                Some((rows, packs)) if batch.repeats => (rows.clone(), packs.clone(), 0),
+                _ => {
+                    let rows = self.pieces.pop(batch.rows, &self.whole)?;
+                    let own = if batch.repeats { 0 } else { rows.len() };
+                    (self.with_key_errors(rows)?, batch.packs, own)
+                }
             };
-            let mut members = self.with_key_errors(rows)?;
+            let mut members = rows;
             if self.deal.batch.remainder == Remainder::Pad {
                 members = self.padded(members, packs.as_ref())?;
             }
@@ -268,7 +285,8 @@ impl Tail {
             {
                 self.last = Some((members.clone(), packs.clone()));
             }
-            self.emit(members, packs, (batch.epoch, batch.step), batch.cursor, out)?;
+            let place = (batch.epoch, batch.step);
+            self.emit(members, packs, own, place, batch.cursor, out)?;
         }
         Ok(())
     }
@@ -283,28 +301,27 @@ impl Tail {
         Ok(rows)
     }
 
-    /// Fills a short batch by repeating its rows, or those of the batch before it where it has none.
+    /// Fills a short batch by repeating its rows.
     fn padded(&self, members: RowBatch, packs: Option<&Vec<u32>>) -> Result<RowBatch> {
         let Some(full) = self.deal.full().filter(|_| packs.is_none()) else {
             return Ok(members);
         };
         let full = full as usize;
-        match (&self.last, members.len()) {
-            (_, n) if n == full => Ok(members),
-            (Some((last, _)), 0) => Ok(last.clone()),
-            (None, 0) => Ok(members),
-            (_, n) => {
-                let around = UInt64Array::from_iter_values((0..full).map(|i| (i % n) as u64));
-                Ok(members.take(&around)?)
-            }
+        let n = members.len();
+        if n == full || n == 0 {
+            return Ok(members);
         }
+        let around = UInt64Array::from_iter_values((0..full).map(|i| (i % n) as u64));
+        Ok(members.take(&around)?)
     }
 
-    /// Settles the failed rows of a batch and puts it out.
+    /// Settles the failed rows of a batch and puts it out. The first `own` rows come here; others came before, and
+    /// come again to fill the batch: their failures are known.
     fn emit(
         &mut self,
         mut members: RowBatch,
         packs: Option<Vec<u32>>,
+        own: usize,
         (epoch, step): (u64, u64),
         cursor: Arc<Cursor>,
         out: &mut Vec<Batch>,
@@ -312,10 +329,10 @@ impl Tail {
         if let Some(padding) = &self.padding {
             padding.check(&mut members)?;
         }
-        self.spent.see(epoch, members.len() as u64);
+        self.spent.see(epoch, own as u64);
         let (members, packs) = match members.errors.is_empty() {
             true => (members, packs),
-            false => self.settled(members, packs, (epoch, step))?,
+            false => self.settled(members, packs, own, (epoch, step))?,
         };
         let rows = Rows::try_from_array(&members.rows)?;
         let batch = self.record(members.columns, members.rows.len(), packs)?;
@@ -341,11 +358,12 @@ impl Tail {
         &mut self,
         members: RowBatch,
         packs: Option<Vec<u32>>,
+        own: usize,
         (epoch, step): (u64, u64),
     ) -> Result<(RowBatch, Option<Vec<u32>>)> {
         let ids = members.row_ids()?;
         let mut failures = Vec::with_capacity(members.errors.len());
-        for (&row, errors) in &members.errors {
+        for (&row, errors) in members.errors.range(..own) {
             let error = reported(errors);
             let failure = self.failure(&ids, row, error);
             if let Some(letters) = &mut self.letters {
@@ -372,7 +390,7 @@ impl Tail {
                 break;
             }
         }
-        let settled = settle(self.on_error, members, |row, error| {
+        let settled = settle(self.on_error, members, own, |row, error| {
             self.failure(&ids, row, error)
         })?;
         let room = KEPT_FAILURES.saturating_sub(self.stats.failures.len());

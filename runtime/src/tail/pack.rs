@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::plan_datafusion_err;
+use datafusion::common::{internal_err, plan_datafusion_err};
 use forebay_planner::clauses::{Pack, Pad};
 
 use super::pad::{elements, filler};
@@ -97,7 +97,7 @@ impl Packing {
         let mut rows = ranges.into_iter();
         for (nth, &count) in packs.iter().enumerate() {
             for (segment, range) in (1..).zip(rows.by_ref().take(count as usize)) {
-                // What does not fit is an error of its row, and is gone by now.
+                // What does not fit is an error of its row, and is gone or null by now.
                 for (position, at) in (0..).zip(range) {
                     picks.push((0, at));
                     segments.push(segment);
@@ -105,6 +105,12 @@ impl Packing {
                 }
             }
             let full = (nth + 1) * self.into;
+            if picks.len() > full {
+                return Ok(internal_err!(
+                    "a pack holds more than its {} elements",
+                    self.into
+                )?);
+            }
             picks.resize(full, (1, 0));
             segments.resize(full, 0);
             positions.resize(full, 0);

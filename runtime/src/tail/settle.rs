@@ -27,13 +27,15 @@ pub(super) struct Fates {
     pub(super) nulled: u64,
 }
 
-/// Settles a batch with failed rows. `failure` tells of one.
+/// Settles a batch with failed rows, of which the first `own` are counted: others come again. `failure` tells of
+/// one.
 pub(super) fn settle(
     on_error: OnError,
     members: RowBatch,
+    own: usize,
     failure: impl Fn(usize, &SlotError) -> Failure,
 ) -> Result<Settled> {
-    let failed = members.errors.len() as u64;
+    let failed = members.errors.range(..own).count() as u64;
     let all = 0..members.len();
     let (mut fates, mut rows) = (Fates::default(), members);
     let good = |rows: &RowBatch, row: usize| !rows.errors.contains_key(&row);
@@ -69,7 +71,8 @@ pub(super) fn settle(
         }
         OnError::Null => {
             let in_doubt = |errors: &[SlotError]| errors.iter().any(|e| e.column.is_none());
-            fates.skipped = rows.errors.values().filter(|e| in_doubt(e)).count() as u64;
+            let counted = rows.errors.range(..own);
+            fates.skipped = { counted }.filter(|(_, e)| in_doubt(e)).count() as u64;
             fates.nulled = failed - fates.skipped;
             for index in 0..rows.columns.len() {
                 let failed = |row: usize| {

@@ -1,0 +1,341 @@
+//! Runs that go on at the end of an epoch, with few batches for many ranks, over joined and over damaged data, and
+//! with tokens that nobody gave.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use forebay::{Batch, BatchName, RunConfig, Session, Token};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
+/// A table of `rows` rows with a column `id`, in one JSON file.
+fn table(folder: &Path, name: &str, rows: u64, shown: impl Fn(u64) -> u64) {
+    let mut lines = String::new();
+    for id in 0..rows {
+        writeln!(lines, r#"{{"id": {id}, "value": {}}}"#, shown(id)).unwrap();
+    }
+    std::fs::write(folder.join(format!("{name}.json")), lines).unwrap();
+}
+
+async fn session(folder: &Path, query: &str) -> Session {
+    let session = Session::new();
+    for name in ["t", "k"] {
+        let file = folder.join(format!("{name}.json"));
+        if file.exists() {
+            let sql = format!(
+                "CREATE EXTERNAL TABLE {name} STORED AS JSON LOCATION '{}'",
+                file.display()
+            );
+            session.execute(&sql).await.unwrap();
+        }
+    }
+    let sql = format!("CREATE PIPELINE p AS {query}");
+    session.execute(&sql).await.unwrap();
+    session
+}
+
+async fn run(session: &Session, config: RunConfig, steps: usize) -> Result<Vec<Batch>, String> {
+    let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
+    let mut batches = Vec::new();
+    while batches.len() < steps {
+        match run.next().await {
+            Some(batch) => batches.push(batch.map_err(|e| e.to_string())?),
+            None => break,
+        }
+    }
+    Ok(batches)
+}
+
+fn after(token: Token) -> RunConfig {
+    RunConfig {
+        resume: Some(Arc::new(token)),
+        ..RunConfig::default()
+    }
+}
+
+fn of_rank(rank: u64, world: u64, resume: Option<&Token>) -> RunConfig {
+    RunConfig {
+        rank,
+        world,
+        resume: resume.map(|token| Arc::new(token.clone())),
+        ..RunConfig::default()
+    }
+}
+
+fn shown(batches: &[Batch]) -> Vec<(u64, u64, RecordBatch)> {
+    let batches = batches.iter();
+    batches
+        .map(|b| (b.epoch, b.step, b.batch.clone()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_end_goes_on_from_the_end_of_an_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 12, |id| id);
+    for filter in ["", " WHERE id >= 0"] {
+        let query = format!("SELECT id FROM t{filter} BATCH 4 REPEAT");
+        let session = session(folder.path(), &query).await;
+        let whole = run(&session, RunConfig::default(), 10).await.unwrap();
+        for at in 0..6 {
+            let rest = run(&session, after(whole[at].token()), 4).await.unwrap();
+            assert_eq!(shown(&rest), shown(&whole[at + 1..at + 5]));
+        }
+        // Three batches an epoch: the last of four ranks has none, and steps with the others.
+        for rank in 0..4 {
+            let steps = run(&session, of_rank(rank, 4, None), 3).await.unwrap();
+            let rows: Vec<usize> = steps.iter().map(|b| b.batch.num_rows()).collect();
+            assert_eq!(rows, [if rank < 3 { 4 } else { 0 }; 3]);
+        }
+        for turn in 0..4 {
+            let config = RunConfig {
+                turn,
+                turns: 4,
+                ..RunConfig::default()
+            };
+            let given = run(&session, config, 2).await.unwrap();
+            let every: Vec<Batch> = { whole.iter().skip(turn as usize) }
+                .step_by(4)
+                .take(2)
+                .cloned()
+                .collect();
+            assert_eq!(shown(&given), shown(&every));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_end_and_rows_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 12, |id| id);
+    for query in [
+        "SELECT id FROM t WHERE id > 20 BATCH 4 REPEAT",
+        "SELECT id FROM t BATCH 20 DROP REMAINDER REPEAT",
+        "SELECT id FROM t SKIP 20 BATCH 4 REPEAT CONTINUOUS",
+    ] {
+        let session = session(folder.path(), query).await;
+        for world in [1, 2] {
+            let error = run(&session, of_rank(0, world, None), 1).await;
+            let error = error.unwrap_err();
+            assert!(error.contains("REPEAT without end"), "{query}: {error}");
+        }
+    }
+}
+
+/// Five batches for two ranks: in the last step one has none of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rank_that_repeats_its_batch_goes_on_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 19, |id| id * 7 % 19);
+    for (query, world) in [
+        (
+            "SELECT id FROM t BATCH 4 REPEAT 2 OPTIONS (equal_steps = 'pad')",
+            2,
+        ),
+        (
+            "SELECT id FROM t WHERE value < 18 BATCH 4 REPEAT 2 OPTIONS (equal_steps = 'pad')",
+            2,
+        ),
+        (
+            "SELECT id FROM t BATCH 4 REPEAT 2 CONTINUOUS OPTIONS (equal_steps = 'pad')",
+            3,
+        ),
+        ("SELECT id FROM t BATCH 6 GLOBAL PAD REMAINDER REPEAT 2", 3),
+    ] {
+        let session = session(folder.path(), query).await;
+        for rank in 0..world {
+            let whole = run(&session, of_rank(rank, world, None), usize::MAX).await;
+            let whole = whole.unwrap();
+            let repeats = whole.windows(2).any(|two| two[0].batch == two[1].batch);
+            assert!(
+                repeats || rank == 0 || !query.contains("equal"),
+                "{query}: rank {rank}"
+            );
+            for at in 0..whole.len() {
+                let config = of_rank(rank, world, Some(&whole[at].token()));
+                let rest = run(&session, config, usize::MAX).await.unwrap();
+                assert_eq!(
+                    shown(&rest),
+                    shown(&whole[at + 1..]),
+                    "{query}: {rank} from {at}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_batch_before_a_token_is_found_also_in_a_short_step() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 19, |id| id);
+    let session = session(folder.path(), "SELECT id FROM t BATCH 4").await;
+    for rank in 0..2 {
+        let batches = run(&session, of_rank(rank, 2, None), usize::MAX).await;
+        let batches = batches.unwrap();
+        assert_eq!(batches.len(), 3);
+        for batch in batches {
+            let name = BatchName::Before(Box::new(batch.token()));
+            let found = session.which("p", of_rank(rank, 2, None), name).await;
+            match batch.batch.num_rows() {
+                0 => assert!(
+                    found
+                        .unwrap_err()
+                        .to_string()
+                        .contains("rank 1 of 2 had none")
+                ),
+                _ => assert_eq!(found.unwrap().batch, batch.batch),
+            }
+        }
+    }
+}
+
+/// What is joined decides the stream as much as what is streamed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_right_side_is_changed_data() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 40, |id| id);
+    table(folder.path(), "k", 20, |id| id);
+    let cache = folder.path().join("cache");
+    let query = format!(
+        "SELECT t.id FROM t JOIN k ON t.id = k.id BATCH 4 CACHE OFF OPTIONS (cache_dir = '{}')",
+        cache.display()
+    );
+    let whole = session(folder.path(), &query).await;
+    let of_two = run(&whole, of_rank(0, 2, None), usize::MAX).await.unwrap();
+    let token = of_two[0].token();
+    assert_eq!(of_two.len(), 3);
+    table(folder.path(), "k", 8, |id| id);
+    let changed = session(folder.path(), &query).await;
+    let of_two = run(&changed, of_rank(0, 2, None), usize::MAX)
+        .await
+        .unwrap();
+    assert_eq!(of_two.len(), 1, "counts of other data were taken");
+    let error = run(&changed, after(token), 1).await.unwrap_err();
+    assert!(error.contains("the data has changed"), "{error}");
+}
+
+/// Counts of one number of ranks are none of another's.
+#[tokio::test(flavor = "multi_thread")]
+async fn worlds_that_share_a_cache_count_for_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows");
+    std::fs::create_dir(&rows).unwrap();
+    for file in 0..100 {
+        let mut lines = String::new();
+        for row in 0..10 {
+            let value = (file * 31 + row * 7) % 97;
+            writeln!(lines, r#"{{"id": {}, "value": {value}}}"#, file * 10 + row).unwrap();
+        }
+        std::fs::write(rows.join(format!("{file:03}.json")), lines).unwrap();
+    }
+    let query = format!(
+        "SELECT id FROM json('{}/*.json') WHERE value * value % 13 < 6 SHUFFLE WITHIN 100 ROWS SEED 1 BATCH 8 CACHE OFF
+         OPTIONS (cache_dir = '{}')",
+        rows.display(),
+        folder.path().join("cache").display()
+    );
+    let session = session(folder.path(), &query).await;
+    let whole = run(&session, RunConfig::default(), usize::MAX)
+        .await
+        .unwrap();
+    for world in [2, 3, 4, 8, 2] {
+        let mut ranks = Vec::new();
+        for rank in 0..world {
+            let batches = run(&session, of_rank(rank, world, None), usize::MAX).await;
+            ranks.push(batches.unwrap());
+        }
+        let steps = 0..ranks[0].len();
+        let dealt = steps.flat_map(|step| ranks.iter().map(move |rank| rank[step].batch.clone()));
+        let dealt: Vec<RecordBatch> = dealt.filter(|batch| batch.num_rows() > 0).collect();
+        let expected: Vec<RecordBatch> = whole.iter().map(|batch| batch.batch.clone()).collect();
+        assert_eq!(dealt, expected, "{world} ranks");
+    }
+}
+
+/// A file of two row groups, of which the second is damaged.
+fn damaged(file: &Path) {
+    let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false)]));
+    let rows: Vec<i64> = (0..20_000).map(|i| i * 7_919 % 100_003).collect();
+    let batch =
+        RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(rows))]).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(10_000));
+    let sink = std::fs::File::create(file).unwrap();
+    let mut writer = ArrowWriter::try_new(sink, schema, Some(properties.build())).unwrap();
+    writer.write(&batch).unwrap();
+    let written = writer.close().unwrap();
+    let second = written.row_group(1).column(0);
+    let start = second.byte_range().0 as usize;
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[start..start + 64].fill(0xff);
+    std::fs::write(file, bytes).unwrap();
+}
+
+/// What is damaged behind the last row of TAKE is nobody's, in any epoch.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_behind_the_last_row_ends_no_epoch_but_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.parquet");
+    damaged(&file);
+    let from = format!("SELECT id FROM parquet('{}') WHERE id >= 0", file.display());
+    let session = session(folder.path(), &format!("{from} TAKE 100 BATCH 10 REPEAT 3")).await;
+    let batches = run(&session, RunConfig::default(), usize::MAX)
+        .await
+        .unwrap();
+    assert_eq!(batches.len(), 30);
+    let sql = format!("CREATE OR REPLACE PIPELINE p AS {from} TAKE 12000 BATCH 10 REPEAT 3");
+    session.execute(&sql).await.unwrap();
+    let error = run(&session, RunConfig::default(), usize::MAX)
+        .await
+        .unwrap_err();
+    assert!(error.contains("t.parquet"), "{error}");
+}
+
+/// A token from anywhere is refused or goes on; it never breaks a run down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_nobody_gave_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 40, |id| id);
+    for query in [
+        "SELECT id FROM t SHUFFLE WITHIN 10 ROWS BATCH 4 REPEAT 3",
+        "SELECT id FROM t WHERE value > 3 BATCH 4 REPEAT 3",
+    ] {
+        let session = session(folder.path(), query).await;
+        let batches = run(&session, RunConfig::default(), 3).await.unwrap();
+        let text = batches[2].token().to_json().unwrap();
+        let good: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let huge = serde_json::json!(u64::MAX);
+        for (place, value) in [
+            ("/cursor/epoch", huge.clone()),
+            ("/cursor/epoch", serde_json::json!(3)),
+            ("/cursor/step", huge.clone()),
+            ("/cursor/batches", huge.clone()),
+            ("/cursor/rows", huge.clone()),
+            ("/cursor/arms/0/window", serde_json::json!(900)),
+            ("/cursor/arms/0/row", serde_json::json!([1_000_000, 1])),
+            ("/cursor/arms/0/row", serde_json::json!([3, 7])),
+            ("/cursor/arms", serde_json::json!([])),
+        ] {
+            let mut bad = good.clone();
+            *bad.pointer_mut(place).unwrap() = value.clone();
+            let token = Token::from_json(&bad.to_string()).unwrap();
+            let error = run(&session, after(token), 1).await.unwrap_err();
+            assert!(error.contains("token"), "{query}: {place} {value}: {error}");
+        }
+        // Nine rows that are carried, where a batch has four: one open group without packs, no bins.
+        let mut bad = good.clone();
+        let carry = [&[0_u8, 1, 0, 9][..], &[1, 0].repeat(9), &[0]].concat();
+        use base64::Engine as _;
+        let carry = base64::prelude::BASE64_STANDARD_NO_PAD.encode(carry);
+        bad["cursor"]["carry"] = serde_json::json!(carry);
+        bad["cursor"]["carry_passes"] = serde_json::json!([[0, 0]]);
+        let token = Token::from_json(&bad.to_string()).unwrap();
+        assert_eq!(token.carried().unwrap(), 9);
+        let error = run(&session, after(token), 1).await.unwrap_err();
+        assert!(error.contains("carries more rows"), "{query}: {error}");
+    }
+}
