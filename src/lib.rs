@@ -57,3 +57,8 @@ pub use object_store;
 pub use run::Run;
 pub use session::{Outcome, Session};
 pub use which::{BatchName, Provenance, RowOrigin};
+
+/// The programs in the README are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

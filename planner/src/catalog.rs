@@ -244,7 +244,7 @@ impl Catalog {
             return Ok(source.table.schema());
         }
         if let Some(pipeline) = self.pipelines.get(&name.value) {
-            return Ok(Arc::clone(pipeline.plan.schema().inner()));
+            return pipeline.batch_schema();
         }
         Err(not_found(
             "table or pipeline",

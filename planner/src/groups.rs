@@ -1,9 +1,9 @@
 //! Checks of what groups rows: PACK, BUCKET, BATCH BY TOKENS and PAD fit the columns they name.
 
-use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use forebay_udfs::has_length;
 
+use crate::batches::{element, filler};
 use crate::clauses::{BatchSize, Clauses, OnError, Remainder};
 use crate::error::{PlanError, Result};
 use crate::pipeline::is_hidden;
@@ -26,12 +26,12 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
         let message = format!("\"{hidden}\" is a name that Forebay uses itself");
         return Err(PlanError::at(at.batch.or(at.group), message));
     }
-    let data_type = |clause: &str, column: &str, position| {
+    let field = |clause: &str, column: &str, position| {
         let fields = schema.fields().iter();
         let found = fields
             .map(|f| f.as_ref())
             .find(|field| field.name() == column);
-        found.map(|field| field.data_type()).ok_or_else(|| {
+        found.ok_or_else(|| {
             let message = format!("{clause} names \"{column}\", which is no column of the query");
             PlanError::at(position, message).with_suggestion(column, names())
         })
@@ -46,14 +46,8 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
         false => Ok(()),
     };
     if let Some(pack) = &clauses.pack {
-        let of = data_type("PACK", &pack.column, at.group)?;
-        if !is_sequence(of) {
-            let message = format!(
-                "PACK needs a list of numbers, but \"{}\" is {of}",
-                pack.column
-            );
-            return Err(PlanError::at(at.group, message));
-        }
+        let of = field("PACK", &pack.column, at.group)?;
+        element("PACK", of).map_err(|why| PlanError::at(at.group, why.message()))?;
         for suffix in ["segment_ids", "positions"] {
             new_name(format!("{}_{suffix}", pack.column), at.group)?;
         }
@@ -95,7 +89,7 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
         }
     }
     if let Some(column) = &clauses.tokens_of {
-        let of = data_type("BATCH BY TOKENS", column, at.batch)?;
+        let of = field("BATCH BY TOKENS", column, at.batch)?.data_type();
         if !has_length(of) {
             let message =
                 format!("BATCH BY TOKENS needs a list or a whole number, but \"{column}\" is {of}");
@@ -103,14 +97,10 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
         }
     }
     for pad in &clauses.pad {
-        let of = data_type("PAD", &pad.column, at.batch)?;
-        if !is_sequence(of) {
-            let message = format!(
-                "PAD needs a list of numbers, but \"{}\" is {of}",
-                pad.column
-            );
-            return Err(PlanError::at(at.batch, message));
-        }
+        let of = field("PAD", &pad.column, at.batch)?;
+        element("PAD", of)
+            .and_then(|item| filler(&clauses.pad, &pad.column, item.data_type()))
+            .map_err(|why| PlanError::at(at.batch, why.message()))?;
         if pad.to.is_some_and(|to| i32::try_from(to.get()).is_err()) {
             let message = format!("PAD {} TO: {} elements at most", pad.column, i32::MAX);
             return Err(PlanError::at(at.batch, message));
@@ -149,13 +139,4 @@ fn check_buckets(clauses: &Clauses, at: &ClausePositions) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_sequence(of: &DataType) -> bool {
-    match of {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            item.data_type().is_numeric()
-        }
-        _ => false,
-    }
 }

@@ -1,5 +1,6 @@
 //! The planner of Forebay: from SQL text or builder calls to one logical pipeline.
 
+pub mod batches;
 pub mod builder;
 pub mod catalog;
 pub mod clauses;

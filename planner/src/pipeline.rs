@@ -1,9 +1,12 @@
 //! A planned pipeline, from either front end.
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
+use crate::batches;
 use crate::clauses::Clauses;
+use crate::error::PlanError;
 
 /// Name of the hidden column that has the lengths of sequences which packs and batches count.
 pub const LENGTH_COLUMN: &str = "__length";
@@ -35,6 +38,15 @@ impl Pipeline {
     /// pipeline cannot be inlined into another one.
     pub fn reorders(&self) -> bool {
         self.clauses.shuffle.is_some() || self.clauses.skip > 0 || self.clauses.take.is_some()
+    }
+
+    /// The columns of its batches.
+    ///
+    /// # Errors
+    /// A clause does not fit the columns of the query, which is found when a pipeline is made.
+    pub fn batch_schema(&self) -> Result<SchemaRef, PlanError> {
+        let rows = self.plan.schema().as_arrow();
+        batches::schema(rows, &self.clauses).map_err(|why| PlanError::mistake(why.message()))
     }
 
     /// The plan with what decides groups as hidden last columns: what is compiled.

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use forebay::builder::{self, Input, PipelineBuilder};
 use forebay::clauses::{BatchSize, Remainder};
 use forebay::{Error, Explanation, Pipeline, Session};
@@ -39,6 +40,14 @@ pub(crate) struct Plan {
     functions: Vec<Arc<PythonFunction>>,
 }
 
+impl Plan {
+    /// The columns of the batches.
+    fn schema(&self, py: Python<'_>) -> PyResult<SchemaRef> {
+        let schema = self.pipeline.batch_schema();
+        schema.map_err(|e| error::exception(py, &Error::Plan(e), None))
+    }
+}
+
 #[pymethods]
 impl Plan {
     /// Plans a source and the calls after it.
@@ -68,8 +77,8 @@ impl Plan {
 
     /// Name, type, nullability and (of tensors of one shape) shape of each column.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let fields = self.pipeline.plan.schema().fields();
-        let columns = fields.iter().map(|field| {
+        let schema = self.schema(py)?;
+        let columns = schema.fields().iter().map(|field| {
             let nullable = field.is_nullable();
             (field.name(), named(field), nullable, tensor_shape(field))
         });
@@ -77,8 +86,7 @@ impl Plan {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = self.pipeline.plan.schema().inner();
-        Ok(to_schema_pycapsule(py, schema.as_ref())?)
+        Ok(to_schema_pycapsule(py, self.schema(py)?.as_ref())?)
     }
 
     /// What the clauses say of batches and epochs.

@@ -47,6 +47,19 @@ pub fn semantic_hash(plan: &RowPlan, clauses: &Clauses) -> Result<SemanticHash> 
     ))
 }
 
+/// One text for all that a number may be written as.
+fn number(text: &str) -> String {
+    if let Ok(whole) = text.parse::<i128>() {
+        return whole.to_string();
+    }
+    match text.parse::<f64>() {
+        // Below 2^53 every whole number is one.
+        Ok(value) if value.fract() == 0.0 && value.abs() < 9e15 => (value as i64).to_string(),
+        Ok(value) => value.to_string(),
+        Err(_) => text.to_owned(),
+    }
+}
+
 /// The text that the semantic hash is taken of.
 pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     let rows = Canonical::of(plan)?.render(&plan.schema)?;
@@ -119,7 +132,7 @@ pub fn clauses_text(clauses: &Clauses) -> String {
         let to = pad
             .to
             .map_or_else(|| "longest".to_owned(), |to| to.to_string());
-        let with = pad.with.as_deref().unwrap_or("0");
+        let with = number(pad.with.as_deref().unwrap_or("0"));
         lines.push(format!("pad {} to {to} with {with}", quoted(&pad.column)));
     }
     if options.equal_steps != EqualSteps::default() {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
+use forebay_planner::batches;
 use forebay_planner::clauses::{Clauses, EqualSteps, OnError, Remainder};
 use forebay_planner::pipeline::is_hidden;
 use forebay_udfs::row::Rows;
@@ -147,24 +148,25 @@ impl Tail {
             OnError::Null => nullable(schema),
             _ => Arc::new(schema.clone()),
         };
-        let shown = whole.fields().iter().filter(|f| !is_hidden(f.name()));
-        let shown: Vec<_> = shown.map(Arc::clone).collect();
-        let mut schema = Arc::new(Schema::new_with_metadata(shown, whole.metadata().clone()));
-        let packing = match &clauses.pack {
-            Some(pack) if !again => {
-                let packing = Packing::try_new(pack, &clauses.pad, &schema)?;
-                schema = Arc::clone(packing.schema());
-                Some(packing)
-            }
-            _ => None,
+        let clauses = &match again && clauses.pack.is_some() {
+            true => Clauses {
+                pack: None,
+                pad: Vec::new(),
+                ..clauses.clone()
+            },
+            false => clauses.clone(),
         };
-        let padding = match clauses.pack.is_some() || clauses.pad.is_empty() {
-            true => None,
-            false => {
-                let padding = Padding::try_new(&clauses.pad, &schema)?;
-                schema = Arc::clone(padding.schema());
-                Some(padding)
+        let schema = batches::schema(schema, clauses)?;
+        let packing = match &clauses.pack {
+            Some(pack) => {
+                let packs = Arc::clone(&schema);
+                Some(Packing::try_new(pack, &clauses.pad, &whole, packs)?)
             }
+            None => None,
+        };
+        let padding = match packing.is_some() || clauses.pad.is_empty() {
+            true => None,
+            false => Some(Padding::try_new(&clauses.pad, &whole)?),
         };
         let grouping = Grouping::of(clauses);
         Ok(Self {

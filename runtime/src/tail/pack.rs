@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::{internal_err, plan_datafusion_err};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::internal_err;
+use forebay_planner::batches::{element, filler};
 use forebay_planner::clauses::{Pack, Pad};
 
-use super::pad::{elements, filler};
+use super::pad::elements;
 use super::settle::engine;
 use crate::error::Result;
 
@@ -29,45 +30,21 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// Packs rows of a schema. Free places hold what PAD says of the column, else 0.
-    pub(super) fn try_new(pack: &Pack, pads: &[Pad], schema: &Schema) -> Result<Self> {
-        let unfit = || {
-            let column = &pack.column;
-            plan_datafusion_err!("PACK needs a list of numbers, which \"{column}\" is not")
-        };
-        let column = schema.index_of(&pack.column).map_err(engine)?;
-        let item = element(schema.field(column).data_type()).ok_or_else(unfit)?;
-        let into = i32::try_from(pack.into.get())
-            .map_err(|_| plan_datafusion_err!("a pack holds {} elements at most", i32::MAX))?;
-        let with = pads.iter().find(|pad| pad.column == pack.column);
-        let filler = filler(with.and_then(|pad| pad.with.as_deref()), item.data_type())?;
-        let numbers = Arc::new(Field::new("item", DataType::Int32, false));
-        let of = |name: &str, item: FieldRef| {
-            Arc::new(Field::new(name, DataType::FixedSizeList(item, into), false))
-        };
-        let name = &pack.column;
-        let mut fields: Vec<FieldRef> = Vec::new();
-        for (index, field) in schema.fields().iter().enumerate() {
-            if index == column {
-                fields.push(of(name, Arc::clone(&item)));
-                fields.push(of(&format!("{name}_segment_ids"), Arc::clone(&numbers)));
-                fields.push(of(&format!("{name}_positions"), Arc::clone(&numbers)));
-            } else {
-                let item = Arc::new(field.as_ref().clone().with_name("item"));
-                fields.push(Arc::new(Field::new_list(field.name(), item, false)));
-            }
-        }
+    /// Packs rows of a schema to batches of another one. Free places hold what PAD says of the column, else 0.
+    pub(super) fn try_new(
+        pack: &Pack,
+        pads: &[Pad],
+        rows: &Schema,
+        packs: SchemaRef,
+    ) -> Result<Self> {
+        let column = rows.index_of(&pack.column).map_err(engine)?;
+        let item = element("PACK", rows.field(column))?;
         Ok(Self {
             column,
-            into: into as usize,
-            filler,
-            schema: Arc::new(Schema::new(fields)),
+            into: pack.into.get() as usize,
+            filler: filler(pads, &pack.column, item.data_type())?,
+            schema: packs,
         })
-    }
-
-    /// The schema of packs.
-    pub(super) const fn schema(&self) -> &SchemaRef {
-        &self.schema
     }
 
     /// Rows as packs of so many rows each.
@@ -128,18 +105,6 @@ impl Packing {
             list(self.column + 1, Arc::new(Int32Array::from(segments)))?,
             list(self.column + 2, Arc::new(Int32Array::from(positions)))?,
         ])
-    }
-}
-
-/// The elements of a list of numbers.
-pub(super) fn element(list: &DataType) -> Option<FieldRef> {
-    match list {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
-            if item.data_type().is_numeric() =>
-        {
-            Some(Arc::new(item.as_ref().clone().with_name("item")))
-        }
-        _ => None,
     }
 }
 

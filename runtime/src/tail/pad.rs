@@ -3,16 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, Int32Array, ListArray, StringArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int32Array, ListArray};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{CastOptions, cast_with_options, interleave};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::{internal_err, plan_datafusion_err};
+use arrow::compute::interleave;
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::internal_err;
+use forebay_planner::batches::{element, filler};
 use forebay_planner::clauses::Pad;
 
-use super::pack::element;
 use super::settle::engine;
 use crate::error::Result;
 use crate::fragment::row_batch::{RowBatch, SlotError};
@@ -24,7 +22,6 @@ use crate::fragment::row_batch::{RowBatch, SlotError};
 #[derive(Debug)]
 pub(super) struct Padding {
     columns: Vec<Padded>,
-    schema: SchemaRef,
 }
 
 #[derive(Debug)]
@@ -38,50 +35,21 @@ struct Padded {
 }
 
 impl Padding {
-    /// Pads columns of a schema.
-    pub(super) fn try_new(pads: &[Pad], schema: &Schema) -> Result<Self> {
+    /// Pads columns of rows of a schema.
+    pub(super) fn try_new(pads: &[Pad], rows: &Schema) -> Result<Self> {
         let mut columns = Vec::with_capacity(pads.len());
         for pad in pads {
-            let column = schema.index_of(&pad.column).map_err(engine)?;
-            let item = element(schema.field(column).data_type()).ok_or_else(|| {
-                plan_datafusion_err!(
-                    "PAD needs a list of numbers, which \"{}\" is not",
-                    pad.column
-                )
-            })?;
-            let to = pad.to.map(|to| to.get() as usize);
+            let column = rows.index_of(&pad.column).map_err(engine)?;
+            let item = element("PAD", rows.field(column))?;
             columns.push(Padded {
                 column,
-                to,
-                filler: filler(pad.with.as_deref(), item.data_type())?,
+                to: pad.to.map(|to| to.get() as usize),
+                filler: filler(pads, &pad.column, item.data_type())?,
                 item,
                 name: pad.column.clone(),
             });
         }
-        let mut fields: Vec<FieldRef> = Vec::new();
-        for (index, field) in schema.fields().iter().enumerate() {
-            let Some(padded) = columns.iter().find(|padded| padded.column == index) else {
-                fields.push(Arc::clone(field));
-                continue;
-            };
-            let item = Arc::clone(&padded.item);
-            let kind = match padded.to {
-                Some(to) => DataType::FixedSizeList(item, to as i32),
-                None => DataType::List(item),
-            };
-            fields.push(Arc::new(Field::new(field.name(), kind, false)));
-            let length = format!("{}_length", field.name());
-            fields.push(Arc::new(Field::new(length, DataType::Int32, false)));
-        }
-        Ok(Self {
-            columns,
-            schema: Arc::new(Schema::new(fields)),
-        })
-    }
-
-    /// The schema of padded batches.
-    pub(super) const fn schema(&self) -> &SchemaRef {
-        &self.schema
+        Ok(Self { columns })
     }
 
     /// Adds the errors of rows that are too long for `TO n`.
@@ -109,7 +77,7 @@ impl Padding {
 
     /// Pads a batch.
     pub(super) fn pad(&self, columns: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
-        let mut out = Vec::with_capacity(self.schema.fields().len());
+        let mut out = Vec::with_capacity(columns.len() + self.columns.len());
         for (index, column) in columns.into_iter().enumerate() {
             match self.columns.iter().find(|padded| padded.column == index) {
                 Some(padded) => out.extend(padded.pad(&column)?),
@@ -186,18 +154,4 @@ pub(super) fn elements(column: &ArrayRef) -> Result<(ArrayRef, Vec<Range<usize>>
         }
         other => Ok(internal_err!("{other} is no list")?),
     }
-}
-
-/// An array of one element: a number of this type, 0 where none is given.
-pub(super) fn filler(text: Option<&str>, data_type: &DataType) -> Result<ArrayRef> {
-    let text = text.unwrap_or("0");
-    let number = StringArray::from(vec![text]);
-    let options = CastOptions {
-        safe: false,
-        ..CastOptions::default()
-    };
-    cast_with_options(&number, data_type, &options).map_err(|_| {
-        plan_datafusion_err!("{text} is no {data_type}, with which a sequence could be filled")
-            .into()
-    })
 }
