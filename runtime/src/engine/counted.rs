@@ -56,6 +56,13 @@ impl Sequencer {
                     mixes: opened.mix().is_some(),
                 });
             }
+            let is_plain = given == 0 && facts.is_none() && !opened.job.multiplies;
+            if is_plain && opened.mix().is_none() {
+                let window = self.arms[arm].window.as_ref().map_or(0, |w| w.id);
+                let run = self.arms[arm].take_run(room - self.building.len(), snapshot);
+                self.building.push_run(run, window, &self.entered)?;
+                continue;
+            }
             self.arms[arm].take(stored, 1, None);
             self.drawn += u64::from(opened.mix().is_some());
             let window = self.arms[arm].window.as_ref().map_or(0, |w| w.id);

@@ -215,22 +215,42 @@ impl Building {
                 _ => wanted.push(rows),
             }
         }
-        let key = match self.window {
-            Some((window, key)) if window == picked.window => key,
-            _ => {
-                let Some(entered) = windows.get(&picked.window) else {
-                    return Err(internal_datafusion_err!("a row has no window"));
-                };
-                self.windows
-                    .entry(picked.window)
-                    .or_insert_with(|| Arc::clone(&entered.handle));
-                self.window = Some((picked.window, entered.key));
-                entered.key
-            }
-        };
+        let key = self.key_of(picked.window, windows)?;
         self.places.push(picked.row.at(self.position, key));
         self.position += 1;
         Ok(())
+    }
+
+    /// Adds rows of a window, each of which gives one row.
+    pub(super) fn push_run(
+        &mut self,
+        rows: &[StoredRow],
+        window: u32,
+        windows: &BTreeMap<u32, Entered>,
+    ) -> Result<()> {
+        let key = self.key_of(window, windows)?;
+        let places = (self.position..).zip(rows).map(|(at, row)| row.at(at, key));
+        self.places.extend(places);
+        self.position += rows.len() as u64;
+        self.rows += rows.len();
+        Ok(())
+    }
+
+    /// The key of the pass of a window, from which rows are read.
+    fn key_of(&mut self, window: u32, windows: &BTreeMap<u32, Entered>) -> Result<u64> {
+        if let Some((last, key)) = self.window
+            && last == window
+        {
+            return Ok(key);
+        }
+        let Some(entered) = windows.get(&window) else {
+            return Err(internal_datafusion_err!("a row has no window"));
+        };
+        self.windows
+            .entry(window)
+            .or_insert_with(|| Arc::clone(&entered.handle));
+        self.window = Some((window, entered.key));
+        Ok(entered.key)
     }
 
     /// The places in it.

@@ -1,0 +1,112 @@
+"""How fast does Python get batches, beside the command line running the same pipeline?
+
+    python benches/python_rows.py FOREBAY [--photos FOLDER] [--rounds 5]
+
+FOREBAY is the command, built with `cargo build --release`; the package is installed with `pip install ./python`. Both
+sides run the same SQL in processes of their own, one after the other; a round runs each once, in changing order. Time
+is from the opened run to its last batch, on both sides. Python asks each batch for NumPy arrays of all columns, and
+where PyTorch is installed for tensors. Tables are made here; photos are those of FOLDER, a folder of images, if given.
+"""
+
+import argparse
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+#: Rows of the table.
+ROWS = 2_000_000
+
+
+def make_table(path: Path) -> None:
+    """A table of numbers."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ids = np.arange(ROWS)
+    rng = np.random.default_rng(0)
+    columns = {"id": ids, "price": rng.random(ROWS), "clicks": rng.integers(0, 100, ROWS, dtype=np.int32)}
+    pq.write_table(pa.table(columns), path, row_group_size=50_000)
+
+
+def python_side(sql: str, kind: str) -> None:
+    """Runs a pipeline and prints rows per second."""
+    import forebay as fb
+
+    if kind == "torch":
+        # Not what is measured.
+        import torch  # noqa: F401
+    run = fb.sql(sql).run()
+    start = time.perf_counter()
+    rows = 0
+    for batch in run:
+        rows += batch.num_rows
+        if kind == "numpy":
+            batch.numpy()
+        elif kind == "torch":
+            batch.torch()
+    print(rows / (time.perf_counter() - start))
+
+
+def rate(command: str, sql: str, kind: str) -> float:
+    """Rows per second of one side."""
+    if kind == "command":
+        told = subprocess.run([command, "-q", "run", "-e", sql, "--json"], check=True, capture_output=True, text=True)
+        return json.loads(told.stdout)["rows_per_second"]
+    told = subprocess.run(
+        [sys.executable, __file__, "--side", kind, "--sql", sql, command], check=True, capture_output=True, text=True
+    )
+    return float(told.stdout)
+
+
+def main() -> None:
+    """Interleaves the sides, and prints ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("command")
+    parser.add_argument("--photos")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--sql", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.side:
+        python_side(given.sql, given.side)
+        return
+    kinds = ["batches", "numpy"] + (["torch"] if importlib.util.find_spec("torch") else [])
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.parquet"
+        make_table(table)
+        pipelines = {
+            "table, batches of 1024": f"SELECT id, price * 2 AS y, clicks FROM parquet('{table}') "
+            "SHUFFLE WITHIN 100000 ROWS SEED 1 BATCH 1024 REPEAT 5",
+            "table with a filter": f"SELECT id, price * 2 AS y, clicks FROM parquet('{table}') WHERE id % 3 > 0 "
+            "SHUFFLE WITHIN 100000 ROWS SEED 1 BATCH 1024 REPEAT 5",
+        }
+        if given.photos:
+            pipelines["photos to 224 x 224 floats"] = (
+                "SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 224, 224)), 'imagenet') "
+                f"AS pixels FROM images('{given.photos}') SHUFFLE WITHIN 1000 ROWS SEED 1 BATCH 64 REPEAT 2"
+            )
+        for name, sql in pipelines.items():
+            rates: dict[str, list[float]] = {kind: [] for kind in ["command", *kinds]}
+            for turn in range(given.rounds + 1):
+                order = ["command", *kinds]
+                for kind in order[turn % len(order) :] + order[: turn % len(order)]:
+                    found = rate(given.command, sql, kind)
+                    # The first round warms the file cache up.
+                    if turn:
+                        rates[kind].append(found)
+            command = statistics.median(rates["command"])
+            told = []
+            for kind in kinds:
+                ratios = [of / by for of, by in zip(rates[kind], rates["command"])]
+                told.append(f"{kind} {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            print(f"{name}: the command {command:,.0f} rows/s; {', '.join(told)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
