@@ -48,6 +48,8 @@ pub struct Explanation {
     world: u64,
     epoch_rows: Option<u64>,
     steps_per_span: Option<u64>,
+    /// Where they differ from epoch to epoch: those of the first.
+    first_steps: Option<u64>,
     idle_ranks: u64,
     options: String,
     semantic_hash: String,
@@ -99,6 +101,10 @@ impl Explanation {
         let clauses = &compiled.clauses;
         let (segment_rows, in_flight) = opened.segments();
         let steps_per_span = opened.steps_per_span();
+        let first_steps = match steps_per_span {
+            Some(_) => None,
+            None => opened.steps_of_first_epoch().await?,
+        };
         let idle_ranks = opened
             .batches_per_span()
             .map_or(0, |batches| opened.deal.idle(batches));
@@ -137,6 +143,7 @@ impl Explanation {
             world: opened.deal.world,
             epoch_rows: opened.epoch_rows,
             steps_per_span,
+            first_steps,
             idle_ranks,
             options: options_text(compiled),
             semantic_hash: compiled.semantic_hash.to_string(),
@@ -224,6 +231,7 @@ impl Explanation {
             "epoch_rows": self.epoch_rows,
             "continuous": self.continuous,
             "steps_per_rank": self.steps_per_span,
+            "steps_per_rank_in_the_first_epoch": self.steps_per_span.or(self.first_steps),
             "ranks_without_rows_in_the_last_step": self.idle_ranks,
         });
         if let Some(analysis) = &self.analysis {
@@ -271,19 +279,32 @@ impl Explanation {
 
     fn steps_text(&self) -> String {
         let span = if self.continuous { "run" } else { "epoch" };
+        let ranks = match self.world {
+            1 => String::new(),
+            world => format!(" for each of {world} ranks, proven equal"),
+        };
         let Some(steps) = self.steps_per_span else {
-            return "counted while rows come (a filter or unnest decides them; one rank)"
-                .to_owned();
+            return match (self.first_steps, self.continuous) {
+                (Some(steps), true) => format!("{steps} per run{ranks}"),
+                (Some(steps), false) => {
+                    format!("{steps} in the first epoch{ranks}; in others it may differ")
+                }
+                (None, _) if self.world > 1 => format!(
+                    "counted in each epoch, equal for each of {} ranks",
+                    self.world
+                ),
+                (None, _) => {
+                    "counted while rows come (what decides them is computed with them; one rank)"
+                        .to_owned()
+                }
+            };
         };
         let steps = if steps > u64::MAX / 4 {
             "without end".to_owned()
         } else {
             steps.to_string()
         };
-        let mut text = match self.world {
-            1 => format!("{steps} per {span}"),
-            world => format!("{steps} per {span} for each of {world} ranks, proven equal"),
-        };
+        let mut text = format!("{steps} per {span}{ranks}");
         if let Some(rows) = self.epoch_rows {
             text += &format!("; {rows} rows per epoch");
         }

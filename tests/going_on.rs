@@ -295,6 +295,58 @@ async fn damage_behind_the_last_row_ends_no_epoch_but_its_own() {
     assert!(error.contains("t.parquet"), "{error}");
 }
 
+/// Steps are known before a row is read, wherever packs, buckets and mixes are planned.
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_are_those_that_come() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 90, |id| 1 + id * 7 % 9);
+    table(folder.path(), "k", 40, |id| 1 + id * 5 % 7);
+    for (query, alone) in [
+        (
+            "SELECT id FROM MIX (t WEIGHT 2, k WEIGHT 1) SHUFFLE GLOBALLY BATCH 7 REPEAT 3",
+            true,
+        ),
+        (
+            "SELECT id FROM MIX (t WEIGHT 2, k WEIGHT 1, stop => 'longest') BATCH 7 REPEAT 3 CONTINUOUS",
+            true,
+        ),
+        (
+            "SELECT id, value FROM t BUCKET BY value BOUNDARIES (3, 6) BATCH 7 REPEAT 2",
+            false,
+        ),
+        (
+            "SELECT id, value FROM t WHERE id % 4 > 0 SHUFFLE GLOBALLY BATCH BY TOKENS 40 ON value REPEAT 2",
+            false,
+        ),
+        ("SELECT id FROM t BATCH 7 REPEAT 2", true),
+    ] {
+        let session = session(folder.path(), query).await;
+        for world in 1..4 {
+            let config = of_rank(world - 1, world, None);
+            let steps = session.steps("p", config.clone()).await.unwrap();
+            let batches = run(&session, config.clone(), usize::MAX).await.unwrap();
+            let explained = session.explain("p", config, false).await.unwrap();
+            let first = explained.to_json()["steps_per_rank_in_the_first_epoch"].as_u64();
+            if world == 1 && !alone {
+                assert_eq!((steps, first), (None, None), "{query}");
+                continue;
+            }
+            assert_eq!(steps, Some(batches.len() as u64), "{query}: {world} ranks");
+            let span = match query.contains("CONTINUOUS") {
+                true => batches.len(),
+                false => batches.iter().filter(|batch| batch.epoch == 0).count(),
+            };
+            assert_eq!(first, Some(span as u64), "{query}: {world} ranks");
+            if world > 1 {
+                assert!(
+                    explained.to_string().contains("ranks, proven equal"),
+                    "{explained}"
+                );
+            }
+        }
+    }
+}
+
 /// A token from anywhere is refused or goes on; it never breaks a run down.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_nobody_gave_is_refused() {

@@ -17,6 +17,8 @@ mod sample;
 mod sequencer;
 mod shares;
 mod sizing;
+mod span;
+mod steps;
 mod stop;
 mod work;
 
@@ -269,71 +271,6 @@ impl Opened {
     fn last_epoch(&self) -> Option<u64> {
         let epochs = self.epochs?;
         Some(self.first_epoch.saturating_add(epochs))
-    }
-
-    /// Rows of a span of batches: an epoch, or all of them under `CONTINUOUS`. `None` where unknown;
-    /// `u64::MAX` where without end.
-    fn span_rows(&self) -> Option<u64> {
-        let rows = self.epoch_rows.filter(|_| self.grouping.is_plain())?;
-        if !self.clauses.repeat.continuous {
-            return Some(rows);
-        }
-        Some(
-            self.epochs
-                .map_or(u64::MAX, |epochs| rows.saturating_mul(epochs)),
-        )
-    }
-
-    /// Batches over all ranks of a span, where known.
-    pub fn batches_per_span(&self) -> Option<u64> {
-        self.deal.batches(self.span_rows()?)
-    }
-
-    /// Steps that every rank takes in an epoch (in the whole run under `CONTINUOUS`), where known.
-    pub fn steps_per_span(&self) -> Option<u64> {
-        self.batches_per_span()
-            .map(|batches| self.deal.steps(batches))
-    }
-
-    /// Batches of the whole run, where known and finite.
-    pub fn steps(&self) -> Option<u64> {
-        Some(self.turns.among(self.rank_steps()?))
-    }
-
-    fn rank_steps(&self) -> Option<u64> {
-        let spans = if self.clauses.repeat.continuous {
-            Some(1)
-        } else {
-            self.epochs
-        };
-        let planned = match (spans, self.steps_per_span()) {
-            (Some(spans), Some(steps)) if self.epochs.is_some() => {
-                let all = spans.saturating_mul(steps);
-                Some(all.saturating_sub(self.steps_before(steps)))
-            }
-            _ => None,
-        };
-        match (planned, self.limit_batches) {
-            (Some(planned), Some(limit)) => Some(planned.min(limit)),
-            (planned, limit) => planned.or(limit.filter(|_| self.epochs.is_none())),
-        }
-    }
-
-    /// Steps that a resumed run has behind it, of which each span has so many. In the span that it goes on
-    /// in, what is left is dealt anew.
-    fn steps_before(&self, per_span: u64) -> u64 {
-        let Some(cursor) = &self.resume else {
-            return 0;
-        };
-        let spans = match self.clauses.repeat.continuous {
-            true => 0,
-            false => cursor.epoch.saturating_sub(self.first_epoch),
-        };
-        let batches = self.batches_per_span().unwrap_or(0);
-        let left = self.deal.steps(batches.saturating_sub(cursor.batches));
-        spans
-            .saturating_mul(per_span)
-            .saturating_add(per_span.saturating_sub(left))
     }
 
     /// The windows of an epoch.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Opened;
 use super::arm::Reading;
-use super::sequencer::ENDLESS;
+use super::span::ENDLESS;
 use super::work::{Orders, Satisfied, Step, compute, read, work};
 use crate::ahead::begun_ahead;
 use crate::error::{Error, Result};

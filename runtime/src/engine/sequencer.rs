@@ -10,26 +10,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
-use forebay_planner::clauses::{BatchScope, EqualSteps, Remainder};
+use forebay_planner::clauses::{EqualSteps, Remainder};
 use forebay_planner::rows::mix::MixStop;
 
 use super::arm::{Arm, Entered, PassName, Reading};
 use super::facts::Facts;
 use super::mixing;
-use super::work::{Building, Orders, Picked, Satisfied, Step, Work};
+use super::work::{Building, Picked, Satisfied, Step, Work};
 use super::{Only, Opened};
 use crate::cursor::{ArmCursor, Carried, Cursor};
-use crate::deal::{Deal, Turns};
+use crate::deal::Deal;
 use crate::group::{Carry, Group, Grouper, Key};
 use crate::tail::PlannedBatch;
 
-/// Why a pipeline that repeats without end is refused.
-pub(super) const ENDLESS: &str =
-    "an epoch has no rows for a batch, so REPEAT without end would never yield one";
-
 /// What of a run comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// An epoch begins.
     Begin,
     /// It has begun, and its inputs are to be opened.
@@ -45,7 +41,9 @@ enum Stage {
 pub(super) struct Sequencer {
     pub(super) opened: Arc<Opened>,
     pub(super) reading: Reading,
-    stage: Stage,
+    /// Whether steps are only counted.
+    pub(super) dry: bool,
+    pub(super) stage: Stage,
     pub(super) epoch: u64,
     pub(super) arms: Vec<Arm>,
     /// By arm: the window that was entered last, of this pass or the one before.
@@ -53,20 +51,20 @@ pub(super) struct Sequencer {
     pub(super) drawn: u64,
     pub(super) rows: u64,
     pub(super) ended: bool,
-    grouper: Grouper<Picked>,
+    pub(super) grouper: Grouper<Picked>,
     /// Batches of the span over all ranks, and how many of them came before this run.
-    batches: u64,
-    base: u64,
-    step: u64,
+    pub(super) batches: u64,
+    pub(super) base: u64,
+    pub(super) step: u64,
     /// Steps of this run, over all spans.
-    steps: u64,
+    pub(super) steps: u64,
     /// The step of the span that the run went on with, if it did.
-    resumed_step: Option<u64>,
+    pub(super) resumed_step: Option<u64>,
     /// Batches of the last step, where some ranks have none.
-    short: Option<u64>,
+    pub(super) short: Option<u64>,
     computes_others: bool,
     /// This rank's part of the step that is not complete, and the epoch in which it was.
-    mine: Option<(u64, Group<Picked>)>,
+    pub(super) mine: Option<(u64, Group<Picked>)>,
     /// Windows that rows in hand belong to.
     pub(super) entered: BTreeMap<u32, Entered>,
     next_id: u32,
@@ -76,7 +74,7 @@ pub(super) struct Sequencer {
     pub(super) out: VecDeque<Step<Work>>,
     resume: Option<Cursor>,
     /// Whether the epoch was begun by another run.
-    resumed: bool,
+    pub(super) resumed: bool,
     pub(super) satisfied: Satisfied,
 }
 
@@ -87,6 +85,7 @@ impl Sequencer {
         let resume = opened.resume.clone();
         Self {
             reading,
+            dry: false,
             stage: Stage::Begin,
             epoch: resume.as_ref().map_or(opened.first_epoch, |c| c.epoch),
             arms: Vec::new(),
@@ -161,7 +160,9 @@ impl Sequencer {
     async fn open(&mut self) -> Result<()> {
         let opened = Arc::clone(&self.opened);
         // What an epoch computes is there to be read in the next.
-        if let Some(cached) = &opened.job.reader.cached {
+        if let Some(cached) = &opened.job.reader.cached
+            && !self.dry
+        {
             cached.epoch_begun(self.epoch).await;
         }
         self.stage = Stage::Rows;
@@ -402,7 +403,7 @@ impl Sequencer {
         Ok(())
     }
 
-    fn close_all(&mut self, closed: &mut Vec<Group<Picked>>) -> Result<()> {
+    pub(super) fn close_all(&mut self, closed: &mut Vec<Group<Picked>>) -> Result<()> {
         let mut closed = closed.drain(..);
         while let Some(group) = closed.next() {
             self.close(group, closed.as_slice())?;
@@ -425,7 +426,7 @@ impl Sequencer {
     }
 
     /// Gives this rank's batch of a step.
-    fn end_of_step(&mut self, behind: &[Group<Picked>]) -> Result<()> {
+    pub(super) fn end_of_step(&mut self, behind: &[Group<Picked>]) -> Result<()> {
         self.step += 1;
         self.steps += 1;
         if !self.computes_others && !self.opened.turns.has(self.steps - 1) {
@@ -509,153 +510,6 @@ impl Sequencer {
         });
         cursor.set_carry(&carried?);
         Ok(cursor)
-    }
-
-    /// Ends an epoch, and perhaps the span of batches that it belongs to.
-    pub(super) async fn end_of_epoch(&mut self) -> Result<()> {
-        self.ended = true;
-        let continuous = self.opened.clauses.repeat.continuous;
-        let last = self
-            .opened
-            .last_epoch()
-            .is_some_and(|last| self.epoch + 1 >= last);
-        if matches!(self.reading, Reading::Planned(_)) && (!continuous || last) {
-            self.end_of_span().await?;
-        }
-        if self.stage == Stage::Done {
-            return Ok(());
-        }
-        let epoch = self.epoch;
-        self.cut(epoch);
-        // A window without rows may have been the last.
-        if self.reading == Reading::Counted && std::mem::take(&mut self.flush) {
-            self.out.push_back(Step::Rows {
-                epoch,
-                of: self.building.take(),
-                orders: Orders::Counted {
-                    origin: Arc::default(),
-                    flush: true,
-                },
-            });
-        }
-        // A span without a batch, or an epoch of it without a row, would come again and again.
-        let skip = self.opened.clauses.skip;
-        let is_idle = match continuous {
-            true => self.rows <= skip,
-            false => self.step == 0,
-        };
-        if self.opened.epochs.is_none()
-            && is_idle
-            && !self.resumed
-            && matches!(self.reading, Reading::Planned(_))
-        {
-            return Err(exec_datafusion_err!("{}", ENDLESS));
-        }
-        self.resumed = false;
-        self.next_epoch();
-        Ok(())
-    }
-
-    fn next_epoch(&mut self) {
-        self.epoch += 1;
-        self.stage = Stage::Begin;
-        if !self.opened.clauses.repeat.continuous {
-            (self.batches, self.base, self.step) = (0, 0, 0);
-            self.resumed_step = None;
-        }
-    }
-
-    async fn end_of_span(&mut self) -> Result<()> {
-        let mut closed = Vec::new();
-        self.grouper.finish(&mut closed);
-        self.close_all(&mut closed)?;
-        let deal = self.opened.deal;
-        let left = (self.batches - self.base) % deal.batches_per_step();
-        // Some ranks have no batch in the last step.
-        if left > 0 {
-            match deal.equal_steps {
-                EqualSteps::Drop => self.mine = None,
-                EqualSteps::Count | EqualSteps::Pad => {
-                    self.short = Some(left);
-                    self.end_of_step(&[])?;
-                    self.short = None;
-                }
-            }
-        }
-        // A batch that comes again in the first step is of the run that this one goes on with.
-        if self.resumed_step.is_some_and(|at| at + 1 == self.step) {
-            self.repeat_resumed().await?;
-        }
-        Ok(())
-    }
-
-    /// Plans the batch that this rank had in the step before the run went on, to come again.
-    async fn repeat_resumed(&mut self) -> Result<()> {
-        let Some(again) = self.building.planned.pop_if(|batch| batch.repeats) else {
-            return Ok(());
-        };
-        let epoch = self.epoch;
-        self.cut(epoch);
-        let deal = self.opened.deal;
-        let (step, rank) = (deal.batches_per_step(), deal.rank % deal.batches_per_step());
-        let Some(number) = (self.base + rank).checked_sub(step) else {
-            self.building.planned.push(again);
-            return Ok(());
-        };
-        let alone = Self::alone(&self.opened, self.satisfied.clone(), (epoch, number));
-        let mut steps = Box::pin(alone).await?;
-        let Some(Step::Rows {
-            orders: Orders::Planned(batches),
-            ..
-        }) = steps.last_mut()
-        else {
-            return Err(internal_datafusion_err!(
-                "a batch that was given cannot be planned"
-            ));
-        };
-        for batch in batches {
-            let (rows, packs) = (batch.rows, batch.packs.take());
-            *batch = PlannedBatch {
-                rows,
-                packs,
-                epoch: again.epoch,
-                step: again.step,
-                repeats: true,
-                cursor: Arc::clone(&again.cursor),
-            };
-        }
-        self.out.extend(steps);
-        Ok(())
-    }
-
-    /// The work of one batch of the span by itself, or of this rank's part of it.
-    async fn alone(
-        opened: &Opened,
-        satisfied: Satisfied,
-        (epoch, number): (u64, u64),
-    ) -> Result<Vec<Step<Work>>> {
-        let mut opened = opened.clone();
-        if !opened.clauses.repeat.continuous {
-            opened.first_epoch = epoch;
-        }
-        if opened.deal.batch.scope == BatchScope::PerRank {
-            (opened.deal.rank, opened.deal.world) = (0, 1);
-        }
-        (opened.resume, opened.turns) = (None, Turns { first: 0, of: 1 });
-        opened.only = Only::Step {
-            epoch,
-            step: number,
-        };
-        let mut sequencer = Self::new(Arc::new(opened), satisfied);
-        let mut steps = Vec::new();
-        while let Some(step) = sequencer.next().await {
-            match step {
-                Step::Rows { .. } => steps.push(step),
-                Step::Failed { error, .. } => return Err(error),
-                Step::Begin(_) | Step::Skipped => {}
-            }
-        }
-        Ok(steps)
     }
 }
 

@@ -119,6 +119,13 @@ pub(super) struct Work {
     planned: Option<usize>,
 }
 
+impl Work {
+    /// Stored rows in it.
+    pub(super) const fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
 /// A segment that was read.
 #[derive(Debug)]
 pub(super) struct Ready {
