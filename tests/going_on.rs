@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
+use common::batches_of_p as run;
 use forebay::{Batch, BatchName, RunConfig, Session, Token};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -37,18 +40,6 @@ async fn session(folder: &Path, query: &str) -> Session {
     let sql = format!("CREATE PIPELINE p AS {query}");
     session.execute(&sql).await.unwrap();
     session
-}
-
-async fn run(session: &Session, config: RunConfig, steps: usize) -> Result<Vec<Batch>, String> {
-    let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
-    let mut batches = Vec::new();
-    while batches.len() < steps {
-        match run.next().await {
-            Some(batch) => batches.push(batch.map_err(|e| e.to_string())?),
-            None => break,
-        }
-    }
-    Ok(batches)
 }
 
 fn after(token: Token) -> RunConfig {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use common::batches_of_p as run;
 use draw::Draw;
 use forebay::clauses::Optimize;
 use forebay::{Batch, RunConfig, Session, Token};
@@ -144,19 +145,6 @@ fn config(draw: &mut Draw) -> RunConfig {
         segment_rows: draw.chance(60).then(|| draw.whole(1, 40)),
         ..RunConfig::default()
     }
-}
-
-/// All batches of a rank, until a number of steps.
-async fn run(session: &Session, config: RunConfig, steps: usize) -> Result<Vec<Batch>, String> {
-    let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
-    let mut batches = Vec::new();
-    while batches.len() < steps {
-        match run.next().await {
-            Some(batch) => batches.push(batch.map_err(|e| e.to_string())?),
-            None => break,
-        }
-    }
-    Ok(batches)
 }
 
 /// The batches of all ranks, step by step: those of a step in the order of ranks, or put together where the

@@ -71,10 +71,32 @@ pub(crate) async fn batches(
     name: &str,
     config: RunConfig,
 ) -> Result<Vec<Batch>, Error> {
+    at_most(session, name, config, usize::MAX).await
+}
+
+/// The batches of the pipeline `p`, at most so many.
+pub(crate) async fn batches_of_p(
+    session: &Session,
+    config: RunConfig,
+    most: usize,
+) -> Result<Vec<Batch>, String> {
+    let batches = at_most(session, "p", config, most).await;
+    batches.map_err(|error| error.to_string())
+}
+
+async fn at_most(
+    session: &Session,
+    name: &str,
+    config: RunConfig,
+    most: usize,
+) -> Result<Vec<Batch>, Error> {
     let mut run = session.run(name, config).await?;
     let mut batches = Vec::new();
-    while let Some(batch) = run.next().await {
-        batches.push(batch?);
+    while batches.len() < most {
+        match run.next().await {
+            Some(batch) => batches.push(batch?),
+            None => break,
+        }
     }
     Ok(batches)
 }
