@@ -7,7 +7,7 @@ use crate::order::Place;
 use crate::snapshot::Snapshot;
 
 /// Where counted rows came from: enough to tell where the stream stands behind any of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) epoch: u64,
     /// Where the arms stood before the rows, in the windows that the rows are of.
@@ -20,6 +20,16 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Where the stream stands before the rows.
+    pub(crate) fn before(&self) -> Cursor {
+        Cursor {
+            epoch: self.epoch,
+            drawn: self.drawn,
+            arms: self.arms.clone(),
+            ..Cursor::default()
+        }
+    }
+
     /// A row, by its position and which of the rows of its stored row it is.
     pub(crate) fn carried(&self, snapshot: &Snapshot, position: u64, nth: u32) -> Option<Carried> {
         let at = self.at(position)?;
@@ -56,10 +66,9 @@ impl Origin {
             }
         }
         Some(Cursor {
-            epoch: self.epoch,
             drawn: self.drawn + if self.mixes { at as u64 + 1 } else { 0 },
             arms,
-            ..Cursor::default()
+            ..self.before()
         })
     }
 }

@@ -47,14 +47,7 @@ impl Sequencer {
                 continue;
             }
             if origin.is_none() {
-                origin = Some(Origin {
-                    epoch: self.epoch,
-                    arms: self.arms.iter().map(Arm::cursor).collect(),
-                    drawn: self.drawn,
-                    places: Vec::new(),
-                    arm_of: Arc::clone(&opened.arm_of),
-                    mixes: opened.mix().is_some(),
-                });
+                origin = Some(self.origin());
             }
             let is_plain = given == 0 && facts.is_none() && !opened.job.multiplies;
             if is_plain && opened.mix().is_none() {
@@ -85,6 +78,18 @@ impl Sequencer {
             self.out.push_back(Step::Rows { epoch, of, orders });
         }
         Ok(())
+    }
+
+    /// Where rows come from that are given next.
+    pub(super) fn origin(&self) -> Origin {
+        Origin {
+            epoch: self.epoch,
+            arms: self.arms.iter().map(Arm::cursor).collect(),
+            drawn: self.drawn,
+            places: Vec::new(),
+            arm_of: Arc::clone(&self.opened.arm_of),
+            mixes: self.opened.mix().is_some(),
+        }
     }
 
     /// Gives the rows that were carried to where the run goes on.

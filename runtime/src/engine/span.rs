@@ -39,7 +39,7 @@ impl Sequencer {
                 epoch,
                 of: self.building.take(),
                 orders: Orders::Counted {
-                    origin: Arc::default(),
+                    origin: Arc::new(self.origin()),
                     flush: true,
                 },
             });

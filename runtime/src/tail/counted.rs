@@ -28,19 +28,11 @@ impl Tail {
         }
         let mut closed = Vec::new();
         if flush {
+            self.at = Some(origin.before());
             self.grouper.flush(&mut closed);
             self.close_all(&mut closed, out)?;
         }
-        let keys = match &self.keys {
-            Some(keys) => {
-                let keyed = keys.keys(&rows)?;
-                for (row, error) in keyed.errors {
-                    rows.errors.entry(row).or_default().push(error);
-                }
-                Some(keyed.keys)
-            }
-            None => None,
-        };
+        let keys = self.keyed(&mut rows)?;
         let ids = rows.row_ids()?;
         let piece = self.pieces.add(rows);
         for (row, &position) in ids.position.values().iter().enumerate() {
@@ -97,7 +89,7 @@ impl Tail {
             return Ok(());
         };
         let pieces = std::mem::take(&mut self.restored);
-        let rows = held::joined(&pieces, &self.whole, &self.snapshot)?;
+        let mut rows = held::joined(&pieces, &self.whole, &self.snapshot)?;
         if rows.len() != groups.rows().count() {
             return Err(Error::Config(format!(
                 "the resume token carries {} rows, of which {} are no longer there: a file was changed since; \
@@ -106,10 +98,7 @@ impl Tail {
                 groups.rows().count().saturating_sub(rows.len())
             )));
         }
-        let keys = match &self.keys {
-            Some(keys) => keys.keys(&rows)?.keys,
-            None => vec![Default::default(); rows.len()],
-        };
+        let keys = self.keyed(&mut rows)?.unwrap_or_default();
         let piece = self.pieces.add(rows);
         let held = groups.map(|&(at, carried)| {
             let row = at as u32;

@@ -29,7 +29,7 @@ use crate::cursor::Cursor;
 use crate::deal::Deal;
 use crate::error::Result;
 use crate::fragment::row_batch::{RowBatch, SlotError};
-use crate::group::{Grouper, Grouping};
+use crate::group::{Grouper, Grouping, Key};
 use crate::keys::KeyColumns;
 use crate::letters::Letter;
 use crate::snapshot::Snapshot;
@@ -273,9 +273,10 @@ impl Tail {
             let (rows, packs, own) = match &self.last {
                 Some((rows, packs)) if batch.repeats => (rows.clone(), packs.clone(), 0),
                 _ => {
-                    let rows = self.pieces.pop(batch.rows, &self.whole)?;
+                    let mut rows = self.pieces.pop(batch.rows, &self.whole)?;
                     let own = if batch.repeats { 0 } else { rows.len() };
-                    (self.with_key_errors(rows)?, batch.packs, own)
+                    self.keyed(&mut rows)?;
+                    (rows, batch.packs, own)
                 }
             };
             let mut members = rows;
@@ -293,14 +294,16 @@ impl Tail {
         Ok(())
     }
 
-    /// The rows with the errors of their keys.
-    fn with_key_errors(&self, mut rows: RowBatch) -> Result<RowBatch> {
-        if let Some(keys) = &self.keys {
-            for (row, error) in keys.keys(&rows)?.errors {
-                rows.errors.entry(row).or_default().push(error);
-            }
+    /// The keys of rows, where they have any; rows without one get an error.
+    fn keyed(&self, rows: &mut RowBatch) -> Result<Option<Vec<Key>>> {
+        let Some(keys) = &self.keys else {
+            return Ok(None);
+        };
+        let keyed = keys.keys(rows)?;
+        for (row, error) in keyed.errors {
+            rows.errors.entry(row).or_default().push(error);
         }
-        Ok(rows)
+        Ok(Some(keyed.keys))
     }
 
     /// Fills a short batch by repeating its rows.
