@@ -135,15 +135,35 @@ impl Crew {
         }
     }
 
-    /// Starts a process and hands it chunks until the crew is closed.
+    /// Hands chunks to a process, and to another one when that is lost, until the crew is closed.
     fn serve(&self) {
+        let mut chunk = None;
+        loop {
+            match self.employ(chunk.take()) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(why) => return self.give_up(why),
+            }
+            // What the process was lost with has failed, and perhaps nobody else needs another one.
+            chunk = self.next(None);
+            if chunk.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Starts a process and hands it chunks, a given one first. Whether it was lost; or why it cannot be started.
+    fn employ(&self, first: Option<Chunk>) -> Result<bool, String> {
+        let fail = |first: Option<Chunk>, why: String| {
+            first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
+            Err(why)
+        };
         let (process, mut pipes) = match start(&self.spawn) {
             Ok((process, pipes)) => (Arc::new(process), pipes),
             Err(error) => {
                 let program = self.spawn.command[0].to_string_lossy();
-                return self.give_up(format!(
-                    "cannot start a worker process ({program}): {error}"
-                ));
+                let why = format!("cannot start a worker process ({program}): {error}");
+                return fail(first, why);
             }
         };
         {
@@ -151,59 +171,61 @@ impl Crew {
             if queue.closed {
                 drop(queue);
                 process.kill();
-                return;
+                return Ok(false);
             }
             // It sets up.
             queue.processes.push((Arc::clone(&process), true));
         }
-        let lost = match pipes.ask(&self.spawn.payload) {
-            Ok(Ok(_)) => self.work(&process, &mut pipes),
-            Ok(Err(mistake)) => Some(mistake),
-            Err(_) => Some(self.lost(&process)),
+        let ready = pipes.greeted();
+        let worked = match ready.and_then(|()| pipes.ask(&self.spawn.payload)) {
+            Ok(Ok(_)) => Ok(self.work(&process, &mut pipes, first)),
+            Ok(Err(mistake)) => fail(first, mistake),
+            Err(_) => fail(first, self.lost(&process)),
         };
         drop(pipes);
-        if let Some(why) = lost {
-            self.give_up(why);
-        }
         process.end();
+        let mut queue = lock(&self.queue);
+        queue.processes.retain(|(p, _)| p.id != process.id);
+        worked
     }
 
-    /// Computes chunk after chunk; why it cannot go on, if not for the crew's end.
-    fn work(&self, process: &Process, pipes: &mut Pipes) -> Option<String> {
+    /// Computes chunk after chunk. Whether the process was lost over one, and not for the crew's end.
+    fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> bool {
+        let mut given = first;
         loop {
-            let chunk = self.next(process)?;
-            if chunk.dropped.load(Ordering::Relaxed) {
-                continue;
-            }
-            let request = match encode(&chunk.rows) {
-                Ok(request) => request,
-                Err(error) => return Some(error.to_string()),
+            let Some(chunk) = given.take().or_else(|| self.next(Some(process))) else {
+                return false;
             };
-            let answer = match pipes.ask(&request) {
-                Ok(Ok(bytes)) => decode_answer(&bytes, &self.name).map_err(|e| e.to_string()),
-                Ok(Err(mistake)) => Err(mistake),
-                Err(_) => Err(self.lost(process)),
+            let answer = match encode(&chunk.rows) {
+                Err(error) => Err(error.to_string()),
+                Ok(request) => match pipes.ask(&request) {
+                    Ok(Ok(bytes)) => decode_answer(&bytes, &self.name).map_err(|e| e.to_string()),
+                    Ok(Err(mistake)) => Err(mistake),
+                    Err(_) => Err(self.lost(process)),
+                },
             };
-            let mistake = answer.as_ref().err().cloned();
+            let lost = answer.is_err();
             // Nobody may wait for it any longer.
             let _ = chunk.to.send((chunk.index, answer));
-            if mistake.is_some() {
-                return mistake;
+            if lost {
+                return true;
             }
         }
     }
 
-    /// The next chunk; none once the crew is closed or broken.
-    fn next(&self, process: &Process) -> Option<Chunk> {
+    /// The next chunk that somebody waits for; none once the crew is closed or broken.
+    fn next(&self, process: Option<&Process>) -> Option<Chunk> {
         let mut queue = lock(&self.queue);
         queue.mark(process, false);
         loop {
             if queue.why_not().is_some() {
                 return None;
             }
-            if let Some(chunk) = queue.chunks.pop_front() {
-                queue.mark(process, true);
-                return Some(chunk);
+            while let Some(chunk) = queue.chunks.pop_front() {
+                if !chunk.dropped.load(Ordering::Relaxed) {
+                    queue.mark(process, true);
+                    return Some(chunk);
+                }
             }
             let waited = self.changed.wait(queue);
             queue = waited.unwrap_or_else(PoisonError::into_inner);
@@ -245,8 +267,9 @@ impl Queue {
         }
     }
 
-    fn mark(&mut self, process: &Process, busy: bool) {
-        let own = self.processes.iter_mut().find(|(p, _)| p.id == process.id);
+    fn mark(&mut self, process: Option<&Process>, busy: bool) {
+        let is_own = |p: &Process| process.is_some_and(|process| process.id == p.id);
+        let own = self.processes.iter_mut().find(|(p, _)| is_own(p));
         if let Some((_, state)) = own {
             *state = busy;
         }

@@ -68,6 +68,11 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
 }
 
 impl Pipes {
+    /// Waits until the worker reads and writes frames.
+    pub(crate) fn greeted(&mut self) -> io::Result<()> {
+        frame::greeted(&mut self.from)
+    }
+
     /// Sends a frame and awaits the answer: its bytes, or a mistake of the function's.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
         frame::write(&mut self.to, request)?;

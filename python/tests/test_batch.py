@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import forebay as fb
@@ -163,10 +164,73 @@ def test_batches_pickle(batch, photos):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(images))["pixels"].numpy(), images["pixels"].numpy())
 
 
-def test_dictionaries_for_jax(table, batch):
+def test_dictionaries_of_arrays(table, batch):
     trees = fb.read_parquet(table).select("id", "x").batch(100).numpy(limit_batches=2)
     assert [tree["id"].sum() for tree in trees] == [4950, 14950]
     assert set(batch.numpy(nulls=0)) == set(batch)
+
+
+def test_jax_takes_batches(table, batch):
+    jax = pytest.importorskip("jax")
+    taken = jax.dlpack.from_dlpack(batch["small"])
+    assert taken.tolist() == batch["small"].numpy().tolist()
+    tree = next(iter(fb.read_parquet(table).select("id", "x").batch(100).numpy()))
+    on_device = jax.device_put(tree)
+    assert int(on_device["id"].sum()) == 4950 and jax.tree.structure(tree).num_leaves == 2
+    for name in ("name", "tokens"):
+        with pytest.raises((BufferError, TypeError)):
+            batch[name].__dlpack__()
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """Nulls inside rows and around them, and lists of what is no number."""
+    rows = pa.table(
+        {
+            "id": range(100),
+            "fixed": pa.array([[1, None if i % 2 else 2] if i % 4 < 3 else None for i in range(100)], pa.list_(pa.float32(), 2)),
+            "pair": pa.array([{"a": i, "b": "x"} if i % 2 else None for i in range(100)]),
+            "deep": pa.array([{"in": {"a": i}} if i % 2 else None for i in range(100)]),
+            "things": pa.array([[{"k": i, "w": 0.5}] * (i % 3) for i in range(100)]),
+            "late": [[None if i == 90 else i] for i in range(100)],
+        }
+    )
+    pa.parquet.write_table(rows, tmp_path / "odd.parquet")
+    return fb.read_parquet(tmp_path / "odd.parquet")
+
+
+def test_nulls_inside_rows(odd):
+    fixed = next(iter(odd.batch(4)))["fixed"]
+    with pytest.raises(ValueError, match="no value in 2 of 4 rows"):
+        fixed.numpy()
+    assert fixed.numpy(nulls=-1).tolist() == [[1, 2], [1, -1], [1, 2], [-1, -1]]
+    assert fixed.numpy(nulls="mask").mask.tolist() == [[False, False], [False, True], [False, False], [True, True]]
+
+
+def test_null_structs(odd):
+    batch = next(iter(odd.batch(4)))
+    assert batch["pair"].null_count == 2
+    with pytest.raises(ValueError, match="no value in 2 of 4 rows"):
+        batch["pair"].numpy()
+    pair = batch["pair"].numpy(nulls=-1)
+    assert (pair["a"].tolist(), pair["b"].tolist()) == ([-1, 1, -1, 3], [None, "x", None, "x"])
+    assert batch["deep"].numpy(nulls=-1)["in"]["a"].tolist() == [-1, 1, -1, 3]
+
+
+def test_lists_of_structs(odd):
+    batch = list(odd.batch(10))[3]
+    things = batch["things"].numpy()
+    assert [row["k"].tolist() for row in things[:4]] == [[], [31], [32, 32], []]
+    assert "[31]" in batch._repr_html_() and "[31]" in repr(odd.skip(30).preview(10))
+
+
+def test_lists_are_those_of_the_batch(odd):
+    batches = list(odd.select("late").batch(10))
+    assert [row.tolist() for batch in batches[:9] for row in batch["late"].numpy()] == [[i] for i in range(90)]
+    with pytest.raises(ValueError, match="no value in 1 of 10 rows"):
+        batches[9]["late"].numpy()
+    elements, offsets = batches[3]["late"]._raw.elements()
+    assert len(elements) == 10 and np.asarray(offsets).tolist() == list(range(11))
 
 
 def test_memory_is_given_back(photos):

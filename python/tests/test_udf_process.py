@@ -124,6 +124,34 @@ def test_what_a_worker_prints_does_no_harm(table, capfd):
     assert told.out == "" and told.err.count("from a worker") == 100
 
 
+NOISY = """
+import os, subprocess
+print("hello", "x" * 100_000, flush=True)
+os.write(1, b"from below")
+subprocess.run(["echo", "from a child"])
+"""
+
+
+def test_what_is_printed_while_a_worker_starts_does_no_harm(table, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(NOISY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    function = fb.udf(udfs.twice_numpy, reads=["id"], returns={"v": "int64"}, concurrency=2)
+    batches = list(fb.read_parquet(table).map_batches(function))
+    assert sum(int(batch["v"].numpy().sum()) for batch in batches) == 2 * 499500
+
+
+@linux
+def test_a_lost_process_is_that_runs_alone(table):
+    pipeline = fb.read_parquet(table).map_batches(udfs.dies_on_7).batch(10)
+    # Its rows are computed as they are asked for, nearly.
+    other = pipeline.filter("id >= 500").run(segment_rows=10, threads=1)
+    first = next(other)
+    with pytest.raises(fb.FunctionError, match="was ended by signal 9"):
+        list(pipeline)
+    rows = [first, *other]
+    assert sum(batch.num_rows for batch in rows) == 500
+
+
 RUNNING = """
 import forebay as fb, udfs
 if __name__ == "__main__":
@@ -185,6 +213,21 @@ GUARD
     p = fb.read_parquet(sys.argv[1]).map_batches(own)
     print(sum(int(batch["v"].numpy().sum()) for batch in p))
 """
+
+
+PROMPT = MAIN.replace("if len(sys.argv) > 2:", "import sys\nif len(sys.argv) > 2:").replace("GUARD", "if True:")
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["cloudpickle", "pickle"])
+def test_functions_of_a_notebook(table, plain):
+    if not plain:
+        pytest.importorskip("cloudpickle")
+    command = [sys.executable, "-c", PROMPT, str(table), *(["plain"] if plain else [])]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if plain:
+        assert "ConfigError: __main__.own is of a notebook" in ended.stderr and "pip install cloudpickle" in ended.stderr
+    else:
+        assert (ended.stdout, ended.stderr) == (f"{7 * 499500}\n", "")
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["cloudpickle", "pickle"])
