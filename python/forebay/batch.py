@@ -92,7 +92,7 @@ class Column:
         import numpy as np
 
         values = self.numpy()
-        if not isinstance(values, np.ndarray):
+        if not isinstance(values, np.ndarray) or values.dtype == object:
             raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
         if copy is False and not values.flags.writeable:
             raise BufferError(f'others have the memory of column "{self.name}"; allow a copy')

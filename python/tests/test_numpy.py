@@ -1,7 +1,10 @@
 """Dictionaries of NumPy arrays: epochs, states."""
 
+import importlib.util
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -74,13 +77,23 @@ def test_nulls(table):
             next(steps)
 
 
+ORBAX = """
+import sys, forebay as fb, orbax.checkpoint as ocp
+batches = fb.read_parquet(sys.argv[1]).select("id").shuffle(300, seed=5).batch(64).numpy()
+steps = iter(batches)
+[next(steps) for _ in range(5)]
+with ocp.CheckpointManager(sys.argv[2]) as manager:
+    manager.save(1, args=ocp.args.Composite(data=ocp.args.JsonSave(batches.state_dict())))
+    manager.wait_until_finished()
+    state = manager.restore(1, args=ocp.args.Composite(data=ocp.args.JsonRestore()))["data"]
+rest = [batch["id"].tolist() for batch in steps]
+batches.load_state_dict(state)
+assert [batch["id"].tolist() for batch in batches] == rest and len(rest) == 11
+"""
+
+
 def test_orbax_keeps_states(table, tmp_path):
-    ocp = pytest.importorskip("orbax.checkpoint")
-    batches = stream(table).numpy()
-    steps = iter(batches)
-    [next(steps) for _ in range(5)]
-    with ocp.CheckpointManager(tmp_path / "checkpoints") as manager:
-        manager.save(1, args=ocp.args.Composite(data=ocp.args.JsonSave(batches.state_dict())))
-        manager.wait_until_finished()
-        state = manager.restore(1, args=ocp.args.Composite(data=ocp.args.JsonRestore()))["data"]
-    assert ids(stream(table).numpy(resume=state)) == epoch(table, 0)[5:]
+    # In a process of its own, as a process that has JAX is told off for forking.
+    if not importlib.util.find_spec("orbax"):
+        pytest.skip("needs Orbax")
+    subprocess.run([sys.executable, "-c", ORBAX, str(table), str(tmp_path / "kept")], check=True, timeout=120)

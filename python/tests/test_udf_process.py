@@ -142,12 +142,12 @@ def test_what_is_printed_while_a_worker_starts_does_no_harm(table, tmp_path, mon
 
 @linux
 def test_a_lost_process_is_that_runs_alone(table):
-    pipeline = fb.read_parquet(table).map_batches(udfs.dies_on_7).batch(10)
+    rows = fb.read_parquet(table)
     # Its rows are computed as they are asked for, nearly.
-    other = pipeline.filter("id >= 500").run(segment_rows=10, threads=1)
+    other = rows.filter("id >= 500").map_batches(udfs.dies_on_7).batch(10).run(segment_rows=10, threads=1)
     first = next(other)
     with pytest.raises(fb.FunctionError, match="was ended by signal 9"):
-        list(pipeline)
+        list(rows.map_batches(udfs.dies_on_7))
     rows = [first, *other]
     assert sum(batch.num_rows for batch in rows) == 500
 
