@@ -43,6 +43,9 @@ struct Chunk {
     dropped: Arc<AtomicBool>,
 }
 
+/// Whether a process was lost, rather than the crew closed; and the chunk that another one is to compute.
+struct Lost(bool, Option<Chunk>);
+
 impl Crew {
     /// Starts `number` processes; they set up side by side.
     pub(crate) fn start(name: &str, number: usize, spawn: Spawn) -> Result<Arc<Self>, String> {
@@ -139,21 +142,21 @@ impl Crew {
     fn serve(&self) {
         let mut chunk = None;
         loop {
-            match self.employ(chunk.take()) {
-                Ok(true) => {}
-                Ok(false) => return,
+            chunk = match self.employ(chunk) {
+                Ok(Lost(true, left)) => left,
+                Ok(Lost(false, _)) => return,
                 Err(why) => return self.give_up(why),
-            }
+            };
             // What the process was lost with has failed, and perhaps nobody else needs another one.
-            chunk = self.next(None);
+            chunk = chunk.or_else(|| self.next(None));
             if chunk.is_none() {
                 return;
             }
         }
     }
 
-    /// Starts a process and hands it chunks, a given one first. Whether it was lost; or why it cannot be started.
-    fn employ(&self, first: Option<Chunk>) -> Result<bool, String> {
+    /// Starts a process and hands it chunks, a given one first. Why it cannot be started, if so.
+    fn employ(&self, first: Option<Chunk>) -> Result<Lost, String> {
         let fail = |first: Option<Chunk>, why: String| {
             first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
             Err(why)
@@ -171,7 +174,7 @@ impl Crew {
             if queue.closed {
                 drop(queue);
                 process.kill();
-                return Ok(false);
+                return Ok(Lost(false, None));
             }
             // It sets up.
             queue.processes.push((Arc::clone(&process), true));
@@ -189,12 +192,18 @@ impl Crew {
         worked
     }
 
-    /// Computes chunk after chunk. Whether the process was lost over one, and not for the crew's end.
-    fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> bool {
+    /// Computes chunk after chunk.
+    fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> Lost {
         let mut given = first;
         loop {
-            let Some(chunk) = given.take().or_else(|| self.next(Some(process))) else {
-                return false;
+            let chunk = match given.take() {
+                Some(chunk) => chunk,
+                None => match self.next(Some(process)) {
+                    None => return Lost(false, None),
+                    // It was ended while it had nothing to do, which is not this chunk's fault.
+                    Some(chunk) if process.has_ended() => return Lost(true, Some(chunk)),
+                    Some(chunk) => chunk,
+                },
             };
             let answer = match encode(&chunk.rows) {
                 Err(error) => Err(error.to_string()),
@@ -204,11 +213,11 @@ impl Crew {
                     Err(_) => Err(self.lost(process)),
                 },
             };
-            let lost = answer.is_err();
+            let is_lost = answer.is_err();
             // Nobody may wait for it any longer.
             let _ = chunk.to.send((chunk.index, answer));
-            if lost {
-                return true;
+            if is_lost {
+                return Lost(true, None);
             }
         }
     }

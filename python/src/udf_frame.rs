@@ -1,7 +1,7 @@
 //! What goes to a worker process and back: Arrow IPC streams, each with its length before it.
 
 use std::collections::HashMap;
-use std::io::{Cursor, ErrorKind, Read, Write};
+use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -30,7 +30,7 @@ pub(crate) fn write(to: &mut impl Write, frame: &[u8]) -> std::io::Result<()> {
 }
 
 /// Reads up to the beginning of a worker's answers.
-pub(crate) fn greeted(from: &mut impl Read) -> std::io::Result<()> {
+pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
     let mut last = [0; GREETING.len()];
     for byte in from.take(NOISE).bytes() {
         last.rotate_left(1);

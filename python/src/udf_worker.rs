@@ -92,6 +92,11 @@ impl Process {
         act(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether it has ended already.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.with_child(Child::try_wait), Ok(Some(_)))
+    }
+
     /// Waits a while for its end; then ends it.
     pub(crate) fn end(&self) -> Option<ExitStatus> {
         let begun = Instant::now();

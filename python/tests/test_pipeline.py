@@ -262,7 +262,7 @@ def test_a_cache_at_a_column_of_any_name(table, tmp_path):
 
 def test_previews_at_once(table):
     pipeline = fb.read_parquet(table).select("id")
-    counts = [3, 4, 5, 6] * 5
-    with ThreadPoolExecutor(4) as pool:
+    counts = list(range(1, 9)) * 10
+    with ThreadPoolExecutor(8) as pool:
         previews = list(pool.map(pipeline.preview, counts))
     assert [preview.batch.num_rows for preview in previews] == counts

@@ -152,6 +152,19 @@ def test_a_lost_process_is_that_runs_alone(table):
     assert sum(batch.num_rows for batch in rows) == 500
 
 
+@linux
+def test_a_process_that_was_ended_while_idle_is_replaced(table):
+    rows, function = fb.read_parquet(table), udfs.Add(1)
+    # All its rows are computed when the first batch is there, and the processes stay with the run.
+    run = rows.take(10).map_batches(function).batch(5).run()
+    next(run)
+    for process in function._function().processes():
+        os.kill(process, signal.SIGKILL)
+        assert ended(process)
+    assert sum(batch.num_rows for batch in rows.map_batches(function)) == 1000
+    assert len(list(run)) == 1
+
+
 RUNNING = """
 import forebay as fb, udfs
 if __name__ == "__main__":
