@@ -170,9 +170,9 @@ import forebay as fb, udfs
 if __name__ == "__main__":
     run = fb.read_parquet(sys.argv[1]).map_batches(udfs.forever).batch(1).run(segment_rows=1)
     batch = next(run)
-    print(*udfs.forever._function().processes(), flush=True)
     try:
-        next(run)
+        print(*udfs.forever._function().processes(), flush=True)
+        list(run)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         run.close()
