@@ -27,6 +27,8 @@ def no_warnings():
         warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
+    # Loaders that failed are in cycles with their errors, and not to be taken apart in a worker of a later test.
+    gc.collect()
 
 
 def stream(table):

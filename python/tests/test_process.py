@@ -94,8 +94,8 @@ import forebay as fb
 from forebay import col, fn
 p = fb.images(sys.argv[1]).select(x=fn.gaussian_blur(fn.resize(fn.decode_image(col("image")), 1024, 1024), 101, 30))
 batches = iter(p.batch(4096).repeat())
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     next(batches)
 except KeyboardInterrupt:
     batches.close()

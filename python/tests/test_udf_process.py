@@ -13,6 +13,7 @@ import pytest
 
 import forebay as fb
 import udfs
+from conftest import make_table
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, waits for pidfds")
 FOLDER = os.path.dirname(udfs.__file__)
@@ -153,15 +154,16 @@ def test_a_lost_process_is_that_runs_alone(table):
 
 
 @linux
-def test_a_process_that_was_ended_while_idle_is_replaced(table):
-    rows, function = fb.read_parquet(table), udfs.Add(1)
+def test_a_process_that_was_ended_while_idle_is_replaced(table, tmp_path):
+    function = udfs.Add(1)
     # All its rows are computed when the first batch is there, and the processes stay with the run.
-    run = rows.take(10).map_batches(function).batch(5).run()
+    few = fb.read_parquet(make_table(tmp_path / "few.parquet", rows=10))
+    run = few.map_batches(function).batch(5).run()
     next(run)
     for process in function._function().processes():
         os.kill(process, signal.SIGKILL)
         assert ended(process)
-    assert sum(batch.num_rows for batch in rows.map_batches(function)) == 1000
+    assert sum(batch.num_rows for batch in fb.read_parquet(table).map_batches(function)) == 1000
     assert len(list(run)) == 1
 
 
