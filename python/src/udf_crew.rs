@@ -106,6 +106,11 @@ impl Crew {
         })
     }
 
+    /// Whether no more answers will come, as a process could not be set up.
+    pub(crate) fn is_broken(&self) -> bool {
+        lock(&self.queue).broken.is_some()
+    }
+
     /// Ids of the processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let queue = lock(&self.queue);
