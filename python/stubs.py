@@ -11,6 +11,9 @@ from collections.abc import Callable
 
 from .expr import Expr, IntoExpr
 
+# What comes first is computed on. A text would be a constant there, where a column is meant: col("image").
+_First = Expr | bool | int | float | bytes | list[float] | tuple[float, ...]
+
 # Other row-wise functions of SQL.
 def __getattr__(name: str) -> Callable[..., Expr]: ...
 '''
@@ -23,7 +26,7 @@ def stub(entry: dict) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY:
             parts += ["*", f"{parameter.name}: str | None = None"]
         elif parameter.default is parameter.empty:
-            parts.append(f"{parameter.name}: IntoExpr")
+            parts.append(f"{parameter.name}: {'IntoExpr' if parts else '_First'}")
         else:
             parts.append(f"{parameter.name}: IntoExpr = None")
     document = textwrap.indent(f'"""{fn.document(entry)}\n"""', "    ", lambda line: line.strip() != "")

@@ -121,18 +121,24 @@ def _array(column: _forebay.RawColumn) -> Any:
 
 def _values(column: _forebay.RawColumn) -> list[Any]:
     """A column as Python values: numbers, texts, bytes, lists and dictionaries; tensors as arrays."""
+    missing: list[bool] = np.asarray(column.nulls()).tolist()
     if column.kind == "struct":
         fields = {part.name: _values(part) for part in column.fields()}
-        return [{name: part[row] for name, part in fields.items()} for row in range(len(column))]
+        return [
+            None if gone else {name: part[row] for name, part in fields.items()} for row, gone in enumerate(missing)
+        ]
+    if column.kind == "list":
+        elements, offsets = column.elements()
+        values, starts = _values(elements), np.asarray(offsets).tolist()
+        return [None if gone else values[starts[row] : starts[row + 1]] for row, gone in enumerate(missing)]
     array = _array(column)
     if isinstance(array, list):
-        return [row.tolist() if column.kind == "list" and isinstance(row, np.ndarray) else row for row in array]
+        return array
     if array.ndim > 1:
-        missing = np.asarray(column.nulls())
-        rows = array.data if isinstance(array, np.ma.MaskedArray) else array
-        return [None if gone else row for gone, row in zip(missing.tolist(), rows)]
+        rows = array if column.gaps() is not None or not isinstance(array, np.ma.MaskedArray) else array.data
+        return [None if gone else row for gone, row in zip(missing, rows)]
     if array.dtype.kind == "M":
         # Nanoseconds are none of `datetime`.
         array = array.astype("datetime64[us]")
-    values: list[Any] = array.tolist()
-    return values
+    plain: list[Any] = array.tolist()
+    return plain

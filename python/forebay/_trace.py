@@ -12,9 +12,12 @@ _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 def cause_of(error: BaseException) -> str:
     """The exception's type and message, and then, on lines of their own, where it was raised."""
     told = traceback.TracebackException.from_exception(error)
-    head = list(told.format_exception_only())[-1].strip()
     _narrow(told, set())
-    return f"{head}\n{''.join(told.format()).rstrip()}"
+    frames = "".join(told.format()).rstrip()
+    # Notes stand behind the message, whose last line it is to be.
+    told.__dict__["__notes__"] = None
+    head = list(told.format_exception_only())[-1].strip()
+    return f"{head}\n{frames}"
 
 
 def _narrow(told: traceback.TracebackException, seen: set[int]) -> None:

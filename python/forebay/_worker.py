@@ -12,6 +12,8 @@ from typing import Any, BinaryIO
 
 #: Whether this process is a worker that is still being set up: then no function may start workers.
 SETTING_UP = False
+#: What answers begin with; `udf_frame.rs` passes over what was printed before it.
+GREETING = b"\0forebay-worker\n"
 
 
 def command() -> list[str]:
@@ -32,6 +34,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    _put(answers, GREETING)
     SETTING_UP = True
     frames: SimpleQueue[bytes | None] = SimpleQueue()
     busy = threading.Event()
@@ -67,9 +70,12 @@ def _read(requests: BinaryIO, frames: SimpleQueue[bytes | None], busy: threading
 
 
 def _write(answers: BinaryIO, frame: bytes) -> None:
+    _put(answers, len(frame).to_bytes(8, "little"), frame)
+
+
+def _put(answers: BinaryIO, *parts: bytes) -> None:
     try:
-        answers.write(len(frame).to_bytes(8, "little"))
-        answers.write(frame)
+        answers.writelines(parts)
         answers.flush()
     except BrokenPipeError:
         os._exit(0)

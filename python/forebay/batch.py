@@ -18,8 +18,8 @@ __all__ = ["Batch", "Column"]
 class Column:
     """A column of a batch.
 
-    PyArrow, Polars and DuckDB take it as an Arrow array, and `numpy.asarray`, `torch.from_dlpack` and
-    `jax.dlpack.from_dlpack` as an array, without a copy.
+    PyArrow, Polars and DuckDB take it as an Arrow array, and `numpy.asarray` as an array, without a copy.
+    `torch.from_dlpack` and `jax.dlpack.from_dlpack` share its memory if nobody else has it, and else have a copy.
     """
 
     __slots__ = ("_raw",)
@@ -52,7 +52,8 @@ class Column:
           written if nobody else has that memory; else it is read-only. Truth values and dates are copied.
         * Texts and bytes: an array of objects, with None where a row has no value.
         * Lists, and tensors whose shape differs by row: a list of views, one a row.
-        * Structs: a dictionary of their fields.
+        * Structs: a dictionary of their fields, which have no value where the struct is null. A list of structs is
+          such a dictionary, too.
 
         Args:
             nulls: What stands for numbers that are not there: a value, or `"mask"` for a masked array.
@@ -81,9 +82,23 @@ class Column:
             return values.astype(dtype)
         return values.copy() if copy else values
 
-    def __dlpack__(self, **wanted: Any) -> Any:
-        """The DLPack protocol, as NumPy speaks it."""
-        return self.numpy().__dlpack__(**wanted)
+    def __dlpack__(self, *, copy: bool | None = None, **wanted: Any) -> Any:
+        """The DLPack protocol. What comes out may be written, whoever takes it, so memory that others have, too, is
+        copied.
+
+        Raises:
+            BufferError: No copy is allowed, and others have the memory; or the column is no array.
+        """
+        import numpy as np
+
+        values = self.numpy()
+        if not isinstance(values, np.ndarray) or values.dtype == object:
+            raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
+        if copy is False and not values.flags.writeable:
+            raise BufferError(f'others have the memory of column "{self.name}"; allow a copy')
+        if copy or not values.flags.writeable:
+            values = values.copy()
+        return values.__dlpack__(**wanted)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack protocol: the memory is the host's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +10,16 @@ import numpy as np
 if TYPE_CHECKING:
     from . import _forebay
 
-#: Stands for "no value was given for nulls".
-RAISE = object()
+class _Raise(enum.Enum):
+    """Stands for "no value was given for nulls", in worker processes too."""
+
+    RAISE = 0
+
+    def __repr__(self) -> str:
+        return "an error"
+
+
+RAISE = _Raise.RAISE
 
 
 def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
@@ -30,18 +39,22 @@ def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
 
 
 def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
-    """The elements, with something said of the rows that have none."""
-    if raw.null_count == 0:
+    """The elements, with something said of those that are not there."""
+    inside = raw.gaps()
+    if raw.null_count == 0 and inside is None:
         return np.ma.MaskedArray(values) if _is_mask(nulls) else values
+    gone = np.asarray(raw.nulls())
+    missing = np.broadcast_to(gone.reshape(gone.shape + (1,) * (values.ndim - 1)), values.shape)
+    if inside is not None:
+        missing = missing | np.asarray(inside)
     if nulls is RAISE:
+        rows = int(missing.reshape(len(raw), -1).any(axis=1).sum())
         raise ValueError(
-            f'column "{raw.name}" has no value in {raw.null_count} of {len(raw)} rows, for which NumPy has no '
+            f'column "{raw.name}" has no value in {rows} of {len(raw)} rows, for which NumPy has no '
             'place; give numpy(nulls=0) or another value to stand there, or numpy(nulls="mask")'
         )
-    missing = np.asarray(raw.nulls())
     if _is_mask(nulls):
-        wide = missing.reshape(missing.shape + (1,) * (values.ndim - 1))
-        return np.ma.MaskedArray(values, np.broadcast_to(wide, values.shape).copy())
+        return np.ma.MaskedArray(values, missing.copy())
     filled = values.copy()
     filled[missing] = nulls
     return filled
@@ -58,9 +71,16 @@ def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
     missing = np.asarray(raw.nulls())
     starts = np.asarray(offsets)
     return [
-        None if gone else values[begin:end]
+        None if gone else _part(values, begin, end)
         for gone, begin, end in zip(missing.tolist(), starts[:-1].tolist(), starts[1:].tolist())
     ]
+
+
+def _part(values: Any, begin: int, end: int) -> Any:
+    """Some of the elements; of structs, of each field."""
+    if isinstance(values, dict):
+        return {name: _part(field, begin, end) for name, field in values.items()}
+    return values[begin:end]
 
 
 def _tensors(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:

@@ -53,8 +53,8 @@ def step_text(step: tuple[Any, ...]) -> str:
         return f"batch({rows}{kept}{', scope=' + repr('global') if is_global else ''})"
     if name == "pad":
         column, to, value = arguments
-        given = [f"{key}={text}" for key, text in (("to", to), ("value", value)) if text is not None]
-        return f"pad({', '.join([repr(column), *given])})"
+        said = [f"{key}={text}" for key, text in (("to", to), ("value", value)) if text is not None]
+        return f"pad({', '.join([repr(column), *said])})"
     if name == "bucket_by":
         return f"bucket_by({shown(arguments[0])}, {list(arguments[1])})"
     if name == "batch_by_tokens":

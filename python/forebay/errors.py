@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 __all__ = [
@@ -23,20 +24,36 @@ def _again(kind: type[Error], message: str, known: dict[str, Any]) -> Error:
     return kind(message, **known)
 
 
+#: What the line begins with that carries an error's attributes through a `DataLoader`, which makes an error of
+#: a worker's again of its class and its text.
+_ATTRIBUTES = "\nforebay.errors: "
+
+
 class Error(Exception):
     """Any error of Forebay's."""
 
     _known: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", **known: Any) -> None:
+        if _ATTRIBUTES in message:
+            message, _, rest = message.partition(_ATTRIBUTES)
+            line, _, rest = rest.partition("\n")
+            known = {**json.loads(line), **known}
+            message += rest and f"\n{rest}"
         super().__init__(message)
         self.message = message
         for name in self._known:
             setattr(self, name, known.get(name))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = {name: getattr(self, name) for name in self._known}
-        return _again, (type(self), self.message, known)
+        return _again, (type(self), self.message, self._attributes())
+
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._known}
+
+    def for_loader(self) -> None:
+        """Makes the text such that an error made of it has the attributes."""
+        self.args = (f"{self.message}{_ATTRIBUTES}{json.dumps(self._attributes())}",)
 
 
 class PlanError(Error):

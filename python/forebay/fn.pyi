@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 from .expr import Expr, IntoExpr
 
+# What comes first is computed on. A text would be a constant there, where a column is meant: col("image").
+_First = Expr | bool | int | float | bytes | list[float] | tuple[float, ...]
+
 # Other row-wise functions of SQL.
 def __getattr__(name: str) -> Callable[..., Expr]: ...
 
-def center_crop(image: IntoExpr, height: IntoExpr, width: IntoExpr) -> Expr:
+def center_crop(image: _First, height: IntoExpr, width: IntoExpr) -> Expr:
     """Cuts out the centre of an image; zeros surround an image that is smaller.
 
     Args:
@@ -24,7 +27,7 @@ def center_crop(image: IntoExpr, height: IntoExpr, width: IntoExpr) -> Expr:
         SELECT center_crop(resize_shortest(decode_image(image), 256), 224, 224) FROM photos
     """
 
-def color_jitter(image: IntoExpr, brightness: IntoExpr, contrast: IntoExpr = None, saturation: IntoExpr = None, hue: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def color_jitter(image: _First, brightness: IntoExpr, contrast: IntoExpr = None, saturation: IntoExpr = None, hue: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Changes brightness, contrast, saturation and hue by random factors in random order.
 
     Args:
@@ -44,7 +47,7 @@ def color_jitter(image: IntoExpr, brightness: IntoExpr, contrast: IntoExpr = Non
         SELECT color_jitter(decode_image(image), 0.4, 0.4, 0.4, 0.1) FROM photos
     """
 
-def crop(image: IntoExpr, top: IntoExpr, left: IntoExpr, height: IntoExpr, width: IntoExpr) -> Expr:
+def crop(image: _First, top: IntoExpr, left: IntoExpr, height: IntoExpr, width: IntoExpr) -> Expr:
     """Cuts out a rectangle; places outside the image are zeros.
 
     Args:
@@ -63,7 +66,7 @@ def crop(image: IntoExpr, top: IntoExpr, left: IntoExpr, height: IntoExpr, width
         SELECT crop(decode_image(image), 0, 0, 64, 64) FROM photos
     """
 
-def decode_image(bytes: IntoExpr, mode: IntoExpr = None) -> Expr:
+def decode_image(bytes: _First, mode: IntoExpr = None) -> Expr:
     """Decodes a JPEG, PNG, WebP, GIF (first frame), BMP or TIFF image.
 
     Args:
@@ -79,7 +82,7 @@ def decode_image(bytes: IntoExpr, mode: IntoExpr = None) -> Expr:
         SELECT decode_image(image) FROM photos
     """
 
-def gaussian_blur(image: IntoExpr, kernel: IntoExpr, sigma_min: IntoExpr = None, sigma_max: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def gaussian_blur(image: _First, kernel: IntoExpr, sigma_min: IntoExpr = None, sigma_max: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Blurs an image with a Gaussian, of random width where a range is given.
 
     Args:
@@ -98,7 +101,7 @@ def gaussian_blur(image: IntoExpr, kernel: IntoExpr, sigma_min: IntoExpr = None,
         SELECT gaussian_blur(decode_image(image), 23, 0.1, 2.0) FROM photos
     """
 
-def grayscale(image: IntoExpr, channels: IntoExpr = None) -> Expr:
+def grayscale(image: _First, channels: IntoExpr = None) -> Expr:
     """Brings an image to gray: 0.2989 R + 0.587 G + 0.114 B.
 
     Args:
@@ -114,7 +117,7 @@ def grayscale(image: IntoExpr, channels: IntoExpr = None) -> Expr:
         SELECT grayscale(decode_image(image)) FROM photos
     """
 
-def hflip(image: IntoExpr) -> Expr:
+def hflip(image: _First) -> Expr:
     """Mirrors left and right.
 
     Args:
@@ -129,7 +132,7 @@ def hflip(image: IntoExpr) -> Expr:
         SELECT hflip(decode_image(image)) FROM photos
     """
 
-def image_height(bytes: IntoExpr) -> Expr:
+def image_height(bytes: _First) -> Expr:
     """Height of an encoded image as shown, from its header alone.
 
     Args:
@@ -144,7 +147,7 @@ def image_height(bytes: IntoExpr) -> Expr:
         SELECT * FROM photos WHERE image_height(image) >= 224
     """
 
-def image_width(bytes: IntoExpr) -> Expr:
+def image_width(bytes: _First) -> Expr:
     """Width of an encoded image as shown, from its header alone.
 
     Args:
@@ -159,7 +162,7 @@ def image_width(bytes: IntoExpr) -> Expr:
         SELECT * FROM photos WHERE image_width(image) >= 224
     """
 
-def normalize(image: IntoExpr, mean: IntoExpr, std: IntoExpr = None) -> Expr:
+def normalize(image: _First, mean: IntoExpr, std: IntoExpr = None) -> Expr:
     """Subtracts a mean and divides by a standard deviation, per channel.
 
     Args:
@@ -176,7 +179,7 @@ def normalize(image: IntoExpr, mean: IntoExpr, std: IntoExpr = None) -> Expr:
         SELECT normalize(decode_image(image), [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]) FROM photos
     """
 
-def one_hot(label: IntoExpr, n: IntoExpr) -> Expr:
+def one_hot(label: _First, n: IntoExpr) -> Expr:
     """Makes a label a vector with 1 at the label and 0 elsewhere.
 
     Args:
@@ -192,7 +195,7 @@ def one_hot(label: IntoExpr, n: IntoExpr) -> Expr:
         SELECT one_hot(label, 10) FROM photos
     """
 
-def pad(image: IntoExpr, padding: IntoExpr, fill: IntoExpr = None, mode: IntoExpr = None) -> Expr:
+def pad(image: _First, padding: IntoExpr, fill: IntoExpr = None, mode: IntoExpr = None) -> Expr:
     """Adds a border.
 
     Args:
@@ -210,7 +213,7 @@ def pad(image: IntoExpr, padding: IntoExpr, fill: IntoExpr = None, mode: IntoExp
         SELECT pad(decode_image(image), 4, 0, 'reflect') FROM photos
     """
 
-def posterize(image: IntoExpr, bits: IntoExpr) -> Expr:
+def posterize(image: _First, bits: IntoExpr) -> Expr:
     """Keeps the highest bits of each sample; floats are brought to that many levels.
 
     Args:
@@ -242,7 +245,7 @@ def random_bool(p: IntoExpr = None, *, stream: str | None = None) -> Expr:
         SELECT * FROM photos WHERE random_bool(0.1)
     """
 
-def random_crop(image: IntoExpr, height: IntoExpr, width: IntoExpr, padding: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_crop(image: _First, height: IntoExpr, width: IntoExpr, padding: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Cuts out a rectangle at a random place, after padding with zeros.
 
     Args:
@@ -261,7 +264,7 @@ def random_crop(image: IntoExpr, height: IntoExpr, width: IntoExpr, padding: Int
         SELECT random_crop(decode_image(image), 32, 32, 4) FROM photos
     """
 
-def random_erasing(image: IntoExpr, p: IntoExpr = None, scale_min: IntoExpr = None, scale_max: IntoExpr = None, ratio_min: IntoExpr = None, ratio_max: IntoExpr = None, value: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_erasing(image: _First, p: IntoExpr = None, scale_min: IntoExpr = None, scale_max: IntoExpr = None, ratio_min: IntoExpr = None, ratio_max: IntoExpr = None, value: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Overwrites a random rectangle with a probability.
 
     Args:
@@ -283,7 +286,7 @@ def random_erasing(image: IntoExpr, p: IntoExpr = None, scale_min: IntoExpr = No
         SELECT random_erasing(normalize(decode_image(image), 'imagenet'), 0.25) FROM photos
     """
 
-def random_grayscale(image: IntoExpr, p: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_grayscale(image: _First, p: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Brings an image to gray with a probability, keeping its channels.
 
     Args:
@@ -300,7 +303,7 @@ def random_grayscale(image: IntoExpr, p: IntoExpr = None, *, stream: str | None 
         SELECT random_grayscale(decode_image(image), 0.2) FROM photos
     """
 
-def random_hflip(image: IntoExpr, p: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_hflip(image: _First, p: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Mirrors left and right with a probability.
 
     Args:
@@ -317,7 +320,7 @@ def random_hflip(image: IntoExpr, p: IntoExpr = None, *, stream: str | None = No
         SELECT random_hflip(decode_image(image), 0.5) FROM photos
     """
 
-def random_int(low: IntoExpr, high: IntoExpr, *, stream: str | None = None) -> Expr:
+def random_int(low: _First, high: IntoExpr, *, stream: str | None = None) -> Expr:
     """A uniform random whole number per row.
 
     Args:
@@ -351,7 +354,7 @@ def random_normal(mean: IntoExpr = None, std: IntoExpr = None, *, stream: str | 
         SELECT price + random_normal(0, 0.1) AS price FROM rows
     """
 
-def random_resized_crop(image: IntoExpr, height: IntoExpr, width: IntoExpr, scale_min: IntoExpr = None, scale_max: IntoExpr = None, ratio_min: IntoExpr = None, ratio_max: IntoExpr = None, filter: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_resized_crop(image: _First, height: IntoExpr, width: IntoExpr, scale_min: IntoExpr = None, scale_max: IntoExpr = None, ratio_min: IntoExpr = None, ratio_max: IntoExpr = None, filter: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Cuts out a rectangle of random area, aspect ratio and place, and resizes it.
 
     Args:
@@ -374,7 +377,7 @@ def random_resized_crop(image: IntoExpr, height: IntoExpr, width: IntoExpr, scal
         SELECT random_resized_crop(decode_image(image), 224, 224) FROM photos
     """
 
-def random_rotate(image: IntoExpr, degrees: IntoExpr, filter: IntoExpr = None, expand: IntoExpr = None, fill: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_rotate(image: _First, degrees: IntoExpr, filter: IntoExpr = None, expand: IntoExpr = None, fill: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Rotates an image by a random angle.
 
     Args:
@@ -411,7 +414,7 @@ def random_uniform(low: IntoExpr = None, high: IntoExpr = None, *, stream: str |
         SELECT * FROM photos WHERE random_uniform() < 0.9
     """
 
-def random_vflip(image: IntoExpr, p: IntoExpr = None, *, stream: str | None = None) -> Expr:
+def random_vflip(image: _First, p: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """Mirrors top and bottom with a probability.
 
     Args:
@@ -428,7 +431,7 @@ def random_vflip(image: IntoExpr, p: IntoExpr = None, *, stream: str | None = No
         SELECT random_vflip(decode_image(image)) FROM photos
     """
 
-def resize(image: IntoExpr, height: IntoExpr, width: IntoExpr, filter: IntoExpr = None) -> Expr:
+def resize(image: _First, height: IntoExpr, width: IntoExpr, filter: IntoExpr = None) -> Expr:
     """Resizes an image to a height and width.
 
     Args:
@@ -446,7 +449,7 @@ def resize(image: IntoExpr, height: IntoExpr, width: IntoExpr, filter: IntoExpr 
         SELECT resize(decode_image(image), 224, 224) FROM photos
     """
 
-def resize_shortest(image: IntoExpr, size: IntoExpr, filter: IntoExpr = None) -> Expr:
+def resize_shortest(image: _First, size: IntoExpr, filter: IntoExpr = None) -> Expr:
     """Resizes an image so that its shorter side has a size, keeping its proportions.
 
     Args:
@@ -463,7 +466,7 @@ def resize_shortest(image: IntoExpr, size: IntoExpr, filter: IntoExpr = None) ->
         SELECT resize_shortest(decode_image(image), 256) FROM photos
     """
 
-def rotate(image: IntoExpr, degrees: IntoExpr, filter: IntoExpr = None, expand: IntoExpr = None, fill: IntoExpr = None) -> Expr:
+def rotate(image: _First, degrees: IntoExpr, filter: IntoExpr = None, expand: IntoExpr = None, fill: IntoExpr = None) -> Expr:
     """Rotates an image counter-clockwise about its centre.
 
     Args:
@@ -482,7 +485,7 @@ def rotate(image: IntoExpr, degrees: IntoExpr, filter: IntoExpr = None, expand: 
         SELECT rotate(decode_image(image), 15) FROM photos
     """
 
-def solarize(image: IntoExpr, threshold: IntoExpr) -> Expr:
+def solarize(image: _First, threshold: IntoExpr) -> Expr:
     """Inverts samples at or above a threshold.
 
     Args:
@@ -498,7 +501,7 @@ def solarize(image: IntoExpr, threshold: IntoExpr) -> Expr:
         SELECT solarize(decode_image(image), 128) FROM photos
     """
 
-def to_chw(image: IntoExpr) -> Expr:
+def to_chw(image: _First) -> Expr:
     """Lays an image out as a plane per channel, as PyTorch's layers read it.
 
     Args:
@@ -513,7 +516,7 @@ def to_chw(image: IntoExpr) -> Expr:
         SELECT to_chw(normalize(resize(decode_image(image), 224, 224), 'imagenet')) FROM photos
     """
 
-def to_float(image: IntoExpr, type: IntoExpr = None) -> Expr:
+def to_float(image: _First, type: IntoExpr = None) -> Expr:
     """Makes samples floats; bytes are divided by 255.
 
     Args:
@@ -529,7 +532,7 @@ def to_float(image: IntoExpr, type: IntoExpr = None) -> Expr:
         SELECT to_float(decode_image(image), 'f16') FROM photos
     """
 
-def vflip(image: IntoExpr) -> Expr:
+def vflip(image: _First) -> Expr:
     """Mirrors top and bottom.
 
     Args:

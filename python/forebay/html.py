@@ -6,7 +6,6 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-from .errors import Error
 from .text import first_rows, short
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def pipeline_page(pipeline: Pipeline) -> str:
     try:
         columns = pipeline.schema._repr_html_()
         picture = pipeline.explain(format="svg")
-    except Error as error:
+    except Exception as error:
         return f"<pre>{escape(repr(pipeline))}\n\n{escape(str(error))}</pre>"
     return f"{columns}<div>{picture}</div>"
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import _forebay
 from .batch import Batch
+from .errors import SourceError
 from .state import State, read_resume
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
 
-__all__ = ["BatchIterator", "Failure", "NumpyIterator", "Stats"]
+__all__ = ["BatchIterator", "Failure", "Stats"]
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,32 @@ class BatchIterator(Iterator[Batch]):
         self._turns = settings.get("turns") or 1
         #: Steps between the token and the next batch.
         self._turn = settings.get("turn") or 0
+        #: Steps before the token since the run began that counts towards the limit.
+        self._taken = (self._settings.get("limit_batches") or 0) - (settings.get("limit_batches") or 0)
+        self._before = (self._turn, self._taken)
 
     def __iter__(self) -> BatchIterator:
         return self
 
     def __next__(self) -> Batch:
-        raw = self._run.next()
+        try:
+            raw = self._run.next()
+        except SourceError:
+            # A file is no longer what it was; the next run plans with what it is.
+            self._pipeline._planned = None
+            raise
         if raw is None:
             raise StopIteration
+        self._before = (self._turn, self._taken)
+        self._taken += self._turn + 1
         self._turn = self._turns - 1
         return Batch(raw)
+
+    def put_back(self, batch: Batch) -> None:
+        """Takes the last batch back, as if it had not been handed out: it is the next one, and states are before
+        it."""
+        self._run.put_back(batch._raw)
+        self._turn, self._taken = self._before
 
     def state_dict(self) -> dict[str, Any]:
         """Where the consumer of the batches is: behind the last batch that it was given, however far the run
@@ -124,6 +141,7 @@ class BatchIterator(Iterator[Batch]):
             turn=self._turn,
             turns=self._turns,
             world=self._begun.get("world") or 1,
+            taken=None if self._settings.get("limit_batches") is None else self._taken,
         ).to_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -159,38 +177,6 @@ class BatchIterator(Iterator[Batch]):
         self._run.close()
 
     def __enter__(self) -> BatchIterator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class NumpyIterator(Iterator["dict[str, Any]"]):
-    """The batches of a run as dictionaries of NumPy arrays."""
-
-    def __init__(self, batches: BatchIterator) -> None:
-        #: The batches.
-        self.batches = batches
-
-    def __iter__(self) -> NumpyIterator:
-        return self
-
-    def __next__(self) -> dict[str, Any]:
-        return next(self.batches).numpy()
-
-    def state_dict(self) -> dict[str, Any]:
-        """As of `BatchIterator`."""
-        return self.batches.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As of `BatchIterator`."""
-        self.batches.load_state_dict(state)
-
-    def close(self) -> None:
-        """Stops the run."""
-        self.batches.close()
-
-    def __enter__(self) -> NumpyIterator:
         return self
 
     def __exit__(self, *_: object) -> None:

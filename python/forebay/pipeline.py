@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _forebay
 from .batch import Batch
+from .convert import RAISE
+from .dataset import NumpyDataset
 from .describe import option, source_text, step_text
 from .expr import Expr, IntoExpr, node_of
-from .iterator import BatchIterator, NumpyIterator
+from .iterator import BatchIterator
 from .look import Explanation, Preview
 from .schema import Schema
 
 if TYPE_CHECKING:
+    # Type checkers know it without its being installed.
+    from typing_extensions import Unpack
+
+    from .settings import DatasetSettings, RankSettings, RunSettings
     from .torch import ForebayDataset
     from .udf import Udf, UdfClass
 
@@ -211,7 +217,8 @@ class Pipeline:
         """
         if at in ("auto", "off"):
             return self._then("cache", at.upper())
-        return self._then("cache", f'AT "{at}"' + " FREEZING RANDOMNESS" * freezing_randomness)
+        quoted = at.replace('"', '""')
+        return self._then("cache", f'AT "{quoted}"' + " FREEZING RANDOMNESS" * freezing_randomness)
 
     # Looking at it
 
@@ -227,7 +234,7 @@ class Pipeline:
         verbose: bool = False,
         why_not: str | None = None,
         format: Literal["text", "json", "svg", "dot"] = "text",
-        **settings: Any,
+        **settings: Unpack[RunSettings],
     ) -> Explanation:
         """What was written, what was chosen to run instead, and why.
 
@@ -238,17 +245,17 @@ class Pipeline:
             format: `"text"`, `"json"`, or both plans as a picture: `"svg"`, `"dot"`.
             **settings: As of `run`.
         """
-        return Explanation(self._plan().explain(settings, analyze, verbose, why_not, format))
+        return Explanation(self._plan().explain({**settings}, analyze, verbose, why_not, format))
 
-    def preview(self, rows: int = 16, **settings: Any) -> Preview:
+    def preview(self, rows: int = 16, **settings: Unpack[RunSettings]) -> Preview:
         """The first rows, with images as pictures in a notebook. Only these rows are computed."""
-        settings = {"limit_batches": 1, "epochs": 1, **settings}
-        with BatchIterator(self, settings, keep_remainder=True, rows=_whole("preview", "rows", rows)) as batches:
+        given = {"limit_batches": 1, "epochs": 1, **settings}
+        with BatchIterator(self, given, keep_remainder=True, rows=_whole("preview", "rows", rows)) as batches:
             for batch in batches:
                 return Preview(batch)
         raise ValueError("the pipeline has no rows to show")
 
-    def steps(self, **settings: Any) -> int | None:
+    def steps(self, **settings: Unpack[RunSettings]) -> int | None:
         """Batches of an epoch for each rank, where known before the rows come.
 
         Args:
@@ -256,13 +263,13 @@ class Pipeline:
         """
         return self._plan().steps({**settings, "epochs": 1})
 
-    def save_plan(self, **settings: Any) -> str:
+    def save_plan(self, **settings: Unpack[RunSettings]) -> str:
         """The chosen plan, and all that it was chosen by, as JSON: `run(plan=..)` has the same plan anywhere."""
-        return self._plan().save(settings)
+        return self._plan().save({**settings})
 
     # Running it
 
-    def run(self, **settings: Any) -> BatchIterator:
+    def run(self, **settings: Unpack[RunSettings]) -> BatchIterator:
         """Runs the pipeline: an iterator of batches.
 
         Args:
@@ -273,7 +280,7 @@ class Pipeline:
             seed: Seed, instead of the pipeline's.
             threads: Compute threads; all cores if not given.
             memory_limit: Bytes for windows, segments and batches: a number, or such as `"2GiB"`.
-            limit_batches: Batches after which the run ends.
+            limit_batches: Batches after which the run ends, with those before the state that it goes on from.
             optimize: Whether the plan is rewritten.
             plan: A plan of `save_plan`, to be planned by.
             resume: Where to go on: `batch.token()`, or `state_dict()` of an iterator, as a dictionary or as JSON.
@@ -285,17 +292,33 @@ class Pipeline:
         Raises:
             ResumeError: What `resume` says is of another stream.
         """
-        return BatchIterator(self, settings)
+        return BatchIterator(self, {**settings})
 
     def __iter__(self) -> Iterator[Batch]:
+        """`run()`: each loop over a pipeline begins with epoch 0 again, and has one epoch, or those of `repeat`. What
+        goes on with the next epoch is `run(first_epoch=..)`, or a loop over `numpy()` or `torch()`."""
         return self.run()
 
-    def numpy(self, **settings: Any) -> NumpyIterator:
-        """Runs the pipeline: an iterator of dictionaries of NumPy arrays, which JAX takes as pytrees.
+    def numpy(
+        self,
+        *,
+        resume: dict[str, Any] | str | None = None,
+        nulls: Any = RAISE,
+        **settings: Unpack[RankSettings],
+    ) -> NumpyDataset:
+        """Dictionaries of NumPy arrays, which JAX takes as pytrees, to loop over: each loop is the next epoch.
 
-        It has the `state_dict` and `load_state_dict` of `run`, whose state Orbax keeps as JSON.
+        It has a `state_dict` and `load_state_dict`, whose state Orbax keeps as JSON.
+
+        Args:
+            resume: Where the first iteration goes on, as `NumpyDataset.load_state_dict` takes it.
+            nulls: What stands for numbers that are not there, as of `Batch.numpy`. Without it, nulls are a ValueError.
+            **settings: As of `run`.
         """
-        return NumpyIterator(self.run(**settings))
+        dataset = NumpyDataset(self, {**settings}, nulls)
+        if resume is not None:
+            dataset.load_state_dict(resume)
+        return dataset
 
     def torch(
         self,
@@ -303,8 +326,9 @@ class Pipeline:
         rank: int | None = None,
         world: int | None = None,
         resume: dict[str, Any] | str | None = None,
+        nulls: Any = RAISE,
         pin_memory: bool = False,
-        **settings: Any,
+        **settings: Unpack[DatasetSettings],
     ) -> ForebayDataset:
         """The pipeline as an `IterableDataset` of whole batches, for `DataLoader(dataset, batch_size=None)`.
 
@@ -312,12 +336,13 @@ class Pipeline:
             rank: This rank; by default that of `torch.distributed`, else of the environment, else 0.
             world: Number of ranks, likewise.
             resume: Where the first iteration goes on, as `ForebayDataset.resume` takes it.
+            nulls: What stands for numbers that are not there, as of `Batch.torch`. Without it, nulls are a ValueError.
             pin_memory: Whether tensors are pinned, where there is a GPU and no loader worker.
             **settings: As of `run`.
         """
         from .torch import ForebayDataset
 
-        dataset = ForebayDataset(self, rank=rank, world=world, pin_memory=pin_memory, **settings)
+        dataset = ForebayDataset(self, rank=rank, world=world, nulls=nulls, pin_memory=pin_memory, **settings)
         if resume is not None:
             dataset.resume(resume)
         return dataset

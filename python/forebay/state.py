@@ -10,6 +10,7 @@ with a token and what a run must be told besides, all of it plain values that JS
 * `turn`, `turns`: how many steps behind the token the next batch is, and every which step is taken. More than
   one turn has a `DataLoader` with several workers. Where they are left out, it is the next batch, and every one.
 * `world`: ranks, whose steps those are.
+* `taken`: steps before the token that count for `limit_batches`; left out where there is no limit.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class State:
     turn: int = 0
     turns: int = 1
     world: int = 1
+    taken: int | None = None
 
     @staticmethod
     def of(state: Any) -> State:
@@ -57,6 +59,7 @@ class State:
                 int(state.get("turn", 0)),
                 int(state.get("turns", 1)),
                 int(state.get("world", 1)),
+                state.get("taken"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ResumeError(f"this state of a Forebay iterator is damaged: {error!r}") from error
@@ -74,7 +77,38 @@ class State:
             said["seed"] = self.seed
         if self.turn or self.turns > 1:
             said.update(turn=self.turn, turns=self.turns)
+        if self.taken is not None:
+            said["taken"] = self.taken
         return said
+
+    def _cursor(self) -> dict[str, Any]:
+        cursor: dict[str, Any] = {} if self.token is None else json.loads(self.token).get("cursor", {})
+        return cursor
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it is in."""
+        return int(self._cursor().get("epoch", self.first_epoch))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is at the end of its epoch."""
+        return bool(self._cursor().get("ended", False))
+
+    def within(self, epochs: int | None) -> State:
+        """The same state, if it is in a run of so many epochs, or exactly at its end.
+
+        Raises:
+            ConfigError: It is behind the end.
+        """
+        cursor = self._cursor()
+        at, end = self.epoch, self.first_epoch + (epochs or 0)
+        if epochs is None or at < end or at == end and not cursor.get("rows") and not cursor.get("step"):
+            return self
+        raise ConfigError(
+            f"the state is in epoch {at} of a run that began with epoch {self.first_epoch}, and this one has "
+            f"{epochs} epoch(s) from there, so it is over; give it more with repeat(..) or epochs=.."
+        )
 
     def among(self, turns: int, world: int, *, is_worker: bool = False) -> State:
         """The same state, if it is one for so many loader workers and ranks. To a worker, other ranks are a mistake
@@ -91,10 +125,12 @@ class State:
         )
 
     def at_world(self, world: int, given: dict[str, Any], pipeline: Pipeline) -> State:
-        """The same state in steps of so many ranks."""
+        """The same state in steps of so many ranks, for a run that has epochs left."""
+        self.within(given.get("epochs") or pipeline._plan().clauses()["epochs"])
         if self.turn == 0 or self.turns > 1 or self.world == world:
             return replace(self, world=world) if self.turns == 1 else self
-        return replace(self, token=self._advanced(given, pipeline), turn=0, world=world)
+        taken = None if self.taken is None else self.taken + self.turn
+        return replace(self, token=self._advanced(given, pipeline), turn=0, world=world, taken=taken)
 
     def part(self, turn: int, turns: int) -> State:
         """What one of several loader workers goes on from."""
@@ -103,6 +139,9 @@ class State:
     def settings(self, given: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:
         """The settings of a run that goes on from here."""
         told = {**given, "first_epoch": self.first_epoch, "turn": self.turn, "turns": self.turns}
+        limit = given.get("limit_batches")
+        if limit is not None:
+            told["limit_batches"] = max(0, limit - (self.taken or 0))
         if self.token is None:
             seed = given.get("seed")
             seed = pipeline._plan().clauses()["seed"] if seed is None else seed

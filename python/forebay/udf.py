@@ -17,20 +17,59 @@ import functools
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
 
 from . import _forebay, _worker
 from ._declare import check_plain, found, type_of
 from ._evaluate import Evaluator
+from .errors import ConfigError
 from .expr import Expr, IntoExpr, col, node_of, sql_expr
 
 if TYPE_CHECKING:
+    from typing_extensions import Required, Unpack
+
     from .pipeline import Pipeline
 
 __all__ = ["Udf", "UdfClass", "udf"]
 
 #: Arguments of a class's set-up.
 Setup = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class _Decorator(Protocol):
+    """`udf` that was not given its function yet."""
+
+    @overload
+    def __call__(self, target: type[Any], /) -> UdfClass: ...
+
+    @overload
+    def __call__(self, target: Callable[..., Any], /) -> Udf: ...
+
+
+class UdfOptions(TypedDict, total=False):
+    """What `udf` declares, and says the meaning of."""
+
+    returns: Required[Any]
+    reads: Sequence[str] | None
+    mode: Literal["numpy", "arrow", "rows"]
+    deterministic: bool | None
+    cost: float | None
+    concurrency: int | None
+    batch_size: int | None
+    version: int
+    name: str | None
+
+
+@overload
+def udf(function: None = None, **options: Unpack[UdfOptions]) -> _Decorator: ...
+
+
+@overload
+def udf(function: type[Any], **options: Unpack[UdfOptions]) -> UdfClass: ...
+
+
+@overload
+def udf(function: Callable[..., Any], **options: Unpack[UdfOptions]) -> Udf: ...
 
 
 def udf(
@@ -231,6 +270,11 @@ class Udf(_Named):
             keys = ("init_main_from_name", "init_main_from_path", "sys_argv", "dir")
             known = get_preparation_data("forebay")
             main = {key: known[key] for key in keys if key in known}
+            if not main.keys() & {"init_main_from_name", "init_main_from_path"}:
+                raise ConfigError(
+                    f"{self.name} is of a notebook or an interpreter's prompt, which its worker processes cannot import; "
+                    "pip install cloudpickle, or define it in a module"
+                ) from None
             return pickle.dumps((main, pickle.dumps(self)))
         # The function itself, so that no worker runs the main module again.
         return pickle.dumps((None, cloudpickle.dumps((Udf, self._target, self._options, self._setup))))

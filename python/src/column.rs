@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
-use arrow::buffer::Buffer;
-use arrow::compute::cast;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_empty_array};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::compute::{cast, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use forebay_udfs::tensor::named;
@@ -59,6 +59,16 @@ impl RawColumn {
     fn made_of(array: ArrayRef, name: &str, private: bool) -> PyResult<Self> {
         let field = Arc::new(Field::new(name, array.data_type().clone(), true));
         Self::new(array, field, private)
+    }
+
+    /// The column of a struct, null where the struct is.
+    fn without(self, nulls: Option<&NullBuffer>) -> PyResult<Self> {
+        let Some(nulls) = nulls else {
+            return Ok(self);
+        };
+        let gone = BooleanArray::new(!nulls.inner(), None);
+        let array = nullif(&self.array, &gone).map_err(arrow_error)?;
+        Ok(Self { array, ..self })
     }
 
     /// The column's elements, and their shape in one row.
@@ -149,6 +159,17 @@ impl RawColumn {
         Memory::made(Buffer::from_vec(bytes), vec![rows], "|b1")
     }
 
+    /// A byte for each element of a `dense` column of lists, 1 where it is null; nothing where none is.
+    fn gaps(&self) -> Option<Memory> {
+        self.array.as_fixed_size_list_opt()?;
+        let (values, row) = self.dense()?;
+        let nulls = values.logical_nulls().filter(|n| n.null_count() > 0)?;
+        let bytes: Vec<u8> = nulls.iter().map(|valid| u8::from(!valid)).collect();
+        let mut shape = vec![self.array.len()];
+        shape.extend(row);
+        Some(Memory::made(Buffer::from_vec(bytes), shape, "|b1"))
+    }
+
     /// The elements of all rows of a `list` or `variable` column, and where each row begins among them.
     fn elements(&self) -> PyResult<(Self, Memory)> {
         let data = match self.array.as_struct_opt() {
@@ -168,6 +189,10 @@ impl RawColumn {
         } else {
             return Err(PyValueError::new_err("the column has no lists"));
         };
+        // A list array that is part of another one still has the elements of all of it.
+        let (first, last) = ends(&starts);
+        let values = values.slice(first, last - first);
+        let starts: Vec<i64> = starts.iter().map(|start| start - first as i64).collect();
         let rows = starts.len();
         let starts = Memory::made(Buffer::from_vec(starts), vec![rows], "<i8");
         Ok((Self::made_of(values, "item", false)?, starts))
@@ -188,15 +213,17 @@ impl RawColumn {
         Ok(Memory::made(buffer, vec![shape.len(), rank], "<i4"))
     }
 
-    /// The columns of a `struct` column.
+    /// The columns of a `struct` column, null where the struct is.
     fn fields(&self) -> PyResult<Vec<Self>> {
         let Some(parts) = self.array.as_struct_opt() else {
             return Err(PyValueError::new_err("the column is no struct"));
         };
         let fields = parts.fields().iter().zip(parts.columns());
-        fields
-            .map(|(field, array)| Self::new(Arc::clone(array), Arc::clone(field), false))
-            .collect()
+        let columns = fields.map(|(field, array)| {
+            let column = Self::new(Arc::clone(array), Arc::clone(field), false)?;
+            column.without(parts.nulls())
+        });
+        columns.collect()
     }
 
     /// The rows as Python objects: texts, bytes, and what has no type of Python's as its text.
@@ -253,6 +280,13 @@ impl RawColumn {
     fn is_variable(&self) -> bool {
         self.field.extension_type_name() == Some("arrow.variable_shape_tensor")
     }
+}
+
+/// The first and the last offset.
+fn ends(offsets: &[i64]) -> (usize, usize) {
+    let at = |offset: Option<&i64>| offset.and_then(|&o| usize::try_from(o).ok());
+    let first = at(offsets.first()).unwrap_or_default();
+    (first, at(offsets.last()).unwrap_or(first))
 }
 
 pub(crate) fn arrow_error(error: arrow::error::ArrowError) -> PyErr {

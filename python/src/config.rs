@@ -60,6 +60,12 @@ pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Run
     Ok(config)
 }
 
+/// Refuses settings that no run can have.
+#[pyfunction]
+pub(crate) fn check_settings(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
+    read(py, settings).map(drop)
+}
+
 fn whole(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     value.extract().map_err(|_| {
         let found = value.repr().map(|r| r.to_string()).unwrap_or_default();

@@ -3,6 +3,7 @@
 use datafusion::common::DataFusionError;
 use forebay::{Error, Failure};
 use forebay_planner::error::{PlanError, Position};
+use forebay_runtime::source::SourceError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -83,9 +84,18 @@ fn run(
             attributes.set_item("minimum", minimum)?;
             "MemoryLimitError"
         }
-        Error::Engine(error) if let Some(fault) = fault(error) => {
+        Error::Engine(error) if let Some(fault) = root::<Fault>(error) => {
             attributes.set_item("function", &fault.function)?;
             "FunctionError"
+        }
+        Error::Engine(error) if let Some(SourceError::Changed { path, was, now }) = root(error) => {
+            attributes.set_item("source", path.to_string_lossy())?;
+            // `forebay/iterator.py` sees to that.
+            let told = format!(
+                "{path:?} changed since the pipeline was planned: it had {was} bytes and has {now}; the next run plans \
+                 again"
+            );
+            return Ok(("SourceError", told));
         }
         Error::Config(_) => "ConfigError",
         Error::Resume(_) => "ResumeError",
@@ -95,10 +105,10 @@ fn run(
     Ok((class, error.to_string()))
 }
 
-/// A Python function's own mistake.
-fn fault(error: &DataFusionError) -> Option<&Fault> {
+/// What an error of the engine comes from, if it is of this type: a Python function's own mistake, or a file's.
+fn root<T: std::error::Error + 'static>(error: &DataFusionError) -> Option<&T> {
     match error.find_root() {
-        DataFusionError::External(source) => source.downcast_ref::<Fault>(),
+        DataFusionError::External(source) => source.downcast_ref(),
         _ => None,
     }
 }

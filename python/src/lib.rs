@@ -40,6 +40,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plan::Plan>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<udf_class::Function>()?;
+    module.add_function(wrap_pyfunction!(config::check_settings, module)?)?;
     module.add_function(wrap_pyfunction!(functions::catalogue, module)?)?;
     module.add_function(wrap_pyfunction!(functions::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(runtime::shutdown, module)?)?;

@@ -26,8 +26,6 @@ use crate::{config, error, options};
 
 /// The name of a pipeline that has none.
 const NAME: &str = "pipeline";
-/// The name of the same pipeline with other batches.
-const REBATCHED: &str = "__rebatched";
 
 /// A planned pipeline and the session that it is planned in. It belongs to one process.
 #[pyclass(frozen, module = "forebay._forebay")]
@@ -159,8 +157,10 @@ impl Plan {
                 batch.remainder = Remainder::Keep;
             }
             other.clauses.batch = Some(batch);
-            self.session.register_planned(REBATCHED, other).await?;
-            self.session.run(REBATCHED, config).await
+            // In a session of its own, where the name is no other call's.
+            let session = Session::new();
+            session.register_planned(NAME, other).await?;
+            session.run(NAME, config).await
         })?;
         started
             .map(|run| Run::new(run, lease))

@@ -1,6 +1,6 @@
 //! A run, batch by batch.
 
-use std::mem::forget;
+use std::mem::{forget, replace, swap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,21 @@ struct State {
     first: Option<Duration>,
     /// What the run said last.
     last: (RunStats, Option<(u64, u64)>, Duration, Duration),
-    /// What a run has to be given to go on behind what was handed out.
+    /// What a run has to be given to go on behind what was handed out, and behind all of it but the last batch.
     token: Token,
+    before: Token,
+    /// The last batch, if it was put back.
+    back: Option<Py<RawBatch>>,
+}
+
+impl State {
+    /// Counts a batch that is handed out.
+    fn hand_out(&mut self, batch: &RawBatch, token: Token) {
+        self.before = replace(&mut self.token, token);
+        self.rows += batch.rows();
+        self.batches += 1;
+        self.bytes += batch.bytes();
+    }
 }
 
 impl Run {
@@ -56,6 +69,8 @@ impl Run {
             begun: (Instant::now(), cpu_time()),
             state: Mutex::new(State {
                 token: run.beginning().clone(),
+                before: run.beginning().clone(),
+                back: None,
                 run: Some(run),
                 lease: Some(lease),
                 rows: 0,
@@ -83,6 +98,12 @@ impl Run {
     /// Takes what there is of the run in a slice of time.
     fn poll(&self, handle: &tokio::runtime::Handle) -> Polled {
         let mut state = self.state();
+        if let Some(batch) = state.back.take() {
+            // The token behind it stands where the one before it does otherwise.
+            let token = state.before.clone();
+            state.hand_out(batch.get(), token);
+            return Polled::Again(batch);
+        }
         let Some(run) = state.run.as_mut() else {
             return Polled::Ended;
         };
@@ -90,11 +111,9 @@ impl Run {
         match polled {
             Err(_) => Polled::Nothing,
             Ok(Some(Ok(batch))) => {
-                state.token = batch.token();
+                let token = batch.token();
                 let batch = RawBatch::of(batch);
-                state.rows += batch.rows();
-                state.batches += 1;
-                state.bytes += batch.bytes();
+                state.hand_out(&batch, token);
                 state.first.get_or_insert_with(|| self.begun.0.elapsed());
                 Polled::Batch(Box::new(batch))
             }
@@ -117,6 +136,7 @@ impl Run {
 
 enum Polled {
     Batch(Box<RawBatch>),
+    Again(Py<RawBatch>),
     Nothing,
     Failed(forebay::Error),
     Ended,
@@ -131,7 +151,7 @@ fn stop(handle: &tokio::runtime::Handle, run: forebay::Run) {
 #[pymethods]
 impl Run {
     /// The next batch; nothing at the end.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<RawBatch>> {
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Py<RawBatch>>> {
         if self.process != std::process::id() {
             return Err(error::config(
                 py,
@@ -142,12 +162,27 @@ impl Run {
         let handle = runtime::handle(py)?;
         loop {
             match py.detach(|| self.poll(&handle)) {
-                Polled::Batch(batch) => return Ok(Some(*batch)),
+                Polled::Batch(batch) => return Py::new(py, *batch).map(Some),
+                Polled::Again(batch) => return Ok(Some(batch)),
                 Polled::Nothing => py.check_signals()?,
                 Polled::Failed(error) => return Err(error::exception(py, &error, None)),
                 Polled::Ended => return Ok(None),
             }
         }
+    }
+
+    /// Takes back the batch that was handed out last: it is the next one again.
+    fn put_back(&self, py: Python<'_>, batch: Py<RawBatch>) {
+        py.detach(|| {
+            let (rows, bytes) = (batch.get().rows(), batch.get().bytes());
+            let mut state = self.state();
+            state.rows = state.rows.saturating_sub(rows);
+            state.batches = state.batches.saturating_sub(1);
+            state.bytes = state.bytes.saturating_sub(bytes);
+            let State { token, before, .. } = &mut *state;
+            swap(token, before);
+            state.back = Some(batch);
+        });
     }
 
     /// Stops the run and waits for its threads.
@@ -160,6 +195,7 @@ impl Run {
             let mut state = self.state();
             self.ask(&mut state);
             let (run, lease) = (state.run.take(), state.lease.take());
+            state.back = None;
             drop(state);
             drop(lease);
             if let Some(run) = run {

@@ -66,6 +66,8 @@ pub(crate) struct PythonFunction {
 pub(crate) struct Duty {
     leases: usize,
     crew: Option<Arc<Crew>>,
+    /// Crews that another one was started for; they finish what they have.
+    broken: Vec<Arc<Crew>>,
 }
 
 impl PythonFunction {
@@ -93,13 +95,13 @@ impl PythonFunction {
     pub(crate) fn dismiss(&self) {
         let mut duty = self.duty();
         duty.leases = duty.leases.saturating_sub(1);
-        let crew = if duty.leases == 0 {
-            duty.crew.take()
-        } else {
-            None
-        };
+        let mut crews = Vec::new();
+        if duty.leases == 0 {
+            crews.append(&mut duty.broken);
+            crews.extend(duty.crew.take());
+        }
         drop(duty);
-        if let Some(crew) = crew {
+        for crew in crews {
             crew.close();
         }
     }
@@ -113,6 +115,9 @@ impl PythonFunction {
         let Some((number, spawn)) = &self.workers else {
             return Ok(None);
         };
+        if let Some(broken) = duty.crew.take_if(|crew| crew.is_broken()) {
+            duty.broken.push(broken);
+        }
         if duty.crew.is_none() {
             duty.crew = Some(Crew::start(&self.name, *number, spawn.clone())?);
         }

@@ -43,6 +43,9 @@ struct Chunk {
     dropped: Arc<AtomicBool>,
 }
 
+/// Whether a process was lost, rather than the crew closed; and the chunk that another one is to compute.
+struct Lost(bool, Option<Chunk>);
+
 impl Crew {
     /// Starts `number` processes; they set up side by side.
     pub(crate) fn start(name: &str, number: usize, spawn: Spawn) -> Result<Arc<Self>, String> {
@@ -103,6 +106,11 @@ impl Crew {
         })
     }
 
+    /// Whether no more answers will come, as a process could not be set up.
+    pub(crate) fn is_broken(&self) -> bool {
+        lock(&self.queue).broken.is_some()
+    }
+
     /// Ids of the processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let queue = lock(&self.queue);
@@ -135,15 +143,35 @@ impl Crew {
         }
     }
 
-    /// Starts a process and hands it chunks until the crew is closed.
+    /// Hands chunks to a process, and to another one when that is lost, until the crew is closed.
     fn serve(&self) {
+        let mut chunk = None;
+        loop {
+            chunk = match self.employ(chunk) {
+                Ok(Lost(true, left)) => left,
+                Ok(Lost(false, _)) => return,
+                Err(why) => return self.give_up(why),
+            };
+            // What the process was lost with has failed, and perhaps nobody else needs another one.
+            chunk = chunk.or_else(|| self.next(None));
+            if chunk.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Starts a process and hands it chunks, a given one first. Why it cannot be started, if so.
+    fn employ(&self, first: Option<Chunk>) -> Result<Lost, String> {
+        let fail = |first: Option<Chunk>, why: String| {
+            first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
+            Err(why)
+        };
         let (process, mut pipes) = match start(&self.spawn) {
             Ok((process, pipes)) => (Arc::new(process), pipes),
             Err(error) => {
                 let program = self.spawn.command[0].to_string_lossy();
-                return self.give_up(format!(
-                    "cannot start a worker process ({program}): {error}"
-                ));
+                let why = format!("cannot start a worker process ({program}): {error}");
+                return fail(first, why);
             }
         };
         {
@@ -151,59 +179,67 @@ impl Crew {
             if queue.closed {
                 drop(queue);
                 process.kill();
-                return;
+                return Ok(Lost(false, None));
             }
             // It sets up.
             queue.processes.push((Arc::clone(&process), true));
         }
-        let lost = match pipes.ask(&self.spawn.payload) {
-            Ok(Ok(_)) => self.work(&process, &mut pipes),
-            Ok(Err(mistake)) => Some(mistake),
-            Err(_) => Some(self.lost(&process)),
+        let ready = pipes.greeted();
+        let worked = match ready.and_then(|()| pipes.ask(&self.spawn.payload)) {
+            Ok(Ok(_)) => Ok(self.work(&process, &mut pipes, first)),
+            Ok(Err(mistake)) => fail(first, mistake),
+            Err(_) => fail(first, self.lost(&process)),
         };
         drop(pipes);
-        if let Some(why) = lost {
-            self.give_up(why);
-        }
         process.end();
+        let mut queue = lock(&self.queue);
+        queue.processes.retain(|(p, _)| p.id != process.id);
+        worked
     }
 
-    /// Computes chunk after chunk; why it cannot go on, if not for the crew's end.
-    fn work(&self, process: &Process, pipes: &mut Pipes) -> Option<String> {
+    /// Computes chunk after chunk.
+    fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> Lost {
+        let mut given = first;
         loop {
-            let chunk = self.next(process)?;
-            if chunk.dropped.load(Ordering::Relaxed) {
-                continue;
-            }
-            let request = match encode(&chunk.rows) {
-                Ok(request) => request,
-                Err(error) => return Some(error.to_string()),
+            let chunk = match given.take() {
+                Some(chunk) => chunk,
+                None => match self.next(Some(process)) {
+                    None => return Lost(false, None),
+                    // It was ended while it had nothing to do, which is not this chunk's fault.
+                    Some(chunk) if process.has_ended() => return Lost(true, Some(chunk)),
+                    Some(chunk) => chunk,
+                },
             };
-            let answer = match pipes.ask(&request) {
-                Ok(Ok(bytes)) => decode_answer(&bytes, &self.name).map_err(|e| e.to_string()),
-                Ok(Err(mistake)) => Err(mistake),
-                Err(_) => Err(self.lost(process)),
+            let answer = match encode(&chunk.rows) {
+                Err(error) => Err(error.to_string()),
+                Ok(request) => match pipes.ask(&request) {
+                    Ok(Ok(bytes)) => decode_answer(&bytes, &self.name).map_err(|e| e.to_string()),
+                    Ok(Err(mistake)) => Err(mistake),
+                    Err(_) => Err(self.lost(process)),
+                },
             };
-            let mistake = answer.as_ref().err().cloned();
+            let is_lost = answer.is_err();
             // Nobody may wait for it any longer.
             let _ = chunk.to.send((chunk.index, answer));
-            if mistake.is_some() {
-                return mistake;
+            if is_lost {
+                return Lost(true, None);
             }
         }
     }
 
-    /// The next chunk; none once the crew is closed or broken.
-    fn next(&self, process: &Process) -> Option<Chunk> {
+    /// The next chunk that somebody waits for; none once the crew is closed or broken.
+    fn next(&self, process: Option<&Process>) -> Option<Chunk> {
         let mut queue = lock(&self.queue);
         queue.mark(process, false);
         loop {
             if queue.why_not().is_some() {
                 return None;
             }
-            if let Some(chunk) = queue.chunks.pop_front() {
-                queue.mark(process, true);
-                return Some(chunk);
+            while let Some(chunk) = queue.chunks.pop_front() {
+                if !chunk.dropped.load(Ordering::Relaxed) {
+                    queue.mark(process, true);
+                    return Some(chunk);
+                }
             }
             let waited = self.changed.wait(queue);
             queue = waited.unwrap_or_else(PoisonError::into_inner);
@@ -245,8 +281,9 @@ impl Queue {
         }
     }
 
-    fn mark(&mut self, process: &Process, busy: bool) {
-        let own = self.processes.iter_mut().find(|(p, _)| p.id == process.id);
+    fn mark(&mut self, process: Option<&Process>, busy: bool) {
+        let is_own = |p: &Process| process.is_some_and(|process| process.id == p.id);
+        let own = self.processes.iter_mut().find(|(p, _)| is_own(p));
         if let Some((_, state)) = own {
             *state = busy;
         }

@@ -1,7 +1,7 @@
 //! What goes to a worker process and back: Arrow IPC streams, each with its length before it.
 
 use std::collections::HashMap;
-use std::io::{Cursor, Read, Write};
+use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -10,6 +10,11 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use forebay_udfs::RowFailure;
+
+/// What a worker's answers begin with: before it there may be what others printed while the interpreter started.
+const GREETING: [u8; 16] = *b"\0forebay-worker\n";
+/// Bytes of such print at most.
+const NOISE: u64 = 1 << 24;
 
 /// The key of failed rows in the metadata of an answer.
 const FAILED: &str = "failed";
@@ -24,13 +29,30 @@ pub(crate) fn write(to: &mut impl Write, frame: &[u8]) -> std::io::Result<()> {
     to.flush()
 }
 
+/// Reads up to the beginning of a worker's answers.
+pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
+    let mut last = [0; GREETING.len()];
+    for byte in from.take(NOISE).bytes() {
+        last.rotate_left(1);
+        last[GREETING.len() - 1] = byte?;
+        if last == GREETING {
+            return Ok(());
+        }
+    }
+    Err(ErrorKind::UnexpectedEof.into())
+}
+
 /// Reads a frame. The first byte of an answer tells whether it is a mistake.
 pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
-    let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
-    let mut frame = vec![0; length];
-    from.read_exact(&mut frame)?;
+    let length = u64::from_le_bytes(length);
+    // Memory is taken for what comes, not for what is announced.
+    let mut frame = Vec::new();
+    from.take(length).read_to_end(&mut frame)?;
+    if (frame.len() as u64) < length {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
     Ok(frame)
 }
 

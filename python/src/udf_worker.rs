@@ -68,6 +68,11 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
 }
 
 impl Pipes {
+    /// Waits until the worker reads and writes frames.
+    pub(crate) fn greeted(&mut self) -> io::Result<()> {
+        frame::greeted(&mut self.from)
+    }
+
     /// Sends a frame and awaits the answer: its bytes, or a mistake of the function's.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
         frame::write(&mut self.to, request)?;
@@ -85,6 +90,11 @@ impl Pipes {
 impl Process {
     fn with_child<T>(&self, act: impl FnOnce(&mut Child) -> T) -> T {
         act(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether it has ended already.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.with_child(Child::try_wait), Ok(Some(_)))
     }
 
     /// Waits a while for its end; then ends it.

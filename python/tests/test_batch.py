@@ -1,10 +1,14 @@
 """Batches: columns as NumPy, PyTorch and Arrow have them."""
 
 import ctypes
+import importlib.util
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import forebay as fb
@@ -163,10 +167,94 @@ def test_batches_pickle(batch, photos):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(images))["pixels"].numpy(), images["pixels"].numpy())
 
 
-def test_dictionaries_for_jax(table, batch):
+def test_dictionaries_of_arrays(table, batch):
     trees = fb.read_parquet(table).select("id", "x").batch(100).numpy(limit_batches=2)
     assert [tree["id"].sum() for tree in trees] == [4950, 14950]
     assert set(batch.numpy(nulls=0)) == set(batch)
+
+
+JAX = """
+import sys, jax, forebay as fb
+pipeline = fb.read_parquet(sys.argv[1]).select("id", "x", "small").batch(100)
+batch = next(iter(pipeline))
+taken = jax.dlpack.from_dlpack(batch["small"])
+assert taken.tolist() == batch["small"].numpy().tolist(), taken
+tree = next(iter(pipeline.numpy()))
+on_device = jax.device_put(tree)
+assert int(on_device["id"].sum()) == 4950 and jax.tree.structure(tree).num_leaves == 3, on_device
+"""
+
+
+def test_jax_takes_batches(table):
+    # In a process of its own, as a process that has JAX is told off for forking.
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("needs JAX")
+    subprocess.run([sys.executable, "-c", JAX, str(table)], check=True, timeout=120)
+
+
+def test_what_is_no_array_has_no_dlpack(batch):
+    for name in ("name", "tokens"):
+        with pytest.raises(BufferError, match=f'column "{name}"'):
+            batch[name].__dlpack__()
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """Nulls inside rows, and lists of what is no number."""
+    rows = pa.table(
+        {
+            "id": range(100),
+            "fixed": pa.array([[1, None if i % 2 else 2] if i % 4 < 3 else None for i in range(100)], pa.list_(pa.float32(), 2)),
+            "things": pa.array([[{"k": i, "w": 0.5}] * (i % 3) for i in range(100)]),
+            "late": [[None if i == 90 else i] for i in range(100)],
+        }
+    )
+    pa.parquet.write_table(rows, tmp_path / "odd.parquet")
+    return fb.read_parquet(tmp_path / "odd.parquet")
+
+
+def test_nulls_inside_rows(odd):
+    fixed = next(iter(odd.batch(4)))["fixed"]
+    with pytest.raises(ValueError, match="no value in 2 of 4 rows"):
+        fixed.numpy()
+    assert fixed.numpy(nulls=-1).tolist() == [[1, 2], [1, -1], [1, 2], [-1, -1]]
+    assert fixed.numpy(nulls="mask").mask.tolist() == [[False, False], [False, True], [False, False], [True, True]]
+
+
+def test_null_structs(tmp_path):
+    # What is in a null struct is anything.
+    gone = pa.array([number % 2 == 0 for number in range(4)])
+    inner = pa.StructArray.from_arrays([pa.array(range(4)), pa.array(["x"] * 4)], ["a", "b"], mask=gone)
+    outer = pa.StructArray.from_arrays([inner.filter(pa.array([True] * 4))], ["in"], mask=pa.array([False, True] * 2))
+    rows = pa.table({"pair": inner, "deep": outer})
+    with pa.OSFile(str(tmp_path / "s.arrow"), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        writer.write_table(rows)
+    pipeline = fb.read_arrow(tmp_path / "s.arrow")
+    batch = next(iter(pipeline))
+    assert batch["pair"].null_count == 2
+    with pytest.raises(ValueError, match="no value in 2 of 4 rows"):
+        batch["pair"].numpy()
+    pair = batch["pair"].numpy(nulls=-1)
+    assert (pair["a"].tolist(), pair["b"].tolist()) == ([-1, 1, -1, 3], [None, "x", None, "x"])
+    assert batch["deep"].numpy(nulls=-1)["in"]["a"].tolist() == [-1] * 4
+    shown = fb.udf(repr, name="repr", reads=["pair"], returns={"v": "str"}, mode="rows")
+    assert next(iter(pipeline.map_batches(shown)))["v"].numpy()[:2].tolist() == ["None", "{'a': 1, 'b': 'x'}"]
+
+
+def test_lists_of_structs(odd):
+    batch = list(odd.batch(10))[3]
+    things = batch["things"].numpy()
+    assert [row["k"].tolist() for row in things[:4]] == [[], [31], [32, 32], []]
+    assert "[31]" in batch._repr_html_() and "[31]" in repr(odd.skip(30).preview(10))
+
+
+def test_lists_are_those_of_the_batch(odd):
+    batches = list(odd.select("late").batch(10))
+    assert [row.tolist() for batch in batches[:9] for row in batch["late"].numpy()] == [[i] for i in range(90)]
+    with pytest.raises(ValueError, match="no value in 1 of 10 rows"):
+        batches[9]["late"].numpy()
+    elements, offsets = batches[3]["late"]._raw.elements()
+    assert len(elements) == 10 and np.asarray(offsets).tolist() == list(range(11))
 
 
 def test_memory_is_given_back(photos):

@@ -20,6 +20,11 @@ def test_a_pipeline_that_cannot_be_planned_shows_why():
     assert "no file or folder" in page
 
 
+def test_a_function_that_is_no_function_shows_why(table):
+    page = fb.read_parquet(table).map_batches(fb.udf(len, reads=["id"], returns={"v": "no type"}))._repr_html_()
+    assert page.startswith("<pre>read_parquet(") and "no type" in page
+
+
 def test_a_batch_shows_its_images(photos, table):
     images = fb.images(photos).select("class", "image", pixels=fn.resize(fn.decode_image(col("image")), 200, 100))
     page = next(iter(images.batch(20)))._repr_html_()

@@ -2,11 +2,13 @@
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import forebay as fb
+from conftest import make_table
 from forebay import col, fn, lit
 
 
@@ -241,3 +243,26 @@ def test_an_iterator_ends_when_it_is_closed(table):
     assert list(run) == []
     assert batch["id"].numpy().tolist() == list(range(10))
     run.close()
+
+
+def test_a_file_that_changed_is_planned_again(tmp_path):
+    path = make_table(tmp_path / "table.parquet", rows=100)
+    pipeline = fb.read_parquet(path).select("id")
+    assert sum(batch.num_rows for batch in pipeline) == 100
+    make_table(path, rows=300)
+    with pytest.raises(fb.SourceError, match="changed since the pipeline was planned.*the next run plans again"):
+        list(pipeline)
+    assert sum(batch.num_rows for batch in pipeline) == 300
+
+
+def test_a_cache_at_a_column_of_any_name(table, tmp_path):
+    pipeline = fb.read_parquet(table).select(**{'a"b': col("x") * 2}).options(cache_dir=str(tmp_path)).cache('a"b')
+    assert list(pipeline.schema) == ['a"b'] and len(list(pipeline)) == 4
+
+
+def test_previews_at_once(table):
+    pipeline = fb.read_parquet(table).select("id")
+    counts = list(range(1, 9)) * 10
+    with ThreadPoolExecutor(8) as pool:
+        previews = list(pool.map(pipeline.preview, counts))
+    assert [preview.batch.num_rows for preview in previews] == counts

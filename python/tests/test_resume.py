@@ -205,16 +205,38 @@ def test_packs_that_wait_for_their_batch_are_carried(table, world):
         assert [told(batch) for batch in pipeline.run(world=world, resume=state, threads=1)] == whole[step:]
 
 
-def test_numpy_batches_have_states_for_orbax(table):
+def test_a_state_behind_the_end_is_refused(table):
     pipeline = stream(table)
-    whole = [batch["id"].tolist() for batch in pipeline.numpy()]
-    with pipeline.numpy() as batches:
-        assert [next(batches)["id"].tolist() for _ in range(3)] == whole[:3]
-        state = json.loads(json.dumps(batches.state_dict()))
-    again = pipeline.numpy()
-    again.load_state_dict(state)
-    assert [batch["id"].tolist() for batch in again] == whole[3:]
-    assert [batch["id"].tolist() for batch in pipeline.numpy(resume=state)] == whole[3:]
+    run = pipeline.repeat(5).run()
+    taken(run, 40)
+    state = run.state_dict()
+    for other in (pipeline, pipeline.repeat(2)):
+        with pytest.raises(fb.ConfigError, match="the state is in epoch 2 of a run that began with epoch 0"):
+            other.run(resume=state)
+        with pytest.raises(fb.ConfigError, match="give it more with repeat"):
+            other.numpy(resume=state)
+    assert len(rows(pipeline.repeat(3).run(resume=state))) == 8
+    # Exactly at the end there is nothing left, which is no mistake.
+    taken(run, 8)
+    assert rows(pipeline.repeat(3).run(resume=run.state_dict())) == []
+
+
+def test_a_limit_counts_what_was_before_the_state(table):
+    pipeline = stream(table).repeat(2)
+    whole = rows(pipeline)[:20]
+    run = pipeline.run(limit_batches=20)
+    assert taken(run, 4) == whole[:4]
+    run = pipeline.run(limit_batches=20, resume=run.state_dict())
+    assert taken(run, 5) == whole[4:9]
+    state = run.state_dict()
+    assert rows(pipeline.run(limit_batches=20, resume=state)) == whole[9:]
+    assert len(rows(pipeline.run(resume=state))) == 32 - 9
+    taken(run, 11)
+    assert rows(pipeline.run(limit_batches=20, resume=run.state_dict())) == []
+    # A run without a limit has not counted.
+    run = pipeline.run()
+    assert taken(run, 4) == whole[:4]
+    assert rows(pipeline.run(limit_batches=3, resume=run.state_dict())) == whole[4:7]
 
 
 def test_a_cache_does_not_show(table, tmp_path):

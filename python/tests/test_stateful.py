@@ -322,6 +322,34 @@ def test_epochs_follow_what_was_resumed(table, persistent):
     assert rows(loader(dataset, 2)) == epochs(pipeline, 1)
 
 
+@WORKERS
+def test_a_limit_goes_on(table, workers):
+    pipeline = stream(table)
+    whole = epochs(pipeline, 0)[:10]
+    for stop in (1, 4, 10):
+        dl = loader(pipeline.torch(limit_batches=10), workers)
+        assert rows(itertools.islice(iter(dl), stop)) == whole[:stop]
+        again = loader(pipeline.torch(limit_batches=10), workers)
+        again.load_state_dict(kept(dl.state_dict()))
+        assert rows(again) == whole[stop:]
+        # The limit is that of each iteration.
+        assert rows(again) == epochs(pipeline, 1)[:10]
+        state = global_state(kept(dl.state_dict()))
+        assert rows(loader(pipeline.torch(limit_batches=10, resume=state), 3)) == whole[stop:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_behind_the_end_is_refused(table, workers):
+    dl = loader(stream(table).repeat(3), workers)
+    rows(itertools.islice(iter(dl), 20))
+    again = loader(stream(table), workers)
+    again.load_state_dict(kept(dl.state_dict()))
+    with pytest.raises(fb.ConfigError, match="the state is in epoch 1 of a run that began with epoch 0"):
+        rows(again)
+    with pytest.raises(fb.ConfigError, match="the state is in epoch 1"):
+        stream(table).torch(resume=global_state(dl.state_dict()))
+
+
 def test_a_dataset_alone_has_states(table):
     import pickle
 

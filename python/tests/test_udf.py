@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import forebay as fb
@@ -205,3 +206,17 @@ def test_mistakes_of_a_declaration(table):
     two = pipeline.select(a=returning(print)(col("id")), b=returning(print)(col("id")))
     with pytest.raises(fb.PlanError, match="two functions of the pipeline are called odd"):
         two.schema
+
+
+def test_a_note_does_not_hide_the_message(table):
+    with pytest.raises(fb.DataError) as raised:
+        list(fb.read_parquet(table).map_batches(udfs.noted))
+    assert raised.value.cause == "ValueError: the reason"
+    assert "the reason" in str(raised.value.__cause__)
+
+
+def test_rows_are_values_of_python(tmp_path):
+    rows = {"pair": [{"a": 1}, None], "things": [[{"k": 1, "w": [2]}], [None]]}
+    pa.parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    told = column(fb.read_parquet(tmp_path / "rows.parquet").map_batches(udfs.shown)).tolist()
+    assert told == ["{'a': 1} [{'k': 1, 'w': [2]}]", "None [None]"]

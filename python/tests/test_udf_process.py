@@ -13,6 +13,7 @@ import pytest
 
 import forebay as fb
 import udfs
+from conftest import make_table
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, waits for pidfds")
 FOLDER = os.path.dirname(udfs.__file__)
@@ -124,14 +125,56 @@ def test_what_a_worker_prints_does_no_harm(table, capfd):
     assert told.out == "" and told.err.count("from a worker") == 100
 
 
+NOISY = """
+import os, subprocess
+print("hello", "x" * 100_000, flush=True)
+os.write(1, b"from below")
+subprocess.run(["echo", "from a child"])
+"""
+
+
+def test_what_is_printed_while_a_worker_starts_does_no_harm(table, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(NOISY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    function = fb.udf(udfs.twice_numpy, reads=["id"], returns={"v": "int64"}, concurrency=2)
+    batches = list(fb.read_parquet(table).map_batches(function))
+    assert sum(int(batch["v"].numpy().sum()) for batch in batches) == 2 * 499500
+
+
+@linux
+def test_a_lost_process_is_that_runs_alone(table):
+    rows = fb.read_parquet(table)
+    # Its rows are computed as they are asked for, nearly.
+    other = rows.filter("id >= 500").map_batches(udfs.dies_on_7).batch(10).run(segment_rows=10, threads=1)
+    first = next(other)
+    with pytest.raises(fb.FunctionError, match="was ended by signal 9"):
+        list(rows.map_batches(udfs.dies_on_7))
+    rows = [first, *other]
+    assert sum(batch.num_rows for batch in rows) == 500
+
+
+@linux
+def test_a_process_that_was_ended_while_idle_is_replaced(table, tmp_path):
+    function = udfs.Add(1)
+    # All its rows are computed when the first batch is there, and the processes stay with the run. One may still be
+    # setting up.
+    few = fb.read_parquet(make_table(tmp_path / "few.parquet", rows=10))
+    run = few.map_batches(function).batch(5).run()
+    for process in set(next(run)["process"].numpy().tolist()):
+        os.kill(process, signal.SIGKILL)
+        assert ended(process)
+    assert sum(batch.num_rows for batch in fb.read_parquet(table).map_batches(function)) == 1000
+    assert len(list(run)) == 1
+
+
 RUNNING = """
 import forebay as fb, udfs
 if __name__ == "__main__":
     run = fb.read_parquet(sys.argv[1]).map_batches(udfs.forever).batch(1).run(segment_rows=1)
     batch = next(run)
-    print(*udfs.forever._function().processes(), flush=True)
     try:
-        next(run)
+        print(*udfs.forever._function().processes(), flush=True)
+        list(run)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         run.close()
@@ -185,6 +228,21 @@ GUARD
     p = fb.read_parquet(sys.argv[1]).map_batches(own)
     print(sum(int(batch["v"].numpy().sum()) for batch in p))
 """
+
+
+PROMPT = MAIN.replace("if len(sys.argv) > 2:", "import sys\nif len(sys.argv) > 2:").replace("GUARD", "if True:")
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["cloudpickle", "pickle"])
+def test_functions_of_a_notebook(table, plain):
+    if not plain:
+        pytest.importorskip("cloudpickle")
+    command = [sys.executable, "-c", PROMPT, str(table), *(["plain"] if plain else [])]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if plain:
+        assert "ConfigError: __main__.own is of a notebook" in ended.stderr and "pip install cloudpickle" in ended.stderr
+    else:
+        assert (ended.stdout, ended.stderr) == (f"{7 * 499500}\n", "")
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["cloudpickle", "pickle"])

@@ -102,6 +102,19 @@ def fails_on_row_7(number):
     return number
 
 
+@fb.udf(reads=["id"], returns={"v": "int64"})
+def noted(ids):
+    error = ValueError("the reason")
+    if hasattr(error, "add_note"):
+        error.add_note("a note")
+    raise error
+
+
+@fb.udf(reads=["pair", "things"], returns={"v": "str"}, mode="rows")
+def shown(pair, things):
+    return f"{pair} {things}"
+
+
 SET_UP = 0
 
 
@@ -127,6 +140,13 @@ class Broken:
 @fb.udf(reads=["id"], returns={"v": "int64"}, concurrency=2)
 def killed(ids):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@fb.udf(reads=["id"], returns={"v": "int64"}, concurrency=2, batch_size=10)
+def dies_on_7(ids):
+    if 7 in ids:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ids.copy()
 
 
 @fb.udf(reads=["id"], returns={"v": "int64"}, concurrency=2)
