@@ -61,7 +61,8 @@ def test_packs(texts):
     assert len(seen) == len(set(seen)) > 150
     batch = next(iter(built))
     assert batch["tokens"].numpy().shape == (4, 16)
-    assert built.schema["id"].type == "Int64"
+    assert built.schema["id"].type == "List(Int64)"
+    assert list(built.schema) == list(batch)
 
 
 def test_buckets(texts):

@@ -40,6 +40,10 @@ PAGES = [
 ]
 #: Packages that may be missing.
 OPTIONAL = {"duckdb", "jax", "orbax", "PIL", "polars", "torch", "torchdata"}
+#: Packages whose threads a fork of the process does not survive: pages with them are run in a process of their own.
+THREADED = {"jax"}
+#: Names the page that this process is for.
+ALONE = "FOREBAY_GUIDE_PAGE"
 #: Blocks of text that no block prints: the page and their first line.
 SHOWN = {("README.md", "Pipeline train")}
 LANGUAGES = {"python", "sql", "sh", "text", "rust"}
@@ -98,8 +102,8 @@ def blocks_of(page, text):
     return blocks
 
 
-def missing(block):
-    """Optional packages that a block imports and that are not there."""
+def imported(block):
+    """Packages that a block uses."""
     wanted = set()
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.Import):
@@ -110,7 +114,12 @@ def missing(block):
             wanted.add("torch")
     if "forebay.torch" in block.text:
         wanted.add("torch")
-    return {package for package in wanted & OPTIONAL if importlib.util.find_spec(package) is None}
+    return wanted
+
+
+def missing(block):
+    """Optional packages that a block uses and that are not there."""
+    return {package for package in imported(block) & OPTIONAL if importlib.util.find_spec(package) is None}
 
 
 def is_like(expected, said):
@@ -247,9 +256,30 @@ def read(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+def run_alone(name):
+    """Runs the test of a page in a process of its own."""
+    test = f"{__file__}::test_page[{name}]"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", test],
+        env={**os.environ, ALONE: name},
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode:
+        pytest.fail(done.stdout + done.stderr, pytrace=False)
+    skipped = re.search("^SKIPPED.*", done.stdout, re.MULTILINE)
+    if skipped:
+        pytest.skip(skipped[0])
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_page(name, folder):
     blocks = [block for block in blocks_of(name, read(name)) if block.language == "python"]
+    if os.environ.get(ALONE) != name and any(THREADED & imported(block) for block in blocks):
+        run_alone(name)
+        return
     page, left_out = Page(name), {}
     with warnings.catch_warnings():
         # Python tells of every fork of a process that has threads; torchdata uses what PyTorch deprecates.
