@@ -1,5 +1,6 @@
 """torchdata's StatefulDataLoader over a dataset: every state goes on exactly."""
 
+import gc
 import itertools
 import json
 import warnings
@@ -26,6 +27,8 @@ def forks_are_meant():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*set_vital")
         yield
+    # Loaders are in cycles, and not to be taken apart in a worker of a later test.
+    gc.collect()
 
 
 def stream(table, **batch):
