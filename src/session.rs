@@ -12,7 +12,7 @@ use datafusion::common::not_impl_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Clauses, Optimize, Repeat};
+use forebay_planner::clauses::{Clauses, Optimize, Options, Repeat};
 use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
@@ -583,7 +583,11 @@ fn one_epoch(clauses: Clauses) -> Clauses {
         take,
         repeat: Repeat::default(),
         cache,
-        options,
+        // A look at rows is no run: it tells nobody of those that failed.
+        options: Options {
+            dead_letters: None,
+            ..options
+        },
         ..Clauses::default()
     }
 }

@@ -252,6 +252,24 @@ async fn a_run_of_some_batches_tells_what_failed_in_them() {
     assert_eq!(rows, [9, 19, 29]);
 }
 
+/// Who looks at a pipeline's rows, or measures it, leaves no letters.
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_at_rows_tells_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = numbers(folder.path(), "BATCH 10").await;
+    for sql in [
+        "SELECT id FROM p",
+        "SELECT count(x) FROM p",
+        "EXPLAIN ANALYZE PIPELINE p",
+    ] {
+        session.execute(sql).await.unwrap();
+    }
+    assert!(!folder.path().join("dead").exists());
+    let (_, error) = run(&session, RunConfig::default()).await;
+    assert_eq!(error, None);
+    assert!(folder.path().join("dead").exists());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_packs_are_run_again_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
