@@ -247,3 +247,20 @@ def test_a_cache_does_not_show(table, tmp_path):
     run = pipeline.run()
     assert taken(run, 20) == whole[:20]
     assert rows(pipeline.run(resume=run.state_dict())) == whole[20:]
+
+
+def test_a_pinned_plan_goes_on_above_the_exact_tier(photos):
+    """Where rewrites show in the pixels, the plan is part of what a state is of."""
+    pixels = fn.normalize(fn.random_hflip(fn.resize(fn.decode_image(col("image")), 12, 12)), "imagenet")
+    built = fb.images(photos).select("label", pixels=pixels).shuffle(16, seed=2).batch(6).options(relax="statistical")
+    plan = built.save_plan()
+    whole = [batch["pixels"].numpy().tobytes() for batch in built.run(plan=plan)]
+    run = built.run(plan=plan)
+    taken = [next(run)["pixels"].numpy().tobytes() for _ in range(3)]
+    state = json.dumps(run.state_dict())
+    run.close()
+    rest = [batch["pixels"].numpy().tobytes() for batch in built.run(plan=plan, resume=state, threads=1)]
+    assert taken + rest == whole
+    # Another plan than that of the state.
+    with pytest.raises(fb.ResumeError, match="plan"):
+        built.run(optimize=False, resume=state)
