@@ -7,6 +7,7 @@
 mod arm;
 mod caching;
 mod counted;
+mod counts;
 mod driver;
 mod facts;
 mod known;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::common::{Result, internal_err};
 use futures::TryStreamExt;
 
+use super::counts::Counts;
 use super::shares::Share;
 use crate::group::Key;
 use crate::job::{Env, Job, Reader};
@@ -18,14 +19,13 @@ use crate::segment;
 /// a filter above the MIX drops it.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// Entry `i` is the number of rows that stored rows `0..i` give.
-    before: Arc<Vec<u64>>,
+    given: Arc<Counts>,
     /// Stored rows whose rows a filter above a MIX drops, ascending.
     dropped: Vec<u64>,
     /// Keys of the rows that reach the output, in stored order; empty where rows have none.
     keys: Vec<Key>,
-    /// Entry `i` is the number of rows that stored rows `0..i` bring to the output.
-    reached: Arc<Vec<u64>>,
+    /// Of the rows that stored rows give, those that reach the output.
+    reached: Arc<Counts>,
 }
 
 impl Facts {
@@ -40,21 +40,20 @@ impl Facts {
             Some(membership) => Some(all(job, &membership.reader, keys, pass, env).await?),
             None => None,
         };
-        let each = || Arc::new((0..=job.snapshot.rows()).collect());
+        let each = || Arc::new(Counts::One(job.snapshot.rows()));
         let Some(mixed) = &job.mixed else {
             return Ok(Self::of_all(whole.unwrap_or_else(|| (each(), Vec::new()))));
         };
-        let before = match &mixed.arms {
+        let given = match &mixed.arms {
             Some(arms) => all(job, arms, None, pass, env).await?.0,
             None => each(),
         };
-        let (reached, keys) = whole.unwrap_or_else(|| (Arc::clone(&before), Vec::new()));
-        let gives = |before: &[u64], row: usize| before[row + 1] - before[row];
-        let dropped = (0..job.snapshot.rows() as usize)
-            .filter(|&row| gives(&before, row) > 0 && gives(&reached, row) == 0);
+        let (reached, keys) = whole.unwrap_or_else(|| (Arc::clone(&given), Vec::new()));
+        let dropped = (0..job.snapshot.rows())
+            .filter(|&row| given.of_row(row) > 0 && reached.of_row(row) == 0);
         Ok(Self {
-            dropped: dropped.map(|row| row as u64).collect(),
-            before,
+            dropped: dropped.collect(),
+            given,
             reached,
             keys,
         })
@@ -81,10 +80,10 @@ impl Facts {
     }
 
     /// Where all rows that stored rows give reach the output.
-    fn of_all((before, keys): Joined) -> Self {
+    fn of_all((given, keys): Joined) -> Self {
         Self {
-            reached: Arc::clone(&before),
-            before,
+            reached: Arc::clone(&given),
+            given,
             dropped: Vec::new(),
             keys,
         }
@@ -97,12 +96,12 @@ impl Facts {
 
     /// Rows that all stored rows give.
     pub(super) fn total(&self) -> u64 {
-        self.before.last().copied().unwrap_or(0)
+        self.given.total()
     }
 
     /// Rows that a stored row gives.
     pub(super) fn of_row(&self, stored: u64) -> u32 {
-        (self.before[stored as usize + 1] - self.before[stored as usize]) as u32
+        self.given.of_row(stored)
     }
 
     /// Whether a filter above a MIX drops the rows of a stored row.
@@ -115,25 +114,20 @@ impl Facts {
         if self.keys.is_empty() {
             return Key::default();
         }
-        let at = self.reached[stored as usize] + u64::from(nth);
+        let at = self.reached.before(stored) + u64::from(nth);
         self.keys.get(at as usize).copied().unwrap_or_default()
     }
 }
 
-/// For each stored row how many rows come before it, and the keys of all rows.
-type Joined = (Arc<Vec<u64>>, Vec<Key>);
+/// How many rows stored rows give, and the keys of these.
+type Joined = (Arc<Counts>, Vec<Key>);
 
-fn joined(shares: Vec<Share>) -> Joined {
-    let (mut before, mut keys) = (vec![0], Vec::new());
-    let mut all = 0;
-    for share in shares {
-        before.extend(share.rows.iter().map(|&rows| {
-            all += u64::from(rows);
-            all
-        }));
-        keys.extend(share.keys);
-    }
-    (Arc::new(before), keys)
+fn joined(mut shares: Vec<Share>) -> Joined {
+    let counts = Counts::of(shares.iter().map(|share| share.rows.as_slice()));
+    let keys = shares
+        .iter_mut()
+        .flat_map(|share| std::mem::take(&mut share.keys));
+    (Arc::new(counts), keys.collect())
 }
 
 /// Counts all stored rows.
