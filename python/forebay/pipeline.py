@@ -199,7 +199,7 @@ class Pipeline:
             horizon: Windows after which packs and buckets hold no rows open.
             error_budget: Failed rows of an epoch at which the run stops, whatever `on_error` says: a number, or a
                 part of the rows such as `"1 %"`.
-            dead_letters: File or folder for a table of the failed rows.
+            dead_letters: Folder for a table of the failed rows.
             dead_letter_bytes: Largest input of a failed row that is kept in that table, as a number or `"1MiB"`.
         """
         given = {key: value for key, value in options.items() if value is not None}
