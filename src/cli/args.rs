@@ -482,6 +482,10 @@ pub(crate) struct SqlArgs {
     /// SQL statements
     #[arg(short = 'e', long = "execute", value_name = "SQL")]
     pub(crate) sql: Option<String>,
+    /// Write the rows of the last query to a file (.parquet or .arrow; .csv and .json for plain columns) instead of
+    /// showing them
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[cfg(test)]

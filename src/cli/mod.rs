@@ -13,6 +13,7 @@ mod failure;
 mod functions;
 mod generate;
 mod input;
+mod out;
 mod output;
 mod plan;
 mod preview;

@@ -172,13 +172,7 @@ fn out_format(out: &Path) -> Result<Option<TableFormat>, Failure> {
     if out == Path::new("none") {
         return Ok(None);
     }
-    let format = TableFormat::of_path(out).ok_or_else(|| {
-        Failure::Usage(format!(
-            "--out {}: expected a name that ends with .parquet or .arrow, or `none`",
-            out.display()
-        ))
-    })?;
-    Ok(Some(format))
+    super::out::format(out).map(Some)
 }
 
 /// What becomes of the batches.

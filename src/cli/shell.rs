@@ -18,7 +18,7 @@ use super::args::SqlArgs;
 use super::costs::session;
 use super::failure::Failure;
 use super::statements::{in_string, split};
-use super::{functions, output, script, table};
+use super::{functions, out, output, script, table};
 
 /// Rows of a result that the shell shows; scripts print all.
 const SHELL_ROWS: usize = 40;
@@ -101,7 +101,8 @@ const KEYWORDS: [&str; 62] = [
 
 /// Whether statements are to be typed by a person.
 pub(crate) fn is_interactive(args: &SqlArgs) -> bool {
-    args.sql.is_none() && args.file.is_none() && io::stdin().is_terminal()
+    let given = args.sql.is_some() || args.file.is_some() || args.out.is_some();
+    !given && io::stdin().is_terminal()
 }
 
 /// Runs the statements of a file, an argument or a pipe, up to the first that fails.
@@ -110,11 +111,29 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
         Some(sql) => sql,
         None => script::read(args.file.as_deref().unwrap_or(Path::new("-")))?,
     };
-    let session = session()?;
-    for statement in split(&text).0 {
-        show(session.execute(&statement.in_place()).await?, usize::MAX)?;
+    if let Some(path) = &args.out {
+        // A mistake in the name is told before anything is run.
+        out::format(path)?;
     }
-    Ok(())
+    let session = session()?;
+    let mut last = None;
+    for statement in split(&text).0 {
+        for outcome in session.execute(&statement.in_place()).await? {
+            match outcome {
+                Outcome::Table(schema, batches) if args.out.is_some() => {
+                    last = Some((schema, batches));
+                }
+                outcome => show(outcome, usize::MAX)?,
+            }
+        }
+    }
+    match (&args.out, last) {
+        (None, _) => Ok(()),
+        (Some(path), Some((schema, batches))) => out::write(path, &schema, &batches),
+        (Some(_), None) => Err(Failure::Usage(
+            "no statement has rows for --out: expected a query".to_owned(),
+        )),
+    }
 }
 
 /// Reads statements from the terminal and runs them until the user leaves.
@@ -172,20 +191,20 @@ async fn run_line(session: &Session, text: &str) -> Result<(), Failure> {
             _ = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
             outcomes = Box::pin(async { session.execute(&statement.in_place()).await }) => outcomes?,
         };
-        show(outcomes, SHELL_ROWS)?;
+        for outcome in outcomes {
+            show(outcome, SHELL_ROWS)?;
+        }
     }
     Ok(())
 }
 
-fn show(outcomes: Vec<Outcome>, max_rows: usize) -> Result<(), Failure> {
-    for outcome in outcomes {
-        match outcome {
-            Outcome::Done(text) => output::message(&text),
-            Outcome::Text(text) => output::data(&text)?,
-            Outcome::Table(schema, batches) => {
-                let text = table::format(&schema, &batches, max_rows);
-                output::data(&text.map_err(|error| Failure::Run(error.to_string()))?)?;
-            }
+fn show(outcome: Outcome, max_rows: usize) -> Result<(), Failure> {
+    match outcome {
+        Outcome::Done(text) => output::message(&text),
+        Outcome::Text(text) => output::data(&text)?,
+        Outcome::Table(schema, batches) => {
+            let text = table::format(&schema, &batches, max_rows);
+            output::data(&text.map_err(|error| Failure::Run(error.to_string()))?)?;
         }
     }
     Ok(())

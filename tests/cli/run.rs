@@ -109,6 +109,37 @@ fn batches_are_written_and_can_be_read_again() {
 }
 
 #[test]
+fn the_rows_of_a_query_are_written_for_a_pipeline() {
+    let folder = tables();
+    let count = "SELECT count(*) AS n, max(id) AS last FROM parquet('t.parquet')";
+    let two = format!("SELECT 1 AS one; {count}");
+    let args = ["sql", "-e", &two, "--out", "n.parquet"];
+    let ran = forebay(folder.path(), &args);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), ""),
+        "{}",
+        ran.stderr
+    );
+    let read = "SELECT n, last FROM parquet('n.parquet') BATCH 1";
+    let read = forebay(folder.path(), &["run", "-e", read, "--json"]);
+    assert_eq!(read.json()["rows"], 1);
+    for (sql, out, why) in [
+        (count, "n.xls", "ends with .parquet or .arrow"),
+        (
+            "CREATE PIPELINE p AS SELECT id FROM parquet('t.parquet')",
+            "m.parquet",
+            "no statement has rows",
+        ),
+    ] {
+        let ran = forebay(folder.path(), &["sql", "-e", sql, "--out", out]);
+        assert_eq!(ran.code, Some(2), "{sql}");
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+        assert!(!folder.path().join("m.parquet").exists());
+    }
+}
+
+#[test]
 fn a_run_in_words_puts_data_and_messages_apart() {
     let folder = tables();
     let ran = forebay(folder.path(), &["run", "-e", TABLE_PIPELINE]).ok();

@@ -170,7 +170,7 @@ impl Lowering {
             }
             other => not_impl_err!(
                 "{} is not supported yet in a pipeline: its rows have no keys of their own. Run it \
-                 once, write the result to a file, and read the pipeline from that",
+                 once (forebay sql --out rows.parquet), and read the pipeline from what it wrote",
                 operator_name(other)
             ),
         }
