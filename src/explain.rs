@@ -103,7 +103,7 @@ impl Explanation {
         let steps_per_span = opened.steps_per_span();
         let first_steps = match steps_per_span {
             Some(_) => None,
-            None => opened.steps_of_first_epoch().await?,
+            None => opened.steps_of_first_epoch().await,
         };
         let idle_ranks = opened
             .batches_per_span()

@@ -365,7 +365,7 @@ impl Session {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         let opened = Opened::new(&compiled, &config, &self.stores).await?;
-        Ok(opened.all_steps().await?)
+        Ok(opened.all_steps().await)
     }
 
     /// Starts a registered pipeline.

@@ -118,6 +118,86 @@ async fn a_stream_without_end_and_rows_is_refused() {
     }
 }
 
+/// Draws may leave an epoch too few rows for a batch; others have some.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_end_may_have_an_epoch_without_a_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 20, |id| id);
+    let query = "SELECT id FROM t WHERE random_bool(0.4) SEED 2 BATCH 8 DROP REMAINDER REPEAT";
+    let session = session(folder.path(), query).await;
+    for world in [1, 2] {
+        let batches = run(&session, of_rank(0, world, None), 4).await.unwrap();
+        assert_eq!(batches.len(), 4);
+        let epochs: Vec<u64> = batches.iter().map(|batch| batch.epoch).collect();
+        assert!(
+            epochs[3] > 3,
+            "{world} ranks: every epoch had a batch, {epochs:?}"
+        );
+    }
+}
+
+/// What fails behind the last batch that is wanted is nobody's, however rows are cut into segments.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_ends_a_run_before_what_fails_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 60, |id| id);
+    for filter in ["", "WHERE id >= 0"] {
+        let query = format!("SELECT 100 / (id - 25) AS x FROM t {filter} BATCH 10");
+        let session = session(folder.path(), &query).await;
+        for segment_rows in [1, 7, 1_000] {
+            let config = RunConfig {
+                limit_batches: Some(2),
+                segment_rows: Some(segment_rows),
+                ..RunConfig::default()
+            };
+            let batches = run(&session, config.clone(), usize::MAX).await.unwrap();
+            assert_eq!(batches.len(), 2);
+            let config = RunConfig {
+                limit_batches: Some(3),
+                ..config
+            };
+            let error = run(&session, config, usize::MAX).await.unwrap_err();
+            assert!(error.contains("row 25"), "{error}");
+        }
+    }
+}
+
+/// An arm that is entered late completes groups in every epoch alike, wherever a run begins.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epoch_is_the_same_wherever_a_run_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path(), "t", 90, |id| 1 + id * 7 % 9);
+    table(folder.path(), "k", 9, |id| 1 + id);
+    let query = "SELECT id, value FROM MIX (t WEIGHT 0.95, k WEIGHT 0.05)
+                 BUCKET BY value BOUNDARIES (3, 6) BATCH 4 REPEAT 3 OPTIONS (horizon = 1)";
+    let session = session(folder.path(), query).await;
+    let whole = run(&session, RunConfig::default(), usize::MAX)
+        .await
+        .unwrap();
+    let of = |epoch: u64| whole.iter().filter(move |batch| batch.epoch == epoch);
+    for epoch in 0..3 {
+        let config = RunConfig {
+            first_epoch: epoch,
+            epochs: Some(1),
+            ..RunConfig::default()
+        };
+        let alone = run(&session, config, usize::MAX).await.unwrap();
+        let expected: Vec<Batch> = of(epoch).cloned().collect();
+        assert_eq!(shown(&alone), shown(&expected));
+        for batch in of(epoch).step_by(3) {
+            let name = BatchName::Before(Box::new(batch.token()));
+            let found = session
+                .which("p", RunConfig::default(), name)
+                .await
+                .unwrap();
+            assert_eq!(found.batch, batch.batch);
+        }
+    }
+    let beginning = session.run("p", RunConfig::default()).await.unwrap();
+    let again = run(&session, after(beginning.beginning().clone()), usize::MAX).await;
+    assert_eq!(shown(&again.unwrap()), shown(&whole));
+}
+
 /// Five batches for two ranks: in the last step one has none of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rank_that_repeats_its_batch_goes_on_as_it_was() {

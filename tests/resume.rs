@@ -67,9 +67,15 @@ fn query(draw: &mut Draw) -> String {
             false,
         ),
         _ => {
-            let (a, b) = (arm(draw, "a"), arm(draw, "b"));
+            // One with many rows, one that is entered late, one of a single row that comes again and again.
+            let (of_b, first, second) =
+                draw.pick(&[("b", 0.7, 0.3), ("b", 0.95, 0.05), ("c", 0.5, 0.5)]);
+            let (a, b) = (arm(draw, "a"), arm(draw, of_b));
             let stop = draw.pick(&["", ", stop => 'longest'"]);
-            (format!("MIX ({a} WEIGHT 0.7, {b} WEIGHT 0.3{stop})"), true)
+            (
+                format!("MIX ({a} WEIGHT {first}, {b} WEIGHT {second}{stop})"),
+                true,
+            )
         }
     };
     let filter = draw.pick(&filters);
@@ -301,13 +307,14 @@ async fn any_pipeline_goes_on_from_any_step_at_any_world() {
     let folder = tempfile::tempdir().unwrap();
     write_json(folder.path(), "a", 3, 25);
     write_json(folder.path(), "b", 2, 11);
+    write_json(folder.path(), "c", 1, 1);
     let keys = folder.path().join("k");
     std::fs::create_dir(&keys).unwrap();
     let lines = (0..300).filter(|key| key % 4 != 3);
     let lines: String = lines.map(|key| format!("{{\"key\": {key}}}\n")).collect();
     std::fs::write(keys.join("k.json"), lines).unwrap();
     let session = Session::new();
-    for table in ["a", "b", "k"] {
+    for table in ["a", "b", "c", "k"] {
         let path = folder.path().join(table);
         let sql = format!(
             "CREATE EXTERNAL TABLE {table} STORED AS JSON LOCATION '{}'",

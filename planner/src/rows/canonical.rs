@@ -53,10 +53,9 @@ fn number(text: &str) -> String {
         return whole.to_string();
     }
     match text.parse::<f64>() {
-        // Below 2^53 every whole number is one.
-        Ok(value) if value.fract() == 0.0 && value.abs() < 9e15 => (value as i64).to_string(),
-        Ok(value) => value.to_string(),
-        Err(_) => text.to_owned(),
+        // Of more digits, decimals tell more than a float does.
+        Ok(value) if text.len() <= 15 => value.to_string(),
+        _ => text.to_owned(),
     }
 }
 

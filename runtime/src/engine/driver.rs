@@ -94,9 +94,12 @@ impl Driver {
                         true => Ok(()),
                     };
                     // The sequencer knows it of rows that are planned.
-                    let resumed = opened.resume.as_ref().map(|cursor| cursor.epoch);
-                    let idle = counts && !first && tail.is_idle(continuous);
-                    let idle = idle && opened.epochs.is_none() && epoch_began != resumed;
+                    let idle = counts
+                        && !first
+                        && opened.epochs.is_none()
+                        && opened.resume.is_none()
+                        && tail.stats().batches == 0
+                        && tail.is_idle(continuous);
                     tail.begin(epoch, continuous);
                     epoch_began = Some(epoch);
                     match idle {
@@ -119,10 +122,14 @@ impl Driver {
                 let mine = |nth: u64| opened.turns.has(step_of(nth)) && !is_over(nth);
                 let given = { seen.. }.zip(&out).filter(|(nth, _)| mine(*nth));
                 let given: BTreeSet<_> = given.map(|(_, b)| (b.epoch, b.step)).collect();
-                let mut told = tail.take_letters();
+                let all: BTreeSet<_> = out.iter().map(|b| (b.epoch, b.step)).collect();
                 // That which ends the run is of a batch that does not come.
-                let failed = stepped.is_err();
-                told.retain(|letter| failed || given.contains(&(letter.epoch, letter.step)));
+                let failed = stepped.is_err() && !last;
+                let mut told = tail.take_letters();
+                told.retain(|letter| {
+                    let of = (letter.epoch, letter.step);
+                    given.contains(&of) || failed && !all.contains(&of)
+                });
                 writer.add(told).await?;
                 if ended || failed || is_epoch || last {
                     writer.flush().await?;
@@ -147,8 +154,12 @@ impl Driver {
                 }
                 seen += 1;
             }
+            // What fails behind the last batch that is wanted is nobody's.
+            if is_over(seen) {
+                return Ok(());
+            }
             stepped?;
-            if ended || is_over(seen) {
+            if ended {
                 return Ok(());
             }
         }

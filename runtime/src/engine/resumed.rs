@@ -53,13 +53,16 @@ impl Opened {
                 return damaged("a count of passes is too large");
             }
             let windows = self.arm_windows(arm, (cursor.epoch, at.pass)).len();
-            if at.window.is_some_and(|window| window as usize >= windows) {
+            // Behind an epoch's end, its windows are not entered.
+            if !cursor.ended && at.window.is_some_and(|window| window as usize >= windows) {
                 return damaged("it names a window that the data does not have");
             }
             if let Some((stored, given)) = at.row {
-                let most = if self.job.multiplies { u32::MAX - 1 } else { 1 };
-                let known = self.job.snapshot.row(stored).is_some();
-                if !known || given > most && given != u32::MAX {
+                let fits = match self.job.multiplies {
+                    true => given < u32::MAX,
+                    false => given == 1 || given == u32::MAX,
+                };
+                if !fits || self.job.snapshot.row(stored).is_none() {
                     return damaged("it names a row that the data does not have");
                 }
             }

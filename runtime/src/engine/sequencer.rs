@@ -23,6 +23,9 @@ use crate::deal::Deal;
 use crate::group::{Carry, Group, Grouper, Key};
 use crate::tail::PlannedBatch;
 
+/// No window of an arm: before the first one of a pass.
+const BEFORE: (PassName, u32) = ((u64::MAX, 0), 0);
+
 /// What of a run comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -41,13 +44,13 @@ pub(super) enum Stage {
 pub(super) struct Sequencer {
     pub(super) opened: Arc<Opened>,
     pub(super) reading: Reading,
-    /// Whether steps are only counted.
-    pub(super) dry: bool,
+    /// Where steps are only counted: rows that may still be gone through for that.
+    pub(super) dry: Option<u64>,
     pub(super) stage: Stage,
     pub(super) epoch: u64,
     pub(super) arms: Vec<Arm>,
-    /// By arm: the window that was entered last, of this pass or the one before.
-    windows: Vec<Option<(PassName, u32)>>,
+    /// By arm: the pass and the index of the window that was entered last. Another pass, before the first one.
+    windows: Vec<(PassName, u32)>,
     pub(super) drawn: u64,
     pub(super) rows: u64,
     pub(super) ended: bool,
@@ -73,8 +76,6 @@ pub(super) struct Sequencer {
     pub(super) flush: bool,
     pub(super) out: VecDeque<Step<Work>>,
     resume: Option<Cursor>,
-    /// Whether the epoch was begun by another run.
-    pub(super) resumed: bool,
     pub(super) satisfied: Satisfied,
 }
 
@@ -85,11 +86,11 @@ impl Sequencer {
         let resume = opened.resume.clone();
         Self {
             reading,
-            dry: false,
+            dry: None,
             stage: Stage::Begin,
             epoch: resume.as_ref().map_or(opened.first_epoch, |c| c.epoch),
             arms: Vec::new(),
-            windows: vec![None; opened.arms.len()],
+            windows: Vec::new(),
             drawn: 0,
             rows: 0,
             ended: false,
@@ -107,7 +108,6 @@ impl Sequencer {
             building: Building::new(&opened),
             flush: false,
             out: VecDeque::new(),
-            resumed: resume.is_some(),
             resume,
             satisfied,
             opened,
@@ -127,12 +127,16 @@ impl Sequencer {
                     self.begin();
                     Ok(())
                 }
-                Stage::Open => self.open().await,
+                Stage::Open => self.open().await.map(|()| self.stage = Stage::Rows),
                 Stage::Rows if self.reading == Reading::Counted => self.counted().await,
                 Stage::Rows => self.planned().await,
             };
             if let Err(error) = advanced {
-                self.out.push_back(Step::Failed { epoch, error });
+                // Where a run goes on is behind no TAKE.
+                self.out.push_back(match self.stage {
+                    Stage::Open => Step::lost(error),
+                    _ => Step::Failed { epoch, error },
+                });
                 // Whether the rows in front of it end the epoch, only the driver knows.
                 if self.stage == Stage::Rows && self.reading == Reading::Counted {
                     drop(self.building.take());
@@ -161,14 +165,14 @@ impl Sequencer {
         let opened = Arc::clone(&self.opened);
         // What an epoch computes is there to be read in the next.
         if let Some(cached) = &opened.job.reader.cached
-            && !self.dry
+            && self.dry.is_none()
         {
             cached.epoch_begun(self.epoch).await;
         }
-        self.stage = Stage::Rows;
         self.ended = false;
         let Some(cursor) = self.resume.take() else {
             (self.drawn, self.rows) = (0, 0);
+            self.windows = vec![BEFORE; opened.arms.len()];
             let beginnings = vec![ArmCursor::beginning(0); opened.arms.len()];
             return self.open_arms(&beginnings).await;
         };
@@ -176,14 +180,11 @@ impl Sequencer {
         (self.batches, self.base, self.step) = (cursor.batches, cursor.batches, cursor.step);
         self.resumed_step = Some(cursor.step);
         self.ended = cursor.ended;
-        for (window, arm) in self.windows.iter_mut().zip(&cursor.arms) {
-            // Before its first window, the last one it entered is of some pass before.
-            let before = ((u64::MAX, 0), 0);
-            *window = Some(match arm.window {
-                Some(index) => ((cursor.epoch, arm.pass), index),
-                None => before,
-            });
-        }
+        let last = cursor.arms.iter().map(|arm| match arm.window {
+            Some(index) => ((cursor.epoch, arm.pass), index),
+            None => BEFORE,
+        });
+        self.windows = last.collect();
         self.open_arms(&cursor.arms).await?;
         let carried = cursor
             .carry()
@@ -205,7 +206,7 @@ impl Sequencer {
         })?;
         self.grouper = Grouper::resume(opened.grouping.clone(), &keyed);
         let mut ready = carry.ready;
-        self.close_all(&mut ready)
+        self.close_all(&mut ready).await
     }
 
     /// A carried row, in the window that it came from.
@@ -265,13 +266,16 @@ impl Sequencer {
             if self.ended || self.rows >= until {
                 return self.end_of_epoch().await;
             }
+            if self.dry == Some(0) {
+                return Err(exec_datafusion_err!("too many rows to count steps"));
+            }
             let arm = self.draw();
             let Some((row, nth)) = self.arms[arm].peek() else {
                 if !self.enter(arm).await? {
                     self.end_of_pass(arm).await?;
                 } else if std::mem::take(&mut self.flush) {
                     self.grouper.flush(&mut closed);
-                    self.close_all(&mut closed)?;
+                    self.close_all(&mut closed).await?;
                 }
                 continue;
             };
@@ -282,9 +286,10 @@ impl Sequencer {
                 && let Some(room) = self.grouper.room()
             {
                 self.run_of_rows((skip, until), room, &mut closed);
-                self.close_all(&mut closed)?;
+                self.close_all(&mut closed).await?;
                 continue;
             }
+            self.dry = self.dry.map(|left| left - 1);
             let stored = opened.job.snapshot.stored(row);
             let facts = self.arms[arm].facts.clone();
             let all = facts.as_ref().map_or(1, |facts| facts.of_row(stored));
@@ -305,7 +310,7 @@ impl Sequencer {
             let picked = Picked { row, nth, window };
             let key = self.key(&picked, facts.as_deref());
             self.grouper.push(picked, key, &mut closed);
-            self.close_all(&mut closed)?;
+            self.close_all(&mut closed).await?;
         }
         Ok(())
     }
@@ -327,6 +332,7 @@ impl Sequencer {
         let window = arm.window.as_ref().map_or(0, |w| w.id);
         let run = arm.take_run(most, &self.opened.job.snapshot);
         self.rows += run.len() as u64;
+        self.dry = self.dry.map(|left| left.saturating_sub(run.len() as u64));
         if !skips {
             let picked = run.iter().map(|&row| Picked {
                 row,
@@ -367,8 +373,8 @@ impl Sequencer {
         let Some(now) = self.arms[arm].window.clone() else {
             return Ok(true);
         };
-        let before = self.windows[arm].replace((now.pass, now.index));
-        if let (Some(horizon), Some((pass, index))) = (opened.grouping.horizon, before) {
+        let (pass, index) = std::mem::replace(&mut self.windows[arm], (now.pass, now.index));
+        if let Some(horizon) = opened.grouping.horizon {
             let group = |index: u32| u64::from(index) / horizon;
             self.flush |= pass != now.pass || group(index) != group(now.index);
         }
@@ -403,10 +409,11 @@ impl Sequencer {
         Ok(())
     }
 
-    pub(super) fn close_all(&mut self, closed: &mut Vec<Group<Picked>>) -> Result<()> {
-        let mut closed = closed.drain(..);
+    pub(super) async fn close_all(&mut self, closed: &mut Vec<Group<Picked>>) -> Result<()> {
+        let mut closed = std::mem::take(closed).into_iter();
         while let Some(group) = closed.next() {
             self.close(group, closed.as_slice())?;
+            self.repeat_resumed().await?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Sequencer {
                 },
             });
         }
-        // A span without a batch, or an epoch of it without a row, would come again and again.
+        // A first epoch without a batch, or without a row where batches cross epochs, may come again and again.
         let skip = self.opened.clauses.skip;
         let is_idle = match continuous {
             true => self.rows <= skip,
@@ -52,12 +52,12 @@ impl Sequencer {
         };
         if self.opened.epochs.is_none()
             && is_idle
-            && !self.resumed
+            && self.steps == 0
+            && self.opened.resume.is_none()
             && matches!(self.reading, Reading::Planned(_))
         {
             return Err(exec_datafusion_err!("{}", ENDLESS));
         }
-        self.resumed = false;
         self.next_epoch();
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Sequencer {
     async fn end_of_span(&mut self) -> Result<()> {
         let mut closed = Vec::new();
         self.grouper.finish(&mut closed);
-        self.close_all(&mut closed)?;
+        self.close_all(&mut closed).await?;
         let deal = self.opened.deal;
         let left = (self.batches - self.base) % deal.batches_per_step();
         // Some ranks have no batch in the last step.
@@ -88,15 +88,15 @@ impl Sequencer {
                 }
             }
         }
-        // A batch that comes again in the first step is of the run that this one goes on with.
-        if self.resumed_step.is_some_and(|at| at + 1 == self.step) {
-            self.repeat_resumed().await?;
-        }
-        Ok(())
+        self.repeat_resumed().await
     }
 
-    /// Plans the batch that this rank had in the step before the run went on, to come again.
-    async fn repeat_resumed(&mut self) -> Result<()> {
+    /// Plans the batch that this rank had before the run went on, where it comes again in the first step.
+    pub(super) async fn repeat_resumed(&mut self) -> Result<()> {
+        let is_first = self.resumed_step.is_some_and(|at| at + 1 == self.step);
+        if !is_first || self.dry.is_some() {
+            return Ok(());
+        }
         let Some(again) = self.building.planned.pop_if(|batch| batch.repeats) else {
             return Ok(());
         };
@@ -104,12 +104,22 @@ impl Sequencer {
         self.cut(epoch);
         let deal = self.opened.deal;
         let (step, rank) = (deal.batches_per_step(), deal.rank % deal.batches_per_step());
-        let Some(number) = (self.base + rank).checked_sub(step) else {
-            self.building.planned.push(again);
-            return Ok(());
-        };
-        let alone = Self::alone(&self.opened, self.satisfied.clone(), (epoch, number));
-        let mut steps = Box::pin(alone).await?;
+        let (mut number, mut steps) = (self.base + rank, Vec::new());
+        while steps.is_empty() {
+            let Some(before) = number.checked_sub(step) else {
+                self.building.planned.push(again);
+                return Ok(());
+            };
+            number = before;
+            let alone = Self::alone(&self.opened, self.satisfied.clone(), (epoch, number));
+            steps = Box::pin(alone).await?;
+            // That one may have been a batch that came again.
+            if matches!(steps.last(), Some(Step::Rows { orders: Orders::Planned(batches), .. })
+                if batches.iter().any(|batch| batch.repeats))
+            {
+                steps.clear();
+            }
+        }
         let Some(Step::Rows {
             orders: Orders::Planned(batches),
             ..

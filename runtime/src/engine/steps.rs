@@ -7,7 +7,6 @@ use super::arm::Reading;
 use super::known::Known;
 use super::sequencer::Sequencer;
 use super::work::{Satisfied, Step};
-use crate::error::{Error, Result};
 
 /// Rows that are gone through at most to count steps.
 const MOST_ROWS: u64 = 20_000_000;
@@ -81,51 +80,40 @@ impl Opened {
     /// Steps that every rank takes in the first epoch (in the whole run under `CONTINUOUS`), where packs,
     /// buckets or a mix decide what is a batch: rows are gone through as the run will do, and none is read. `None` where
     /// rows are counted as they come, a random filter decides them, there is no end, or they are too many.
-    ///
-    /// # Errors
-    /// As those of the run before its first row.
-    pub async fn steps_of_first_epoch(&self) -> Result<Option<u64>> {
+    pub async fn steps_of_first_epoch(&self) -> Option<u64> {
         self.go_through(true).await
     }
 
     /// Batches of the whole run, where they can be known and are finite.
-    ///
-    /// # Errors
-    /// As those of the run before its first row.
-    pub async fn all_steps(&self) -> Result<Option<u64>> {
+    pub async fn all_steps(&self) -> Option<u64> {
         if let Some(steps) = self.steps() {
-            return Ok(Some(steps));
+            return Some(steps);
         }
-        let Some(steps) = self.go_through(false).await? else {
-            return Ok(None);
-        };
+        let steps = self.go_through(false).await?;
         let steps = steps.min(self.limit_batches.unwrap_or(u64::MAX));
-        Ok(Some(self.turns.among(steps)))
+        Some(self.turns.among(steps))
     }
 
-    async fn go_through(&self, first_epoch: bool) -> Result<Option<u64>> {
+    async fn go_through(&self, first_epoch: bool) -> Option<u64> {
         let known = matches!(self.known, Known::Nothing | Known::Fixed(_));
         let continuous = self.clauses.repeat.continuous;
         let endless = self.epochs.is_none() && (continuous || !first_epoch);
         if !known || endless || self.again.is_some() {
-            return Ok(None);
+            return None;
         }
         let mut sequencer = Sequencer::new(Arc::new(self.clone()), Satisfied::default());
         // No window is begun to be read, and nothing of a cache is touched.
-        (sequencer.reading, sequencer.dry) = (Reading::Planned(u64::MAX), true);
-        let (mut begun, mut passed) = (false, 0);
+        (sequencer.reading, sequencer.dry) = (Reading::Planned(u64::MAX), Some(MOST_ROWS));
+        let mut begun = false;
         while let Some(step) = sequencer.next().await {
             match step {
                 Step::Begin(_) if begun && first_epoch && !continuous => break,
                 Step::Begin(_) => begun = true,
-                Step::Failed { error, .. } => return Err(Error::Engine(error)),
-                Step::Rows { of, .. } => passed += of.len() as u64 * self.deal.world,
-                Step::Skipped => {}
-            }
-            if passed > MOST_ROWS {
-                return Ok(None);
+                // That is for the run to tell.
+                Step::Failed { .. } => return None,
+                Step::Rows { .. } | Step::Skipped => {}
             }
         }
-        Ok(Some(sequencer.steps))
+        Some(sequencer.steps)
     }
 }

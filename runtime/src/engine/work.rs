@@ -51,7 +51,7 @@ pub(super) enum Orders {
 }
 
 impl<T> Step<T> {
-    /// A broken invariant, which ends the run wherever it comes.
+    /// An error that ends the run wherever it comes.
     pub(super) const fn lost(error: DataFusionError) -> Self {
         let epoch = u64::MAX;
         Self::Failed { epoch, error }
@@ -72,6 +72,8 @@ impl<T> Step<T> {
             } if satisfied.has(epoch) => Step::Skipped,
             Self::Rows { epoch, of, orders } => match next(of).await {
                 Ok(of) => Step::Rows { epoch, of, orders },
+                // Rows that were carried came before any TAKE of this run.
+                Err(error) if matches!(orders, Orders::Restored(_)) => Step::lost(error),
                 Err(error) => Step::Failed { epoch, error },
             },
             Self::Skipped => Step::Skipped,
@@ -117,13 +119,6 @@ pub(super) struct Work {
     by_child: bool,
     /// How many rows come of it, where that is known.
     planned: Option<usize>,
-}
-
-impl Work {
-    /// Stored rows in it.
-    pub(super) const fn len(&self) -> usize {
-        self.places.len()
-    }
 }
 
 /// A segment that was read.
