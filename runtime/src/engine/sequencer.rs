@@ -23,9 +23,6 @@ use crate::deal::Deal;
 use crate::group::{Carry, Group, Grouper, Key};
 use crate::tail::PlannedBatch;
 
-/// No window of an arm: before the first one of a pass.
-const BEFORE: (PassName, u32) = ((u64::MAX, 0), 0);
-
 /// What of a run comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -49,8 +46,10 @@ pub(super) struct Sequencer {
     pub(super) stage: Stage,
     pub(super) epoch: u64,
     pub(super) arms: Vec<Arm>,
-    /// By arm: the pass and the index of the window that was entered last. Another pass, before the first one.
-    windows: Vec<(PassName, u32)>,
+    /// By arm: the pass and the index of the window that was entered last.
+    windows: Vec<Option<(PassName, u32)>>,
+    /// The epoch in which a window was entered last, of any arm.
+    entered_in: Option<u64>,
     pub(super) drawn: u64,
     pub(super) rows: u64,
     pub(super) ended: bool,
@@ -91,6 +90,7 @@ impl Sequencer {
             epoch: resume.as_ref().map_or(opened.first_epoch, |c| c.epoch),
             arms: Vec::new(),
             windows: Vec::new(),
+            entered_in: None,
             drawn: 0,
             rows: 0,
             ended: false,
@@ -172,7 +172,7 @@ impl Sequencer {
         self.ended = false;
         let Some(cursor) = self.resume.take() else {
             (self.drawn, self.rows) = (0, 0);
-            self.windows = vec![BEFORE; opened.arms.len()];
+            self.windows = vec![None; opened.arms.len()];
             let beginnings = vec![ArmCursor::beginning(0); opened.arms.len()];
             return self.open_arms(&beginnings).await;
         };
@@ -180,11 +180,11 @@ impl Sequencer {
         (self.batches, self.base, self.step) = (cursor.batches, cursor.batches, cursor.step);
         self.resumed_step = Some(cursor.step);
         self.ended = cursor.ended;
-        let last = cursor.arms.iter().map(|arm| match arm.window {
-            Some(index) => ((cursor.epoch, arm.pass), index),
-            None => BEFORE,
-        });
+        let last = cursor.arms.iter();
+        let last = last.map(|arm| Some(((cursor.epoch, arm.pass), arm.window?)));
         self.windows = last.collect();
+        let has_entered = self.windows.iter().any(Option::is_some);
+        self.entered_in = has_entered.then_some(cursor.epoch);
         self.open_arms(&cursor.arms).await?;
         let carried = cursor
             .carry()
@@ -373,10 +373,16 @@ impl Sequencer {
         let Some(now) = self.arms[arm].window.clone() else {
             return Ok(true);
         };
-        let (pass, index) = std::mem::replace(&mut self.windows[arm], (now.pass, now.index));
+        let last = self.windows[arm].replace((now.pass, now.index));
+        let entered_in = self.entered_in.replace(now.pass.0);
         if let Some(horizon) = opened.grouping.horizon {
             let group = |index: u32| u64::from(index) / horizon;
-            self.flush |= pass != now.pass || group(index) != group(now.index);
+            self.flush |= match last {
+                Some((pass, index)) if pass == now.pass => group(index) != group(now.index),
+                Some((pass, _)) if pass.0 == now.pass.0 => true,
+                // The first window of an arm in an epoch: what an epoch before held is completed once.
+                _ => entered_in != Some(now.pass.0),
+            };
         }
         self.entered.insert(now.id, now);
         Ok(true)
