@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use forebay_planner::clauses::{Clauses, Options, Repeat};
 use forebay_planner::compile::Compiled;
 use forebay_runtime::cache::Stores;
 use forebay_runtime::engine::{Opened, RunConfig};
@@ -102,5 +103,37 @@ impl PartitionStream for PipelineRows {
             Arc::clone(&self.schema),
             rows,
         ))
+    }
+}
+
+/// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.
+pub(crate) fn one_epoch(clauses: Clauses) -> Clauses {
+    let Clauses {
+        shuffle,
+        seed,
+        skip,
+        take,
+        pack: _,
+        bucket: _,
+        batch: _,
+        tokens_of: _,
+        pad: _,
+        repeat: _,
+        cache,
+        options,
+    } = clauses;
+    Clauses {
+        shuffle,
+        seed,
+        skip,
+        take,
+        repeat: Repeat::default(),
+        cache,
+        // A look at rows is no run: it tells nobody of those that failed.
+        options: Options {
+            dead_letters: None,
+            ..options
+        },
+        ..Clauses::default()
     }
 }

@@ -12,7 +12,7 @@ use datafusion::common::not_impl_err;
 use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Clauses, Optimize, Options, Repeat};
+use forebay_planner::clauses::{Clauses, Optimize};
 use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
@@ -32,7 +32,7 @@ use tokio::sync::RwLock;
 
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
-use crate::pipeline_table::PipelineTable;
+use crate::pipeline_table::{PipelineTable, one_epoch};
 use crate::run::Run;
 
 /// Name of a query that was run without a name of its own.
@@ -558,38 +558,6 @@ async fn plan(
     let pool = ComputePool::new(threads.unwrap_or(1).max(1)).map_err(engine)?;
     let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
     planned.await.map_err(|e| planning(&e))
-}
-
-/// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.
-fn one_epoch(clauses: Clauses) -> Clauses {
-    let Clauses {
-        shuffle,
-        seed,
-        skip,
-        take,
-        pack: _,
-        bucket: _,
-        batch: _,
-        tokens_of: _,
-        pad: _,
-        repeat: _,
-        cache,
-        options,
-    } = clauses;
-    Clauses {
-        shuffle,
-        seed,
-        skip,
-        take,
-        repeat: Repeat::default(),
-        cache,
-        // A look at rows is no run: it tells nobody of those that failed.
-        options: Options {
-            dead_letters: None,
-            ..options
-        },
-        ..Clauses::default()
-    }
 }
 
 fn text_table<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<Outcome> {
