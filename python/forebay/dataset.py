@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,7 +109,7 @@ class Iteration(Iterator["dict[str, Any]"]):
             self._start, self._batches = State.of(self._batches.state_dict()), None
 
 
-class Dataset:
+class Dataset(ABC):
     """What the datasets of NumPy and of PyTorch have in common.
 
     An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next one goes on with the next epoch
@@ -177,8 +178,9 @@ class Dataset:
         """Which rank this is of how many, where the settings do not say."""
         return {}
 
+    @abstractmethod
     def _converted(self, batch: Batch) -> dict[str, Any]:
-        raise NotImplementedError
+        """A batch as the training loop wants it."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self._begun(None)

@@ -1,4 +1,4 @@
-"""Every function of Forebay's catalogue. Made by `stubs.py`; not to be edited."""
+"""Every function of Forebay's catalogue. Made by `typed_functions.py`; not to be edited."""
 
 from collections.abc import Callable
 

@@ -54,8 +54,8 @@ def test_other_functions_of_sql_are_there(table):
     assert batch["v"].numpy().tolist() == ["ROW 0"]
 
 
-def test_stubs_are_up_to_date():
-    script = Path(__file__).parent.parent / "stubs.py"
+def test_declarations_are_up_to_date():
+    script = Path(__file__).parent.parent / "typed_functions.py"
     made = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True).stdout
     kept = (Path(fb.__file__).parent / "fn.pyi").read_text()
-    assert kept == made, "run `python stubs.py > forebay/fn.pyi` in the folder python"
+    assert kept == made, "run `python typed_functions.py > forebay/fn.pyi` in the folder python"

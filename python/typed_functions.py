@@ -1,11 +1,11 @@
-"""Prints the stub of `forebay.fn`, made of the catalogue: `python stubs.py > forebay/fn.pyi`."""
+"""Prints the types of `forebay.fn`, made of the catalogue: `python typed_functions.py > forebay/fn.pyi`."""
 
 import inspect
 import textwrap
 
 from forebay import _forebay, fn
 
-HEAD = '''"""Every function of Forebay's catalogue. Made by `stubs.py`; not to be edited."""
+HEAD = '''"""Every function of Forebay's catalogue. Made by `typed_functions.py`; not to be edited."""
 
 from collections.abc import Callable
 
@@ -19,8 +19,8 @@ def __getattr__(name: str) -> Callable[..., Expr]: ...
 '''
 
 
-def stub(entry: dict) -> str:
-    """The stub of a function, with its documentation."""
+def declaration(entry: dict) -> str:
+    """The declaration of a function, with its documentation."""
     parts = []
     for parameter in inspect.signature(getattr(fn, entry["name"])).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -38,4 +38,4 @@ if __name__ == "__main__":
     # Writing the file is the shell's matter, so that a check can compare without writing.
     import sys
 
-    sys.stdout.write("\n".join([HEAD, *map(stub, entries)]))
+    sys.stdout.write("\n".join([HEAD, *map(declaration, entries)]))
