@@ -18,11 +18,6 @@ impl Opened {
     /// # Errors
     /// It does not, or what it says cannot be.
     pub(super) fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
-        let damaged = |what: &str| {
-            Err(Error::Config(format!(
-                "the resume token is damaged: {what}"
-            )))
-        };
         if cursor.arms.len() != self.arms.len() {
             return damaged("it has another number of inputs");
         }
@@ -72,11 +67,6 @@ impl Opened {
 
     /// Checks that no more is carried than can be held open.
     fn check_carry(&self, cursor: &Cursor) -> Result<()> {
-        let damaged = |what: &str| {
-            Err(Error::Config(format!(
-                "the resume token is damaged: {what}"
-            )))
-        };
         let carry = cursor.carry()?;
         let passes = &cursor.carry_passes;
         let too_late = |&(epoch, pass): &(u64, u32)| epoch > cursor.epoch || pass >= PASSES;
@@ -103,4 +93,10 @@ impl Opened {
         }
         Ok(())
     }
+}
+
+fn damaged(what: &str) -> Result<()> {
+    Err(Error::Config(format!(
+        "the resume token is damaged: {what}"
+    )))
 }
