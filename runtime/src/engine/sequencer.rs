@@ -310,7 +310,9 @@ impl Sequencer {
             let picked = Picked { row, nth, window };
             let key = self.key(&picked, facts.as_deref());
             self.grouper.push(picked, key, &mut closed);
-            self.close_all(&mut closed).await?;
+            if !closed.is_empty() {
+                self.close_all(&mut closed).await?;
+            }
         }
         Ok(())
     }
