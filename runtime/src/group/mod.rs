@@ -20,6 +20,14 @@ pub struct Key {
     pub bucket: u32,
 }
 
+impl Key {
+    /// What its sequence takes of `BATCH BY TOKENS`. An empty one counts as one element, else a batch could hold
+    /// any number of rows.
+    fn tokens(self) -> u64 {
+        u64::from(self.length).max(1)
+    }
+}
+
 /// How rows are grouped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grouping {
@@ -183,7 +191,7 @@ impl<T: Clone> Grouper<T> {
             let bucket = group.rows.first().map_or(0, |(_, key)| key.bucket as usize);
             let open = &mut this.open[bucket.min(this.grouping.buckets - 1)];
             for (row, key) in &group.rows {
-                let length = u64::from(key.length).max(1);
+                let length = key.tokens();
                 open.rows.push(row.clone());
                 open.tokens += length;
                 open.longest = open.longest.max(length);
@@ -289,9 +297,7 @@ impl<T: Clone> Grouper<T> {
 
     /// Adds a row to its batch.
     fn add(&mut self, key: Key, row: T, out: &mut Vec<Group<T>>) {
-        let bucket = key.bucket as usize;
-        // An empty sequence counts as one element, else a batch could hold any number of rows.
-        let length = u64::from(key.length).max(1);
+        let (length, bucket) = (key.tokens(), key.bucket as usize);
         match self.grouping.size {
             BatchSize::Rows(rows) => {
                 let open = &mut self.open[bucket];

@@ -7,7 +7,6 @@ use arrow::datatypes::DataType;
 use arrow::json::LineDelimitedWriter;
 use datafusion::common::Result;
 use futures::StreamExt;
-
 use sha2::{Digest, Sha256};
 
 use super::Letter;
