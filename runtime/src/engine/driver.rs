@@ -117,6 +117,8 @@ impl Driver {
                 },
             };
             let last = { 0.. }.zip(&out).any(|(nth, _)| is_over(seen + nth + 1));
+            // Where nobody writes them, they are not gathered either.
+            let mut told = tail.take_letters();
             if let Some(writer) = &mut letters {
                 // Rows of batches that are another one's are told by it.
                 let mine = |nth: u64| opened.turns.has(step_of(nth)) && !is_over(nth);
@@ -125,7 +127,6 @@ impl Driver {
                 let all: BTreeSet<_> = out.iter().map(|b| (b.epoch, b.step)).collect();
                 // That which ends the run is of a batch that does not come.
                 let failed = stepped.is_err() && !last;
-                let mut told = tail.take_letters();
                 told.retain(|letter| {
                     let of = (letter.epoch, letter.step);
                     given.contains(&of) || failed && !all.contains(&of)
