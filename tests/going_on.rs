@@ -429,8 +429,13 @@ async fn a_token_that_nobody_gave_is_refused() {
     ] {
         let session = session(folder.path(), query).await;
         let batches = run(&session, RunConfig::default(), 3).await.unwrap();
-        let text = batches[2].token().to_json().unwrap();
-        let good: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let token = batches[2].token();
+        let good = serde_json::to_value(&token).unwrap();
+        // Somebody who can write a checksum may say anything else.
+        let made_up = |bad: &serde_json::Value| Token {
+            cursor: serde_json::from_value(bad["cursor"].clone()).unwrap(),
+            ..token.clone()
+        };
         let huge = serde_json::json!(u64::MAX);
         for (place, value) in [
             ("/cursor/epoch", huge.clone()),
@@ -445,8 +450,7 @@ async fn a_token_that_nobody_gave_is_refused() {
         ] {
             let mut bad = good.clone();
             *bad.pointer_mut(place).unwrap() = value.clone();
-            let token = Token::from_json(&bad.to_string()).unwrap();
-            let error = run(&session, after(token), 1).await.unwrap_err();
+            let error = run(&session, after(made_up(&bad)), 1).await.unwrap_err();
             assert!(error.contains("token"), "{query}: {place} {value}: {error}");
         }
         // Nine rows that are carried, where a batch has four: one open group without packs, no bins.
@@ -456,7 +460,7 @@ async fn a_token_that_nobody_gave_is_refused() {
         let carry = base64::prelude::BASE64_STANDARD_NO_PAD.encode(carry);
         bad["cursor"]["carry"] = serde_json::json!(carry);
         bad["cursor"]["carry_passes"] = serde_json::json!([[0, 0]]);
-        let token = Token::from_json(&bad.to_string()).unwrap();
+        let token = made_up(&bad);
         assert_eq!(token.carried().unwrap(), 9);
         let error = run(&session, after(token), 1).await.unwrap_err();
         assert!(error.contains("carries more rows"), "{query}: {error}");

@@ -42,10 +42,17 @@ pub const MAX_BYTES: usize = 4 << 20;
 /// The release that writes.
 const FOREBAY: &str = env!("CARGO_PKG_VERSION");
 
-/// A plan that was chosen for a pipeline, with all that it was chosen by.
+/// A plan that was chosen for a pipeline, with all that it was chosen by. However one is read, it was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "PlanFile", try_from = "PlanFile")]
+pub struct SavedPlan {
+    file: PlanFile,
+}
+
+/// A saved plan as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SavedPlan {
+struct PlanFile {
     /// Form of the file.
     plan_file: u32,
     /// The release that chose it.
@@ -84,6 +91,47 @@ pub struct SavedCosts {
     pub chosen: Cost,
 }
 
+impl From<SavedPlan> for PlanFile {
+    fn from(saved: SavedPlan) -> Self {
+        saved.file
+    }
+}
+
+impl TryFrom<PlanFile> for SavedPlan {
+    type Error = SavedPlanError;
+
+    fn try_from(file: PlanFile) -> Result<Self, SavedPlanError> {
+        check_form(file.plan_file, &file.forebay)?;
+        let hashed = [
+            ("semantic hash", &file.meaning, &file.semantic_hash),
+            ("plan hash", &file.definition, &file.plan_hash),
+        ];
+        for (what, text, hash) in hashed {
+            let text = text.join("\n") + "\n";
+            if blake3::hash(text.as_bytes()).to_hex().as_str() != hash {
+                return Err(SavedPlanError::Changed { what });
+            }
+        }
+        match file.chosen_by.seen.check() {
+            Ok(()) => Ok(Self { file }),
+            Err(what) => Err(SavedPlanError::Malformed(plain(&format!(
+                "{what} is out of range"
+            )))),
+        }
+    }
+}
+
+/// Checks that a file has the form of this version.
+fn check_form(found: u32, forebay: &str) -> Result<(), SavedPlanError> {
+    if found == VERSION {
+        return Ok(());
+    }
+    Err(SavedPlanError::Form {
+        found,
+        forebay: plain(forebay),
+    })
+}
+
 impl SavedPlan {
     /// The plan of a pipeline.
     pub fn of(compiled: &Compiled, pipeline: Option<&str>) -> Result<Self, PlanError> {
@@ -97,7 +145,7 @@ impl SavedPlan {
         } = compiled;
         let config = Config::of(clauses, machine).map_err(planning)?;
         let meaning = canonical::text(written, clauses).map_err(planning)?;
-        Ok(Self {
+        let file = PlanFile {
             plan_file: VERSION,
             forebay: FOREBAY.to_owned(),
             pipeline: pipeline.map(str::to_owned),
@@ -114,7 +162,8 @@ impl SavedPlan {
             meaning: lines(&meaning),
             definition: lines(&plan_text(chosen).map_err(planning)?),
             chosen_by: Arc::new(Basis::of(machine, &config, report.as_ref())),
-        })
+        };
+        Ok(Self { file })
     }
 
     /// Reads the text of a file.
@@ -135,29 +184,9 @@ impl SavedPlan {
         let malformed =
             |error: serde_json::Error| SavedPlanError::Malformed(plain(&error.to_string()));
         let form: Form = serde_json::from_str(text).map_err(malformed)?;
-        if form.plan_file != VERSION {
-            return Err(SavedPlanError::Form {
-                found: form.plan_file,
-                forebay: plain(&form.forebay),
-            });
-        }
-        let saved: Self = serde_json::from_str(text).map_err(malformed)?;
-        let hashed = [
-            ("semantic hash", &saved.meaning, &saved.semantic_hash),
-            ("plan hash", &saved.definition, &saved.plan_hash),
-        ];
-        for (what, text, hash) in hashed {
-            let text = text.join("\n") + "\n";
-            if blake3::hash(text.as_bytes()).to_hex().as_str() != hash {
-                return Err(SavedPlanError::Changed { what });
-            }
-        }
-        match saved.chosen_by.seen.check() {
-            Ok(()) => Ok(saved),
-            Err(what) => Err(SavedPlanError::Malformed(plain(&format!(
-                "{what} is out of range"
-            )))),
-        }
+        check_form(form.plan_file, &form.forebay)?;
+        let file: PlanFile = serde_json::from_str(text).map_err(malformed)?;
+        Self::try_from(file)
     }
 
     /// The text of the file. The same plan, chosen by the same, has the same text.
@@ -184,21 +213,22 @@ impl SavedPlan {
         clauses: Clauses,
     ) -> Result<(Compiled, Option<Difference>), PlanError> {
         let relax = clauses.options.relax;
-        if self.relax != relax.to_string() {
+        if self.file.relax != relax.to_string() {
             return Err(SavedPlanError::Tier {
-                saved: plain(&self.relax),
+                saved: plain(&self.file.relax),
                 now: relax,
             }
             .into());
         }
         let written = crate::rows::lower::lower(plan).map_err(planning)?;
         let meaning = lines(&canonical::text(&written, &clauses).map_err(planning)?);
-        if meaning != self.meaning {
-            let difference = Difference::of(&self.meaning, &meaning).because(self.release());
+        if meaning != self.file.meaning {
+            let difference = Difference::of(&self.file.meaning, &meaning).because(self.release());
             return Err(SavedPlanError::Meaning(difference).into());
         }
-        let compiled = Compiled::on(&self.chosen_by.machine(), plan, clauses).map_err(planning)?;
-        if compiled.plan_hash().map_err(planning)? == self.plan_hash {
+        let compiled =
+            Compiled::on(&self.file.chosen_by.machine(), plan, clauses).map_err(planning)?;
+        if compiled.plan_hash().map_err(planning)? == self.file.plan_hash {
             return Ok((compiled, None));
         }
         let difference = self.difference(&compiled)?;
@@ -211,11 +241,11 @@ impl SavedPlan {
     /// How a plan differs from this one.
     fn difference(&self, compiled: &Compiled) -> Result<Difference, PlanError> {
         let shown = lines(&compiled.chosen.to_string());
-        let difference = match shown == self.plan {
-            false => Difference::of(&self.plan, &shown),
+        let difference = match shown == self.file.plan {
+            false => Difference::of(&self.file.plan, &shown),
             true => {
                 let definition = plan_text(&compiled.chosen).map_err(planning)?;
-                Difference::of(&self.definition, &lines(&definition))
+                Difference::of(&self.file.definition, &lines(&definition))
             }
         };
         let options = &compiled.clauses.options;
@@ -224,12 +254,12 @@ impl SavedPlan {
             let names: Vec<&str> = rules.iter().map(String::as_str).collect();
             plain(&names.join(", "))
         };
-        let rules = (self.disabled_rules != *rules).then(|| {
-            let (saved, now) = (list(&self.disabled_rules), list(rules));
+        let rules = (self.file.disabled_rules != *rules).then(|| {
+            let (saved, now) = (list(&self.file.disabled_rules), list(rules));
             format!("disable_rules was '{saved}', and is '{now}'")
         });
-        let switch = (self.optimized != (options.optimize == Optimize::Default)).then(|| {
-            let was = if self.optimized { "on" } else { "off" };
+        let switch = (self.file.optimized != (options.optimize == Optimize::Default)).then(|| {
+            let was = if self.file.optimized { "on" } else { "off" };
             format!("the optimiser was {was}")
         });
         let reasons = self.release().into_iter().chain(rules).chain(switch);
@@ -238,18 +268,18 @@ impl SavedPlan {
 
     /// The release that chose the plan, where it is another one.
     fn release(&self) -> Option<String> {
-        let other = self.forebay != FOREBAY;
+        let other = self.file.forebay != FOREBAY;
         other.then(|| {
             format!(
                 "it was saved by forebay {}, this is {FOREBAY}",
-                plain(&self.forebay)
+                plain(&self.file.forebay)
             )
         })
     }
 
     /// Names the plan.
     pub fn plan_hash(&self) -> &str {
-        &self.plan_hash
+        &self.file.plan_hash
     }
 }
 

@@ -88,12 +88,11 @@ fn run(
             attributes.set_item("function", &fault.function)?;
             "FunctionError"
         }
-        Error::Engine(error) if let Some(SourceError::Changed { path, was, now }) = root(error) => {
+        Error::Engine(error) if let Some(SourceError::Changed { path, change }) = root(error) => {
             attributes.set_item("source", path.to_string_lossy())?;
             // `forebay/iterator.py` sees to that.
             let told = format!(
-                "{path:?} changed since the pipeline was planned: it had {was} bytes and has {now}; the next run plans \
-                 again"
+                "{path:?} changed since the pipeline was planned: {change}; the next run plans again"
             );
             return Ok(("SourceError", told));
         }

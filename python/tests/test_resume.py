@@ -63,7 +63,7 @@ def test_a_batch_has_a_token(table):
     batches = list(pipeline)
     whole = rows(batches)
     token = batches[4].token()
-    assert json.loads(token)["forebay_token"] == 1
+    assert json.loads(token)["forebay_token"] == 2
     for form in (token, json.loads(token), token.encode()):
         assert rows(pipeline.run(resume=form)) == whole[5:]
     assert pickle.loads(pickle.dumps(batches[4])).token() == token
@@ -160,7 +160,7 @@ def test_what_is_no_token_is_refused(table, wrong):
     with pytest.raises((fb.ResumeError, fb.ConfigError, TypeError)):
         stream(table).run(resume=wrong)
     with pytest.raises((fb.ResumeError, fb.ConfigError)):
-        stream(table).run().load_state_dict({"forebay_state": 1, "token": {"forebay_token": 1}, "first_epoch": 0})
+        stream(table).run().load_state_dict({"forebay_state": 1, "token": {"forebay_token": 2}, "first_epoch": 0})
 
 
 def test_turns_and_states(table):

@@ -332,7 +332,8 @@ impl Opened {
         if let Some(cursor) = &self.resume {
             tail.resume(cursor);
         }
-        tail.budget = self.allowed();
+        // All rows of dead letters failed before, and may all fail again.
+        tail.budget = self.allowed().filter(|_| !again);
         Ok(tail)
     }
 

@@ -164,6 +164,7 @@ mod tests {
 
     use super::*;
     use crate::snapshot::ScanSource;
+    use crate::source::content::ContentHasher;
     use crate::source::{
         Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError,
     };
@@ -229,6 +230,7 @@ mod tests {
                 path: format!("f{i}"),
                 size: 1,
                 etag: None,
+                content: ContentHasher::new("PARQUET", "").finish(),
                 modified: None,
                 splits,
             }

@@ -12,6 +12,12 @@ use forebay_udfs::row::Rows;
 use crate::cache::FileKey;
 use crate::order::{Place, StoredRow};
 use crate::source::Source;
+#[cfg(doc)]
+use crate::source::SourceFile;
+
+/// Version of the snapshot's hash; raised when it changes for unchanged files. Tokens hold it, so their form is
+/// raised with it.
+const HASH_VERSION: u32 = 2;
 
 /// The stored rows of a pipeline, numbered from 0 in stored order over all scans.
 #[derive(Debug)]
@@ -234,8 +240,8 @@ impl Snapshot {
         }
     }
 
-    /// Names the files as they are now: where they are, size, entity tag and time of the last change. A scan is
-    /// called by what `name` says.
+    /// Names the files as they are now: where they are, their [identity](SourceFile::identity), and when they were
+    /// changed last. A scan is called by what `name` says.
     pub fn file_keys(&self, name: impl Fn(&ScanSource) -> String) -> Vec<FileKey> {
         let mut keys = Vec::new();
         for of_scan in &self.scans {
@@ -245,24 +251,23 @@ impl Snapshot {
             let root = whole.map_or_else(|_| location.clone(), |p| p.display().to_string());
             for file in &of_scan.source.manifest().files {
                 let path = format!("{} {root}\0{}", name(of_scan), file.path);
-                let etag = file.etag.as_deref();
-                keys.push(FileKey::of(&path, file.size, etag, file.modified));
+                keys.push(FileKey::of(&path, &file.identity(), file.modified));
             }
         }
         keys
     }
 
-    /// Names the data: BLAKE3 over the relative paths, sizes and entity tags of every scan's files.
+    /// Names the data: BLAKE3 over the relative path and the [identity](SourceFile::identity) of every scan's
+    /// files.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
+        hasher.update(&HASH_VERSION.to_le_bytes());
         for scan in &self.scans {
             hasher.update(&scan.occurrence.to_le_bytes());
             for file in &scan.source.manifest().files {
-                for part in [file.path.as_str(), file.etag.as_deref().unwrap_or_default()] {
-                    hasher.update(&(part.len() as u64).to_le_bytes());
-                    hasher.update(part.as_bytes());
-                }
-                hasher.update(&file.size.to_le_bytes());
+                hasher.update(&(file.path.len() as u64).to_le_bytes());
+                hasher.update(file.path.as_bytes());
+                hasher.update(&file.identity());
             }
         }
         hasher.finalize().to_hex().to_string()

@@ -1,5 +1,6 @@
 //! Resume tokens: what a run has to be given to go on behind a batch that its consumer received.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -7,10 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// Form of tokens; raised when an older reader would misread one.
-const VERSION: u32 = 1;
+/// Form of tokens; raised when an older reader would misread one. Form 2 has a checksum, and a snapshot hash that
+/// names the files' contents.
+const VERSION: u32 = 2;
 /// Largest token that is read.
 const LARGEST: usize = 1 << 20;
+const CHECKSUM_DIGITS: usize = 16;
 
 /// What names a stream: meaning, data, seed, and above the exact tier the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,21 +56,93 @@ impl fmt::Display for DataSize {
 /// A resume token: where a stream stands between two steps. The tokens of all ranks at a step are equal, and
 /// any of them resumes any number of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(into = "WrittenToken", try_from = "WrittenToken")]
 pub struct Token {
-    /// Form of the token.
-    forebay_token: u32,
     /// Names the stream.
     pub stream: StreamName,
     /// Where it stands.
     pub cursor: Cursor,
 }
 
+/// A token as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenToken {
+    /// Form of the token.
+    forebay_token: u32,
+    stream: StreamName,
+    cursor: Cursor,
+    /// Checksum of the other parts.
+    checksum: String,
+}
+
+impl WrittenToken {
+    /// The first 16 hexadecimal digits of BLAKE3 over the other parts as JSON. It is taken of what was understood,
+    /// so keys may come in any order.
+    fn checksum(&self) -> Option<String> {
+        let mut hasher = blake3::Hasher::new();
+        let parts = (self.forebay_token, &self.stream, &self.cursor);
+        serde_json::to_writer(&mut hasher, &parts).ok()?;
+        let mut digits = hasher.finalize().to_hex().to_string();
+        digits.truncate(CHECKSUM_DIGITS);
+        Some(digits)
+    }
+}
+
+impl From<Token> for WrittenToken {
+    fn from(Token { stream, cursor }: Token) -> Self {
+        let mut written = Self {
+            forebay_token: VERSION,
+            stream,
+            cursor,
+            checksum: String::new(),
+        };
+        written.checksum = written.checksum().unwrap_or_default();
+        written
+    }
+}
+
+impl TryFrom<WrittenToken> for Token {
+    type Error = Error;
+
+    fn try_from(written: WrittenToken) -> Result<Self> {
+        check_form(written.forebay_token)?;
+        if written.checksum().as_ref() != Some(&written.checksum) {
+            return Err(Error::Config(
+                "the resume token is damaged: its checksum does not match the rest of it; use an undamaged copy, or \
+                 an earlier token"
+                    .to_owned(),
+            ));
+        }
+        let WrittenToken { stream, cursor, .. } = written;
+        Ok(Self { stream, cursor })
+    }
+}
+
+/// Checks that a token has the form of this version.
+fn check_form(form: u32) -> Result<()> {
+    let what = match form.cmp(&VERSION) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Less => {
+            "an earlier version of forebay: resume with that version, or start the run anew"
+        }
+        Ordering::Greater => "a later version of forebay: resume with that version",
+    };
+    Err(Error::Config(format!(
+        "the resume token has form {form} where {VERSION} was expected; it was made by {what}"
+    )))
+}
+
+/// The part of a token that tells its form, whatever else the form has.
+#[derive(Deserialize)]
+struct TokenForm {
+    forebay_token: u32,
+}
+
 impl Token {
     /// The token of a place in a stream.
     pub(crate) fn new(stream: &StreamName, cursor: &Cursor) -> Self {
         Self {
-            forebay_token: VERSION,
             stream: stream.clone(),
             cursor: cursor.clone(),
         }
@@ -76,20 +151,18 @@ impl Token {
     /// Reads a token.
     ///
     /// # Errors
-    /// The text is none, is too large, or is of another form.
+    /// The text is none, is too large, is of another form, or is not as it was written.
     pub fn from_json(text: &str) -> Result<Self> {
         let no_token = |why: String| Error::Config(format!("no resume token: {why}"));
         if text.len() > LARGEST {
             return Err(no_token(format!("{} bytes are too many", text.len())));
         }
-        let token: Self = serde_json::from_str(text).map_err(|why| no_token(why.to_string()))?;
-        if token.forebay_token != VERSION {
-            return Err(no_token(format!(
-                "form {} is not the form {VERSION} of this version",
-                token.forebay_token
-            )));
-        }
-        Ok(token)
+        let parsed = serde_json::from_str(text);
+        let TokenForm { forebay_token } = parsed.map_err(|why| no_token(why.to_string()))?;
+        check_form(forebay_token)?;
+        let written: WrittenToken =
+            serde_json::from_str(text).map_err(|why| no_token(why.to_string()))?;
+        Self::try_from(written)
     }
 
     /// The token as one line of JSON.
@@ -134,17 +207,18 @@ impl Token {
                 ),
             });
         }
+        if of.data != stream.data {
+            return refused(format!(
+                "the data has changed: {} in the token, {} now",
+                of.data, stream.data
+            ));
+        }
         if of.snapshot_hash != stream.snapshot_hash {
-            return refused(match of.data == stream.data {
-                true => format!(
-                    "the data has changed: files of the same number and size, but other names or contents ({})",
-                    of.data
-                ),
-                false => format!(
-                    "the data has changed: {} in the token, {} now",
-                    of.data, stream.data
-                ),
-            });
+            return refused(format!(
+                "the data has changed: files of the same number and size, but other names or contents, or read with \
+                 other options ({})",
+                of.data
+            ));
         }
         if of.seed != stream.seed {
             return refused(format!("the seed is {}, and was {}", stream.seed, of.seed));

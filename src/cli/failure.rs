@@ -42,7 +42,8 @@ impl Failure {
     /// Whether the command line or the SQL is at fault, rather than data, the system or Forebay.
     pub(crate) fn is_user(&self) -> bool {
         match self {
-            Self::Usage(_) | Self::Generate(GenerateError::Option(_)) => true,
+            Self::Usage(_)
+            | Self::Generate(GenerateError::Option(_) | GenerateError::Type { .. }) => true,
             Self::Cache(error) => error.is_user(),
             Self::Preview(error) => matches!(error, PreviewError::Size(_)),
             Self::Forebay(forebay::Error::Plan(error)) => {

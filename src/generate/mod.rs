@@ -5,12 +5,14 @@
 mod noise;
 mod painter;
 mod photos;
+mod stored;
 mod table;
 mod writer;
 
 use std::path::PathBuf;
 
 pub use photos::{MAX_CLASSES, MAX_SIDE, Photos, PhotosReport};
+pub use stored::UnwritableColumn;
 pub use table::{MAX_PAYLOAD, Table, TableReport};
 pub use writer::{TableFormat, TableWriter};
 
@@ -36,6 +38,14 @@ pub enum GenerateError {
         path: PathBuf,
         /// What the encoder said.
         source: image::ImageError,
+    },
+    /// A column has a type that the file's format does not hold.
+    #[error("cannot write {}: {source}", path.display())]
+    Type {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        source: Box<UnwritableColumn>,
     },
     /// Rows could not be made or encoded.
     #[error("cannot write {}: {source}", path.display())]

@@ -6,17 +6,19 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
-use arrow::csv;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::LineDelimitedWriter;
+use arrow::json::writer::LineDelimited;
+use arrow::{csv, json};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::GenerateError;
+use super::stored::{stored_batch, stored_schema};
 
 /// Bytes after which a Parquet row group ends: a reader holds a row group or two.
 const ROW_GROUP_BYTES: usize = 16 << 20;
@@ -34,6 +36,17 @@ pub enum TableFormat {
     Json,
     /// Arrow's IPC file format.
     Arrow,
+}
+
+impl fmt::Display for TableFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Parquet => "Parquet",
+            Self::Csv => "CSV",
+            Self::Json => "JSON",
+            Self::Arrow => "Arrow",
+        })
+    }
 }
 
 impl TableFormat {
@@ -55,6 +68,8 @@ impl TableFormat {
 /// [finished](Self::finish) is removed: no reader meets half a file.
 pub struct TableWriter {
     path: PathBuf,
+    /// Columns as the file holds them.
+    schema: SchemaRef,
     inner: Option<Inner>,
 }
 
@@ -74,21 +89,27 @@ enum Inner {
 }
 
 impl TableWriter {
-    /// Starts a file, replacing one of the same name. Folders above it must exist.
+    /// Starts a file, replacing one of the same name. Folders above it must exist. A column of a type that the
+    /// format does not hold is refused before anything is written.
     pub fn create(
         path: &Path,
         format: TableFormat,
         schema: &SchemaRef,
     ) -> Result<Self, GenerateError> {
+        let schema = stored_schema(format, schema).map_err(|source| GenerateError::Type {
+            path: PathBuf::from(path),
+            source: Box::new(source),
+        })?;
         let file = File::create(path).map_err(|source| GenerateError::Io {
             path: PathBuf::from(path),
             source,
         })?;
         let mut writer = Self {
             path: PathBuf::from(path),
+            schema: SchemaRef::clone(&schema),
             inner: None,
         };
-        let inner = open(file, format, schema).map_err(|error| writer.error(error))?;
+        let inner = open(file, format, &schema).map_err(|error| writer.error(error))?;
         writer.inner = Some(inner);
         Ok(writer)
     }
@@ -96,7 +117,9 @@ impl TableWriter {
     /// Writes the rows of a batch.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), GenerateError> {
         let result = match &mut self.inner {
-            Some(inner) => inner.write(batch),
+            Some(inner) => {
+                stored_batch(&self.schema, batch).and_then(|stored| inner.write(&stored))
+            }
             None => Err(ArrowError::InvalidArgumentError(
                 "the file is closed".to_owned(),
             )),
@@ -188,7 +211,12 @@ fn open(file: File, format: TableFormat, schema: &SchemaRef) -> Result<Inner, Ar
                 .with_header(true)
                 .build(BufWriter::new(file)),
         ),
-        TableFormat::Json => Inner::Json(LineDelimitedWriter::new(BufWriter::new(file))),
+        // Without its nulls, a column of nothing else would be lost, and so would entries of maps.
+        TableFormat::Json => Inner::Json(
+            json::WriterBuilder::new()
+                .with_explicit_nulls(true)
+                .build::<_, LineDelimited>(BufWriter::new(file)),
+        ),
         TableFormat::Arrow => {
             Inner::Arrow(FileWriter::try_new(BufWriter::new(file), schema.as_ref())?)
         }

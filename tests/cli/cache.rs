@@ -18,7 +18,7 @@ fn cached() -> TempDir {
     let place = folder.path().join("cache");
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
     let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
-    let file = FileKey::of("f", 1, None, None);
+    let file = FileKey::of("f", b"", None);
     let addresses: Vec<_> = (0..100).map(|row| RowAddress { file, row }).collect();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -1,3 +1,9 @@
 //! Regression tests at the edges of the contract: damaged rows, changed data, interrupted runs, hostile sizes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod changed_data;
+#[path = "../common/mod.rs"]
+mod common;
+mod replay;
+mod written_types;

@@ -1,3 +1,12 @@
 //! Black-box fuzzers. Each runs a small number of cases in the suite; `FOREBAY_FUZZ_CASES` sets another number.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cases;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/draw.rs"]
+mod draw;
+mod json;
+mod plans;
+mod tokens;

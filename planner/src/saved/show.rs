@@ -8,9 +8,14 @@ use crate::units::{bytes_text, cost_text};
 
 impl fmt::Display for SavedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let basis = &self.chosen_by;
-        let name = self.pipeline.as_deref().unwrap_or("a query");
-        let rules: Vec<String> = self.disabled_rules.iter().map(|rule| plain(rule)).collect();
+        let basis = &self.file.chosen_by;
+        let name = self.file.pipeline.as_deref().unwrap_or("a query");
+        let rules: Vec<String> = self
+            .file
+            .disabled_rules
+            .iter()
+            .map(|rule| plain(rule))
+            .collect();
         let rules = match rules.as_slice() {
             [] => "none".to_owned(),
             rules => rules.join(", "),
@@ -19,13 +24,13 @@ impl fmt::Display for SavedPlan {
             f,
             "Plan of {}, chosen by forebay {}",
             plain(name),
-            plain(&self.forebay)
+            plain(&self.file.forebay)
         )?;
-        writeln!(f, "semantic hash  {}", plain(&self.semantic_hash))?;
-        writeln!(f, "plan hash      {}", plain(&self.plan_hash))?;
-        writeln!(f, "tier           {}", plain(&self.relax))?;
+        writeln!(f, "semantic hash  {}", plain(&self.file.semantic_hash))?;
+        writeln!(f, "plan hash      {}", plain(&self.file.plan_hash))?;
+        writeln!(f, "tier           {}", plain(&self.file.relax))?;
         writeln!(f, "rules off      {rules}")?;
-        match self.costs {
+        match self.file.costs {
             Some(SavedCosts { written, chosen }) => writeln!(
                 f,
                 "cost           {} to {} of one core over {} epoch{}, as estimated",
@@ -37,7 +42,8 @@ impl fmt::Display for SavedPlan {
             None => writeln!(f, "cost           unknown: the optimiser was off")?,
         }
         writeln!(f, "Plan")?;
-        self.plan
+        self.file
+            .plan
             .iter()
             .try_for_each(|line| writeln!(f, "  {}", plain(line)))?;
         writeln!(f, "Chosen by")?;

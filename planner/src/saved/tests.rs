@@ -147,7 +147,7 @@ async fn what_a_few_rows_showed_is_saved_and_found_again() {
         ..Machine::default()
     };
     let saved = saved(&machine, &pipeline);
-    let basis = &saved.chosen_by;
+    let basis = &saved.file.chosen_by;
     let seen = basis.seen.profile.as_ref().unwrap();
     let names: Vec<&str> = seen.stored.keys().map(String::as_str).collect();
     assert_eq!(names, ["0.image", "0.label"]);
@@ -179,7 +179,7 @@ async fn what_a_few_rows_showed_is_saved_and_found_again() {
     assert_eq!(differs, None);
     // The same costs, from the same sizes, although no rows are at hand, and fewer epochs are run.
     let report = pinned.report.as_ref().unwrap();
-    let costs = saved.costs.unwrap();
+    let costs = saved.file.costs.unwrap();
     assert_eq!(
         (report.written, report.chosen),
         (costs.written, costs.chosen)
@@ -195,7 +195,7 @@ async fn a_build_side_is_planned_by_what_was_seen_too() {
     let sql = "SELECT t.id, u.name FROM t JOIN u ON t.id = u.id WHERE t.id > 3";
     let pipeline = planned(sql).await;
     let saved = saved(&Machine::default(), &pipeline);
-    let scans = &saved.chosen_by.seen.scans;
+    let scans = &saved.file.chosen_by.seen.scans;
     assert_eq!(scans.keys().copied().collect::<Vec<_>>(), [0, 1]);
     let again = saved
         .compile(&pipeline.plan, pipeline.clauses.clone())
@@ -227,7 +227,7 @@ async fn a_plan_that_does_not_come_out_again_is_refused_above_exact_and_told_at_
         let written = "optimize = 'off', relax";
         let off = planned(&relaxed(relax).replace("relax", written)).await;
         let mut saved = saved(&Machine::default(), &off);
-        saved.forebay = "0.0.1".to_owned();
+        saved.file.forebay = "0.0.1".to_owned();
         let differs = saved.compile(&pipeline.plan, pipeline.clauses.clone());
         let told = match differs {
             Ok((_, Some(difference))) => {
@@ -370,7 +370,7 @@ async fn a_plan_of_a_cache_elsewhere_is_the_same_plan_without_one() {
                  AS x FROM photos BATCH 8 REPEAT 5";
     let cached = planned(&format!("{sql} OPTIONS (cache_dir = 'c')")).await;
     let saved = saved(&Machine::default(), &cached);
-    assert!(saved.plan.iter().any(|line| line.trim() == "Cache"));
+    assert!(saved.file.plan.iter().any(|line| line.trim() == "Cache"));
     for elsewhere in [
         "OPTIONS (cache_dir = 'elsewhere', cache_quota = '1')",
         "CACHE OFF",
@@ -386,9 +386,9 @@ async fn a_plan_of_a_cache_elsewhere_is_the_same_plan_without_one() {
 async fn a_saved_plan_reads_well() {
     let pipeline = planned(&relaxed("statistical")).await;
     let mut saved = saved(&Machine::default(), &pipeline);
-    saved.semantic_hash = "(hash)".to_owned();
-    saved.plan_hash = "(hash)".to_owned();
-    saved.pipeline = Some("a\u{1b}[2Jb".to_owned());
+    saved.file.semantic_hash = "(hash)".to_owned();
+    saved.file.plan_hash = "(hash)".to_owned();
+    saved.file.pipeline = Some("a\u{1b}[2Jb".to_owned());
     insta::assert_snapshot!(saved.to_string(), @r#"
     Plan of a�[2Jb, chosen by forebay 0.1.0
     semantic hash  (hash)

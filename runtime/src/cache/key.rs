@@ -74,24 +74,15 @@ pub(super) fn is_hex(text: &str, digits: usize) -> bool {
 pub struct FileKey(u128);
 
 impl FileKey {
-    /// The key of a file. `path` is relative to the source, `size` in bytes, `modified` in
-    /// nanoseconds since 1970 where the store knows it.
-    pub fn of(path: &str, size: u64, etag: Option<&str>, modified: Option<i128>) -> Self {
+    /// The key of a file: its place, the identity of what it holds, and when it was changed last, in
+    /// nanoseconds since 1970, where the store knows that.
+    pub fn of(path: &str, identity: &[u8], modified: Option<i128>) -> Self {
         let mut hasher = blake3::Hasher::new();
         // Lengths and markers before the parts: no two descriptions are the same bytes.
         hasher.update(&(path.len() as u64).to_le_bytes());
         hasher.update(path.as_bytes());
-        hasher.update(&size.to_le_bytes());
-        match etag {
-            Some(tag) => {
-                hasher.update(&[1]);
-                hasher.update(&(tag.len() as u64).to_le_bytes());
-                hasher.update(tag.as_bytes());
-            }
-            None => {
-                hasher.update(&[0]);
-            }
-        }
+        hasher.update(&(identity.len() as u64).to_le_bytes());
+        hasher.update(identity);
         match modified {
             Some(time) => {
                 hasher.update(&[1]);
@@ -186,13 +177,12 @@ mod tests {
     #[test]
     fn each_part_of_a_file_makes_its_key() {
         let keys = [
-            FileKey::of("a", 1, None, None),
-            FileKey::of("b", 1, None, None),
-            FileKey::of("a", 2, None, None),
-            FileKey::of("a", 1, Some(""), None),
-            FileKey::of("a", 1, Some("x"), None),
-            FileKey::of("a", 1, None, Some(0)),
-            FileKey::of("a", 1, None, Some(-5)),
+            FileKey::of("a", b"x", None),
+            FileKey::of("b", b"x", None),
+            FileKey::of("a", b"y", None),
+            FileKey::of("ax", b"", None),
+            FileKey::of("a", b"x", Some(0)),
+            FileKey::of("a", b"x", Some(-5)),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));

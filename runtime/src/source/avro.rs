@@ -12,12 +12,13 @@ use arrow_avro::reader::ReaderBuilder;
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 
+use super::content::{ContentHash, ContentHasher};
 use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
 use super::plain::{merged_schema, plain_batch, plain_schema};
 use super::runs::SPLIT_ROWS;
-use super::staged::{Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 
@@ -58,19 +59,24 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
             .zip(&scanned)
             .map(|(file, s)| (file.relative.as_str(), &s.schema)),
     )?;
-    let splits = scanned.iter().map(|file| file.splits.clone()).collect();
-    let starts = scanned
+    let (rows, starts) = scanned
         .into_iter()
-        .map(|file| (file.header, file.starts))
-        .collect();
+        .map(|file| {
+            let Scanned {
+                content, splits, ..
+            } = file;
+            (FileRows { content, splits }, (file.header, file.starts))
+        })
+        .unzip();
     let reader = Arc::new(Reader {
         schema: Arc::clone(&schema),
         starts,
     });
-    Ok(StagedSource::new(spec, schema, listing, splits, reader))
+    Ok(StagedSource::new(spec, schema, listing, rows, reader))
 }
 
 struct Scanned {
+    content: ContentHash,
     schema: Schema,
     /// Bytes of the header, with the sync marker.
     header: u64,
@@ -96,10 +102,13 @@ fn scan(path: &Path) -> Result<Scanned, SourceError> {
         .read_exact(&mut text)
         .map_err(|error| SourceError::unreadable(path, error))?;
     let stored = ReaderBuilder::new()
-        .build(Cursor::new(text))
+        .build(Cursor::new(&text))
         .map_err(|e| damaged(format!("its schema cannot be read: {e}")))?
         .schema();
 
+    // The header names the marker that ends each block, which writers draw anew for each file.
+    let mut content = ContentHasher::new(FORMAT, "");
+    content.update(&text);
     let mut splits: Vec<Split> = Vec::new();
     let mut starts = Vec::new();
     let mut rows = 0u64;
@@ -108,6 +117,8 @@ fn scan(path: &Path) -> Result<Scanned, SourceError> {
         let count = bytes
             .block(&sync)
             .map_err(|e| damaged(format!("block at byte {start}: {e}")))?;
+        content.update(&count.to_le_bytes());
+        content.update(&(bytes.at - start).to_le_bytes());
         let full = splits.last().is_none_or(|split| split.rows >= SPLIT_ROWS);
         if full && count > 0 {
             starts.push(start);
@@ -126,6 +137,7 @@ fn scan(path: &Path) -> Result<Scanned, SourceError> {
         }
     }
     Ok(Scanned {
+        content: content.finish(),
         schema: plain_schema(&stored),
         header,
         splits,
@@ -226,6 +238,10 @@ struct Reader {
 }
 
 impl SplitReader for Reader {
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
+        Ok(scan(path)?.content)
+    }
+
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let unreadable = |error| SourceError::unreadable(&place.path, error);

@@ -70,20 +70,32 @@ pub enum SourceError {
         cause: String,
     },
     /// A file is no longer what it was when the source was opened.
-    #[error(
-        "'{path}' changed since the source was opened: it had {was} bytes and has {now}; open the source again"
-    )]
+    #[error("'{path}' changed since the source was opened: {change}; open the source again")]
     Changed {
         /// The file.
         path: PathBuf,
+        /// The difference.
+        change: FileChange,
+    },
+    /// The columns of the source do not fit together.
+    #[error("{0}")]
+    Schema(String),
+}
+
+/// Difference of a file from what it was when its source was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FileChange {
+    /// Another number of bytes.
+    #[error("it had {was} bytes and has {now}")]
+    Size {
         /// Bytes when the source was opened.
         was: u64,
         /// Bytes now.
         now: u64,
     },
-    /// The columns of the source do not fit together.
-    #[error("{0}")]
-    Schema(String),
+    /// As many bytes of another content.
+    #[error("it was written again, with another content in as many bytes")]
+    Content,
 }
 
 impl SourceError {

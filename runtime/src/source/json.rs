@@ -18,11 +18,12 @@ use datafusion::common::{Result, exec_datafusion_err};
 use forebay_planner::source::SourceSpec;
 use serde_json::Value;
 
+use super::content::{ContentHash, ContentHasher, HashedRead};
 use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
 use super::runs::{Runs, Start};
-use super::staged::{Place, SplitReader, StagedSource, open as open_file};
+use super::staged::{FileRows, Place, SplitReader, StagedSource, open as open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit, guarded};
 use super::{Scan, StoredRows};
 
@@ -55,15 +56,18 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
     })
     .await
     .map_err(|e| exec_datafusion_err!("opening the source was interrupted: {e}"))??;
-    let (splits, starts) = scanned
+    let (rows, starts) = scanned
         .into_iter()
-        .map(|file| (file.splits, file.starts))
+        .map(|(content, file)| {
+            let splits = file.splits;
+            (FileRows { content, splits }, file.starts)
+        })
         .unzip();
     let reader = Arc::new(Reader {
         schema: Arc::clone(&schema),
         starts,
     });
-    Ok(StagedSource::new(spec, schema, listing, splits, reader))
+    Ok(StagedSource::new(spec, schema, listing, rows, reader))
 }
 
 /// Lines of a file that are not blank.
@@ -116,11 +120,17 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+/// Begins the identity of a file.
+fn hasher() -> ContentHasher {
+    ContentHasher::new(FORMAT, "")
+}
+
 /// Yields the objects of all files, noting where splits begin.
 struct Objects<'a> {
     paths: std::slice::Iter<'a, PathBuf>,
-    open: Option<(&'a Path, Lines<BufReader<File>>)>,
-    scanned: Vec<Runs>,
+    open: Option<(&'a Path, Lines<BufReader<HashedRead<File>>>)>,
+    scanned: Vec<(ContentHash, Runs)>,
+    runs: Runs,
     failed: Option<SourceError>,
 }
 
@@ -132,22 +142,22 @@ impl Objects<'_> {
                     return Ok(None);
                 };
                 let (file, _) = open_file(path)?;
-                let input = BufReader::with_capacity(READ_BYTES, file);
+                let input = HashedRead::new(file, hasher());
+                let input = BufReader::with_capacity(READ_BYTES, input);
                 let lines = Lines::new(input, Start { offset: 0, line: 1 });
                 self.open = Some((path, lines));
-                self.scanned.push(Runs::default());
                 continue;
             };
             let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
             let Some((start, text)) = lines.next().map_err(damaged)? else {
+                let content = lines.input.get_ref().hash();
+                self.scanned.push((content, std::mem::take(&mut self.runs)));
                 self.open = None;
                 continue;
             };
             let object = parse(text).map_err(|e| damaged(format!("line {}: {e}", start.line)))?;
             let end = start.offset + text.len() as u64;
-            if let Some(runs) = self.scanned.last_mut() {
-                runs.push(start, end);
-            }
+            self.runs.push(start, end);
             return Ok(Some(object));
         }
     }
@@ -190,11 +200,12 @@ fn parse(line: &[u8]) -> Result<Value, String> {
 fn scan_all(
     paths: &[PathBuf],
     declared: Option<SchemaRef>,
-) -> Result<(SchemaRef, Vec<Runs>), SourceError> {
+) -> Result<(SchemaRef, Vec<(ContentHash, Runs)>), SourceError> {
     let mut objects = Objects {
         paths: paths.iter(),
         open: None,
         scanned: Vec::new(),
+        runs: Runs::default(),
         failed: None,
     };
     let schema = match declared {
@@ -232,6 +243,10 @@ struct Reader {
 }
 
 impl SplitReader for Reader {
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
+        hasher().whole_file(path)
+    }
+
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let start = self.starts[place.file][place.split];

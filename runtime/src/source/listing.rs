@@ -164,7 +164,7 @@ fn single_file(
 }
 
 /// Nanoseconds from 1970 to a file's last change, where the system knows it.
-fn modified(meta: &std::fs::Metadata) -> Option<i128> {
+pub(crate) fn modified(meta: &std::fs::Metadata) -> Option<i128> {
     let time = meta.modified().ok()?;
     Some(match time.duration_since(UNIX_EPOCH) {
         Ok(after) => after.as_nanos() as i128,

@@ -10,6 +10,7 @@
 //! | `ipc` | `ARROW` | a record batch | direct |
 
 mod avro;
+pub(crate) mod content;
 mod csv;
 mod error;
 mod images;
@@ -38,7 +39,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::source::SourceSpec;
 use futures::stream::BoxStream;
 
-pub use error::SourceError;
+pub use content::ContentHash;
+pub use error::{FileChange, SourceError};
 pub use images::ImageFolder;
 pub use ipc::IpcSource;
 pub use resolver::FileResolver;
@@ -61,11 +63,36 @@ pub struct SourceFile {
     pub size: u64,
     /// The store's entity tag, where it has one that does not change with the time of copying.
     pub etag: Option<String>,
+    /// Identity of the content, as far as opening the source read it.
+    pub content: ContentHash,
     /// When it was changed last, in nanoseconds since 1970, where known: no part of the snapshot's
     /// identity, but cached rows of a file that was touched are not used.
     pub modified: Option<i128>,
     /// The units of reading, in stored order; together they hold every row of the file.
     pub splits: Vec<Split>,
+}
+
+impl SourceFile {
+    /// Identifies the file's rows, wherever it is: a hash of its size, entity tag, content and number of rows.
+    /// Whatever names a file is made of this and of its place.
+    pub fn identity(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.size.to_le_bytes());
+        // Lengths and markers before the parts: no two descriptions are the same bytes.
+        hasher.update(&[u8::from(self.etag.is_some())]);
+        let etag = self.etag.as_deref().unwrap_or_default();
+        hasher.update(&(etag.len() as u64).to_le_bytes());
+        hasher.update(etag.as_bytes());
+        hasher.update(self.content.bytes());
+        hasher.update(&self.rows().to_le_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Stored rows.
+    pub fn rows(&self) -> u64 {
+        let rows = self.splits.iter().map(|split| split.rows);
+        rows.fold(0, u64::saturating_add)
+    }
 }
 
 /// A unit of reading: an image file, a Parquet row group, an IPC record batch, a run of CSV rows.

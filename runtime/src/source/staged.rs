@@ -13,8 +13,9 @@ use forebay_planner::source::SourceSpec;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::error::SourceError;
-use super::listing::{Listed, Listing};
+use super::content::{ContentHash, ContentWatch};
+use super::error::{FileChange, SourceError};
+use super::listing::{Listed, Listing, modified};
 use super::stream::{Emit, blocking_stream, guarded};
 use super::{Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError};
 
@@ -32,6 +33,10 @@ pub(crate) struct Place {
     pub(crate) path: PathBuf,
     /// Bytes of the file when the source was opened.
     pub(crate) size: u64,
+    /// When the file was changed last before that.
+    pub(crate) modified: Option<i128>,
+    /// Content of the file when the source was opened.
+    pub(crate) content: ContentHash,
     /// The rows of the split.
     pub(crate) rows: Split,
 }
@@ -43,12 +48,28 @@ impl Place {
         if now != self.size {
             return Err(SourceError::Changed {
                 path: self.path.clone(),
-                was: self.size,
-                now,
+                change: FileChange::Size {
+                    was: self.size,
+                    now,
+                },
             });
         }
         Ok(file)
     }
+
+    /// When the file was changed last.
+    pub(crate) fn modified_now(&self) -> Result<Option<i128>, SourceError> {
+        let meta = std::fs::metadata(&self.path);
+        let meta = meta.map_err(|error| SourceError::unreadable(&self.path, error))?;
+        Ok(modified(&meta))
+    }
+}
+
+/// Content and splits of a file that was opened.
+#[derive(Debug)]
+pub(crate) struct FileRows {
+    pub(crate) content: ContentHash,
+    pub(crate) splits: Vec<Split>,
 }
 
 /// Opens a file and tells its size.
@@ -64,6 +85,9 @@ pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
     /// Emits the rows of a split that the scan asks for, in stored order, until they end or nobody
     /// listens.
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()>;
+
+    /// Identifies the content of a file as opening the source did.
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError>;
 }
 
 /// A source of files that are read split by split: Parquet, CSV, JSON lines, Avro.
@@ -74,38 +98,41 @@ pub struct StagedSource {
     manifest: Manifest,
     paths: Vec<PathBuf>,
     reader: Arc<dyn SplitReader>,
+    watch: Arc<ContentWatch>,
 }
 
 impl StagedSource {
-    /// The source of the listed files, whose splits are `splits`, in the same order.
+    /// The source of the listed files, whose rows are `rows`, in the same order.
     pub(crate) fn new(
         spec: &SourceSpec,
         schema: SchemaRef,
         listing: Listing,
-        splits: Vec<Vec<Split>>,
+        rows: Vec<FileRows>,
         reader: Arc<dyn SplitReader>,
     ) -> Self {
-        let (manifest, paths) = manifest_of(listing, splits);
+        let (manifest, paths) = manifest_of(listing, rows);
         Self {
             spec: spec.clone(),
             schema,
             manifest,
             paths,
             reader,
+            watch: Arc::default(),
         }
     }
 }
 
 /// The manifest of listed files, and where to open each.
-pub(crate) fn manifest_of(listing: Listing, splits: Vec<Vec<Split>>) -> (Manifest, Vec<PathBuf>) {
+pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, Vec<PathBuf>) {
     let mut paths = Vec::with_capacity(listing.files.len());
     let mut files = Vec::with_capacity(listing.files.len());
-    for (file, splits) in listing.files.into_iter().zip(splits) {
+    for (file, FileRows { content, splits }) in listing.files.into_iter().zip(rows) {
         paths.push(file.absolute);
         files.push(SourceFile {
             path: file.relative,
             size: file.size,
             etag: None,
+            content,
             modified: file.modified,
             splits,
         });
@@ -129,6 +156,8 @@ pub(crate) fn place(
         split,
         path: path.clone(),
         size: entry.size,
+        modified: entry.modified,
+        content: entry.content,
         rows: rows.clone(),
     })
 }
@@ -161,11 +190,15 @@ impl Source for StagedSource {
             Ok(place) => place,
             Err(error) => return stream::once(async { Err(error) }).boxed(),
         };
-        let reader = Arc::clone(&self.reader);
+        let (reader, watch) = (Arc::clone(&self.reader), Arc::clone(&self.watch));
         let scan = scan.clone();
         let format = self.spec.format.name();
         blocking_stream(place.path.clone(), format, move |emit| {
-            reader.read(&place, &scan, emit)
+            let check = || watch.check(&place, |path| reader.content(path));
+            check()?;
+            reader.read(&place, &scan, emit)?;
+            // It may have been written again meanwhile.
+            Ok(check()?)
         })
     }
 

@@ -142,7 +142,11 @@ impl Tail {
         if again {
             deal.batch.remainder = Remainder::Keep;
         }
-        let on_error = clauses.options.on_error;
+        let on_error = match clauses.options.on_error {
+            // Beside a row that is looked at by itself there is none that could stand in.
+            OnError::Replace if again => OnError::Skip,
+            on_error => on_error,
+        };
         let keys = KeyColumns::of(clauses, schema);
         let whole = match on_error {
             OnError::Null => nullable(schema),

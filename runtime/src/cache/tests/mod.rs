@@ -40,7 +40,7 @@ fn small() -> CacheOptions {
 /// The address of a row: a hundred rows a file.
 fn address(row: u64) -> RowAddress {
     RowAddress {
-        file: FileKey::of(&format!("file {}", row / 100), 1, None, None),
+        file: FileKey::of(&format!("file {}", row / 100), b"", None),
         row: row % 100,
     }
 }

@@ -8,6 +8,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +20,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 
+use super::content::{ContentHash, ContentHasher, HashedRead};
 use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
 use super::plain::merged_schema;
 use super::runs::{Runs, Start};
-use super::staged::{Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit};
 use super::{Scan, StoredRows};
 use infer::Guess;
@@ -99,6 +101,19 @@ impl Shape {
         })
     }
 
+    /// Begins the identity of a file: its rows depend on the dialect, too.
+    fn hasher(&self) -> ContentHasher {
+        let Dialect {
+            delimiter,
+            quote,
+            escape,
+            comment,
+        } = self.dialect;
+        let (header, null) = (self.header, &self.null);
+        let options = format!("{delimiter} {quote} {escape:?} {comment:?} {header} {null}");
+        ContentHasher::new(FORMAT, &options)
+    }
+
     fn is_null(&self, value: &str, data_type: &DataType) -> bool {
         value == self.null || (value.is_empty() && !is_text(data_type))
     }
@@ -160,16 +175,19 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
             merged_schema(FORMAT, names.zip(&schemas))?
         }
     };
-    let (splits, starts) = scanned
+    let (rows, starts) = scanned
         .into_iter()
-        .map(|file| (file.runs.splits, file.runs.starts))
+        .map(|file| {
+            let (content, splits) = (file.content, file.runs.splits);
+            (FileRows { content, splits }, file.runs.starts)
+        })
         .unzip();
     let reader = Arc::new(Reader {
         shape,
         schema: Arc::clone(&schema),
         starts,
     });
-    Ok(StagedSource::new(spec, schema, listing, splits, reader))
+    Ok(StagedSource::new(spec, schema, listing, rows, reader))
 }
 
 /// What the scan of a file found.
@@ -178,12 +196,15 @@ struct Scanned {
     names: Vec<String>,
     guesses: Vec<Guess>,
     runs: Runs,
+    content: ContentHash,
 }
 
 fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let (file, _) = open_file(path)?;
-    let mut records = Records::new(BufReader::with_capacity(READ_BYTES, file), shape.dialect, 1);
+    let input: HashedRead<File> = HashedRead::new(file, shape.hasher());
+    let input = BufReader::with_capacity(READ_BYTES, input);
+    let mut records = Records::new(input, shape.dialect, 1);
     records.skip_byte_order_mark().map_err(damaged)?;
     let mut names = None;
     if shape.header {
@@ -254,6 +275,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
         names,
         guesses,
         runs,
+        content: records.into_input().get_ref().hash(),
     })
 }
 
@@ -287,6 +309,10 @@ struct Reader {
 }
 
 impl SplitReader for Reader {
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
+        self.shape.hasher().whole_file(path)
+    }
+
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let start = self.starts[place.file][place.split];

@@ -89,6 +89,11 @@ impl<R: BufRead> Records<R> {
         }
     }
 
+    /// What the records are read from.
+    pub(super) fn into_input(self) -> R {
+        self.input
+    }
+
     /// Bytes consumed so far: where the next record starts, or the end of the line before it.
     pub(super) fn consumed(&self) -> u64 {
         self.consumed

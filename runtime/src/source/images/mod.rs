@@ -17,6 +17,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use self::read::{Wish, read_all};
+use super::content::ContentHasher;
 use super::error::SourceError;
 use super::listing::{Listing, Wanted, list};
 use super::options::Options;
@@ -79,6 +80,8 @@ impl ImageFolder {
             .iter()
             .map(|file| file.absolute.clone())
             .collect();
+        // Opening reads no image, but labels follow from the classes.
+        let content = ContentHasher::new(spec.format.name(), &classes.join(",")).finish();
         let files = listing
             .files
             .into_iter()
@@ -86,6 +89,7 @@ impl ImageFolder {
                 path: file.relative,
                 size: file.size,
                 etag: None,
+                content,
                 modified: file.modified,
                 splits: vec![Split {
                     first_row: 0,

@@ -11,7 +11,7 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use forebay_udfs::recycle;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use crate::source::error::SourceError;
+use crate::source::error::{FileChange, SourceError};
 
 /// Bytes of an image file at most; a bigger one is an error of its row.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -133,8 +133,9 @@ fn read_file(Wish { path, size }: &Wish, place: &mut [u8]) -> Result<(), String>
     }
     let unreadable = |error| SourceError::unreadable(path, error).to_string();
     let changed = |now| {
-        let (path, was) = (path.clone(), *size);
-        SourceError::Changed { path, was, now }.to_string()
+        let change = FileChange::Size { was: *size, now };
+        let path = path.clone();
+        SourceError::Changed { path, change }.to_string()
     };
     let mut file = File::open(path).map_err(unreadable)?;
     let length = |file: &File| file.metadata().map(|of| of.len()).map_err(unreadable);

@@ -13,6 +13,7 @@ use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
 use arrow::ipc::{Block, MetadataVersion, root_as_footer, root_as_message};
 
+use super::super::content::{ContentHash, ContentHasher, read_tail};
 use super::super::error::SourceError;
 use super::super::staged::open;
 use super::FORMAT;
@@ -28,6 +29,7 @@ const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// Where the record batches of a file lie.
 #[derive(Debug)]
 pub(super) struct Layout {
+    pub(super) content: ContentHash,
     pub(super) schema: SchemaRef,
     pub(super) version: MetadataVersion,
     pub(super) blocks: Vec<Block>,
@@ -59,11 +61,9 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
         }
         _ => return Err(damaged("it does not begin as an Arrow IPC file".to_owned())),
     }
-    let mut tail = [0; TAIL_BYTES as usize];
-    file.seek(SeekFrom::Start(size - TAIL_BYTES))
-        .map_err(unreadable)?;
-    file.read_exact(&mut tail).map_err(unreadable)?;
-    let length = read_footer_length(tail).map_err(|_| {
+    let mut tail = read_tail(&mut file, size, 0).map_err(unreadable)?;
+    let end = tail.last_chunk().copied().unwrap_or_default();
+    let length = read_footer_length(end).map_err(|_| {
         damaged("it does not end as an Arrow IPC file; it may be cut off".to_owned())
     })? as u64;
     if length > MAX_FOOTER_BYTES.min(size - TAIL_BYTES) {
@@ -71,12 +71,15 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
             "its footer says to be {length} bytes long"
         )));
     }
-    let mut footer = vec![0; length as usize];
-    file.seek(SeekFrom::Start(size - TAIL_BYTES - length))
-        .map_err(unreadable)?;
-    file.read_exact(&mut footer).map_err(unreadable)?;
-    let footer =
-        root_as_footer(&footer).map_err(|e| damaged(format!("its footer cannot be read: {e}")))?;
+    let needed = length + TAIL_BYTES;
+    if needed > tail.len() as u64 {
+        tail = read_tail(&mut file, size, needed).map_err(unreadable)?;
+    }
+    let mut content = ContentHasher::new(FORMAT, "");
+    content.update(&tail);
+    let footer = tail.len() - needed as usize..tail.len() - TAIL_BYTES as usize;
+    let footer = root_as_footer(&tail[footer])
+        .map_err(|e| damaged(format!("its footer cannot be read: {e}")))?;
     let schema = footer
         .schema()
         .ok_or_else(|| damaged("its footer has no schema".to_owned()))?;
@@ -85,7 +88,8 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
             "it was written on a machine of another byte order".to_owned(),
         ));
     }
-    let layout = Layout {
+    let mut layout = Layout {
+        content: content.finish(),
         schema: Arc::new(fb_to_schema(schema)),
         version: footer.version(),
         blocks: footer.recordBatches().iter().flatten().copied().collect(),
@@ -109,8 +113,10 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
         file.read_exact(&mut message).map_err(unreadable)?;
         let count = row_count(&message)
             .ok_or_else(|| damaged(format!("record batch {index} cannot be read")))?;
+        content.update(&message);
         rows.push(count);
     }
+    layout.content = content.finish();
     Ok((layout, rows))
 }
 

@@ -17,11 +17,12 @@ use forebay_planner::source::SourceSpec;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
+use super::content::ContentWatch;
 use super::error::SourceError;
 use super::listing::{Wanted, list};
 use super::options::Options;
 use super::plain::{merged_schema, plain_batch, plain_schema};
-use super::staged::{Place, inspect_all, manifest_of, place};
+use super::staged::{FileRows, Place, inspect_all, manifest_of, place};
 use super::stream::{Emit, blocking_stream, guarded, rows_per_batch};
 use super::{Access, Manifest, Scan, Source, Split, StoredRows, ValueError};
 use cache::Cache;
@@ -50,6 +51,7 @@ struct Inner {
     paths: Vec<PathBuf>,
     layouts: Vec<Layout>,
     cache: Cache,
+    watch: ContentWatch,
 }
 
 impl IpcSource {
@@ -68,12 +70,14 @@ impl IpcSource {
             Ok(file::inspect(&listed.absolute)?)
         })
         .await?;
-        let mut splits = Vec::with_capacity(found.len());
+        let mut files = Vec::with_capacity(found.len());
         let mut layouts = Vec::with_capacity(found.len());
         for ((layout, rows), listed) in found.into_iter().zip(&listing.files) {
-            splits.push(splits_of(&layout, &rows).ok_or_else(|| {
+            let splits = splits_of(&layout, &rows).ok_or_else(|| {
                 SourceError::damaged(&listed.absolute, FORMAT, "its row counts overflow")
-            })?);
+            })?;
+            let content = layout.content;
+            files.push(FileRows { content, splits });
             layouts.push(layout);
         }
         let plain: Vec<Schema> = layouts
@@ -82,13 +86,14 @@ impl IpcSource {
             .collect();
         let names = listing.files.iter().map(|file| file.relative.as_str());
         let schema = merged_schema(FORMAT, names.zip(&plain))?;
-        let (manifest, paths) = manifest_of(listing, splits);
+        let (manifest, paths) = manifest_of(listing, files);
         let inner = Inner {
             schema,
             manifest,
             paths,
             layouts,
             cache: Cache::default(),
+            watch: ContentWatch::default(),
         };
         Ok(Self {
             spec: spec.clone(),
@@ -123,6 +128,11 @@ impl Inner {
             return Ok(batch);
         }
         guarded(&place.path, FORMAT, || {
+            let check = || {
+                self.watch
+                    .check(place, |path| Ok(file::inspect(path)?.0.content))
+            };
+            check()?;
             let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
             let failed =
                 |e: arrow::error::ArrowError| damaged(format!("record batch {}: {e}", place.split));
@@ -141,6 +151,8 @@ impl Inner {
             if batch.num_rows() as u64 != place.rows.rows {
                 return Err(damaged(format!("record batch {} has changed", place.split)).into());
             }
+            // It may have been written again meanwhile.
+            check()?;
             self.cache.keep_batch(key, batch.clone());
             Ok(batch)
         })

@@ -8,10 +8,13 @@ mod prune;
 mod tests;
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::{Schema, SchemaRef};
+use bytes::Bytes;
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 use parquet::arrow::arrow_reader::{
@@ -19,15 +22,18 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Type;
+use parquet::file::FOOTER_SIZE;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+    ColumnChunkMetaData, FooterTail, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
+    RowGroupMetaData,
 };
 
+use super::content::{ContentHash, ContentHasher, read_tail};
 use super::error::SourceError;
-use super::listing::{Listed, Wanted, list};
+use super::listing::{Wanted, list};
 use super::options::Options;
 use super::plain::{merged_schema, plain_batch, plain_schema};
-use super::staged::{Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 use prune::Kept;
@@ -54,7 +60,7 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         .into());
     }
     let listing = list(&spec.location, &PARQUET).await?;
-    let found = inspect_all(&listing, FORMAT, inspect).await?;
+    let found = inspect_all(&listing, FORMAT, |file| Ok(inspect(&file.absolute)?)).await?;
     let schema = merged_schema(
         FORMAT,
         listing
@@ -64,10 +70,10 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
             .map(|(file, f)| (file.relative.as_str(), &f.schema)),
     )?;
     let mut room = FOOTER_CACHE_BYTES;
-    let mut splits = Vec::with_capacity(found.len());
+    let mut rows = Vec::with_capacity(found.len());
     let mut footers = Vec::with_capacity(found.len());
     for file in found {
-        splits.push(file.splits);
+        rows.push(file.rows);
         let bytes = file.footer.memory_size();
         footers.push((bytes <= room).then_some(file.footer));
         room = room.saturating_sub(bytes);
@@ -77,21 +83,27 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         footers,
         indexed: Mutex::default(),
     });
-    Ok(StagedSource::new(spec, schema, listing, splits, reader))
+    Ok(StagedSource::new(spec, schema, listing, rows, reader))
 }
 
 /// What the footer of a file says.
 struct Inspected {
     schema: Schema,
-    splits: Vec<Split>,
+    rows: FileRows,
     footer: Arc<ParquetMetaData>,
 }
 
-fn inspect(listed: &Listed) -> Result<Inspected> {
-    let damaged =
-        |cause: &dyn ToString| SourceError::damaged(&listed.absolute, FORMAT, cause.to_string());
-    let (file, _) = open_file(&listed.absolute)?;
-    let footer = read_footer(&file, PageIndexPolicy::Skip).map_err(|e| damaged(&e))?;
+fn inspect(path: &Path) -> Result<Inspected, SourceError> {
+    let damaged = |cause: &dyn ToString| SourceError::damaged(path, FORMAT, cause.to_string());
+    let (mut file, size) = open_file(path)?;
+    let tail = tail_with_footer(&mut file, size);
+    let tail = Bytes::from(tail.map_err(|error| SourceError::unreadable(path, error))?);
+    let mut content = ContentHasher::new(FORMAT, "");
+    content.update(&tail);
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
+    let footer = reader.try_parse_sized(&tail, size);
+    let footer = footer.and_then(|()| reader.finish());
+    let footer = footer.map_err(|e| damaged(&e))?;
     let described = footer.file_metadata();
     let stored = parquet_to_arrow_schema(described.schema_descr(), described.key_value_metadata())
         .map_err(|e| damaged(&e))?;
@@ -113,9 +125,27 @@ fn inspect(listed: &Listed) -> Result<Inspected> {
     }
     Ok(Inspected {
         schema: plain_schema(&stored),
-        splits,
+        rows: FileRows {
+            content: content.finish(),
+            splits,
+        },
         footer: Arc::new(footer),
     })
+}
+
+/// Reads the end of a file of `size` bytes, as far as its footer reaches at least.
+fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+    let tail = read_tail(file, size, 0)?;
+    let end = tail
+        .last_chunk()
+        .and_then(|end| FooterTail::try_new(end).ok());
+    // A file without a footer is refused when it is parsed.
+    let footer = end.map_or(0, |end| end.metadata_length() as u64);
+    let needed = footer.saturating_add(FOOTER_SIZE as u64).min(size);
+    if needed > tail.len() as u64 {
+        return read_tail(file, size, needed);
+    }
+    Ok(tail)
 }
 
 fn read_footer(file: &File, index: PageIndexPolicy) -> parquet::errors::Result<ParquetMetaData> {
@@ -159,6 +189,10 @@ impl Reader {
 }
 
 impl SplitReader for Reader {
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
+        Ok(inspect(path)?.rows.content)
+    }
+
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let file = place.open()?;

@@ -1,0 +1,196 @@
+//! The types in which files of each format hold columns, so that every reader finds the values that were written.
+//!
+//! | Type | Parquet | CSV | JSON lines | Arrow |
+//! |---|---|---|---|---|
+//! | dictionaries, run-end encoding, list views | as plain values | the same | the same | the same |
+//! | `timestamp[s]`, `time32[s]` | in milliseconds | as text | as text | as it is |
+//! | `date64` | as `date32` | as text | as text | as it is |
+//! | durations | as it is | none | none | as it is |
+//! | intervals of months, days and nanoseconds | none | as text | as text | as it is |
+//! | lists, structs, maps | as it is | none | as it is, maps with keys of text | as it is |
+//! | unions | none | none | none | as it is |
+//!
+//! Bytes are hexadecimal digits in CSV and JSON.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit,
+};
+use arrow::error::ArrowError;
+use parquet::arrow::ArrowSchemaConverter;
+
+use super::TableFormat;
+
+/// A column that a format cannot hold.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("column \"{column}\" has the type {data_type}, which {format} files do not hold; {advice}")]
+pub struct UnwritableColumn {
+    /// Its name.
+    pub column: String,
+    /// Its type.
+    pub data_type: DataType,
+    /// The format.
+    pub format: TableFormat,
+    /// What to do instead.
+    pub advice: String,
+}
+
+/// The schema in which files of a format hold columns.
+///
+/// # Errors
+/// A column that the format cannot hold.
+pub(super) fn stored_schema(
+    format: TableFormat,
+    schema: &Schema,
+) -> Result<SchemaRef, UnwritableColumn> {
+    let stored = schema.fields().iter().map(|field| {
+        let unwritable = |advice: String| UnwritableColumn {
+            column: field.name().clone(),
+            data_type: field.data_type().clone(),
+            format,
+            advice,
+        };
+        let stored = stored_field(format, field).map_err(|why| unwritable(why.to_owned()))?;
+        if format == TableFormat::Parquet {
+            let alone = Schema::new(vec![Arc::clone(&stored)]);
+            let converted = ArrowSchemaConverter::new().convert(&alone);
+            converted.map_err(|why| unwritable(format!("cast it to another type: {why}")))?;
+        }
+        Ok(stored)
+    });
+    let fields = stored.collect::<Result<Fields, _>>()?;
+    Ok(Arc::new(Schema::new_with_metadata(
+        fields,
+        schema.metadata().clone(),
+    )))
+}
+
+fn stored_field(format: TableFormat, field: &FieldRef) -> Result<FieldRef, &'static str> {
+    let data_type = stored_type(format, field.data_type())?;
+    if data_type == *field.data_type() {
+        return Ok(Arc::clone(field));
+    }
+    let stored = Field::new(field.name(), data_type, field.is_nullable());
+    Ok(Arc::new(stored.with_metadata(field.metadata().clone())))
+}
+
+/// The type in which files of a format hold values of a type; else what to do instead.
+fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static str> {
+    use TableFormat::{Arrow, Csv, Json, Parquet};
+    let field = |field: &FieldRef| stored_field(format, field);
+    Ok(match (format, of) {
+        (_, DataType::Dictionary(_, values)) => stored_type(format, values)?,
+        (_, DataType::RunEndEncoded(_, values)) => stored_type(format, values.data_type())?,
+        (Arrow, DataType::Union(..)) => of.clone(),
+        (_, DataType::Union(..)) => {
+            return Err("write an .arrow file, or select its fields as columns");
+        }
+        (Csv, nested) if nested.is_nested() => {
+            return Err("write a .parquet, .arrow or .json file, or select its parts as columns");
+        }
+        (Csv | Json, DataType::Duration(_)) => {
+            return Err("write a .parquet or .arrow file, or cast it to BIGINT");
+        }
+        (Parquet, DataType::Interval(IntervalUnit::MonthDayNano)) => {
+            return Err("write an .arrow file, or cast it to VARCHAR");
+        }
+        (Parquet, DataType::Timestamp(TimeUnit::Second, zone)) => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        (Parquet, DataType::Time32(TimeUnit::Second)) => DataType::Time32(TimeUnit::Millisecond),
+        (Parquet, DataType::Date64) => DataType::Date32,
+        // Decimals of one digit are integers of 64 bits, as which the writer takes no narrower ones.
+        (Parquet, DataType::Decimal32(1, scale)) => DataType::Decimal64(1, *scale),
+        (Parquet, DataType::Struct(fields)) if fields.is_empty() => {
+            return Err("a struct without fields has no values; leave it out");
+        }
+        (_, DataType::List(item) | DataType::ListView(item)) => DataType::List(field(item)?),
+        (_, DataType::LargeList(item) | DataType::LargeListView(item)) => {
+            DataType::LargeList(field(item)?)
+        }
+        (_, DataType::FixedSizeList(item, size)) => DataType::FixedSizeList(field(item)?, *size),
+        (_, DataType::Struct(fields)) => {
+            DataType::Struct(fields.iter().map(field).collect::<Result<_, _>>()?)
+        }
+        (_, DataType::Map(entries, sorted)) => {
+            let stored = field(entries)?;
+            if format == Json && !has_text_keys(stored.data_type()) {
+                return Err("write a .parquet or .arrow file: keys of JSON objects are text");
+            }
+            DataType::Map(stored, *sorted)
+        }
+        _ => of.clone(),
+    })
+}
+
+/// Whether the entries of a map have keys of text.
+fn has_text_keys(entries: &DataType) -> bool {
+    let DataType::Struct(fields) = entries else {
+        return false;
+    };
+    fields
+        .first()
+        .is_some_and(|key| key.data_type() == &DataType::Utf8)
+}
+
+/// A batch in the schema of its file.
+///
+/// # Errors
+/// A value that the file's type does not have.
+pub(super) fn stored_batch(
+    schema: &SchemaRef,
+    batch: &RecordBatch,
+) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| {
+        if column.data_type() == field.data_type() {
+            return Ok(Arc::clone(column));
+        }
+        stored_column(column, field)
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
+fn stored_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    let stored = cast_with_options(column, field.data_type(), &strict)?;
+    // A date64 may have a time of day, although it should not; without its encodings, it can be compared.
+    if has_dates(column.data_type()) {
+        let plain = stored_type(TableFormat::Arrow, column.data_type());
+        let plain = plain.map_err(|why| ArrowError::InvalidArgumentError(why.to_owned()))?;
+        let values = cast_with_options(column, &plain, &strict)?;
+        let again = cast_with_options(&stored, &plain, &strict)?;
+        if again.to_data() != values.to_data() {
+            return Err(ArrowError::InvalidArgumentError(format!(
+                "column \"{}\": a date has a time of day, which Parquet files do not hold; cast it to TIMESTAMP",
+                field.name()
+            )));
+        }
+    }
+    Ok(stored)
+}
+
+/// Whether dates of 64 bits are among the values of a type.
+fn has_dates(of: &DataType) -> bool {
+    match of {
+        DataType::Date64 => true,
+        DataType::Dictionary(_, values) => has_dates(values),
+        DataType::RunEndEncoded(_, item)
+        | DataType::List(item)
+        | DataType::ListView(item)
+        | DataType::LargeList(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_dates(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_dates(field.data_type())),
+        _ => false,
+    }
+}

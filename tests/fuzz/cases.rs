@@ -1,0 +1,49 @@
+//! Numbers and seeds of random cases.
+
+use std::ops::Range;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// Number of random cases of each fuzzer, instead of its own.
+const CASES_VARIABLE: &str = "FOREBAY_FUZZ_CASES";
+/// The one seed to run, instead of all.
+const SEED_VARIABLE: &str = "FOREBAY_FUZZ_SEED";
+
+/// The seeds of a fuzzer that runs `cases` cases in the suite.
+pub(crate) fn seeds(cases: u64) -> Range<u64> {
+    let set = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    match set(SEED_VARIABLE) {
+        Some(seed) => seed..seed + 1,
+        None => 0..set(CASES_VARIABLE).unwrap_or(cases),
+    }
+}
+
+/// How to run a case of a fuzzer again.
+pub(crate) fn again(seed: u64) -> String {
+    format!("run it again with {SEED_VARIABLE}={seed}")
+}
+
+/// Longer than any case takes on any machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a case on a thread of its own, since planning that does not end cannot be interrupted.
+///
+/// # Panics
+/// The case panics or does not end.
+pub(crate) fn within<T, F>(case: impl FnOnce() -> F + Send + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T>,
+{
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        // The receiver hung up where it lost patience.
+        let _ = sender.send(runtime.block_on(case()));
+    });
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Timeout) => panic!("the case does not end"),
+        Err(RecvTimeoutError::Disconnected) => panic!("the case panicked"),
+    }
+}
