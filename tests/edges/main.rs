@@ -1,3 +1,7 @@
 //! Regression tests at the edges of the contract: damaged rows, changed data, interrupted runs, hostile sizes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod kernels;
