@@ -11,6 +11,7 @@ use datafusion::datasource::ViewTable;
 use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use forebay_udfs::bounded_functions;
 
 use crate::error::{PlanError, Position, Result, closest};
 use crate::pipeline::Pipeline;
@@ -92,7 +93,8 @@ impl Catalog {
             .with_config(config)
             .with_expr_planners(planners)
             .build();
-        for function in std::iter::once(octet_length()).chain(functions) {
+        let bounded = bounded_functions(|name| state.scalar_functions().get(name).cloned());
+        for function in bounded.into_iter().chain([octet_length()]).chain(functions) {
             // The default registry of a session accepts every function.
             let _ = datafusion::execution::FunctionRegistry::register_udf(&mut state, function);
         }

@@ -116,12 +116,37 @@ struct Counts {
 }
 
 /// What a segment's rows of the prefix are made of.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Found {
     /// Rows that were read, and their places.
     stored: Option<(RecordBatch, Vec<Place>)>,
     /// Places of rows that have to be computed.
     pub missing: Vec<Place>,
+}
+
+impl Found {
+    /// Positions of its rows.
+    pub fn positions(&self) -> impl Iterator<Item = u64> {
+        let stored = self.stored.iter().flat_map(|(_, places)| places);
+        stored.chain(&self.missing).map(|place| place.position)
+    }
+
+    /// Takes out the rows before a position; the others stay.
+    pub fn take_before(&mut self, position: u64) -> Self {
+        let count = |places: &[Place]| places.partition_point(|place| place.position < position);
+        let rest = self.missing.split_off(count(&self.missing));
+        let missing = std::mem::replace(&mut self.missing, rest);
+        let stored = self.stored.take().map(|(rows, mut places)| {
+            let before = count(&places);
+            let rest = places.split_off(before);
+            if !rest.is_empty() {
+                self.stored = Some((rows.slice(before, rest.len()), rest));
+            }
+            (rows.slice(0, before), places)
+        });
+        let stored = stored.filter(|(_, places)| !places.is_empty());
+        Self { stored, missing }
+    }
 }
 
 /// Rows that were computed, to be stored.
@@ -301,7 +326,7 @@ impl CachedPrefix {
     pub fn join(
         &self,
         snapshot: &Snapshot,
-        found: Found,
+        found: &Found,
         computed: RowBatch,
     ) -> Result<(RowBatch, Option<Fresh>)> {
         let fresh = match found.missing.is_empty() {
@@ -312,7 +337,7 @@ impl CachedPrefix {
             None => computed,
             Some(_) => with_passes(computed, &found.missing)?,
         };
-        let Some((batch, places)) = found.stored else {
+        let Some((batch, places)) = &found.stored else {
             return Ok((computed, fresh));
         };
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.order.len()];
@@ -321,7 +346,7 @@ impl CachedPrefix {
         }
         let read = RowBatch {
             columns: columns.into_iter().flatten().collect(),
-            rows: snapshot.row_ids(&places).to_array()?,
+            rows: snapshot.row_ids(places).to_array()?,
             errors: Default::default(),
         };
         if computed.is_empty() {

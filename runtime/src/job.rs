@@ -26,10 +26,11 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
 
 use crate::cached::{CacheSetup, CachedPrefix, Cut, cut};
+use crate::fragment::compile::{compile_expr, key_expr, key_types};
 use crate::fragment::evaluate::evaluate;
 use crate::fragment::lookup::LookupTable;
 use crate::fragment::scan::CACHE_LEAF;
-use crate::fragment::{Fragment, NodeTotals, compile_expr, key_types, physical_expr};
+use crate::fragment::{Fragment, NodeTotals};
 use crate::limit;
 use crate::pool::ComputePool;
 use crate::segment;
@@ -399,11 +400,11 @@ async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<(LookupTable, Vec<A
         }
         let over = batch.for_expressions(&plan.schema)?;
         for (((_, right), key_type), key) in on.iter().zip(&key_types).zip(&mut keys) {
-            let (values, failures) = evaluate(&physical_expr(right, plan)?.0, &over)?;
+            let (values, failures) = evaluate(&key_expr(right, plan, key_type)?, &over)?;
             if let Some((_, (operator, cause))) = failures.first_key_value() {
                 return exec_err!("JOIN: a key of the right side failed: {operator}: {cause}");
             }
-            key.push(arrow::compute::cast(&values, key_type)?);
+            key.push(values);
         }
         for (column, values) in columns.iter_mut().zip(&batch.columns) {
             column.push(Arc::clone(values));

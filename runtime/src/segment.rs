@@ -15,6 +15,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::ahead::begun_ahead;
 use crate::cached::{CachedPrefix, Found, Fresh};
+use crate::fragment::evaluate::is_oversized;
 use crate::fragment::row_batch::{RowBatch, SlotError};
 use crate::fragment::scan::Leaf;
 use crate::fragment::width::RowWidth;
@@ -103,20 +104,34 @@ impl Segment {
         })
     }
 
-    /// Computes the segment's rows on the engine's pool.
-    pub async fn compute(self, job: Arc<Job>, reader: Arc<Reader>, env: Env) -> Result<RowBatch> {
+    /// Computes the segment's rows on the engine's pool: one piece in nearly every case, several in their order where
+    /// the rows do not fit into one batch.
+    pub async fn compute(
+        self,
+        job: Arc<Job>,
+        reader: Arc<Reader>,
+        env: Env,
+    ) -> Result<Vec<RowBatch>> {
         let pool = env.pool.clone();
         let of_pool = Arc::clone(&reader);
-        let rows = move || self.rows(&job, &of_pool, &env);
-        let (rows, fresh) = pool.run(rows).await?;
-        if let (Some(cached), Some(fresh)) = (&reader.cached, fresh) {
-            cached.store(fresh).await;
+        let computed = move || {
+            let mut pieces = Vec::new();
+            let leaves = self.leaves(&job, &of_pool)?;
+            compute_pieces(leaves, &job, &of_pool, &env, &mut pieces)?;
+            Ok(pieces)
+        };
+        let mut rows = Vec::with_capacity(1);
+        for (piece, fresh) in pool.run(computed).await? {
+            if let (Some(cached), Some(fresh)) = (&reader.cached, fresh) {
+                cached.store(fresh).await;
+            }
+            rows.push(piece);
         }
         Ok(rows)
     }
 
-    /// The segment's rows, and those to be kept.
-    fn rows(self, job: &Job, reader: &Reader, env: &Env) -> Result<(RowBatch, Option<Fresh>)> {
+    /// The rows that the segment's fragments begin with.
+    fn leaves(self, job: &Job, reader: &Reader) -> Result<Leaves> {
         let Self {
             windows,
             by_scan,
@@ -125,7 +140,7 @@ impl Segment {
             found,
         } = self;
         let snapshot = &job.snapshot;
-        let mut leaves = HashMap::with_capacity(by_scan.len());
+        let mut above = HashMap::with_capacity(by_scan.len());
         let mut below = HashMap::new();
         for (scan, mut places) in by_scan.into_iter().enumerate() {
             let held = reader.cached.as_ref().filter(|cached| cached.holds(scan));
@@ -159,19 +174,103 @@ impl Segment {
             let leaves = if held.is_some() {
                 &mut below
             } else {
-                &mut leaves
+                &mut above
             };
             leaves.insert(Leaf::Scan(snapshot.scans[scan].occurrence), leaf);
         }
+        Ok(Leaves {
+            above,
+            below,
+            found,
+        })
+    }
+}
+
+/// The rows that a segment's fragments begin with, by leaf, each leaf in ascending position.
+#[derive(Debug, Clone)]
+struct Leaves {
+    /// Of the fragment.
+    above: HashMap<Leaf, RowBatch>,
+    /// Of the cached prefix.
+    below: HashMap<Leaf, RowBatch>,
+    /// What is kept of the rows below the cache point.
+    found: Option<Found>,
+}
+
+impl Leaves {
+    /// Takes out the first half of the rows; `None` where all of them have one position.
+    fn take_half(&mut self) -> Result<Option<Self>> {
+        let mut positions: Vec<u64> = Vec::new();
+        for leaf in self.above.values().chain(self.below.values()) {
+            positions.extend(leaf.row_ids()?.position.values());
+        }
+        positions.extend(self.found.iter().flat_map(Found::positions));
+        positions.sort_unstable();
+        positions.dedup();
+        if positions.len() < 2 {
+            return Ok(None);
+        }
+        let middle = positions[positions.len() / 2];
+        Ok(Some(Self {
+            above: take_before(&mut self.above, middle)?,
+            below: take_before(&mut self.below, middle)?,
+            found: self.found.as_mut().map(|found| found.take_before(middle)),
+        }))
+    }
+
+    /// Computes the rows; and those to be kept.
+    fn compute(
+        mut self,
+        job: &Job,
+        reader: &Reader,
+        env: &Env,
+    ) -> Result<(RowBatch, Option<Fresh>)> {
         let mut fresh = None;
-        if let (Some(cached), Some(found)) = (&reader.cached, found) {
-            let computed = cached.fragment.run(below, &env.ctx)?;
-            let (rows, new) = cached.join(snapshot, found, computed)?;
-            leaves.insert(Leaf::Cache, rows);
+        if let (Some(cached), Some(found)) = (&reader.cached, &self.found) {
+            let computed = cached.fragment.run(self.below, &env.ctx)?;
+            let (rows, new) = cached.join(&job.snapshot, found, computed)?;
+            self.above.insert(Leaf::Cache, rows);
             fresh = new;
         }
-        Ok((reader.fragment.run(leaves, &env.ctx)?, fresh))
+        Ok((reader.fragment.run(self.above, &env.ctx)?, fresh))
     }
+}
+
+/// Takes the rows before a position out of each leaf.
+fn take_before(
+    leaves: &mut HashMap<Leaf, RowBatch>,
+    position: u64,
+) -> Result<HashMap<Leaf, RowBatch>> {
+    let mut taken = HashMap::with_capacity(leaves.len());
+    for (&leaf, rows) in leaves {
+        let positions = rows.row_ids()?.position;
+        let before = positions.values().partition_point(|at| *at < position);
+        taken.insert(leaf, rows.slice(0, before));
+        *rows = rows.slice(before, rows.len() - before);
+    }
+    Ok(taken)
+}
+
+/// Computes the rows of a segment, half by half where they do not fit into one batch.
+fn compute_pieces(
+    mut leaves: Leaves,
+    job: &Job,
+    reader: &Reader,
+    env: &Env,
+    pieces: &mut Vec<(RowBatch, Option<Fresh>)>,
+) -> Result<()> {
+    match leaves.clone().compute(job, reader, env) {
+        Ok(piece) => pieces.push(piece),
+        Err(error) if is_oversized(&error) => {
+            let Some(first) = leaves.take_half()? else {
+                return Err(error);
+            };
+            compute_pieces(first, job, reader, env, pieces)?;
+            compute_pieces(leaves, job, reader, env, pieces)?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Finds what is kept of the rows below the cache point, and leaves the others to be computed.
@@ -274,5 +373,8 @@ pub fn stored_order(
         async move { segment?.compute(job, reader, env).await }
     };
     let read = begun_ahead(staged, in_flight, read, Err);
-    begun_ahead(read, in_flight, compute, Err).boxed()
+    begun_ahead(read, in_flight, compute, Err)
+        .map_ok(|pieces| stream::iter(pieces.into_iter().map(Ok)))
+        .try_flatten()
+        .boxed()
 }

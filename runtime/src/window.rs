@@ -10,6 +10,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 
+use crate::fragment::unwind::caught;
 use crate::job::{Env, Job, Reader, ScanRead};
 use crate::kept::KeptRows;
 use crate::order::{Place, WindowSplits};
@@ -242,10 +243,14 @@ fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
     let Some(predicate) = &read.keep else {
         return Ok(stored);
     };
-    let truth = predicate
-        .evaluate(&stored.batch)
-        .and_then(|v| v.into_array(stored.numbers.len()));
-    let Ok(truth) = truth else { return Ok(stored) };
+    let rows = stored.numbers.len();
+    if rows == 0 {
+        return Ok(stored);
+    }
+    let truth = caught(|| predicate.evaluate(&stored.batch)?.into_array(rows));
+    let Ok(Ok(truth)) = truth else {
+        return Ok(stored);
+    };
     let truth = truth.as_boolean();
     let truth = if truth.null_count() > 0 {
         &prep_null_mask_filter(truth)

@@ -5,5 +5,6 @@
 mod changed_data;
 #[path = "../common/mod.rs"]
 mod common;
+mod kernels;
 mod replay;
 mod written_types;

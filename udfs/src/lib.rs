@@ -2,6 +2,7 @@
 
 mod args;
 pub mod bind;
+mod bounded;
 mod catalogue;
 mod constant;
 mod declared;
@@ -23,6 +24,7 @@ pub mod tensor;
 pub mod width;
 
 pub use bind::{bind_stream, is_random};
+pub use bounded::{MAX_BATCH_BYTES, MAX_VALUE_BYTES, OversizedBatch, bounded_functions};
 pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_info};
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use declared::{

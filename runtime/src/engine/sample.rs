@@ -16,7 +16,7 @@ use forebay_udfs::hash::combine;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 use futures::TryStreamExt;
 
-use crate::fragment::compile_expr;
+use crate::fragment::compile::compile_expr;
 use crate::fragment::evaluate::evaluate;
 use crate::job::open_source;
 use crate::order::{Place, StoredRow};

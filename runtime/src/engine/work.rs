@@ -338,21 +338,23 @@ pub(super) async fn read(opened: Arc<Opened>, work: Work) -> Result<Ready> {
 ///
 /// # Errors
 /// Fewer or more rows come of it than was planned: what they were planned by is not the data.
-pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
+pub(super) async fn compute(opened: Arc<Opened>, ready: Ready) -> Result<Vec<RowBatch>> {
     let planned = ready.planned;
-    let rows = computed(opened, ready).await?;
+    let pieces = computed(opened, ready).await?;
+    let rows: usize = pieces.iter().map(RowBatch::len).sum();
     match planned {
-        Some(planned) if planned != rows.len() => Err(exec_datafusion_err!(
+        Some(planned) if planned != rows => Err(exec_datafusion_err!(
             "{planned} rows were counted where {} come: a file was changed since it was counted, or a function \
              that is declared deterministic is not; run again, and remove the folder <cache_dir>.counts if there is \
              one",
-            rows.len()
+            rows
         )),
-        _ => Ok(rows),
+        _ => Ok(pieces),
     }
 }
 
-async fn computed(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
+/// The rows of a segment in their order, in one piece or several.
+async fn computed(opened: Arc<Opened>, ready: Ready) -> Result<Vec<RowBatch>> {
     let Ready {
         segment,
         wanted,
@@ -362,13 +364,19 @@ async fn computed(opened: Arc<Opened>, ready: Ready) -> Result<RowBatch> {
     let (job, reader) = (Arc::clone(&opened.job), Arc::clone(&opened.job.reader));
     let Some(segment) = segment else {
         let no_rows = job.snapshot.row_ids(&[]).to_array()?;
-        return Ok(RowBatch::empty(reader.fragment.schema(), no_rows));
+        return Ok(vec![RowBatch::empty(reader.fragment.schema(), no_rows)]);
     };
-    let rows = segment.compute(job, reader, opened.env.clone()).await?;
+    let pieces = segment.compute(job, reader, opened.env.clone()).await?;
     let Some(wanted) = wanted else {
-        return Ok(rows);
+        return Ok(pieces);
     };
-    // Of the rows that a stored row gives, some may be in other batches.
+    let pieces = pieces.into_iter();
+    let left = pieces.map(|piece| only_wanted(piece, &wanted, by_child));
+    left.collect()
+}
+
+/// Of the rows that a stored row gives, those that are wanted: some may be in other batches.
+fn only_wanted(rows: RowBatch, wanted: &[(u64, Range<u32>)], by_child: bool) -> Result<RowBatch> {
     let ids = rows.row_ids()?;
     let (mut kept, mut before, mut nth) = (Vec::with_capacity(rows.len()), None, 0);
     for (row, &position) in ids.position.values().iter().enumerate() {

@@ -1,35 +1,142 @@
 //! Evaluation of expressions over a batch in which single rows may fail.
+//!
+//! An expression is evaluated over the whole batch. Where that fails, the batch is halved until the rows at fault
+//! stand alone. Each half is [compacted](super::compact), so that a kernel sees its rows and no others: what a row
+//! gives is a function of the row.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::compute::concat;
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array, new_null_array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, LambdaExpr, LambdaVariable, Literal,
+};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use forebay_udfs::{RowFailure, row_function};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use forebay_udfs::{MAX_BATCH_BYTES, OversizedBatch, RowFailure, row_function};
+
+use super::compact::{compact, compact_batch};
+use super::conform::conform;
+use super::row_batch::Reads;
+use super::unwind::caught;
 
 /// Operator and cause of each failed row.
 pub type Failures = BTreeMap<usize, (String, String)>;
 
+/// Rows that do not fit into one array together, though each of them does: the offsets of a text column end at 2 GiB,
+/// and the keys of a dictionary with their type. Not the fault of any row.
+#[derive(Debug, thiserror::Error)]
+#[error("{rows} rows do not fit into one column of type {data_type}: {cause}")]
+pub struct Oversized {
+    rows: usize,
+    data_type: DataType,
+    cause: ArrowError,
+}
+
+/// Whether an error says that rows do not fit into one array together.
+pub fn is_oversized(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            is_oversized(inner)
+        }
+        DataFusionError::Shared(inner) => is_oversized(inner),
+        DataFusionError::External(source) => {
+            source.is::<Oversized>() || source.is::<OversizedBatch>()
+        }
+        DataFusionError::ArrowError(arrow, _) => is_overflow(arrow),
+        _ => false,
+    }
+}
+
+fn is_overflow(error: &ArrowError) -> bool {
+    matches!(
+        error,
+        ArrowError::OffsetOverflowError(_) | ArrowError::DictionaryKeyOverflowError
+    )
+}
+
 /// Evaluates `expr` for every row; a failed row has null and an entry in the failures.
 ///
 /// # Errors
-/// Failures that are no row's fault: I/O, memory, broken invariants.
+/// Failures that are no row's fault: I/O, memory, rows that do not fit into one array.
 pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
+    // A kernel may fail over no rows: constants have no rows of their own.
+    if batch.num_rows() == 0 {
+        let data_type = expr.data_type(batch.schema_ref())?;
+        return Ok((new_empty_array(&data_type), Failures::new()));
+    }
+    check_constants(expr, batch.num_rows())?;
+    match attempt(expr, batch) {
+        Ok(evaluated) => Ok(evaluated),
+        Err(Failed::Rows { .. }) => recover(expr, batch),
+        Err(Failed::Run(error)) => Err(error),
+    }
+}
+
+/// Refuses to repeat a large constant for so many rows that it does not fit into a column.
+fn check_constants(expr: &Arc<dyn PhysicalExpr>, rows: usize) -> Result<()> {
+    let mut bytes = 0_u64;
+    expr.apply(|e| {
+        if let Some(literal) = e.downcast_ref::<Literal>() {
+            bytes = bytes.saturating_add(literal.value().size() as u64);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if rows > 1 && bytes.saturating_mul(rows as u64) > MAX_BATCH_BYTES {
+        let function = "a constant".to_owned();
+        let oversized = OversizedBatch { function, rows };
+        return Err(DataFusionError::External(Box::new(oversized)));
+    }
+    Ok(())
+}
+
+/// An evaluation that gave no values.
+enum Failed {
+    /// Some row is at fault.
+    Rows {
+        /// The operator, where the error names it.
+        operator: Option<String>,
+        cause: String,
+    },
+    /// No row is.
+    Run(DataFusionError),
+}
+
+impl From<DataFusionError> for Failed {
+    fn from(error: DataFusionError) -> Self {
+        match row_cause(error) {
+            Ok((operator, cause)) => Self::Rows { operator, cause },
+            Err(error) => Self::Run(error),
+        }
+    }
+}
+
+/// Evaluates `expr` over the whole batch.
+fn attempt(
+    expr: &Arc<dyn PhysicalExpr>,
+    batch: &RecordBatch,
+) -> std::result::Result<(ArrayRef, Failures), Failed> {
     if let Some(call) = row_call(expr) {
         return invoke_rows(call, batch);
     }
-    match expr
-        .evaluate(batch)
-        .and_then(|value| value.into_array(batch.num_rows()))
-    {
-        Ok(array) => Ok((array, Failures::new())),
-        Err(error) => bisect(expr, batch, error),
+    let array = value_of(expr, batch)?
+        .into_array(batch.num_rows())
+        .and_then(|array| Ok(conform(array, &expr.data_type(batch.schema_ref())?)?))?;
+    Ok((array, Failures::new()))
+}
+
+/// Evaluates an expression, whose panic is an error.
+fn value_of(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ColumnarValue> {
+    match caught(|| expr.evaluate(batch)) {
+        Ok(value) => value,
+        Err(panicked) => Err(DataFusionError::Execution(panicked.to_string())),
     }
 }
 
@@ -39,37 +146,41 @@ fn row_call(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarFunctionExpr> {
         .filter(|call| row_function(call.fun()).is_some())
 }
 
-fn invoke_rows(call: &ScalarFunctionExpr, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
+fn invoke_rows(
+    call: &ScalarFunctionExpr,
+    batch: &RecordBatch,
+) -> std::result::Result<(ArrayRef, Failures), Failed> {
     let mut failures = Failures::new();
     let mut args = Vec::with_capacity(call.args().len());
     let mut arg_fields = Vec::with_capacity(call.args().len());
     for arg in call.args() {
-        arg_fields.push(arg.return_field(batch.schema_ref())?);
-        if row_call(arg).is_some() {
-            let (array, of_arg) = evaluate(arg, batch)?;
-            failures.extend(of_arg);
-            args.push(ColumnarValue::Array(array));
-            continue;
-        }
-        args.push(match arg.evaluate(batch) {
-            Ok(value) => value,
-            Err(error) => {
-                let (array, of_arg) = bisect(arg, batch, error)?;
-                failures.extend(of_arg);
-                ColumnarValue::Array(array)
-            }
-        });
+        let field = arg.return_field(batch.schema_ref());
+        arg_fields.push(field.map_err(Failed::Run)?);
+        let (value, of_arg) = argument(arg, batch).map_err(Failed::Run)?;
+        failures.extend(of_arg);
+        args.push(value);
     }
-    let Some(function) = row_function(call.fun()) else {
-        return datafusion::common::internal_err!("{} does not report its rows", call.name());
-    };
-    let (array, failed) = function.invoke_rows(ScalarFunctionArgs {
+    let return_field = call.return_field(batch.schema_ref());
+    let call_args = ScalarFunctionArgs {
         args,
         arg_fields,
         number_rows: batch.num_rows(),
-        return_field: call.return_field(batch.schema_ref())?,
+        return_field: return_field.map_err(Failed::Run)?,
         config_options: Arc::new(ConfigOptions::default()),
-    })?;
+    };
+    let invoked = caught(|| match row_function(call.fun()) {
+        Some(function) => function.invoke_rows(call_args),
+        None => internal_err!("{} does not report its rows", call.name()),
+    });
+    let (array, failed) = match invoked {
+        Ok(invoked) => invoked.map_err(Failed::Run)?,
+        Err(panicked) => {
+            return Err(Failed::Rows {
+                operator: Some(call.name().to_owned()),
+                cause: panicked.to_string(),
+            });
+        }
+    };
     for RowFailure {
         row,
         operator,
@@ -82,39 +193,127 @@ fn invoke_rows(call: &ScalarFunctionExpr, batch: &RecordBatch) -> Result<(ArrayR
     Ok((array, failures))
 }
 
-/// Finds the rows whose evaluation fails by halving the batch, and evaluates the others.
-fn bisect(
+/// The value of an argument, which stays a scalar where it is one.
+fn argument(arg: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ColumnarValue, Failures)> {
+    if row_call(arg).is_none() {
+        match value_of(arg, batch).map_err(Failed::from) {
+            Ok(value) => return Ok((value, Failures::new())),
+            Err(Failed::Run(error)) => return Err(error),
+            Err(Failed::Rows { .. }) => {}
+        }
+    }
+    let (array, failures) = evaluate(arg, batch)?;
+    Ok((ColumnarValue::Array(array), failures))
+}
+
+/// Finds the rows whose evaluation fails, and evaluates the others.
+fn recover(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
+    let (expr, batch) = narrowed(expr, batch)?;
+    if batch.num_columns() > 0 || is_volatile(&expr) {
+        return halve(&expr, &compact_batch(&batch)?);
+    }
+    // What reads nothing is the same in every row.
+    let (value, failures) = halve(&expr, &batch.slice(0, 1))?;
+    let rows = batch.num_rows();
+    let first = UInt64Array::from(vec![0; rows]);
+    let of_all = failures.into_values().next();
+    let of_all = of_all
+        .iter()
+        .flat_map(|why| (0..rows).map(|row| (row, why.clone())));
+    Ok((take(&value, &first, None)?, of_all.collect()))
+}
+
+/// The expression over the columns that it reads, and those columns. Variables of a lambda are numbered after all
+/// columns, so there all of them stay.
+fn narrowed(
     expr: &Arc<dyn PhysicalExpr>,
     batch: &RecordBatch,
-    error: DataFusionError,
-) -> Result<(ArrayRef, Failures)> {
+) -> Result<(Arc<dyn PhysicalExpr>, RecordBatch)> {
+    let has_lambda = expr.exists(|e| Ok(e.is::<LambdaExpr>() || e.is::<LambdaVariable>()))?;
+    if has_lambda {
+        return Ok((Arc::clone(expr), batch.clone()));
+    }
+    let read: Vec<usize> = Reads::of(expr).columns().collect();
+    let moved = Arc::clone(expr).transform_up(|e| {
+        let Some(column) = e.downcast_ref::<Column>() else {
+            return Ok(Transformed::no(e));
+        };
+        let Some(place) = read.iter().position(|index| *index == column.index()) else {
+            return internal_err!("an expression reads a column that it does not name");
+        };
+        let moved: Arc<dyn PhysicalExpr> = Arc::new(Column::new(column.name(), place));
+        Ok(Transformed::yes(moved))
+    })?;
+    Ok((moved.data, batch.project(&read)?))
+}
+
+/// The values of arrays of one type, one after the other.
+///
+/// # Errors
+/// An error that [`is_oversized`] where they do not fit into one array.
+pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
+    if let Ok(Ok(joined)) = caught(|| concat(arrays)) {
+        return Ok(joined);
+    }
+    // The dictionary of a slice may hold values that no row of it has.
+    let own = arrays
+        .iter()
+        .map(|array| compact(&array.slice(0, array.len())));
+    let own = own.collect::<std::result::Result<Vec<_>, _>>()?;
+    let own: Vec<&dyn Array> = own.iter().map(AsRef::as_ref).collect();
+    // Offsets of lists that overflow are a panic of arrow's.
+    let cause = match caught(|| concat(&own)) {
+        Ok(Ok(joined)) => return Ok(joined),
+        Ok(Err(error)) if is_overflow(&error) => error,
+        Ok(Err(error)) => return Err(error.into()),
+        Err(panicked) => ArrowError::ComputeError(panicked.to_string()),
+    };
+    let first = arrays.first().map(|array| array.data_type().clone());
+    Err(DataFusionError::External(Box::new(Oversized {
+        rows: arrays.iter().map(|array| array.len()).sum(),
+        data_type: first.unwrap_or(DataType::Null),
+        cause,
+    })))
+}
+
+/// Evaluates `expr` over a compact batch, half by half where that fails.
+fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
+    let (operator, cause) = match attempt(expr, batch) {
+        Ok(evaluated) => return Ok(evaluated),
+        Err(Failed::Run(error)) => return Err(error),
+        Err(Failed::Rows { operator, cause }) => (operator, cause),
+    };
+    let data_type = expr.data_type(batch.schema_ref())?;
     let rows = batch.num_rows();
-    let (operator, cause) = row_cause(error)?;
     if rows <= 1 {
-        let data_type = expr.data_type(batch.schema_ref())?;
         let operator = operator.unwrap_or_else(|| culprit(expr, batch, &cause));
-        let failures = (0..rows)
-            .map(|row| (row, (operator.clone(), cause.clone())))
-            .collect();
-        return Ok((new_null_array(&data_type, rows), failures));
+        let failures = (0..rows).map(|row| (row, (operator.clone(), cause.clone())));
+        return Ok((new_null_array(&data_type, rows), failures.collect()));
     }
     let half = rows / 2;
-    let (first, mut failures) = evaluate(expr, &batch.slice(0, half))?;
-    let (second, of_second) = evaluate(expr, &batch.slice(half, rows - half))?;
+    let part = |start, length| halve(expr, &compact_batch(&batch.slice(start, length))?);
+    let (first, mut failures) = part(0, half)?;
+    let (second, of_second) = part(half, rows - half)?;
     failures.extend(of_second.into_iter().map(|(row, why)| (row + half, why)));
-    Ok((concat(&[&first, &second])?, failures))
+    let joined = concatenated(&[&first, &second])?;
+    Ok((joined, failures))
 }
 
 /// The cause, and the operator where the error names it, where the error is one that a row's value can
-/// have; else the error.
+/// have; else the error. Kernels report bad values as errors of every kind; what the machine lacks is never one of them.
 fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     match error {
         DataFusionError::External(source) => match source.downcast::<RowFailure>() {
             Ok(failure) => Ok((Some(failure.operator), failure.cause)),
             Err(source) => Err(DataFusionError::External(source)),
         },
-        DataFusionError::Context(_, inner) => row_cause(*inner),
-        DataFusionError::Execution(cause) => Ok((None, cause)),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            row_cause(*inner)
+        }
+        DataFusionError::Execution(cause)
+        | DataFusionError::Plan(cause)
+        | DataFusionError::NotImplemented(cause) => Ok((None, cause)),
+        DataFusionError::Internal(cause) => Ok((None, format!("internal error: {cause}"))),
         DataFusionError::ArrowError(arrow, backtrace) => match *arrow {
             ArrowError::ExternalError(source) => row_cause(DataFusionError::External(source)),
             ArrowError::IoError(..) | ArrowError::MemoryError(_) | ArrowError::SchemaError(_) => {
@@ -133,7 +332,7 @@ fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> St
     let inner = expr
         .children()
         .into_iter()
-        .find(|child| child.evaluate(batch).is_err_and(same));
+        .find(|child| value_of(child, batch).is_err_and(same));
     if let Some(inner) = inner {
         return culprit(inner, batch, cause);
     }
@@ -146,5 +345,132 @@ fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> St
     match expr.downcast_ref::<ScalarFunctionExpr>() {
         Some(call) => call.name().to_owned(),
         None => expr.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow::array::{AsArray, BinaryArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+    use datafusion::common::exec_err;
+    use datafusion::logical_expr::{Volatility, create_udf};
+    use datafusion::physical_expr::expressions::{cast, col};
+
+    use super::*;
+
+    type Kernel = fn(&Int64Array) -> Result<()>;
+
+    /// A call of a function of one whole number that gives it back, once `kernel` has seen all of them; and how many
+    /// rows it was called for.
+    fn call(kernel: Kernel, batch: &RecordBatch) -> (Arc<dyn PhysicalExpr>, Arc<AtomicUsize>) {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&seen);
+        let function = move |args: &[ColumnarValue]| {
+            let values = args[0].to_array(1)?;
+            count.fetch_add(values.len(), Ordering::Relaxed);
+            kernel(values.as_primitive::<Int64Type>())?;
+            Ok(args[0].clone())
+        };
+        let int = || DataType::Int64;
+        let kind = Volatility::Immutable;
+        let udf = create_udf("kernel", vec![int()], int(), kind, Arc::new(function));
+        let schema = batch.schema();
+        let args = vec![col("x", &schema).unwrap()];
+        let options = Arc::new(ConfigOptions::default());
+        let call = ScalarFunctionExpr::try_new(Arc::new(udf), args, &schema, options);
+        (Arc::new(call.unwrap()), seen)
+    }
+
+    fn numbers(rows: i64) -> RecordBatch {
+        let numbers = Int64Array::from_iter_values(0..rows);
+        RecordBatch::try_from_iter([("x", Arc::new(numbers) as ArrayRef)]).unwrap()
+    }
+
+    #[test]
+    fn a_panic_is_the_error_of_its_row() {
+        let batch = numbers(100);
+        let (expr, _) = call(
+            |x| match x.iter().flatten().find(|x| x % 40 == 7) {
+                Some(x) => std::panic::panic_any(format!("no {x}")),
+                None => Ok(()),
+            },
+            &batch,
+        );
+        let (values, failures) = evaluate(&expr, &batch).unwrap();
+        assert_eq!(failures.keys().copied().collect::<Vec<_>>(), [7, 47, 87]);
+        assert_eq!(
+            failures[&47],
+            ("kernel".to_owned(), "it panicked: no 47".to_owned())
+        );
+        assert_eq!(values.null_count(), 3);
+        assert_eq!(values.as_primitive::<Int64Type>().value(99), 99);
+    }
+
+    #[test]
+    fn one_bad_row_costs_a_few_evaluations_of_the_batch() {
+        let batch = numbers(1 << 14);
+        let (expr, seen) = call(
+            |x| match x.iter().flatten().any(|x| x == 9_999) {
+                true => exec_err!("bad"),
+                false => Ok(()),
+            },
+            &batch,
+        );
+        let (_, failures) = evaluate(&expr, &batch).unwrap();
+        assert_eq!(failures.into_keys().collect::<Vec<_>>(), [9_999]);
+        assert!(seen.load(Ordering::Relaxed) < 5 << 14);
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_no_error_of_a_row() {
+        let batch = numbers(8);
+        let (expr, _) = call(
+            |_| Err(DataFusionError::ResourcesExhausted("memory".to_owned())),
+            &batch,
+        );
+        assert!(evaluate(&expr, &batch).is_err());
+        let too_long = OversizedBatch {
+            function: "repeat".to_owned(),
+            rows: 8,
+        };
+        assert!(is_oversized(&DataFusionError::External(Box::new(too_long))));
+    }
+
+    #[test]
+    fn nothing_is_called_over_no_rows() {
+        let batch = numbers(0);
+        let (expr, seen) = call(|_| exec_err!("called"), &batch);
+        let (values, failures) = evaluate(&expr, &batch).unwrap();
+        assert!(values.is_empty() && failures.is_empty());
+        assert_eq!(seen.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn halves_that_do_not_fit_together_are_no_error_of_a_row() {
+        // Two hundred values fit into no dictionary of 8-bit keys; each half of them does.
+        let batch = numbers(200);
+        let schema = batch.schema();
+        let keys = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Int64));
+        let expr = cast(col("x", &schema).unwrap(), &schema, keys).unwrap();
+        let error = evaluate(&expr, &batch).unwrap_err();
+        assert!(is_oversized(&error), "{error}");
+        let (half, failures) = evaluate(&expr, &batch.slice(100, 100)).unwrap();
+        assert_eq!((half.len(), failures.len()), (100, 0));
+    }
+
+    #[test]
+    fn a_bad_neighbour_fails_no_row_of_a_slice() {
+        let bytes = BinaryArray::from_vec(vec![b"a".as_slice(), b"\xff", b"c", b"d"]);
+        let batch = RecordBatch::try_from_iter([("x", Arc::new(bytes) as ArrayRef)]).unwrap();
+        let schema = batch.schema();
+        let expr = cast(col("x", &schema).unwrap(), &schema, DataType::Utf8).unwrap();
+        let (values, failures) = evaluate(&expr, &batch).unwrap();
+        assert_eq!(failures.into_keys().collect::<Vec<_>>(), [1]);
+        let values = values.as_string::<i32>().iter().collect::<Vec<_>>();
+        assert_eq!(values, [Some("a"), None, Some("c"), Some("d")]);
+        let (_, failures) = evaluate(&expr, &batch.slice(2, 2)).unwrap();
+        assert!(failures.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow_row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
 use datafusion::physical_expr::PhysicalExpr;
@@ -97,10 +97,8 @@ pub struct Lookup {
     pub input: SchemaRef,
     /// Visible output columns: the input's, then those of the table's.
     pub schema: SchemaRef,
-    /// Keys over the input.
+    /// Keys over the input, of the types that both sides are compared in.
     pub keys: Vec<Arc<dyn PhysicalExpr>>,
-    /// Types that both sides' keys are compared in.
-    pub key_types: Vec<DataType>,
     /// The right side.
     pub table: Arc<LookupTable>,
     /// The places in it of the columns that are added.
@@ -130,10 +128,10 @@ impl RowOperator for Lookup {
         let over = batch.for_expressions(&self.input)?;
         let mut failures = Failures::new();
         let mut keys = Vec::with_capacity(self.keys.len());
-        for (expr, key_type) in self.keys.iter().zip(&self.key_types) {
+        for expr in &self.keys {
             let (key, failed) = evaluate(expr, &over)?;
             failures.extend(failed);
-            keys.push(arrow::compute::cast(&key, key_type)?);
+            keys.push(key);
             let reads = Reads::of(expr);
             for (&row, of_row) in &batch.errors {
                 if let Some(error) = reads.error(of_row) {

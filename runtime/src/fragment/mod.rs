@@ -7,11 +7,16 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`row_batch`] | batches of keyed rows whose slots may hold errors |
+//! | [`compile`] | from logical expressions to physical ones |
 //! | [`evaluate`] | expressions over rows that may fail one by one |
+//! | [`compact`], [`conform`], [`unwind`] | arrays without other rows' values, arrays of their declared types, caught panics |
 //! | [`exec`] | the skeleton that makes a function of one batch per input an `ExecutionPlan` |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
 //! | [`width`] | what a row takes in memory |
 
+pub mod compact;
+pub mod compile;
+pub mod conform;
 pub mod evaluate;
 pub mod exec;
 pub mod filter;
@@ -21,30 +26,26 @@ pub mod row_batch;
 pub mod scan;
 pub mod union;
 pub mod unnest;
+pub mod unwind;
 pub mod width;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::{DFSchema, Result, internal_err};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
-use datafusion::execution::context::ExecutionProps;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
-use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable,
 };
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use futures::{FutureExt, StreamExt};
 
+use self::compile::{key_expr, key_types, physical_expr};
 use self::exec::RowExec;
 use self::lookup::LookupTable;
-use self::row_batch::{RowBatch, nullable};
+use self::row_batch::RowBatch;
 use self::scan::{Leaf, SegmentScanExec};
 
 /// What a node of a fragment did over all segments.
@@ -181,32 +182,6 @@ fn bind(
     Arc::clone(plan).replace_children(children, options)
 }
 
-/// The expression over the output of `input`, with its text for people.
-pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalExpr>, String)> {
-    Ok((compile_expr(expr, input.expr_schema()?)?, human(expr)))
-}
-
-/// The expression over `schema`. It is simplified first, because some functions (`coalesce`, `nvl`)
-/// exist only as what they are simplified to. Draws read a column, so none is folded.
-///
-/// Columns count as nullable: what is known of them differs from place to place in a plan, and by it
-/// `10 / d IS NOT NULL` would be true without a division.
-pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-    let fields = schema.fields().iter().map(nullable);
-    let fields = Schema::new(fields.collect::<Vec<_>>());
-    let schema = Arc::new(DFSchema::try_from(fields)?);
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::clone(&schema))
-        .build();
-    let simple = ExprSimplifier::new(context).simplify(expr.clone())?;
-    create_physical_expr(
-        &simple,
-        &schema,
-        &ExecutionProps::new(),
-        &Default::default(),
-    )
-}
-
 /// The operators of a plan; of its columns, those of `wanted` are read above, or all of them.
 fn physical(
     plan: &RowPlan,
@@ -280,8 +255,8 @@ fn physical(
                 return internal_err!("a lookup without its table");
             };
             let mut keys = Vec::with_capacity(on.len());
-            for (left, _) in on {
-                keys.push(physical_expr(left, input)?.0);
+            for ((left, _), key_type) in on.iter().zip(key_types(plan)?) {
+                keys.push(key_expr(left, input, &key_type)?);
             }
             let text = on
                 .iter()
@@ -290,7 +265,6 @@ fn physical(
                 input: Arc::clone(&input.schema),
                 schema,
                 keys,
-                key_types: key_types(plan)?,
                 columns: table.places(&plan.inputs[1].schema)?,
                 table,
                 keep_unmatched: *keep_unmatched,
@@ -313,23 +287,4 @@ fn physical(
 fn names(schema: &SchemaRef) -> String {
     let names = schema.fields().iter().map(|f| f.name().as_str());
     names.collect::<Vec<_>>().join(", ")
-}
-
-/// The types in which a lookup's two sides are compared.
-pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
-    let RowOp::Lookup { on, .. } = &lookup.op else {
-        return internal_err!("not a lookup");
-    };
-    let (left, right) = (
-        lookup.inputs[0].expr_schema()?,
-        lookup.inputs[1].expr_schema()?,
-    );
-    on.iter()
-        .map(|(l, r)| {
-            let (l, r) = (l.get_type(&left)?, r.get_type(&right)?);
-            comparison_coercion(&l, &r).ok_or_else(|| {
-                datafusion::common::plan_datafusion_err!("JOIN: cannot compare {l} with {r}")
-            })
-        })
-        .collect()
 }

@@ -8,6 +8,7 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
+use super::conform::conform;
 use super::evaluate::evaluate;
 use super::exec::{RowOperator, only};
 use super::row_batch::{Reads, RowBatch, RowErrors, SlotError};
@@ -96,7 +97,13 @@ impl RowOperator for Project {
         for (column, output) in self.exprs.iter().enumerate() {
             let (array, mut failures) = match output.expr.downcast_ref::<Column>() {
                 Some(passed) => (Arc::clone(over.column(passed.index())), Default::default()),
-                None => evaluate(&output.expr, &over)?,
+                None => {
+                    let (array, failures) = evaluate(&output.expr, &over)?;
+                    (
+                        conform(array, self.schema.field(column).data_type())?,
+                        failures,
+                    )
+                }
             };
             // A slot computed from one with an error has that error.
             for (&row, of_row) in &batch.errors {

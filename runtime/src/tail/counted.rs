@@ -17,6 +17,19 @@ impl Tail {
     /// Adds rows, which come in stream order, to be counted and grouped.
     pub(crate) fn counted(
         &mut self,
+        pieces: Vec<RowBatch>,
+        origin: &Arc<Origin>,
+        flush: bool,
+        out: &mut Vec<Batch>,
+    ) -> Result<()> {
+        for (number, rows) in pieces.into_iter().enumerate() {
+            self.count_piece(rows, origin, flush && number == 0, out)?;
+        }
+        Ok(())
+    }
+
+    fn count_piece(
+        &mut self,
         mut rows: RowBatch,
         origin: &Arc<Origin>,
         flush: bool,
@@ -80,12 +93,12 @@ impl Tail {
     /// Takes rows in that were carried to where the run goes on; with the last of them come their groups.
     pub(crate) fn restored(
         &mut self,
-        rows: RowBatch,
+        rows: Vec<RowBatch>,
         groups: Option<Carry<(usize, Carried)>>,
         at: &Cursor,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
-        self.restored.push(rows);
+        self.restored.extend(rows);
         let Some(groups) = groups else {
             return Ok(());
         };

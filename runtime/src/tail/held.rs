@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
-use arrow::compute::concat;
 use arrow::datatypes::Schema;
 use datafusion::common::internal_err;
 
 use super::ALL;
-use super::settle::engine;
 use crate::cursor::Carried;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fragment::evaluate::{concatenated as joined_arrays, is_oversized};
 use crate::fragment::row_batch::{RowBatch, RowErrors};
 use crate::group::Grouper;
 use crate::snapshot::Snapshot;
@@ -165,13 +164,24 @@ fn concatenated(pieces: &[RowBatch], schema: &Schema, no_rows: &ArrayRef) -> Res
         [] => return Ok(RowBatch::empty(schema, Arc::clone(no_rows))),
         _ => {}
     }
-    let join = |column: &dyn Fn(&RowBatch) -> ArrayRef| -> Result<ArrayRef> {
+    let join = |column: &dyn Fn(&RowBatch) -> ArrayRef| {
         let arrays: Vec<ArrayRef> = pieces.iter().map(column).collect();
         let arrays: Vec<&dyn Array> = arrays.iter().map(|a| a.as_ref()).collect();
-        concat(&arrays).map_err(engine)
+        joined_arrays(&arrays)
     };
-    let columns = 0..schema.fields().len();
-    let columns = columns.map(|i| join(&|b| Arc::clone(&b.columns[i])));
+    let rows: usize = pieces.iter().map(RowBatch::len).sum();
+    let columns = schema.fields().iter().enumerate();
+    let columns = columns.map(|(i, field)| {
+        join(&|b| Arc::clone(&b.columns[i])).map_err(|error| match is_oversized(&error) {
+            true => Error::Config(format!(
+                "column \"{}\" of a batch of {rows} rows is larger than its type {} can hold: {error}; make \
+                 batches smaller, or give the column a type with larger offsets (arrow_cast(x, 'LargeUtf8'))",
+                field.name(),
+                field.data_type()
+            )),
+            false => Error::Engine(error),
+        })
+    });
     let (mut errors, mut offset) = (RowErrors::new(), 0);
     for piece in pieces {
         let of_piece = piece.errors.iter();

@@ -268,11 +268,11 @@ impl Tail {
     /// Adds rows of which it is planned what batches they make.
     pub(crate) fn planned(
         &mut self,
-        rows: RowBatch,
+        pieces: Vec<RowBatch>,
         batches: Vec<PlannedBatch>,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
-        self.pieces.push(rows);
+        pieces.into_iter().for_each(|rows| self.pieces.push(rows));
         for batch in batches {
             let (rows, packs, own) = match &self.last {
                 Some((rows, packs)) if batch.repeats => (rows.clone(), packs.clone(), 0),

@@ -1,0 +1,487 @@
+//! Arrays cut off from their neighbours: no value of another row, and none under a null.
+//!
+//! A slice shares the buffers and children of the array that it is a part of. Many kernels validate or convert a
+//! whole child (the bytes of a binary column, the elements of a list, the values of a dictionary), and so fail
+//! for a value that no row of the slice holds.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, DictionaryArray, FixedSizeListArray,
+    GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, StringViewArray, StructArray, UInt64Array, UnionArray,
+    downcast_dictionary_array, make_array, new_empty_array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{nullif, take};
+use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType, UnionMode};
+use arrow::error::ArrowError;
+
+type Result<T> = std::result::Result<T, ArrowError>;
+
+/// Returns the batch with every column of its own.
+pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(compact);
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(
+        batch.schema(),
+        columns.collect::<Result<Vec<_>>>()?,
+        &options,
+    )
+}
+
+/// Returns an equal array whose buffers and children hold the values of its rows alone, and of those the ones that
+/// are not under a null. It costs one copy of the array's own values.
+pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
+    if array.is_empty() {
+        return Ok(new_empty_array(array.data_type()));
+    }
+    match array.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+            take(array, &identity(array.len()), None)
+        }
+        DataType::Utf8View => {
+            let values = array.as_string_view().iter();
+            Ok(Arc::new(values.collect::<StringViewArray>()))
+        }
+        DataType::BinaryView => {
+            let values = array.as_binary_view().iter();
+            Ok(Arc::new(values.collect::<BinaryViewArray>()))
+        }
+        DataType::List(_) => compact_list(array.as_list::<i32>()),
+        DataType::LargeList(_) => compact_list(array.as_list::<i64>()),
+        DataType::ListView(_) => compact_list_view(array.as_list_view::<i32>()),
+        DataType::LargeListView(_) => compact_list_view(array.as_list_view::<i64>()),
+        DataType::FixedSizeList(..) => compact_fixed_size_list(array.as_fixed_size_list()),
+        DataType::Map(..) => compact_map(array.as_map()),
+        DataType::Struct(_) => compact_struct(array.as_struct()),
+        DataType::Dictionary(..) => downcast_dictionary_array! {
+            array => compact_dictionary(array),
+            _ => Ok(Arc::clone(array)),
+        },
+        DataType::RunEndEncoded(..) => compact_runs(array),
+        DataType::Union(_, mode) => compact_union(array.as_union(), *mode),
+        // Every value of what is left has its own place, so kernels look at those of the rows.
+        _ => Ok(Arc::clone(array)),
+    }
+}
+
+fn identity(rows: usize) -> UInt64Array {
+    UInt64Array::from_iter_values(0..rows as u64)
+}
+
+fn is_valid(nulls: Option<&NullBuffer>, row: usize) -> bool {
+    nulls.is_none_or(|nulls| nulls.is_valid(row))
+}
+
+/// The elements in these ranges of a list's child, one range after the other.
+fn gather(child: &ArrayRef, ranges: &[(usize, usize)]) -> Result<ArrayRef> {
+    let mut filled = ranges.iter().filter(|(_, length)| *length > 0);
+    let Some(&(first, length)) = filled.next() else {
+        return Ok(new_empty_array(child.data_type()));
+    };
+    let mut end = first + length;
+    let is_contiguous = filled.all(|(start, length)| {
+        let follows = *start == end;
+        end = start + length;
+        follows
+    });
+    if is_contiguous {
+        return compact(&child.slice(first, end - first));
+    }
+    let indices = ranges
+        .iter()
+        .flat_map(|&(start, length)| start as u64..(start + length) as u64);
+    compact(&take(child, &UInt64Array::from_iter_values(indices), None)?)
+}
+
+/// Start and length of each row's elements; none under a null.
+fn list_ranges<O: OffsetSizeTrait>(
+    offsets: &[O],
+    nulls: Option<&NullBuffer>,
+) -> Vec<(usize, usize)> {
+    let rows = offsets.windows(2).enumerate();
+    let range = rows.map(|(row, pair)| {
+        let (start, end) = (pair[0].as_usize(), pair[1].as_usize());
+        let length = if is_valid(nulls, row) { end - start } else { 0 };
+        (start, length)
+    });
+    range.collect()
+}
+
+fn lengths(ranges: &[(usize, usize)]) -> impl Iterator<Item = usize> {
+    ranges.iter().map(|(_, length)| *length)
+}
+
+fn compact_list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Result<ArrayRef> {
+    let (DataType::List(item) | DataType::LargeList(item)) = list.data_type() else {
+        return Ok(Arc::new(list.clone()));
+    };
+    let ranges = list_ranges(list.value_offsets(), list.nulls());
+    Ok(Arc::new(GenericListArray::<O>::try_new(
+        Arc::clone(item),
+        OffsetBuffer::from_lengths(lengths(&ranges)),
+        gather(list.values(), &ranges)?,
+        list.nulls().cloned(),
+    )?))
+}
+
+fn compact_map(map: &MapArray) -> Result<ArrayRef> {
+    let DataType::Map(entry, is_ordered) = map.data_type() else {
+        return Ok(Arc::new(map.clone()));
+    };
+    let ranges = list_ranges(map.value_offsets(), map.nulls());
+    let entries: ArrayRef = Arc::new(map.entries().clone());
+    Ok(Arc::new(MapArray::try_new(
+        Arc::clone(entry),
+        OffsetBuffer::from_lengths(lengths(&ranges)),
+        gather(&entries, &ranges)?.as_struct().clone(),
+        map.nulls().cloned(),
+        *is_ordered,
+    )?))
+}
+
+/// Rows of a list view may share elements: each element that some row holds is kept once.
+fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Result<ArrayRef> {
+    let (DataType::ListView(item) | DataType::LargeListView(item)) = list.data_type() else {
+        return Ok(Arc::new(list.clone()));
+    };
+    let sizes = list.sizes().iter().enumerate();
+    let sizes: Vec<O> = sizes
+        .map(|(row, size)| match list.is_valid(row) {
+            true => *size,
+            false => O::zero(),
+        })
+        .collect();
+    let rows = list.offsets().iter().zip(&sizes);
+    let mut held: Vec<(usize, usize)> = rows
+        .map(|(offset, size)| (offset.as_usize(), size.as_usize()))
+        .filter(|(_, size)| *size > 0)
+        .collect();
+    held.sort_unstable();
+    // Stretches of held elements: where they start and end, and how many are held before them.
+    let mut stretches: Vec<(usize, usize, usize)> = Vec::new();
+    for (start, size) in held {
+        match stretches.last_mut() {
+            Some((_, end, _)) if start <= *end => *end = (*end).max(start + size),
+            last => {
+                let before = last.map_or(0, |(from, end, before)| *before + (*end - *from));
+                stretches.push((start, start + size, before));
+            }
+        }
+    }
+    let moved = list.offsets().iter().zip(&sizes).map(|(offset, size)| {
+        if size.as_usize() == 0 {
+            return O::zero();
+        }
+        let offset = offset.as_usize();
+        let after = stretches.partition_point(|(start, ..)| *start <= offset);
+        let (start, _, before) = stretches[after.saturating_sub(1)];
+        O::usize_as(before + (offset - start))
+    });
+    let offsets: Vec<O> = moved.collect();
+    let ranges: Vec<_> = stretches.iter().map(|(s, e, _)| (*s, *e - *s)).collect();
+    Ok(Arc::new(GenericListViewArray::<O>::try_new(
+        Arc::clone(item),
+        ScalarBuffer::from(offsets),
+        ScalarBuffer::from(sizes),
+        gather(list.values(), &ranges)?,
+        list.nulls().cloned(),
+    )?))
+}
+
+fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef> {
+    let DataType::FixedSizeList(item, size) = list.data_type() else {
+        return Ok(Arc::new(list.clone()));
+    };
+    let width = usize::try_from(*size).unwrap_or(0);
+    if width == 0 {
+        return Ok(Arc::new(list.clone()));
+    }
+    let start = list.value_offset(0) as usize;
+    let own = list.values().slice(start, list.len() * width);
+    let nulls = list.nulls().filter(|nulls| nulls.null_count() > 0);
+    let own = match nulls {
+        Some(nulls) => masked(&own, &nulls.expand(width))?,
+        None => own,
+    };
+    Ok(Arc::new(FixedSizeListArray::try_new(
+        Arc::clone(item),
+        *size,
+        compact(&own)?,
+        list.nulls().cloned(),
+    )?))
+}
+
+fn compact_struct(values: &StructArray) -> Result<ArrayRef> {
+    let columns = values.columns().iter().map(|column| {
+        let column = match values.nulls() {
+            Some(nulls) => masked(column, nulls)?,
+            None => Arc::clone(column),
+        };
+        compact(&column)
+    });
+    Ok(Arc::new(StructArray::try_new_with_length(
+        values.fields().clone(),
+        columns.collect::<Result<_>>()?,
+        values.nulls().cloned(),
+        values.len(),
+    )?))
+}
+
+/// The array with null where its parent is null. Unions and runs, which have no nulls of their own, stay as they are.
+fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Null | DataType::Union(..) | DataType::RunEndEncoded(..) => Ok(Arc::clone(array)),
+        _ => nullif(array, &BooleanArray::new(!parent.inner(), None)),
+    }
+}
+
+/// Keeps the values that some key names, in their order.
+fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Result<ArrayRef> {
+    let used = array.occupancy();
+    let mut kept = 0;
+    let places = used.iter().map(|is_used| {
+        let place = kept;
+        kept += usize::from(is_used);
+        place
+    });
+    let places: Vec<usize> = places.collect();
+    let keys = array.keys().iter().map(|key| {
+        let place = places.get(key?.as_usize())?;
+        K::Native::from_usize(*place)
+    });
+    let keys: PrimitiveArray<K> = keys.collect();
+    let values = used.set_indices().map(|value| value as u64);
+    let values = take(array.values(), &UInt64Array::from_iter_values(values), None)?;
+    Ok(Arc::new(DictionaryArray::try_new(keys, compact(&values)?)?))
+}
+
+fn compact_runs(array: &ArrayRef) -> Result<ArrayRef> {
+    // Taking keeps the runs that the rows are in, and numbers them from the first row.
+    let data = take(array, &identity(array.len()), None)?.to_data();
+    let [ends, values] = data.child_data() else {
+        return Ok(Arc::clone(array));
+    };
+    let values = compact(&make_array(values.clone()))?;
+    let children = vec![ends.clone(), values.to_data()];
+    Ok(make_array(
+        data.into_builder().child_data(children).build()?,
+    ))
+}
+
+fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef> {
+    let DataType::Union(fields, _) = array.data_type() else {
+        return Ok(Arc::new(array.clone()));
+    };
+    // Taking leaves a dense union's children with the values of its rows alone.
+    let taken = match mode {
+        UnionMode::Dense => take(array, &identity(array.len()), None)?,
+        UnionMode::Sparse => Arc::new(array.clone()),
+    };
+    let taken = taken.as_union();
+    let children = fields.iter().map(|(id, _)| compact(taken.child(id)));
+    Ok(Arc::new(UnionArray::try_new(
+        fields.clone(),
+        taken.type_ids().clone(),
+        taken.offsets().cloned(),
+        children.collect::<Result<_>>()?,
+    )?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{
+        ArrayData, BinaryArray, Int32Array, Int64Array, ListViewArray, RunArray, StringArray,
+    };
+    use arrow::compute::cast;
+    use arrow::datatypes::{Field, Fields, Int8Type, Int16Type, UnionFields};
+
+    use super::*;
+
+    /// A value that only rows outside of the slice, or under a null, hold.
+    const GARBAGE: &str = "garbage that no row of the slice holds";
+
+    /// Eight texts: garbage in rows 0, 1, 6 and 7, and beneath the null of row 4.
+    fn texts() -> ArrayRef {
+        let texts = [
+            "g",
+            "g",
+            "a",
+            "",
+            "g",
+            "some longer text than twelve",
+            "g",
+            "g",
+        ];
+        let texts = texts.map(|text| if text == "g" { GARBAGE } else { text });
+        let nulls = NullBuffer::from_iter((0..8).map(|row| row != 4));
+        let texts = StringArray::from_iter_values(texts);
+        let (offsets, values, _) = texts.into_parts();
+        Arc::new(StringArray::new(offsets, values, Some(nulls)))
+    }
+
+    fn lists<O: OffsetSizeTrait>() -> ArrayRef {
+        let item = Arc::new(Field::new("element", DataType::Utf8, true));
+        let offsets = [0, 1, 2, 4, 4, 5, 6, 7, 8].map(O::usize_as).to_vec();
+        let nulls = NullBuffer::from_iter((0..8).map(|row| row != 4));
+        let list = GenericListArray::<O>::try_new(
+            item,
+            OffsetBuffer::new(offsets.into()),
+            texts(),
+            Some(nulls),
+        );
+        Arc::new(list.unwrap())
+    }
+
+    /// One array of each layout, of eight rows; of rows 2 to 5 none holds garbage.
+    fn arrays() -> Vec<ArrayRef> {
+        let texts = texts();
+        let as_type = |data_type: DataType| cast(&texts, &data_type).unwrap();
+        let struct_fields = Fields::from(vec![
+            Field::new("text", DataType::Utf8, true),
+            Field::new("list", lists::<i32>().data_type().clone(), true),
+        ]);
+        let without_nulls = texts
+            .as_string::<i32>()
+            .iter()
+            .map(|t| t.unwrap_or(GARBAGE));
+        let without_nulls: ArrayRef = Arc::new(StringArray::from_iter_values(without_nulls));
+        let nulls = || Some(NullBuffer::from_iter((0..8).map(|row| row != 4)));
+        let structs = StructArray::new(
+            struct_fields,
+            vec![Arc::clone(&without_nulls), lists::<i32>()],
+            nulls(),
+        );
+        let item = Arc::new(Field::new("item", DataType::Utf8, true));
+        let pairs = take(
+            &without_nulls,
+            &UInt64Array::from_iter_values((0..16).map(|i| i / 2)),
+            None,
+        );
+        let fixed = FixedSizeListArray::new(item.clone(), 2, pairs.unwrap(), nulls());
+        let views = ListViewArray::new(
+            item,
+            ScalarBuffer::from(vec![0, 1, 2, 2, 4, 3, 0, 6]),
+            ScalarBuffer::from(vec![2, 1, 2, 1, 1, 1, 8, 1]),
+            Arc::clone(&without_nulls),
+            nulls(),
+        );
+        let entry_fields = Fields::from(vec![
+            Field::new("keys", DataType::Int32, false),
+            Field::new("values", DataType::Utf8, true),
+        ]);
+        let keys: ArrayRef = Arc::new(Int32Array::from_iter_values(0..8));
+        let entries = StructArray::new(
+            entry_fields.clone(),
+            vec![keys, Arc::clone(&without_nulls)],
+            None,
+        );
+        let maps = MapArray::new(
+            Arc::new(Field::new_struct("entries", entry_fields, false)),
+            OffsetBuffer::from_lengths([1; 8]),
+            entries,
+            nulls(),
+            false,
+        );
+        let key = |row: i8| (row != 4).then_some(row);
+        let dictionary = DictionaryArray::<Int8Type>::new(
+            PrimitiveArray::from_iter((0..8).map(key)),
+            Arc::clone(&without_nulls),
+        );
+        let ends = PrimitiveArray::<Int16Type>::from_iter_values([2, 4, 6, 8]);
+        let of_runs = StringArray::from(vec![GARBAGE, "a", "b", GARBAGE]);
+        let runs = RunArray::try_new(&ends, &of_runs).unwrap();
+        let ids = Field::new("id", DataType::Int64, true);
+        let union_fields = UnionFields::from_fields([ids, Field::new("t", DataType::Utf8, true)]);
+        let sound = StringArray::from(vec![GARBAGE, "x", "y", "z", "x", "y", GARBAGE, GARBAGE]);
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..8));
+        let union = |offsets| {
+            UnionArray::try_new(
+                union_fields.clone(),
+                vec![1, 1, 1, 0, 1, 1, 1, 1].into(),
+                offsets,
+                vec![Arc::clone(&numbers), Arc::new(sound.clone())],
+            )
+        };
+        let dense = union(Some((0..8).collect())).unwrap();
+        let mut arrays: Vec<ArrayRef> = vec![
+            as_type(DataType::LargeUtf8),
+            as_type(DataType::Binary),
+            as_type(DataType::LargeBinary),
+            as_type(DataType::Utf8View),
+            as_type(DataType::BinaryView),
+            lists::<i32>(),
+            lists::<i64>(),
+            Arc::new(structs),
+            Arc::new(fixed),
+            Arc::new(views),
+            Arc::new(maps),
+            Arc::new(dictionary),
+            Arc::new(runs),
+            Arc::new(dense),
+            Arc::new(union(None).unwrap()),
+            numbers,
+        ];
+        // And each of them within a list and within a struct.
+        for array in arrays.clone() {
+            let field = Arc::new(Field::new("nested", array.data_type().clone(), true));
+            let list = GenericListArray::<i32>::new(
+                Arc::clone(&field),
+                OffsetBuffer::from_lengths([1; 8]),
+                Arc::clone(&array),
+                None,
+            );
+            arrays.push(Arc::new(list));
+            let fields = Fields::from(vec![field]);
+            arrays.push(Arc::new(StructArray::new(fields, vec![array], None)));
+        }
+        arrays.push(texts);
+        arrays
+    }
+
+    fn holds(data: &ArrayData, text: &[u8]) -> bool {
+        let mut buffers = data.buffers().iter();
+        buffers.any(|b| b.as_slice().windows(text.len()).any(|w| w == text))
+            || data.child_data().iter().any(|child| holds(child, text))
+    }
+
+    #[test]
+    fn a_compact_slice_is_equal_and_holds_no_other_value() {
+        for array in arrays() {
+            let what = array.data_type();
+            let has_bytes = ["Utf8", "Binary"]
+                .iter()
+                .any(|t| what.to_string().contains(t));
+            assert_eq!(
+                holds(&array.to_data(), GARBAGE.as_bytes()),
+                has_bytes,
+                "{what}"
+            );
+            let slice = array.slice(2, 4);
+            let own = compact(&slice).unwrap();
+            assert_eq!(&own, &slice, "{what}");
+            assert_eq!(own.data_type(), what);
+            own.to_data().validate_full().unwrap();
+            assert!(!holds(&own.to_data(), GARBAGE.as_bytes()), "{what}");
+            // And of each row alone.
+            for row in 2..6 {
+                let one = compact(&array.slice(row, 1)).unwrap();
+                assert_eq!(&one, &array.slice(row, 1), "{what}, row {row}");
+            }
+            assert_eq!(compact(&array.slice(3, 0)).unwrap().len(), 0);
+            assert_eq!(&compact(&array).unwrap(), &array, "{what}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_with_their_row() {
+        let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![
+            b"ok".as_slice(),
+            b"\xff\xfe",
+            b"fine",
+        ]));
+        let own = compact(&bytes.slice(2, 1)).unwrap();
+        assert_eq!(own.as_binary::<i32>().value_data(), b"fine");
+    }
+}

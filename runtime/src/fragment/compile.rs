@@ -1,0 +1,172 @@
+//! From logical expressions to physical ones.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DataFusionError, Result, internal_err};
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use forebay_planner::rows::{RowOp, RowPlan, human};
+
+use super::row_batch::nullable;
+use super::unwind::caught;
+
+/// Begins the name of a column that stands for a constant.
+const CONSTANT: &str = "__constant";
+
+/// The expression over the output of `input`, with its text for people.
+pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalExpr>, String)> {
+    Ok((compile_expr(expr, input.expr_schema()?)?, human(expr)))
+}
+
+/// A key of a join over the output of `input`, as the type in which both sides are compared. The cast is a part of the
+/// expression, so that a key which has no value in that type is an error of its row.
+pub fn key_expr(key: &Expr, input: &RowPlan, key_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
+    let schema = input.expr_schema()?;
+    if key.get_type(&schema)? == *key_type {
+        return compile_expr(key, schema);
+    }
+    let cast = Cast::new(Box::new(key.clone()), key_type.clone());
+    compile_expr(&Expr::Cast(cast), schema)
+}
+
+/// The types in which a lookup's two sides are compared.
+pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
+    let RowOp::Lookup { on, .. } = &lookup.op else {
+        return internal_err!("not a lookup");
+    };
+    let (left, right) = (
+        lookup.inputs[0].expr_schema()?,
+        lookup.inputs[1].expr_schema()?,
+    );
+    on.iter()
+        .map(|(l, r)| {
+            let (l, r) = (l.get_type(&left)?, r.get_type(&right)?);
+            comparison_coercion(&l, &r).ok_or_else(|| {
+                datafusion::common::plan_datafusion_err!("JOIN: cannot compare {l} with {r}")
+            })
+        })
+        .collect()
+}
+
+/// The expression over `schema`. It is simplified first, because some functions (`coalesce`, `nvl`)
+/// exist only as what they are simplified to. Draws read a column, so none is folded.
+///
+/// Columns count as nullable: what is known of them differs from place to place in a plan, and by it
+/// `10 / d IS NOT NULL` would be true without a division.
+pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+    let fields = schema.fields().iter().map(nullable);
+    let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
+    let simple = simplified(expr, &schema)?;
+    create_physical_expr(
+        &simple,
+        &schema,
+        &ExecutionProps::new(),
+        &Default::default(),
+    )
+}
+
+/// Simplifies an expression. A constant in it that has no value (`CAST('x' AS BIGINT)`) stays as it is: its error is
+/// that of each row that needs it, and of no other.
+fn simplified(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+    if let Ok(simple) = simplify(expr.clone(), schema) {
+        return Ok(simple);
+    }
+    let mut fields: Vec<Field> = schema.fields().iter().map(|f| f.as_ref().clone()).collect();
+    let mut constants = Vec::new();
+    let without = expr.clone().transform_up(|e| {
+        if !is_constant(&e)? {
+            return Ok(Transformed::no(e));
+        }
+        match simplify(e.clone(), schema) {
+            Ok(simple) => Ok(Transformed::yes(simple)),
+            Err(_) => {
+                let name = format!("{CONSTANT}{}", constants.len());
+                fields.push(Field::new(&name, e.get_type(schema)?, true));
+                constants.push(e);
+                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+                    name,
+                ))))
+            }
+        }
+    })?;
+    let schema = DFSchema::try_from(Schema::new(fields))?;
+    let simple = simplify(without.data, &schema)?;
+    let whole = simple.transform_up(|e| {
+        let number = match &e {
+            Expr::Column(column) => column.name.strip_prefix(CONSTANT),
+            _ => None,
+        };
+        let number = number.and_then(|number| number.parse::<usize>().ok());
+        match number.and_then(|number| constants.get(number)) {
+            Some(constant) => Ok(Transformed::yes(constant.clone())),
+            None => Ok(Transformed::no(e)),
+        }
+    })?;
+    Ok(whole.data)
+}
+
+/// An expression that computes a value and reads nothing of the row.
+fn is_constant(expr: &Expr) -> Result<bool> {
+    let reads = |e: &Expr| {
+        Ok(matches!(
+            e,
+            Expr::Column(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Lambda(_)
+                | Expr::LambdaVariable(_)
+        ))
+    };
+    let computes = !matches!(expr, Expr::Literal(..) | Expr::Column(_) | Expr::Alias(_));
+    Ok(computes && !expr.is_volatile() && !expr.exists(reads)?)
+}
+
+/// Simplifies an expression, all of whose constants have values.
+fn simplify(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .build();
+    match caught(|| ExprSimplifier::new(context).simplify(expr)) {
+        Ok(simple) => simple,
+        Err(panicked) => Err(DataFusionError::Execution(panicked.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Int64Array, RecordBatch};
+    use arrow::datatypes::Int64Type;
+    use datafusion::functions::expr_fn::coalesce;
+    use datafusion::logical_expr::{cast, col, lit, when};
+
+    use super::super::evaluate::evaluate;
+    use super::*;
+
+    #[test]
+    fn a_constant_without_a_value_is_an_error_where_it_is_needed() {
+        let ids = Int64Array::from(vec![1, 2, 3]);
+        let batch = RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap();
+        let bad = cast(coalesce(vec![lit("x"), lit("y")]), DataType::Int64);
+        let of = |expr: &Expr| {
+            let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
+            let (values, failures) =
+                evaluate(&compile_expr(expr, schema).unwrap(), &batch).unwrap();
+            let values = values
+                .as_primitive::<Int64Type>()
+                .iter()
+                .collect::<Vec<_>>();
+            (values, failures.into_keys().collect::<Vec<_>>())
+        };
+        assert_eq!(of(&bad), (vec![None; 3], vec![0, 1, 2]));
+        let sum = col("id") + bad.clone();
+        assert_eq!(of(&sum), (vec![None; 3], vec![0, 1, 2]));
+        let some = when(col("id").gt(lit(2_i64)), bad).otherwise(col("id"));
+        let some = some.unwrap();
+        assert_eq!(of(&some), (vec![Some(1), Some(2), None], vec![2]));
+    }
+}

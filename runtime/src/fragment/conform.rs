@@ -1,0 +1,147 @@
+//! Arrays brought to their declared types.
+//!
+//! Kernels name the items of their lists as they like, and name them otherwise for other rows. A column has the type
+//! that the plan declares, whatever rows it was computed of.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray,
+    OffsetSizeTrait, StructArray,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, FieldRef};
+use arrow::error::ArrowError;
+use arrow::util::display::FormatOptions;
+
+type Result<T> = std::result::Result<T, ArrowError>;
+
+/// Returns the array as one of `data_type`: its fields renamed, or its values cast where the types differ.
+pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    if array.data_type() == data_type {
+        return Ok(array);
+    }
+    match (array.data_type(), data_type) {
+        (DataType::List(_), DataType::List(item)) => conform_list(array.as_list::<i32>(), item),
+        (DataType::LargeList(_), DataType::LargeList(item)) => {
+            conform_list(array.as_list::<i64>(), item)
+        }
+        (DataType::ListView(_), DataType::ListView(item)) => {
+            conform_list_view(array.as_list_view::<i32>(), item)
+        }
+        (DataType::LargeListView(_), DataType::LargeListView(item)) => {
+            conform_list_view(array.as_list_view::<i64>(), item)
+        }
+        (DataType::FixedSizeList(_, have), DataType::FixedSizeList(item, want)) if have == want => {
+            let list = array.as_fixed_size_list();
+            let values = conform(Arc::clone(list.values()), item.data_type())?;
+            Ok(Arc::new(FixedSizeListArray::try_new_with_length(
+                Arc::clone(item),
+                *want,
+                values,
+                list.nulls().cloned(),
+                list.len(),
+            )?))
+        }
+        (DataType::Map(..), DataType::Map(entry, is_ordered)) => {
+            let map = array.as_map();
+            let entries: ArrayRef = Arc::new(map.entries().clone());
+            Ok(Arc::new(MapArray::try_new(
+                Arc::clone(entry),
+                map.offsets().clone(),
+                conform(entries, entry.data_type())?.as_struct().clone(),
+                map.nulls().cloned(),
+                *is_ordered,
+            )?))
+        }
+        (DataType::Struct(have), DataType::Struct(want)) if have.len() == want.len() => {
+            let values = array.as_struct();
+            let columns = values.columns().iter().zip(want);
+            let columns =
+                columns.map(|(column, field)| conform(Arc::clone(column), field.data_type()));
+            Ok(Arc::new(StructArray::try_new_with_length(
+                want.clone(),
+                columns.collect::<Result<_>>()?,
+                values.nulls().cloned(),
+                values.len(),
+            )?))
+        }
+        (DataType::Dictionary(have, _), DataType::Dictionary(want, values)) if have == want => {
+            let dictionary = array.as_any_dictionary();
+            let values = conform(Arc::clone(dictionary.values()), values)?;
+            Ok(dictionary.with_values(values))
+        }
+        _ => {
+            let options = CastOptions {
+                safe: false,
+                format_options: FormatOptions::default(),
+            };
+            cast_with_options(&array, data_type, &options)
+        }
+    }
+}
+
+fn conform_list<O: OffsetSizeTrait>(
+    list: &GenericListArray<O>,
+    item: &FieldRef,
+) -> Result<ArrayRef> {
+    Ok(Arc::new(GenericListArray::<O>::try_new(
+        Arc::clone(item),
+        list.offsets().clone(),
+        conform(Arc::clone(list.values()), item.data_type())?,
+        list.nulls().cloned(),
+    )?))
+}
+
+fn conform_list_view<O: OffsetSizeTrait>(
+    list: &GenericListViewArray<O>,
+    item: &FieldRef,
+) -> Result<ArrayRef> {
+    Ok(Arc::new(GenericListViewArray::<O>::try_new(
+        Arc::clone(item),
+        list.offsets().clone(),
+        list.sizes().clone(),
+        conform(Arc::clone(list.values()), item.data_type())?,
+        list.nulls().cloned(),
+    )?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, ListArray};
+    use arrow::datatypes::{Field, Fields, Int64Type};
+
+    use super::*;
+
+    #[test]
+    fn fields_are_renamed_at_any_depth() {
+        let list = ListArray::from_iter_primitive::<Int64Type, _, _>([
+            Some(vec![Some(1), None]),
+            None,
+            Some(vec![]),
+        ]);
+        let inner =
+            |name: &str| Field::new_list("l", Field::new(name, DataType::Int64, true), true);
+        let of = |name: &str| Fields::from(vec![inner(name)]);
+        let have = StructArray::new(of("item"), vec![Arc::new(list.clone())], None);
+        let array = conform(Arc::new(have), &DataType::Struct(of("element"))).unwrap();
+        assert_eq!(array.data_type(), &DataType::Struct(of("element")));
+        let lists = array.as_struct().column(0).as_list::<i32>();
+        assert_eq!(lists.offsets(), list.offsets());
+        assert!(lists.is_null(1) && !lists.is_null(2));
+        assert_eq!(lists.values(), list.values());
+    }
+
+    #[test]
+    fn another_type_is_cast_and_never_to_null() {
+        let array: ArrayRef = Arc::new(Int64Array::from(vec![1, 300]));
+        assert_eq!(
+            conform(Arc::clone(&array), &DataType::Utf8)
+                .unwrap()
+                .as_string::<i32>()
+                .value(1),
+            "300"
+        );
+        assert!(conform(array, &DataType::Int8).is_err());
+    }
+}

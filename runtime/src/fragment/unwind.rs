@@ -1,0 +1,62 @@
+//! Panics of kernels, caught and made values.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    /// How many calls on this thread catch panics.
+    static CATCHING: Cell<usize> = const { Cell::new(0) };
+}
+
+static QUIET_HOOK: Once = Once::new();
+
+/// The message of a panic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it panicked: {0}")]
+pub struct Panicked(pub String);
+
+/// Runs `work` and returns its panic as an error. Nothing is printed: the row that is at fault reports it.
+///
+/// `work` must leave nothing half-changed behind it that is used again; kernels, which are functions of arrays, do not.
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    QUIET_HOOK.call_once(|| {
+        let outer = take_hook();
+        set_hook(Box::new(move |panic| {
+            if CATCHING.get() == 0 {
+                outer(panic);
+            }
+        }));
+    });
+    CATCHING.set(CATCHING.get() + 1);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    CATCHING.set(CATCHING.get() - 1);
+    outcome.map_err(|payload| Panicked(message(payload.as_ref())))
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_with_its_message() {
+        let text = String::from("too far");
+        assert_eq!(
+            caught(|| -> u8 { std::panic::panic_any(text) }),
+            Err(Panicked("too far".to_owned()))
+        );
+        assert_eq!(caught(|| 7), Ok(7));
+        assert_eq!(CATCHING.get(), 0);
+    }
+}
