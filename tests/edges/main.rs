@@ -1,3 +1,13 @@
 //! Regression tests at the edges of the contract: damaged rows, changed data, interrupted runs, hostile sizes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/draw.rs"]
+mod draw;
+mod functions;
+#[path = "../common/garbage.rs"]
+mod garbage;
+mod hidden;
+mod needed;

@@ -1,3 +1,11 @@
 //! Black-box fuzzers. Each runs a small number of cases in the suite; `FOREBAY_FUZZ_CASES` sets another number.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/draw.rs"]
+mod draw;
+mod expressions;
+#[path = "../common/garbage.rs"]
+mod garbage;

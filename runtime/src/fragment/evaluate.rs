@@ -13,6 +13,8 @@ use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use forebay_udfs::{RowFailure, row_function};
 
+use super::clearing::uncleared;
+
 /// Operator and cause of each failed row.
 pub type Failures = BTreeMap<usize, (String, String)>;
 
@@ -137,6 +139,7 @@ fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> St
     if let Some(inner) = inner {
         return culprit(inner, batch, cause);
     }
+    let expr = uncleared(expr);
     if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         return format!("CAST AS {}", cast.cast_type());
     }

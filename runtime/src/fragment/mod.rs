@@ -8,13 +8,16 @@
 //! |---|---|
 //! | [`row_batch`] | batches of keyed rows whose slots may hold errors |
 //! | [`evaluate`] | expressions over rows that may fail one by one |
+//! | [`hidden`], `clearing` | values under nulls, which no function may see |
 //! | [`exec`] | the skeleton that makes a function of one batch per input an `ExecutionPlan` |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
 //! | [`width`] | what a row takes in memory |
 
+mod clearing;
 pub mod evaluate;
 pub mod exec;
 pub mod filter;
+pub mod hidden;
 pub mod lookup;
 pub mod project;
 pub mod row_batch;
@@ -42,6 +45,7 @@ use datafusion::physical_plan::{
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use futures::{FutureExt, StreamExt};
 
+use self::clearing::{clearing, with_cleared_constants};
 use self::exec::RowExec;
 use self::lookup::LookupTable;
 use self::row_batch::{RowBatch, nullable};
@@ -198,13 +202,16 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(&schema))
         .build();
-    let simple = ExprSimplifier::new(context).simplify(expr.clone())?;
-    create_physical_expr(
+    let simplifier = ExprSimplifier::new(context);
+    let simplify = |expr: Expr| simplifier.simplify(expr);
+    let simple = simplify(with_cleared_constants(expr.clone(), &schema, simplify)?)?;
+    let expr = create_physical_expr(
         &simple,
         &schema,
         &ExecutionProps::new(),
         &Default::default(),
-    )
+    )?;
+    clearing(expr, schema.as_arrow())
 }
 
 /// The operators of a plan; of its columns, those of `wanted` are read above, or all of them.
