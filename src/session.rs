@@ -471,9 +471,11 @@ impl Session {
 
     /// Names of the functions that work row by row, for completion.
     pub async fn functions(&self) -> Vec<String> {
-        let state = self.catalog.read().await.session().state();
+        let catalog = self.catalog.read().await;
+        let state = catalog.session().state();
+        let accepted = catalog.functions().accepted();
         let known = state.scalar_functions().keys();
-        let mut names: Vec<_> = known.filter(|n| !n.starts_with("__")).cloned().collect();
+        let mut names: Vec<_> = known.filter(|n| accepted.contains(*n)).cloned().collect();
         names.sort_unstable();
         names
     }

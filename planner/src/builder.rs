@@ -28,8 +28,8 @@ mod source;
 mod stages;
 mod text;
 
-pub use datafusion::prelude::{cast, col, ident, lit};
-pub use expr::{Pin, call, list, stream};
+pub use datafusion::prelude::{cast, lit};
+pub use expr::{Pin, call, col, list, stream};
 pub use mix::{MixBuilder, MixStop, mix};
 pub use source::{Input, SourceBuilder, arrow, avro, csv, images, json, parquet, table};
 pub use stages::Window;

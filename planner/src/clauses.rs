@@ -297,6 +297,17 @@ impl Clauses {
         packed.or(self.tokens_of.as_ref())
     }
 
+    /// The names of columns in the clauses.
+    pub(crate) fn column_names_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let step = match &mut self.cache {
+            Some(Cache::At { step, .. }) => Some(step),
+            _ => None,
+        };
+        let packed = self.pack.iter_mut().map(|pack| &mut pack.column);
+        let padded = self.pad.iter_mut().map(|pad| &mut pad.column);
+        packed.chain(&mut self.tokens_of).chain(padded).chain(step)
+    }
+
     /// Whether draws below the cache are kept: then it is part of what the rows are.
     pub const fn freezes(&self) -> bool {
         matches!(self.cache, Some(Cache::At { freezing: true, .. }))

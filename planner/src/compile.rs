@@ -52,7 +52,10 @@ impl Compiled {
                      optimize = 'off'"
                 );
             }
-            Optimize::None => (written.clone().without_pins()?, None),
+            Optimize::None => {
+                let written = written.clone().without_pins()?;
+                (tidy::needed_columns(written)?, None)
+            }
             Optimize::Default => {
                 let config = Config::of(&clauses, machine)?;
                 let (chosen, report) = optimize(written.clone(), &clauses, &config)?;

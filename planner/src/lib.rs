@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod clauses;
 pub mod compile;
 pub mod error;
+pub mod functions;
 pub mod groups;
 pub mod mix;
 pub mod optimizer;

@@ -1,14 +1,14 @@
 //! MIX in the logical plan: an extension node, made in the same way by SQL and by the builder.
 //!
-//! The arms are brought to the columns of the first one, by name, and to common types, as UNION ALL does;
-//! so nothing that DataFusion does to the plan afterwards needs to know the node.
+//! The arms are brought to the columns of the first one, by name; their types are the same but for how Arrow lays them
+//! out, which is made one as UNION ALL does. So nothing that DataFusion does to the plan afterwards needs to know the node.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, internal_err};
@@ -18,6 +18,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+
+use forebay_udfs::tensor::named;
+use sqlparser::ast::Ident;
 
 use crate::error::{PlanError, Position};
 use crate::rows::lower::lower;
@@ -50,7 +53,7 @@ pub(crate) struct Arm {
 /// The plan of a MIX that is written at `position`. Mistakes are [`PlanError`]s within the error.
 ///
 /// # Errors
-/// Weights that are none, an arm without the columns of the first, types that have none in common.
+/// Weights that are none, an arm without the columns of the first, or with other types.
 pub(crate) fn mixed(
     arms: Vec<Arm>,
     stop: MixStop,
@@ -135,27 +138,123 @@ fn check_columns(first: &Arm, arm: &Arm) -> Result<(), PlanError> {
     Err(PlanError::at(arm.position, message).with_hint(hint))
 }
 
-/// Refuses a column whose types in the arms have none in common.
+/// Refuses a column whose type is another in another arm. A cast may lose what an arm holds, and which type all get would
+/// depend on the other arms; so it is for the author to write.
 fn check_types(arms: &[Arm], name: &str) -> Result<(), DataFusionError> {
-    let mut common: Option<DataType> = None;
+    let mut typed: Option<(&Arm, &FieldRef)> = None;
     for arm in arms {
         let field = arm.plan.schema().field_with_unqualified_name(name)?;
-        let found = field.data_type();
-        common = match common {
-            None => Some(found.clone()),
-            Some(common) => match type_union_coercion(&common, found) {
-                Some(common) => Some(common),
-                None => {
+        match typed {
+            _ if field.data_type().is_null() => {}
+            None => typed = Some((arm, field)),
+            Some((first, of_first)) => {
+                if let Some(hint) = type_difference(name, of_first, field) {
                     let message = format!(
-                        "MIX: column \"{name}\" of {} is {found}, which has no type in common with {common}",
+                        "MIX: column \"{name}\" is {} in {} and {} in {}",
+                        named(of_first),
+                        first.name,
+                        named(field),
                         arm.name
                     );
-                    return Err(PlanError::at(arm.position, message).into());
+                    return Err(PlanError::at(arm.position, message).with_hint(hint).into());
                 }
-            },
-        };
+            }
+        }
     }
     Ok(())
+}
+
+/// What to do about the difference between two types, where they are types of other values.
+fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String> {
+    if a.extension_type_name() != b.extension_type_name()
+        || a.extension_type_metadata() != b.extension_type_metadata()
+    {
+        return Some("give it the same shape, layout and element type in every arm".to_owned());
+    }
+    let (a, b) = (a.data_type(), b.data_type());
+    if same_values(a, b) {
+        return None;
+    }
+    let Some(common) = type_union_coercion(a, b) else {
+        return Some("no type holds the values of both: give one another name".to_owned());
+    };
+    let column = quoted(name);
+    Some(format!("bring both to one type, such as {} AS {column}", cast_text(&column, &common)))
+}
+
+/// Whether two types have the same values: they may differ in the names and nulls of items, and in how Arrow lays out
+/// texts, lists and repeated values.
+fn same_values(a: &DataType, b: &DataType) -> bool {
+    use DataType as T;
+    let is_text = |t: &T| matches!(t, T::Utf8 | T::LargeUtf8 | T::Utf8View);
+    let is_bytes = |t: &T| matches!(t, T::Binary | T::LargeBinary | T::BinaryView);
+    let item = |t: &T| match t {
+        T::List(item) | T::LargeList(item) | T::ListView(item) | T::LargeListView(item) => {
+            Some(item.data_type().clone())
+        }
+        _ => None,
+    };
+    match (a, b) {
+        (T::Dictionary(_, a), b) => same_values(a, b),
+        (a, T::Dictionary(_, b)) => same_values(a, b),
+        (T::RunEndEncoded(_, a), b) => same_values(a.data_type(), b),
+        (a, T::RunEndEncoded(_, b)) => same_values(a, b.data_type()),
+        (T::FixedSizeList(a, m), T::FixedSizeList(b, n)) => {
+            m == n && same_values(a.data_type(), b.data_type())
+        }
+        (T::Struct(a), T::Struct(b)) => {
+            let pairs = a.iter().zip(b);
+            let same = |(a, b): (&FieldRef, &FieldRef)| {
+                a.name() == b.name() && same_values(a.data_type(), b.data_type())
+            };
+            a.len() == b.len() && pairs.into_iter().all(same)
+        }
+        (T::Map(a, _), T::Map(b, _)) => match (a.data_type(), b.data_type()) {
+            (T::Struct(a), T::Struct(b)) => {
+                let mut pairs = a.iter().zip(b);
+                pairs.all(|(a, b)| same_values(a.data_type(), b.data_type()))
+            }
+            _ => false,
+        },
+        _ if is_text(a) || is_bytes(a) => {
+            is_text(a) && is_text(b) || is_bytes(a) && is_bytes(b)
+        }
+        _ => match (item(a), item(b)) {
+            (Some(a), Some(b)) => same_values(&a, &b),
+            _ => a == b,
+        },
+    }
+}
+
+/// A cast in SQL; types that SQL has no words for go by their Arrow names.
+fn cast_text(value: &impl fmt::Display, to: &DataType) -> String {
+    let word = match to {
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INT",
+        DataType::Int64 => "BIGINT",
+        DataType::Float32 => "REAL",
+        DataType::Float64 => "DOUBLE",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR",
+        DataType::Date32 => "DATE",
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => "TIMESTAMP",
+        DataType::Decimal128(digits, scale) => {
+            return format!("CAST({value} AS DECIMAL({digits}, {scale}))");
+        }
+        other => return format!("arrow_cast({value}, '{other}')"),
+    };
+    format!("CAST({value} AS {word})")
+}
+
+/// A name as SQL text has it.
+fn quoted(name: &str) -> Ident {
+    let mut letters = name.chars();
+    let begins = letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_');
+    match begins && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+        true => Ident::new(name),
+        false => Ident::with_quote('"', name),
+    }
 }
 
 /// The plan with its columns in this order.
@@ -258,5 +357,32 @@ impl UserDefinedLogicalNodeCore for MixNode {
             mix: self.mix.clone(),
             schema: Arc::clone(&self.schema),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_no_other_types_and_widths_and_zones_are() {
+        let list = |item: &str, of: DataType| DataType::List(Arc::new(Field::new(item, of, true)));
+        let large = DataType::LargeList(Arc::new(Field::new("element", DataType::Utf8View, false)));
+        let words = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::LargeUtf8));
+        let time = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Second, zone.map(Into::into));
+        let fixed = |size| DataType::new_fixed_size_list(DataType::Int8, size, true);
+        for (a, b, same) in [
+            (list("item", DataType::Utf8), large, true),
+            (list("item", DataType::Int8), list("item", DataType::Int16), false),
+            (words, DataType::Utf8, true),
+            (DataType::Utf8, DataType::Binary, false),
+            (time(None), time(Some("UTC")), false),
+            (DataType::Decimal128(5, 2), DataType::Decimal128(6, 2), false),
+            (fixed(2), fixed(3), false),
+            (fixed(2), list("item", DataType::Int8), false),
+        ] {
+            assert_eq!(same_values(&a, &b), same, "{a}, {b}");
+            assert_eq!(same_values(&b, &a), same, "{b}, {a}");
+        }
     }
 }

@@ -40,6 +40,11 @@ impl SourceResolver for TestResolver {
                 ("class", Arc::new(StringArray::from(vec!["a"])) as _),
                 ("label", Arc::new(Int32Array::from(vec![0])) as _),
             ])?,
+            _ if spec.location == "cases" => RecordBatch::try_from_iter([
+                ("Label", Arc::new(Int64Array::from(vec![1, 2])) as _),
+                ("label", Arc::new(Int64Array::from(vec![3, 4])) as _),
+                ("Name", Arc::new(StringArray::from(vec!["x", "y"])) as _),
+            ])?,
             _ => RecordBatch::try_from_iter([
                 ("id", Arc::new(Int64Array::from(vec![1, 2])) as _),
                 ("name", Arc::new(StringArray::from(vec!["x", "y"])) as _),

@@ -23,7 +23,7 @@ pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
     let expr = |i: usize| read(&node.get_item(i)?);
     let text = |i: usize| node.get_item(i)?.extract::<String>();
     Ok(match kind.as_str() {
-        "col" => builder::ident(text(1)?),
+        "col" => builder::col(text(1)?),
         "sql" => builder::sql(&text(1)?),
         "lit" => literal(&part(1)?)?,
         "call" => call(&text(1)?, all(&part(2)?)?),

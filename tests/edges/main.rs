@@ -5,6 +5,13 @@
 mod changed_data;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/draw.rs"]
+mod draw;
+mod functions;
+#[path = "../common/garbage.rs"]
+mod garbage;
+mod hidden;
 mod kernels;
+mod needed;
 mod replay;
 mod written_types;

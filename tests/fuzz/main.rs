@@ -7,6 +7,9 @@ mod cases;
 mod common;
 #[path = "../common/draw.rs"]
 mod draw;
+mod expressions;
+#[path = "../common/garbage.rs"]
+mod garbage;
 mod json;
 mod plans;
 mod tokens;

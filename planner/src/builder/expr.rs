@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::common::{Column, DataFusionError, Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
@@ -15,7 +15,8 @@ use datafusion::logical_expr::{
 use forebay_udfs::PIN_MARKER;
 
 use crate::error::PlanError;
-use crate::sql::{numeric_list, refused_function};
+use crate::functions::FunctionNames;
+use crate::sql::numeric_list;
 
 /// A call of a function by its name in SQL, which `build` looks up.
 pub fn call(function: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
@@ -24,6 +25,11 @@ pub fn call(function: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
         function,
         arguments.into_iter().collect(),
     ))
+}
+
+/// A column by its name: the one of exactly this spelling, else the only one that differs in upper and lower case alone.
+pub fn col(name: impl Into<String>) -> Expr {
+    Expr::Column(Column::new_unqualified(name))
 }
 
 /// A list of numbers, as SQL's `[0.485, 0.456]`.
@@ -95,17 +101,16 @@ impl ScalarUDFImpl for Unresolved {
 
 /// Looks up the functions of an expression, and gives literals the types that SQL gives them:
 /// whole numbers are Int64, others Float64.
-pub(super) fn resolve(expr: Expr, state: &SessionState) -> Result<Expr> {
+pub(super) fn resolve(
+    expr: Expr,
+    state: &SessionState,
+    functions: &FunctionNames,
+) -> Result<Expr> {
     let resolved = expr.transform_up(|expr| match expr {
         Expr::ScalarFunction(call) => {
             let name = call.func.name();
-            if let Some(hint) = refused_function(name) {
-                return Err(external(
-                    PlanError::mistake(format!(
-                        "{name}() is not supported: its result would differ every time"
-                    ))
-                    .with_hint(hint),
-                ));
+            if let Some(refused) = functions.refused(name, None) {
+                return Err(external(refused));
             }
             if call.func.inner().downcast_ref::<Unresolved>().is_none() {
                 return Ok(Transformed::no(Expr::ScalarFunction(call)));

@@ -1,6 +1,6 @@
 //! Filters and columns of a builder as the plan that SQL makes of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -12,8 +12,9 @@ use super::expr::resolve;
 use super::text::Reader;
 use crate::catalog::Catalog;
 use crate::error::{PlanError, Result};
+use crate::functions::FunctionNames;
 use crate::mix;
-use crate::sql::{bind_clock, check_casts, duplicate, explain_unplaced, two_columns};
+use crate::sql::{check_casts, duplicate, explain_unplaced, several, spelled, two_columns};
 
 /// A call that shapes rows.
 #[derive(Debug, Clone)]
@@ -31,7 +32,7 @@ pub(super) enum Step {
 /// of a random function would draw twice.
 pub(super) struct Relation<'a> {
     state: SessionState,
-    functions: &'a BTreeSet<String>,
+    functions: &'a FunctionNames,
     plan: LogicalPlan,
     pending: Option<Vec<Expr>>,
 }
@@ -89,13 +90,11 @@ impl<'a> Relation<'a> {
             self.pending = Some(self.names().into_iter().map(Expr::Column).collect());
         }
         self.close()?;
-        let plan = bind_clock(self.plan)
-            .and_then(|plan| {
-                let config = self.state.config_options();
-                self.state
-                    .analyzer()
-                    .execute_and_check(plan, config, |_, _| {})
-            })
+        let config = self.state.config_options();
+        let plan = self
+            .state
+            .analyzer()
+            .execute_and_check(self.plan, config, |_, _| {})
             .and_then(check_casts)
             .map_err(|error| explain(&error))?;
         mix::check(&plan)?;
@@ -106,7 +105,29 @@ impl<'a> Relation<'a> {
     }
 
     fn resolve(&self, expr: Expr) -> Result<Expr> {
-        resolve(expr, &self.state).map_err(|error| explain(&error))
+        resolve(expr, &self.state, self.functions)
+            .and_then(|expr| self.spell(expr))
+            .map_err(|error| explain(&error))
+    }
+
+    /// The expression with its columns spelled as the output so far spells them.
+    fn spell(&self, expr: Expr) -> Result<Expr, DataFusionError> {
+        let columns = self.names();
+        let spelled = expr.transform_up(|expr| {
+            let Expr::Column(column) = expr else {
+                return Ok(Transformed::no(expr));
+            };
+            let known = columns.iter().map(|known| known.name.as_str());
+            match spelled(&column.name, known) {
+                Ok(Some(found)) if found != column.name => {
+                    let column = Column::new(column.relation, found);
+                    Ok(Transformed::yes(Expr::Column(column)))
+                }
+                Ok(_) => Ok(Transformed::no(Expr::Column(column))),
+                Err(alike) => Err(several(&column.name, &alike, None).into()),
+            }
+        })?;
+        Ok(spelled.data)
     }
 
     /// Reads texts over the output columns so far.

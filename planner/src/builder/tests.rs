@@ -387,3 +387,21 @@ async fn a_planned_pipeline_goes_on() {
         (Some(7), Some(clauses::Window::Global))
     );
 }
+
+#[tokio::test]
+async fn a_column_is_named_by_its_exact_spelling_else_by_the_only_one_alike() {
+    let cases = || Pipeline::from(parquet("cases").unwrap());
+    same(
+        cases()
+            .filter(col("Label").gt(col("label")))
+            .select([col("Label"), col("NAME")]),
+        "SELECT \"Label\", \"Name\" FROM parquet('cases') WHERE \"Label\" > \"label\"",
+    )
+    .await;
+    same(
+        cases().select([sql("label"), sql("upper(name) AS u")]),
+        "SELECT label, upper(\"Name\") AS u FROM parquet('cases')",
+    )
+    .await;
+    insta::assert_snapshot!(mistake(cases().select([col("LABEL")])).await, @r#""LABEL" could be any of the columns "Label", "label"; write it as it is spelled there"#);
+}

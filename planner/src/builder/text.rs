@@ -1,7 +1,5 @@
 //! SQL text among a builder's expressions.
 
-use std::collections::BTreeSet;
-
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -11,6 +9,7 @@ use datafusion::logical_expr::{Expr, lit};
 
 use super::expr::{Unresolved, call};
 use crate::error::{PlanError, Result};
+use crate::functions::FunctionNames;
 use crate::sql::{explain_unplaced, select_list};
 
 /// Name of the call that carries a text until the columns are known.
@@ -26,7 +25,7 @@ pub fn sql(text: &str) -> Expr {
 pub(super) struct Reader<'a> {
     pub(super) columns: SchemaRef,
     pub(super) state: &'a SessionState,
-    pub(super) functions: &'a BTreeSet<String>,
+    pub(super) functions: &'a FunctionNames,
 }
 
 impl Reader<'_> {

@@ -16,6 +16,7 @@ use datafusion::sql::utils::UNNEST_PLACEHOLDER;
 
 use super::bind::Streams;
 use super::{NamedExpr, RowOp, RowPlan, mix, slot};
+use crate::functions::is_repeatable;
 use crate::mix::MixNode;
 
 /// Lowers an analysed, unoptimised plan.
@@ -274,6 +275,9 @@ impl Lowering {
                     not_impl_err!(
                         "a subquery inside an expression is not supported yet in a pipeline"
                     )
+                }
+                Expr::ScalarFunction(call) if !is_repeatable(&call.func) => {
+                    plan_err!("{}() would not be the same every time", call.func.name())
                 }
                 Expr::OuterReferenceColumn(..) => {
                     not_impl_err!("a correlated subquery is not supported yet in a pipeline")

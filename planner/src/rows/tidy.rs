@@ -22,8 +22,6 @@ use forebay_udfs::facts::Algebra;
 use super::{NamedExpr, RowOp, RowPlan, draws, reads};
 use crate::optimizer::spec::fallible;
 
-/// Columns that nobody needs are neither read nor computed.
-pub const DROP_UNUSED: &str = "drop-unused";
 /// A scan may leave out rows that the filter above it drops.
 pub const FILTER_INTO_SCAN: &str = "filter-into-scan";
 /// Nested image functions run as one program.
@@ -31,16 +29,11 @@ pub const FUSE_IMAGES: &str = "fuse-images";
 
 /// Applies every rewrite of this module, but for the named ones that are `disabled`.
 pub fn tidy(plan: RowPlan, disabled: impl Fn(&str) -> bool) -> Result<RowPlan> {
-    let outputs = plan.names();
     let plan = plan.rewrite(&mut merge_projections)?;
     let plan = plan.rewrite(&mut filters_below_renames)?;
-    let mut plan = plan.rewrite(&mut merge_projections)?;
-    if !disabled(DROP_UNUSED) {
-        let needed = outputs.iter().cloned().collect();
-        plan = prune_columns(plan, &needed)?.exactly(&outputs)?;
-        plan = plan.rewrite(&mut merge_projections)?;
-    }
-    plan = plan.rewrite(&mut |node| Ok(without_identity(node)))?;
+    let plan = plan.rewrite(&mut merge_projections)?;
+    let plan = needed_columns(plan)?.rewrite(&mut merge_projections)?;
+    let mut plan = plan.rewrite(&mut |node| Ok(without_identity(node)))?;
     if !disabled(FILTER_INTO_SCAN) {
         plan = plan.rewrite(&mut |node| Ok(prune_rows(node)))?;
     }
@@ -48,6 +41,14 @@ pub fn tidy(plan: RowPlan, disabled: impl Fn(&str) -> bool) -> Result<RowPlan> {
         true => Ok(plan),
         false => plan.rewrite(&mut fuse_images),
     }
+}
+
+/// The plan without the columns that nobody needs. No plan runs with them: damage to a stored column would end the run
+/// under one plan, and be unseen under another.
+pub fn needed_columns(plan: RowPlan) -> Result<RowPlan> {
+    let outputs = plan.names();
+    let needed = outputs.iter().cloned().collect();
+    prune_columns(plan, &needed)?.exactly(&outputs)
 }
 
 /// Replaces slots by what `values` says of them.

@@ -10,46 +10,15 @@ use sqlparser::ast::{
 
 use super::cursor::normalize;
 use crate::error::{PlanError, Position, Result};
+use crate::functions::FunctionNames;
 
 /// Names that a query may use.
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
-    /// Functions, in lower case.
-    pub(crate) functions: &'a BTreeSet<String>,
+    /// Functions.
+    pub(crate) functions: &'a FunctionNames,
     /// Sources and pipelines.
     pub(crate) tables: BTreeSet<String>,
-}
-
-/// Functions whose result depends on more than the row, and what stands in for them.
-const REFUSED_FUNCTIONS: [(&str, &str); 5] = [
-    (
-        "random",
-        "random_uniform() draws a number that moves with its row",
-    ),
-    (
-        "rand",
-        "random_uniform() draws a number that moves with its row",
-    ),
-    (
-        "uuid",
-        "use a column that names the row, or random_uniform()",
-    ),
-    (
-        "gen_random_uuid",
-        "use a column that names the row, or random_uniform()",
-    ),
-    (
-        "newid",
-        "use a column that names the row, or random_uniform()",
-    ),
-];
-
-/// What stands in for a function whose result depends on more than the row.
-pub(crate) fn refused_function(name: &str) -> Option<&'static str> {
-    REFUSED_FUNCTIONS
-        .iter()
-        .find(|(refused, _)| *refused == name)
-        .map(|(_, hint)| *hint)
 }
 
 /// Function names that DataFusion's planner treats itself.
@@ -280,20 +249,20 @@ impl Visitor for Checker<'_> {
             [part] => part.as_ident().map_or_else(|| part.to_string(), normalize),
             _ => function.name.to_string(),
         };
-        if let Some(hint) = refused_function(&name) {
-            let message = format!("{name}() is not supported: its result would differ every time");
-            return ControlFlow::Break(PlanError::at(position, message).with_hint(hint));
+        if let Some(refused) = self.names.functions.refused(&name, position) {
+            return ControlFlow::Break(refused);
         }
         if name.starts_with("__") {
             let error = PlanError::at(position, format!("\"{name}\" is an internal function"));
             return ControlFlow::Break(error);
         }
-        if self.names.functions.contains(&name) || SYNTAX_FUNCTIONS.contains(&name.as_str()) {
+        let known = self.names.functions.accepted();
+        if known.contains(&name) || SYNTAX_FUNCTIONS.contains(&name.as_str()) {
             return Flow::Continue(());
         }
         ControlFlow::Break(
             PlanError::at(position, format!("unknown function \"{name}\""))
-                .with_suggestion(&name, self.names.functions.iter().map(String::as_str)),
+                .with_suggestion(&name, known.iter().map(String::as_str)),
         )
     }
 

@@ -171,7 +171,7 @@ fn batch(cursor: &mut Cursor<'_>, clauses: &mut Clauses) -> Result<()> {
         cursor.expect("TOKENS", "BATCH BY")?;
         let tokens = cursor.positive("BATCH BY TOKENS", "tokens")?;
         cursor.expect("ON", "BATCH BY TOKENS n")?;
-        clauses.tokens_of = Some(cursor.name("BATCH BY TOKENS n ON", "a column")?.0);
+        clauses.tokens_of = Some(cursor.column("BATCH BY TOKENS n ON", "a column")?);
         BatchSize::Tokens(tokens)
     } else {
         BatchSize::Rows(cursor.positive("BATCH", "rows")?)
@@ -223,7 +223,7 @@ fn batch(cursor: &mut Cursor<'_>, clauses: &mut Clauses) -> Result<()> {
 fn pad_columns(cursor: &mut Cursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
     loop {
         let position = cursor.position();
-        let column = cursor.name("PAD", "REMAINDER or a column")?.0;
+        let column = cursor.column("PAD", "REMAINDER or a column")?;
         if pads.iter().any(|pad| pad.column == column) {
             return Err(PlanError::at(
                 position,
@@ -275,7 +275,7 @@ fn repeat(cursor: &mut Cursor<'_>) -> Result<Repeat> {
 }
 
 fn pack(cursor: &mut Cursor<'_>) -> Result<Pack> {
-    let column = cursor.name("PACK", "a column")?.0;
+    let column = cursor.column("PACK", "a column")?;
     cursor.expect("INTO", "PACK column")?;
     let into = cursor.positive("PACK column INTO", "elements")?;
     Ok(Pack { column, into })
@@ -317,7 +317,7 @@ fn cache(cursor: &mut Cursor<'_>) -> Result<Cache> {
             cursor.next();
             step
         }
-        _ => cursor.name("CACHE AT", "a column or a function")?.0,
+        _ => cursor.column("CACHE AT", "a column or a function")?,
     };
     let freezing = cursor.eat(&["FREEZING"]);
     if freezing {

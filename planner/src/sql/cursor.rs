@@ -1,5 +1,6 @@
 //! A place in the tokens of SQL text, with errors that know their line and column.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use sqlparser::ast::Ident;
@@ -17,6 +18,8 @@ static DIALECT: ForebayDialect = ForebayDialect;
 /// A parser over the tokens of a text.
 pub(super) struct Cursor<'a> {
     pub(super) parser: Parser<'static>,
+    /// Columns that were taken without quotes, as written.
+    pub(super) unquoted: BTreeSet<String>,
     text: &'a str,
     /// Byte offset of each line's start.
     lines: Vec<usize>,
@@ -44,6 +47,7 @@ impl<'a> Cursor<'a> {
         let parser = Parser::new(&DIALECT).with_tokens_with_locations(tokens);
         Ok(Self {
             parser,
+            unquoted: BTreeSet::new(),
             text,
             lines,
         })
@@ -189,6 +193,20 @@ impl<'a> Cursor<'a> {
 
     /// A name, folded to lower case unless quoted, with its place.
     pub(super) fn name(&mut self, context: &str, what: &str) -> Result<(String, Position)> {
+        let (ident, position) = self.ident(context, what)?;
+        Ok((normalize(&ident), position))
+    }
+
+    /// The name of a column as written: what it means is known with the columns.
+    pub(super) fn column(&mut self, context: &str, what: &str) -> Result<String> {
+        let (ident, _) = self.ident(context, what)?;
+        if ident.quote_style.is_none() {
+            self.unquoted.insert(ident.value.clone());
+        }
+        Ok(ident.value)
+    }
+
+    fn ident(&mut self, context: &str, what: &str) -> Result<(Ident, Position)> {
         let position = self.position();
         if !matches!(self.peek().token, Token::Word(_)) {
             return Err(self.expected(context, what));
@@ -200,7 +218,7 @@ impl<'a> Cursor<'a> {
                 "a name has one part, without \".\"",
             ));
         }
-        Ok((normalize(&ident), position))
+        Ok((ident, position))
     }
 
     /// The text from a place to the end of the last taken token.

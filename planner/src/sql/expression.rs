@@ -11,13 +11,14 @@ use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::bind::bind_clock;
 use super::check::{Names, check_query};
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
+use super::names::settle_names;
 use super::provider::QueryContext;
 use super::statement::{Statement, parse};
 use crate::error::{PlanError, Position, Result};
+use crate::functions::FunctionNames;
 
 /// What a text stands before and after, to be a query.
 const BEFORE: &str = "SELECT ";
@@ -29,7 +30,7 @@ pub(crate) fn select_list(
     text: &str,
     columns: SchemaRef,
     state: &SessionState,
-    functions: &BTreeSet<String>,
+    functions: &FunctionNames,
 ) -> Result<Vec<Expr>> {
     parsed(text, columns, state, functions).map_err(at_text)
 }
@@ -38,7 +39,7 @@ fn parsed(
     text: &str,
     columns: SchemaRef,
     state: &SessionState,
-    functions: &BTreeSet<String>,
+    functions: &FunctionNames,
 ) -> Result<Vec<Expr>> {
     // On a line of its own, what follows is no part of a comment that the text ends with.
     let mut statements = parse(&format!("{BEFORE}{text}\nFROM {ROWS}"))?;
@@ -58,13 +59,14 @@ fn parsed(
     fold_arguments(&mut query, &parameters)?;
     let rows: Arc<dyn TableProvider> = Arc::new(EmptyTable::new(columns));
     let tables = BTreeMap::from([(ROWS.to_owned(), rows)]);
+    settle_names(&mut query, &tables)?;
     let context = QueryContext {
         state,
         tables: &tables,
     };
     let plan = context.plan(&query).and_then(|plan| {
         // Types are checked here, where the text can be pointed at.
-        context.analyze(bind_clock(plan.clone())?)?;
+        context.analyze(plan.clone())?;
         Ok(plan)
     });
     let plan = plan.map_err(|error| {
@@ -73,8 +75,7 @@ fn parsed(
             start: parsed.start,
         }
         .explain(&error, &|query| {
-            let plan = context.plan(query)?;
-            context.analyze(bind_clock(plan)?).map(drop)
+            context.analyze(context.plan(query)?).map(drop)
         })
     })?;
     match plan {

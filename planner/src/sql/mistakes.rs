@@ -35,6 +35,16 @@ mistakes! {
     unknown_table_function_far: "SELECT * FROM generate_series(1, 2)" => @r#"line 1, column 15: unknown table function "generate_series"; there are images, parquet, csv, json, arrow, avro"#;
     random: "SELECT random() AS x FROM photos" => @"line 1, column 8: random() is not supported: its result would differ every time; random_uniform() draws a number that moves with its row";
     uuid: "SELECT label,\n uuid() AS x FROM photos" => @"line 2, column 2: uuid() is not supported: its result would differ every time; use a column that names the row, or random_uniform()";
+    now: "SELECT now() AS x FROM photos" => @"line 1, column 8: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
+    now_in_words: "SELECT label FROM photos WHERE CURRENT_TIMESTAMP > TIMESTAMP '2026-01-01'" => @"line 1, column 32: current_timestamp() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
+    day: "SELECT label + extract(year FROM current_date) AS x FROM photos" => @"line 1, column 34: current_date() is not supported: its result would differ every time; write the day as a literal, such as DATE '2026-01-31'";
+    today_in_lookup: "SELECT name FROM photos JOIN people ON people.id = extract(day FROM today())" => @"line 1, column 69: today() is not supported: its result would differ every time; write the day as a literal, such as DATE '2026-01-31'";
+    time: "SELECT Current_Time AS x FROM photos" => @"line 1, column 8: current_time() is not supported: its result would differ every time; write the time as a literal, such as TIME '12:00:00'";
+    time_in_bucket: "SELECT label FROM photos BUCKET BY extract(hour FROM current_time()) BOUNDARIES (12) BATCH 2" => @"line 1, column 54: current_time() is not supported: its result would differ every time; write the time as a literal, such as TIME '12:00:00'";
+    time_in_mix: "SELECT x FROM MIX ((SELECT now() AS x FROM people) WEIGHT 1)" => @"line 1, column 28: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
+    time_in_view: "CREATE PIPELINE v AS SELECT CAST(now() AS VARCHAR) AS x FROM photos" => @"line 1, column 34: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
+    file_name: "SELECT input_file_name() AS x FROM photos" => @"line 1, column 8: input_file_name() is not supported: its result would differ every time; use a column that names the row, or random_uniform()";
+    version: "SELECT version() AS x FROM photos" => @"line 1, column 8: version() is not supported: its result would differ from machine to machine; write a literal instead";
     wrong_argument_type: "SELECT normalize(resize(label, 2, 2), 'imagenet') AS x FROM photos" => @"line 1, column 18: resize expects an image, found Int32";
     wrong_argument_in_the_middle: "SELECT label, resize(decode_image(image), label, 2) AS x FROM photos" => @"line 1, column 15: resize expects a constant size above 0 as argument 2";
     zero_size_argument: "SELECT resize(decode_image(image), 0, 2) AS x FROM photos" => @"line 1, column 8: resize expects a constant size above 0 as argument 2";
@@ -118,7 +128,10 @@ mistakes! {
     mix_missing_column_of_a_query: "SELECT id FROM MIX (people WEIGHT 0.7,\n (SELECT name FROM other) WEIGHT 0.3)" => @r#"line 2, column 3: MIX: arm 2 has no column "id", which "people" has; the arms of a MIX have the same columns; choose them with (SELECT ..)"#;
     mix_extra_column: "SELECT id FROM MIX ((SELECT id FROM people) WEIGHT 7, other WEIGHT 3)" => @r#"line 1, column 55: MIX: "other" has the column "name", which arm 1 does not have; the arms of a MIX have the same columns; choose them with (SELECT ..)"#;
     mix_two_columns: "SELECT id FROM MIX ((SELECT * FROM people JOIN other ON people.id = other.id) WEIGHT 7)" => @r#"line 1, column 22: MIX: two columns of arm 1 are named "id"; give one another name with AS"#;
-    mix_types: "SELECT x FROM MIX ((SELECT image AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" of arm 2 is Int64, which has no type in common with Binary"#;
+    mix_types: "SELECT x FROM MIX ((SELECT image AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Binary in arm 1 and Int64 in arm 2; no type holds the values of both: give one another name"#;
+    mix_widths: "SELECT x FROM MIX ((SELECT label AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Int32 in arm 1 and Int64 in arm 2; bring both to one type, such as CAST(x AS BIGINT) AS x"#;
+    mix_names: "SELECT * FROM MIX (people WEIGHT 1, (SELECT label AS id, class AS name FROM photos) WEIGHT 1)" => @r#"line 1, column 38: MIX: column "id" is Int64 in "people" and Int32 in arm 2; bring both to one type, such as CAST(id AS BIGINT) AS id"#;
+    mix_zones: "SELECT \"At\" FROM MIX ((SELECT to_timestamp('2026-01-01') AS \"At\" FROM people) WEIGHT 1, (SELECT arrow_cast(to_timestamp('2026-01-01'), 'Timestamp(ms, \"UTC\")') AS \"At\" FROM people) WEIGHT 1)" => @"";
     mix_in_a_mix: "SELECT id FROM MIX (people WEIGHT 1, (SELECT * FROM MIX (other WEIGHT 1)) WEIGHT 1)" => @"line 1, column 53: a MIX inside a MIX is not supported yet";
     mix_as_an_arm: "SELECT id FROM MIX (people WEIGHT 1, MIX (other WEIGHT 1) WEIGHT 1)" => @"line 1, column 38: a MIX inside a MIX is not supported yet";
     mix_in_a_pipeline_in_a_mix: "CREATE PIPELINE p AS SELECT id FROM MIX (people WEIGHT 1);\nSELECT id FROM MIX (p WEIGHT 1)" => @"line 2, column 16: a MIX inside a MIX is not supported yet";
@@ -184,7 +197,7 @@ mistakes! {
     option_refused_by_the_source: "SELECT *\n  FROM csv('a.csv', bad => 1)" => @r#"line 2, column 8: source csv('a.csv', bad => '1'): unknown option "bad""#;
     pinned_column: "SELECT label AS y, PINNED (label) AS x FROM photos" => @"line 1, column 20: PINNED expects a call or a computed value, found the column label";
     pinned_constant: "SELECT PINNED ((3)) AS x FROM photos" => @"line 1, column 8: PINNED expects a call or a computed value, found the constant 3";
-    pinned_nothing: "SELECT PINNED AS x FROM photos" => @r#"line 1, column 8: unknown column "pinned"; there are image, path, class, label"#;
+    pinned_nothing: "SELECT PINNED AS x FROM photos" => @r#"line 1, column 8: unknown column "PINNED"; there are image, path, class, label"#;
     pinned_unknown_function: "SELECT PINNED resise(label, 2) AS x FROM photos" => @r#"line 1, column 15: unknown function "resise"; did you mean "resize"?"#;
     pinned_wrong_type: "SELECT PINNED resize(label, 2, 2) AS x FROM photos" => @"line 1, column 15: resize expects an image, found Int32";
     pin_marker: "SELECT __pinned(label) AS x FROM photos" => @r#"line 1, column 8: "__pinned" is an internal function"#;

@@ -1,7 +1,6 @@
 //! The SQL dialect: statements, queries followed by training clauses, and their planning.
 
 mod array;
-mod bind;
 mod check;
 mod clause;
 mod cursor;
@@ -12,6 +11,7 @@ mod fold;
 #[cfg(test)]
 mod mistakes;
 mod mix;
+mod names;
 mod octet_length;
 mod options;
 mod plan;
@@ -26,10 +26,10 @@ pub use statement::{
 };
 
 pub(crate) use array::{numeric_arrays, numeric_list};
-pub(crate) use bind::bind_clock;
-pub(crate) use check::{refused_function, relations};
+pub(crate) use check::relations;
 pub(crate) use diagnose::{explain_unplaced, own};
 pub(crate) use expression::select_list;
+pub(crate) use names::{several, spelled};
 pub(crate) use octet_length::octet_length;
 pub(crate) use plan::{QueryPlanner, check_batch, check_casts, duplicate, two_columns};
 pub(crate) use table_function::{canonical_name, table_calls};

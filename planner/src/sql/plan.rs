@@ -13,16 +13,18 @@ use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, TableFac
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
-use super::bind::bind_clock;
 use super::check::{Names, check_query};
 use super::cursor::normalize;
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
 use super::mix::place_of;
+use super::names::{settle_clauses, settle_names};
 use super::provider::QueryContext;
 use super::statement::PipelineQuery;
 use super::table_function::replace_table_calls;
+use crate::clauses::Clauses;
 use crate::error::{PlanError, Position, Result, message_of};
+use crate::functions::FunctionNames;
 use crate::groups::check_groups;
 use crate::mix;
 use crate::pipeline::{BUCKET_COLUMN, Pipeline};
@@ -31,14 +33,14 @@ use crate::pipeline::{BUCKET_COLUMN, Pipeline};
 pub(crate) struct QueryPlanner<'a> {
     state: &'a SessionState,
     source: &'a PipelineQuery,
-    functions: &'a BTreeSet<String>,
+    functions: &'a FunctionNames,
 }
 
 impl<'a> QueryPlanner<'a> {
     pub(crate) fn new(
         state: &'a SessionState,
         source: &'a PipelineQuery,
-        functions: &'a BTreeSet<String>,
+        functions: &'a FunctionNames,
     ) -> Self {
         Self {
             state,
@@ -99,7 +101,8 @@ impl<'a> QueryPlanner<'a> {
     ) -> Result<Pipeline> {
         let query = (*self.source.query).clone();
         let (query, plan) = self.planned(query, tables)?;
-        self.check_output(&query, &plan)?;
+        let clauses = self.clauses(plan.schema())?;
+        self.check_output(&query, &plan, &clauses)?;
         let bucketed = match self.bucketed()? {
             Some(query) => Some(self.planned(query, tables)?.1),
             None => None,
@@ -108,7 +111,7 @@ impl<'a> QueryPlanner<'a> {
             name: None,
             plan,
             bucketed,
-            clauses: self.source.clauses.clone(),
+            clauses,
             text: Some(self.source.text.clone()),
         })
     }
@@ -124,13 +127,13 @@ impl<'a> QueryPlanner<'a> {
         };
         fold_arguments(&mut query, &parameters).map_err(|error| error.or_at(self.source.start))?;
         replace_table_calls(&mut query);
+        settle_names(&mut query, tables).map_err(|error| error.or_at(self.source.start))?;
         let context = QueryContext {
             state: self.state,
             tables,
         };
         let plan_typed = |query: &Query| {
-            let plan = bind_clock(context.plan(query)?)?;
-            check_casts(context.analyze(plan)?)
+            check_casts(context.analyze(context.plan(query)?)?)
         };
         let plan = plan_typed(&query).map_err(|error| {
             if let Some(mistake) = repeated_item(&query, &error) {
@@ -149,12 +152,22 @@ impl<'a> QueryPlanner<'a> {
         Ok((query, plan))
     }
 
-    fn check_output(&self, query: &Query, plan: &LogicalPlan) -> Result<()> {
+    /// The clauses, with the columns that they name as the query spells them.
+    fn clauses(&self, schema: &DFSchema) -> Result<Clauses> {
+        let mut clauses = self.source.clauses.clone();
+        let positions = &self.source.positions;
+        let position = positions.group.or(positions.batch).or(positions.cache);
+        settle_clauses(&mut clauses, &self.source.unquoted, schema)
+            .map_err(|error| error.or_at(position.unwrap_or(self.source.start)))?;
+        Ok(clauses)
+    }
+
+    fn check_output(&self, query: &Query, plan: &LogicalPlan, clauses: &Clauses) -> Result<()> {
         if let Some((name, nth)) = duplicate(plan.schema()) {
             let position = item_position(query, &name, nth).unwrap_or(self.source.start);
             return Err(two_columns(&name, Some(position)));
         }
-        let (clauses, positions) = (&self.source.clauses, &self.source.positions);
+        let positions = &self.source.positions;
         check_groups(plan.schema(), clauses, positions)?;
         match clauses.batch {
             Some(_) => check_batch(plan.schema(), positions.batch),

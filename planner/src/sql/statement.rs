@@ -1,5 +1,7 @@
 //! Statements.
 
+use std::collections::BTreeSet;
+
 use sqlparser::ast::{Expr, Query};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -55,6 +57,8 @@ pub struct PipelineQuery {
     pub bucket_by: Option<Expr>,
     /// Where the clauses are written.
     pub positions: ClausePositions,
+    /// The columns that the clauses name without quotes, as written.
+    pub unquoted: BTreeSet<String>,
     /// Query and clauses as written.
     pub text: String,
     /// Where the query starts.
@@ -279,6 +283,7 @@ fn pipeline_query(cursor: &mut Cursor<'_>) -> Result<PipelineQuery> {
         clauses,
         bucket_by,
         positions,
+        unquoted: std::mem::take(&mut cursor.unquoted),
         text,
         start,
     })

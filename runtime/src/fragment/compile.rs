@@ -13,6 +13,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use forebay_planner::rows::{RowOp, RowPlan, human};
 
+use super::clearing::{clearing, with_cleared_constants};
 use super::row_batch::nullable;
 use super::unwind::caught;
 
@@ -62,13 +63,15 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
-    let simple = simplified(expr, &schema)?;
-    create_physical_expr(
+    let cleared = with_cleared_constants(expr.clone(), &schema, |expr| simplify(expr, &schema))?;
+    let simple = simplified(&cleared, &schema)?;
+    let expr = create_physical_expr(
         &simple,
         &schema,
         &ExecutionProps::new(),
         &Default::default(),
-    )
+    )?;
+    clearing(expr, schema.as_arrow())
 }
 
 /// Simplifies an expression. A constant in it that has no value (`CAST('x' AS BIGINT)`) stays as it is: its error is

@@ -22,6 +22,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use forebay_udfs::{MAX_BATCH_BYTES, OversizedBatch, RowFailure, row_function};
 
+use super::clearing::uncleared;
 use super::compact::{compact, compact_batch};
 use super::conform::conform;
 use super::row_batch::Reads;
@@ -336,6 +337,7 @@ fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> St
     if let Some(inner) = inner {
         return culprit(inner, batch, cause);
     }
+    let expr = uncleared(expr);
     if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         return format!("CAST AS {}", cast.cast_type());
     }

@@ -10,16 +10,19 @@
 //! | [`compile`] | from logical expressions to physical ones |
 //! | [`evaluate`] | expressions over rows that may fail one by one |
 //! | [`compact`], [`conform`], [`unwind`] | arrays without other rows' values, arrays of their declared types, caught panics |
+//! | [`hidden`], `clearing` | values under nulls, which no function may see |
 //! | [`exec`] | the skeleton that makes a function of one batch per input an `ExecutionPlan` |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
 //! | [`width`] | what a row takes in memory |
 
+mod clearing;
 pub mod compact;
 pub mod compile;
 pub mod conform;
 pub mod evaluate;
 pub mod exec;
 pub mod filter;
+pub mod hidden;
 pub mod lookup;
 pub mod project;
 pub mod row_batch;

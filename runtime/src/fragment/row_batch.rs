@@ -15,6 +15,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use forebay_udfs::row::{Rows, row_field};
 
+use super::hidden::cleared;
+
 /// Name of the hidden column that carries errors.
 pub const ERRORS_COLUMN: &str = "__errors";
 
@@ -117,6 +119,16 @@ impl RowBatch {
             rows: no_rows,
             errors: RowErrors::new(),
         }
+    }
+
+    /// The rows without the values that their columns hide under nulls.
+    pub fn cleared(&self) -> Result<Self> {
+        let columns = self.columns.iter().map(cleared);
+        Ok(Self {
+            columns: columns.collect::<Result<_>>()?,
+            rows: Arc::clone(&self.rows),
+            errors: self.errors.clone(),
+        })
     }
 
     /// Number of rows.

@@ -121,7 +121,7 @@ impl ExecutionPlan for SegmentScanExec {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let metrics = NodeMetrics::new(&self.metrics, partition);
         let batches: Vec<Result<RecordBatch>> = match &self.rows {
-            Some(rows) => vec![metrics.measure(|| Ok(rows.clone()))?.to_batch(&schema)],
+            Some(rows) => vec![metrics.measure(|| rows.cleared())?.to_batch(&schema)],
             None => Vec::new(),
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(

@@ -120,7 +120,7 @@ impl Explained {
                 "it may change the stream; OPTIONS (relax = '{tier}') would allow it"
             ));
         }
-        let tidies = [tidy::DROP_UNUSED, tidy::FILTER_INTO_SCAN, tidy::FUSE_IMAGES];
+        let tidies = [tidy::FILTER_INTO_SCAN, tidy::FUSE_IMAGES];
         let tidies = tidies.contains(&rule);
         tidies.then(|| "it tidies the chosen plan wherever it can, and is never refused".to_owned())
     }

@@ -126,10 +126,9 @@ const FAMILIES: [(&str, &[Rule]); 7] = [
 ];
 
 /// Rules that are not over two operators: those over unions, and those that tidy a chosen plan.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 4] = [
     (concat::DISTRIBUTE, "concat"),
     (concat::SHARE, "concat"),
-    (tidy::DROP_UNUSED, "project"),
     (tidy::FILTER_INTO_SCAN, "filter"),
     (tidy::FUSE_IMAGES, "image"),
 ];

@@ -1,0 +1,125 @@
+//! The functions that a query may call, and those that it may not: a stream is a function of its data and its seed,
+//! so no function may answer otherwise the next time, or on another machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use arrow::datatypes::DataType;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{ReturnFieldArgs, ScalarUDF, Volatility};
+
+use crate::error::{PlanError, Position};
+
+/// Functions that DataFusion declares immutable, but whose result is another with another release or machine.
+const OF_THE_MACHINE: [&str; 1] = ["version"];
+
+/// Functions of other databases, and types that stand for their results.
+const ELSEWHERE: [(&str, DataType); 4] = [
+    ("rand", DataType::Float64),
+    ("gen_random_uuid", DataType::Utf8),
+    ("newid", DataType::Utf8),
+    ("localtime", DataType::Time64(arrow::datatypes::TimeUnit::Nanosecond)),
+];
+
+/// The functions that a query may call by name, and what to use in place of the others.
+#[derive(Debug, Clone)]
+pub struct FunctionNames {
+    accepted: BTreeSet<String>,
+    /// The functions that are refused: why, and what stands in for each.
+    refused: BTreeMap<String, (&'static str, &'static str)>,
+}
+
+impl FunctionNames {
+    /// The functions of a session. Those of `own` bind what they draw to the rows, and are accepted; of the others, those
+    /// whose declared volatility says that each call gives the same.
+    pub(crate) fn of(state: &SessionState, own: &BTreeSet<String>) -> Self {
+        let scalar = state.scalar_functions().iter();
+        let scalar = scalar.map(|(name, f)| (name, refusal(f).filter(|_| !own.contains(name))));
+        let aggregate = state.aggregate_functions().iter();
+        let aggregate = aggregate.map(|(name, f)| (name, unstable(f.signature().volatility)));
+        let window = state.window_functions().iter();
+        let window = window.map(|(name, f)| (name, unstable(f.signature().volatility)));
+        let higher = state.higher_order_functions().iter();
+        let higher = higher.map(|(name, f)| (name, unstable(f.signature().volatility)));
+        let mut names = Self {
+            accepted: BTreeSet::new(),
+            refused: BTreeMap::new(),
+        };
+        for (name, refusal) in scalar.chain(aggregate).chain(window).chain(higher) {
+            match refusal {
+                Some(refusal) => names.refused.insert(name.clone(), refusal).is_some(),
+                None => !name.starts_with("__") && names.accepted.insert(name.clone()),
+            };
+        }
+        for (name, data_type) in ELSEWHERE {
+            let refusal = (TIME, stand_in(&data_type));
+            names.refused.entry(name.to_owned()).or_insert(refusal);
+        }
+        // A name that has several kinds of functions is refused if one of them is.
+        names.accepted.retain(|name| !names.refused.contains_key(name));
+        names
+    }
+
+    /// The functions that a query may call, in lower case.
+    pub fn accepted(&self) -> &BTreeSet<String> {
+        &self.accepted
+    }
+
+    /// The mistake of calling a function that is refused.
+    pub(crate) fn refused(&self, name: &str, position: Option<Position>) -> Option<PlanError> {
+        let (why, instead) = self.refused.get(name)?;
+        let message = format!("{name}() is not supported: its result would differ {why}");
+        Some(PlanError::at(position, message).with_hint(*instead))
+    }
+}
+
+/// Whether a function gives the same for the same row, whenever and wherever it is called.
+pub(crate) fn is_repeatable(function: &ScalarUDF) -> bool {
+    let name = function.name();
+    let ours = forebay_udfs::declared(function).is_some()
+        || forebay_udfs::facts_of(name).is_some()
+        || forebay_udfs::is_random(name)
+        || name.starts_with("__");
+    ours || refusal(function).is_none()
+}
+
+const TIME: &str = "every time";
+
+/// Why a function is refused, and what stands in for it.
+fn refusal(function: &ScalarUDF) -> Option<(&'static str, &'static str)> {
+    if OF_THE_MACHINE.contains(&function.name()) {
+        return Some(("from machine to machine", "write a literal instead"));
+    }
+    unstable(function.signature().volatility)?;
+    let no_arguments = ReturnFieldArgs {
+        arg_fields: &[],
+        scalar_arguments: &[],
+    };
+    let returned = function.return_field_from_args(no_arguments);
+    let returned = returned.map_or(DataType::Null, |field| field.data_type().clone());
+    Some((TIME, stand_in(&returned)))
+}
+
+fn unstable(volatility: Volatility) -> Option<(&'static str, &'static str)> {
+    match volatility {
+        Volatility::Immutable => None,
+        Volatility::Stable | Volatility::Volatile => Some((TIME, "write a literal instead")),
+    }
+}
+
+fn stand_in(returned: &DataType) -> &'static str {
+    match returned {
+        DataType::Timestamp(..) => {
+            "write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'"
+        }
+        DataType::Date32 | DataType::Date64 => {
+            "write the day as a literal, such as DATE '2026-01-31'"
+        }
+        DataType::Time32(_) | DataType::Time64(_) => {
+            "write the time as a literal, such as TIME '12:00:00'"
+        }
+        DataType::Float32 | DataType::Float64 => {
+            "random_uniform() draws a number that moves with its row"
+        }
+        _ => "use a column that names the row, or random_uniform()",
+    }
+}

@@ -1,0 +1,141 @@
+//! Expressions whose values of nested types hide nothing under nulls ([`hidden`](super::hidden)).
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
+use datafusion::physical_expr::expressions::{LambdaExpr, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use forebay_udfs::row_function;
+
+use super::hidden::cleared;
+
+/// The expression with every value of a nested type in it cleared, before a function above reads it.
+pub(super) fn clearing(
+    expr: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    expr.transform_up(|expr| {
+        // A lambda is no value. What image functions give is made by them in full.
+        let apart = expr.is::<LambdaExpr>() || reports_rows(&expr);
+        // A lambda's own columns are none of the schema's, and have no type here.
+        let is_flat = |expr: &Arc<dyn PhysicalExpr>| {
+            expr.data_type(schema).is_ok_and(|found| !found.is_nested())
+        };
+        if apart || is_flat(&expr) {
+            return Ok(Transformed::no(expr));
+        }
+        Ok(Transformed::yes(match expr.downcast_ref::<Literal>() {
+            Some(literal) => Arc::new(Literal::new_with_metadata(
+                cleared_scalar(literal.value().clone())?,
+                Some(literal.return_field(schema)?.metadata().clone().into()),
+            )),
+            None => Arc::new(Cleared { of: expr }),
+        }))
+    })
+    .data()
+}
+
+/// The expression with constants of nested types computed by `simplify`, innermost first, and cleared: a larger constant
+/// around one is computed at once, where nothing stands between its functions.
+pub(super) fn with_cleared_constants(
+    expr: Expr,
+    schema: &DFSchema,
+    simplify: impl Fn(Expr) -> Result<Expr>,
+) -> Result<Expr> {
+    let folded = expr.transform_up(|expr| {
+        let computes = !matches!(expr, Expr::Literal(..) | Expr::Column(_) | Expr::Alias(_));
+        let is_nested = |expr: &Expr| expr.get_type(schema).is_ok_and(|found| found.is_nested());
+        let varies = |expr: &Expr| {
+            Ok(matches!(expr, Expr::Column(_) | Expr::Lambda(_) | Expr::LambdaVariable(_)))
+        };
+        if !computes || !is_nested(&expr) || expr.is_volatile() || expr.exists(varies)? {
+            return Ok(Transformed::no(expr));
+        }
+        Ok(match simplify(expr.clone()) {
+            Ok(Expr::Literal(value, metadata)) => {
+                Transformed::yes(Expr::Literal(cleared_scalar(value)?, metadata))
+            }
+            // What has no value is an error of its rows.
+            _ => Transformed::no(expr),
+        })
+    })?;
+    Ok(folded.data)
+}
+
+/// What an expression computes, before its value is cleared.
+pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    expr.downcast_ref::<Cleared>().map_or(expr, |cleared| &cleared.of)
+}
+
+fn reports_rows(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>();
+    call.is_some_and(|call| row_function(call.fun()).is_some())
+}
+
+fn cleared_scalar(value: ScalarValue) -> Result<ScalarValue> {
+    match value.data_type().is_nested() {
+        true => ScalarValue::try_from_array(&cleared(&value.to_array()?)?, 0),
+        false => Ok(value),
+    }
+}
+
+/// The value of an expression, without what is hidden under nulls.
+#[derive(Debug)]
+struct Cleared {
+    of: Arc<dyn PhysicalExpr>,
+}
+
+impl PartialEq for Cleared {
+    fn eq(&self, other: &Self) -> bool {
+        self.of.eq(&other.of)
+    }
+}
+
+impl Eq for Cleared {}
+
+impl Hash for Cleared {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.of.hash(state);
+    }
+}
+
+impl fmt::Display for Cleared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.of, f)
+    }
+}
+
+impl PhysicalExpr for Cleared {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        Ok(match self.of.evaluate(batch)? {
+            ColumnarValue::Array(array) => ColumnarValue::Array(cleared(&array)?),
+            ColumnarValue::Scalar(value) => ColumnarValue::Scalar(cleared_scalar(value)?),
+        })
+    }
+
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.of.return_field(schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.of]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let of = children.pop().unwrap_or_else(|| Arc::clone(&self.of));
+        Ok(Arc::new(Self { of }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.of.fmt_sql(f)
+    }
+}
