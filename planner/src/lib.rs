@@ -7,6 +7,7 @@ pub mod clauses;
 pub mod compile;
 pub mod error;
 pub mod groups;
+pub mod limits;
 pub mod mix;
 pub mod optimizer;
 pub mod pipeline;
