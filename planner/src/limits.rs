@@ -31,7 +31,13 @@ pub(crate) fn check_sizes(clauses: &Clauses, at: &ClausePositions) -> Result<()>
         }
         BatchSize::Tokens(tokens) => {
             let tokens = tokens.get();
-            at_most("BATCH BY TOKENS", "elements", tokens, MAX_BATCH_ELEMENTS, at.batch)?;
+            at_most(
+                "BATCH BY TOKENS",
+                "elements",
+                tokens,
+                MAX_BATCH_ELEMENTS,
+                at.batch,
+            )?;
             None
         }
     };
@@ -85,7 +91,11 @@ mod tests {
         NonZeroU64::new(n).unwrap()
     }
 
-    fn checked(batch: Option<BatchSize>, pack: Option<u64>, pad: Option<u64>) -> Result<(), String> {
+    fn checked(
+        batch: Option<BatchSize>,
+        pack: Option<u64>,
+        pad: Option<u64>,
+    ) -> Result<(), String> {
         let clauses = Clauses {
             batch: batch.map(|size| Batch {
                 size,
@@ -126,10 +136,16 @@ mod tests {
             (checked(rows(1 << 32), None, None), MAX_BATCH_ROWS),
             (checked(rows(u64::MAX), None, None), MAX_BATCH_ROWS),
             (checked(rows(1), Some(u64::MAX), None), MAX_SEQUENCE),
-            (checked(rows(9), Some(MAX_SEQUENCE), None), MAX_BATCH_ELEMENTS),
+            (
+                checked(rows(9), Some(MAX_SEQUENCE), None),
+                MAX_BATCH_ELEMENTS,
+            ),
             (checked(None, Some(MAX_SEQUENCE), None), MAX_BATCH_ELEMENTS),
             (checked(rows(1), None, Some(u64::MAX)), MAX_SEQUENCE),
-            (checked(rows(9), None, Some(MAX_SEQUENCE)), MAX_BATCH_ELEMENTS),
+            (
+                checked(rows(9), None, Some(MAX_SEQUENCE)),
+                MAX_BATCH_ELEMENTS,
+            ),
             (
                 checked(Some(BatchSize::Tokens(size(u64::MAX))), None, None),
                 MAX_BATCH_ELEMENTS,

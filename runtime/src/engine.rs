@@ -115,7 +115,11 @@ impl RunConfig {
             )));
         }
         for (what, found, most) in [
-            ("threads", self.threads.unwrap_or(1) as u64, MAX_THREADS as u64),
+            (
+                "threads",
+                self.threads.unwrap_or(1) as u64,
+                MAX_THREADS as u64,
+            ),
             ("world", world, MAX_WORLD),
             ("turns", self.turns, MAX_WORLD),
             ("first_epoch", self.first_epoch, MAX_EPOCH),
@@ -192,6 +196,13 @@ impl Opened {
         let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
         env.cache = caching::setup(compiled, stores, seed, epochs, memory).await?;
         let job = Arc::new(Job::open(&compiled.chosen, &env).await?);
+        let letters = letters::folder(clauses.options.dead_letters.as_deref())?;
+        if let Some(folder) = &letters {
+            let scans = job.data().flat_map(|data| &data.scans);
+            for scan in scans {
+                letters::check_folder(folder, &*scan.source)?;
+            }
+        }
         let segment_rows = match config.segment_rows {
             Some(rows) => rows.max(1),
             None => size_segments(&job, &deal, &mut env, config)?,
@@ -234,7 +245,7 @@ impl Opened {
             segment_rows,
             limit_batches: config.limit_batches,
             analyze: config.analyze,
-            letters: letters::folder(clauses.options.dead_letters.as_deref())?,
+            letters,
         };
         if let Some(cursor) = &opened.resume {
             opened.check_cursor(cursor)?;

@@ -271,6 +271,11 @@ fn destination(path: &Path) -> io::Result<Destination> {
 pub(crate) fn resolved(path: &Path) -> Option<PathBuf> {
     match destination(path) {
         Ok(Destination::File(path, _)) => Some(path),
+        // Its folder is still to be made.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|f| !f.as_os_str().is_empty())?;
+            Some(resolved(folder)?.join(path.file_name()?))
+        }
         Ok(Destination::Direct(_)) | Err(_) => None,
     }
 }
@@ -325,7 +330,10 @@ mod tests {
         file.write_all(b"half of").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         let temporary = names(folder.path()).remove(0);
-        assert!(temporary.starts_with(".t.csv.") && temporary.ends_with(".tmp"), "{temporary}");
+        assert!(
+            temporary.starts_with(".t.csv.") && temporary.ends_with(".tmp"),
+            "{temporary}"
+        );
         drop(file);
         assert_eq!(names(folder.path()), ["t.csv"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");

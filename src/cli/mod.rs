@@ -87,27 +87,19 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
             runtime.block_on(Box::pin(shell::run_shell()))
         }
         Command::Sql(args) => interruptible(&runtime, end, shell::run_script(args)),
-        Command::Run(args) => {
-            interruptible(&runtime, end, run::execute(args, end, quiet, started))
-        },
+        Command::Run(args) => interruptible(&runtime, end, run::execute(args, end, quiet, started)),
         Command::Explain(args) => interruptible(&runtime, end, explain::execute(args)),
         Command::Plan(args) => interruptible(&runtime, end, plan::execute(args)),
         Command::Token(args) => token::execute(&args),
         Command::Which(args) => interruptible(&runtime, end, which::execute(args)),
-        Command::Replay(args) => {
-            interruptible(&runtime, end, run::replay(args, quiet, started))
-        },
+        Command::Replay(args) => interruptible(&runtime, end, run::replay(args, quiet, started)),
         Command::Preview(args) => interruptible(&runtime, end, preview::execute(args)),
         Command::Schema(args) => interruptible(&runtime, end, schema::execute(args)),
         Command::Functions(args) => functions::execute(&args),
         Command::Cache(args) => interruptible(&runtime, end, cache::execute(args)),
-        Command::Calibrate(args) => {
-            interruptible(&runtime, end, costs::execute(args, end, quiet))
-        },
+        Command::Calibrate(args) => interruptible(&runtime, end, costs::execute(args, end, quiet)),
         Command::Generate(args) => interruptible(&runtime, end, generate::execute(args, quiet)),
-        Command::Demo(args) => {
-            interruptible(&runtime, end, demo::execute(args, quiet, started))
-        },
+        Command::Demo(args) => interruptible(&runtime, end, demo::execute(args, quiet, started)),
     };
     // Work that was abandoned must not hold up the exit.
     runtime.shutdown_background();

@@ -84,6 +84,9 @@ pub(crate) fn refuse_inputs<'a>(
 impl Statements {
     /// The files that are read for a pipeline: its text, and its plan.
     pub(crate) fn files<'a>(&'a self, engine: &'a Engine) -> impl Iterator<Item = &'a Path> {
-        self.file.as_deref().into_iter().chain(engine.plan.as_deref())
+        self.file
+            .as_deref()
+            .into_iter()
+            .chain(engine.plan.as_deref())
     }
 }

@@ -221,7 +221,7 @@ fn out_format(out: &Path) -> Result<Option<TableFormat>, Failure> {
     if out == Path::new("none") {
         return Ok(None);
     }
-    super::out::format(out).map(Some)
+    out::format(out).map(Some)
 }
 
 /// What becomes of the batches.
@@ -276,7 +276,10 @@ impl Sink {
         if let Some(writer) = self.writer {
             writer.finish().map_err(|error| {
                 // A full disk is told at the end of the file as well as in its middle.
-                Failure::Run(format!("{error} (nothing was written to {})", self.path.display()))
+                Failure::Run(format!(
+                    "{error} (nothing was written to {})",
+                    self.path.display()
+                ))
             })?;
         }
         Ok(self

@@ -155,7 +155,11 @@ impl Inner {
     }
 }
 
-fn open(file: BufWriter<File>, format: TableFormat, schema: &SchemaRef) -> Result<Inner, ArrowError> {
+fn open(
+    file: BufWriter<File>,
+    format: TableFormat,
+    schema: &SchemaRef,
+) -> Result<Inner, ArrowError> {
     Ok(match format {
         TableFormat::Parquet => {
             let properties = WriterProperties::builder()
@@ -169,21 +173,16 @@ fn open(file: BufWriter<File>, format: TableFormat, schema: &SchemaRef) -> Resul
                 Some(properties),
             )?))
         }
-        TableFormat::Csv => Inner::Csv(
-            csv::WriterBuilder::new()
-                .with_header(true)
-                .build(file),
-        ),
+        TableFormat::Csv => Inner::Csv(csv::WriterBuilder::new().with_header(true).build(file)),
         TableFormat::Json => Inner::Json(LineDelimitedWriter::new(file)),
-        TableFormat::Arrow => {
-            Inner::Arrow(FileWriter::try_new(file, schema.as_ref())?)
-        }
+        TableFormat::Arrow => Inner::Arrow(FileWriter::try_new(file, schema.as_ref())?),
     })
 }
 
 /// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] however large the batch.
 fn write_parquet(
-    writer: &mut ArrowWriter<BufWriter<File>>, batch: &RecordBatch,
+    writer: &mut ArrowWriter<BufWriter<File>>,
+    batch: &RecordBatch,
 ) -> Result<(), ParquetError> {
     let rows = batch.num_rows().max(1);
     let per_row = batch.get_array_memory_size() / rows + 1;

@@ -59,10 +59,19 @@ fn an_output_that_is_an_input_is_refused() {
         is_refused(&folder, &token, input);
     }
     // The right side of a JOIN is an input, too.
-    let join = "SELECT a.id, b.text FROM json('t.json') a JOIN csv('t.csv') b ON a.id = b.id BATCH 9";
+    let join =
+        "SELECT a.id, b.text FROM json('t.json') a JOIN csv('t.csv') b ON a.id = b.id BATCH 9";
     is_refused(&folder, &["run", "-e", join, "--out", "t.csv"], input);
-    is_refused(&folder, &["plan", "save", "-f", "q.sql", "-o", "q.sql"], input);
-    is_refused(&folder, &["run", "-f", "q.sql", "--save-token", "q.sql"], input);
+    is_refused(
+        &folder,
+        &["plan", "save", "-f", "q.sql", "-o", "q.sql"],
+        input,
+    );
+    is_refused(
+        &folder,
+        &["run", "-f", "q.sql", "--save-token", "q.sql"],
+        input,
+    );
     // What the next run would read.
     for from in ["data", "data/*.csv", "**/a*.csv"] {
         let query = format!("SELECT id FROM csv('{from}') BATCH 9");
@@ -70,8 +79,34 @@ fn an_output_that_is_an_input_is_refused() {
         is_refused(&folder, &words, "would read it as input the next time");
     }
     let query = "SELECT id FROM csv('data') BATCH 9";
-    forebay(folder.path(), &["run", "-e", query, "--out", "data/new.arrow"]).ok();
+    forebay(
+        folder.path(),
+        &["run", "-e", query, "--out", "data/new.arrow"],
+    )
+    .ok();
     forebay(folder.path(), &["run", "-e", query, "--out", "new.csv"]).ok();
+}
+
+#[test]
+fn dead_letters_do_not_become_rows() {
+    let folder = tables();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    fs::copy(
+        folder.path().join("t.parquet"),
+        folder.path().join("data/a.parquet"),
+    )
+    .unwrap();
+    let query = |letters: &str| {
+        format!(
+            "SELECT id, 10 / (id - 400) AS x FROM parquet('data') BATCH 9
+             OPTIONS (on_error = 'skip', dead_letters = '{letters}')"
+        )
+    };
+    let why = "would read it as input the next time";
+    is_refused(&folder, &["run", "-e", &query("data")], why);
+    is_refused(&folder, &["run", "-e", &query("data/failed/here")], why);
+    forebay(folder.path(), &["run", "-e", &query("failed")]).ok();
+    forebay(folder.path(), &["run", "-e", &query("failed")]).ok();
 }
 
 #[test]
@@ -104,14 +139,25 @@ fn a_token_takes_the_place_of_the_one_before() {
     let folder = tables();
     let query = "SELECT id FROM parquet('t.parquet') SHUFFLE GLOBALLY BATCH 7";
     let run = |more: &[&str]| {
-        let words = ["run", "-q", "-e", query, "--limit-batches", "3", "--save-token", "t.token"];
+        let words = [
+            "run",
+            "-q",
+            "-e",
+            query,
+            "--limit-batches",
+            "3",
+            "--save-token",
+            "t.token",
+        ];
         forebay(folder.path(), &[&words, more].concat()).ok()
     };
     run(&[]);
     let first = fs::read(folder.path().join("t.token")).unwrap();
     run(&["--resume", "t.token"]);
     assert_ne!(fs::read(folder.path().join("t.token")).unwrap(), first);
-    let words = ["run", "-e", query, "--resume", "t.token", "--out", "t.token"];
+    let words = [
+        "run", "-e", query, "--resume", "t.token", "--out", "t.token",
+    ];
     assert_eq!(forebay(folder.path(), &words).code, Some(2));
     if cfg!(unix) {
         let words = ["run", "-q", "-e", query, "--save-token", "/dev/null"];

@@ -61,7 +61,9 @@ fn until<T>(child: &mut Child, mut look: impl FnMut(&Child) -> Option<T>) -> Opt
 fn temporary(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|e| e == "tmp")).collect()
+    paths
+        .filter(|path| path.extension().is_some_and(|e| e == "tmp"))
+        .collect()
 }
 
 /// A folder with tables whose windows are spilled at the least memory, and a folder for what is spilled.
@@ -71,14 +73,24 @@ fn tables() -> TempDir {
     fs::create_dir(folder.path().join("spill")).unwrap();
     for (name, rows, payload) in [("wide.parquet", "16000", "1kB"), ("t.csv", "3000", "0")] {
         let name = format!("data/{name}");
-        let words = ["generate", "table", &name, "--rows", rows, "--payload", payload];
+        let words = [
+            "generate",
+            "table",
+            &name,
+            "--rows",
+            rows,
+            "--payload",
+            payload,
+        ];
         forebay(folder.path(), &words).ok();
     }
     folder
 }
 
-const SPILLS: &str = "SELECT id, payload FROM parquet('data/wide.parquet') SHUFFLE GLOBALLY BATCH 8 REPEAT";
-const ENDLESS: &str = "SELECT id, text FROM csv('data/t.csv') SHUFFLE WITHIN 500 ROWS BATCH 8 REPEAT";
+const SPILLS: &str =
+    "SELECT id, payload FROM parquet('data/wide.parquet') SHUFFLE GLOBALLY BATCH 8 REPEAT";
+const ENDLESS: &str =
+    "SELECT id, text FROM csv('data/t.csv') SHUFFLE WITHIN 500 ROWS BATCH 8 REPEAT";
 
 fn spawn(folder: &Path, words: &[&str]) -> Child {
     command(folder, words)
@@ -96,9 +108,8 @@ fn spills(child: &Child, folder: &Path) -> bool {
         return false;
     };
     open.flatten().any(|open| {
-        let is_deleted = fs::read_link(open.path()).is_ok_and(|to| {
-            to.starts_with(folder) && to.to_string_lossy().ends_with("(deleted)")
-        });
+        let is_deleted = fs::read_link(open.path())
+            .is_ok_and(|to| to.starts_with(folder) && to.to_string_lossy().ends_with("(deleted)"));
         is_deleted && fs::metadata(open.path()).is_ok_and(|file| file.len() > 0)
     })
 }
@@ -113,16 +124,18 @@ fn what_is_spilled_has_no_name() {
         let mut child = spawn(folder.path(), &words);
         let spilled = until(&mut child, |child| spills(child, &spill).then_some(()));
         assert!(spilled.is_some(), "the run does not spill");
-        assert_eq!(contents(&spill), [], "spilled files have names");
+        assert!(contents(&spill).is_empty(), "spilled files have names");
         kill(signal, &child);
         child.wait().unwrap();
-        assert_eq!(contents(&spill), [], "{signal}");
+        assert!(contents(&spill).is_empty(), "{signal}");
     }
 }
 
 /// The code of a process that was asked to stop; 128 and the signal also where it was too early to be heard.
 fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap())
 }
 
 #[test]
@@ -144,7 +157,15 @@ fn kills_at_any_moment_leave_whole_files_only() {
         }
         let query = if dice.below(4) == 0 { SPILLS } else { ENDLESS };
         let words = [
-            "run", "-e", query, "--memory-limit", "18MiB", "--out", &out, "--save-token", "t.token",
+            "run",
+            "-e",
+            query,
+            "--memory-limit",
+            "18MiB",
+            "--out",
+            &out,
+            "--save-token",
+            "t.token",
         ];
         let mut child = spawn(folder.path(), &words);
         // So many bytes into the file, or so many looks into the process.
@@ -154,7 +175,9 @@ fn kills_at_any_moment_leave_whole_files_only() {
         let begun = until(&mut child, |_| {
             looked += 1;
             let sizes = temporary(folder.path()).into_iter();
-            let size = sizes.filter_map(|path| Some(fs::metadata(path).ok()?.len())).max();
+            let size = sizes
+                .filter_map(|path| Some(fs::metadata(path).ok()?.len()))
+                .max();
             match by_looks {
                 true => (looked > looks).then_some(size.is_some()),
                 false => size.filter(|&size| size >= bytes).map(|_| true),
@@ -171,14 +194,20 @@ fn kills_at_any_moment_leave_whole_files_only() {
             false => assert!(!at(&out).exists(), "{told}"),
         }
         if status.code().is_some() {
-            assert_eq!(temporary(folder.path()), [PathBuf::new(); 0], "{told}");
+            assert!(temporary(folder.path()).is_empty(), "{told}");
         }
         if status.code().is_some() && begun {
             forebay(folder.path(), &["token", "show", "t.token"]).ok();
         }
-        assert!(contents(&at("data")) == inputs, "{told}: an input was touched");
-        assert_eq!(contents(&at("spill")), [], "{told}");
-        for path in temporary(folder.path()).into_iter().chain([at(&out), at("t.token")]) {
+        assert!(
+            contents(&at("data")) == inputs,
+            "{told}: an input was touched"
+        );
+        assert!(contents(&at("spill")).is_empty(), "{told}");
+        for path in temporary(folder.path())
+            .into_iter()
+            .chain([at(&out), at("t.token")])
+        {
             fs::remove_file(path).ok();
         }
         assert_eq!(contents(folder.path()).len(), inputs.len(), "{told}");
@@ -193,7 +222,11 @@ fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
     let folder = tables();
     let at = |name: &str| folder.path().join(name);
     let query = "SELECT id FROM csv('data/t.csv') SHUFFLE WITHIN 500 ROWS SEED 5 BATCH 8 REPEAT 9";
-    forebay(folder.path(), &["run", "-q", "-e", query, "--out", "whole.csv"]).ok();
+    forebay(
+        folder.path(),
+        &["run", "-q", "-e", query, "--out", "whole.csv"],
+    )
+    .ok();
     let whole = fs::read_to_string(at("whole.csv")).unwrap();
     let pipe = Command::new("mkfifo").arg(at("pipe.csv")).status().unwrap();
     assert!(pipe.success());
@@ -201,7 +234,15 @@ fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
     let mut stopped = 0;
     for case in 0..cases().div_ceil(2) {
         let (signal, number) = [("-TERM", 15), ("-INT", 2), ("-HUP", 1)][case as usize % 3];
-        let words = ["run", "-e", query, "--out", "pipe.csv", "--save-token", "t.token"];
+        let words = [
+            "run",
+            "-e",
+            query,
+            "--out",
+            "pipe.csv",
+            "--save-token",
+            "t.token",
+        ];
         let mut child = spawn(folder.path(), &words);
         let mut reader = BufReader::new(fs::File::open(at("pipe.csv")).unwrap());
         let mut delivered = String::new();
@@ -217,12 +258,18 @@ fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
         }
         assert_eq!(code, 128 + number, "case {case}");
         stopped += 1;
-        let rest = ["run", "-q", "-e", query, "--resume", "t.token", "--out", "rest.csv"];
+        let rest = [
+            "run", "-q", "-e", query, "--resume", "t.token", "--out", "rest.csv",
+        ];
         forebay(folder.path(), &rest).ok();
         let rest = fs::read_to_string(at("rest.csv")).unwrap();
         let rest = rest.split_once('\n').unwrap().1;
         // Before the first batch, not even the heading was written.
-        let delivered = if delivered.is_empty() { "id\n" } else { &delivered };
+        let delivered = if delivered.is_empty() {
+            "id\n"
+        } else {
+            &delivered
+        };
         assert!(format!("{delivered}{rest}") == whole, "case {case}");
     }
     assert!(stopped > 0);
@@ -232,17 +279,35 @@ fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
 fn a_file_that_does_not_come_was_not_delivered() {
     let folder = tables();
     let at = |name: &str| folder.path().join(name);
-    let words = ["run", "-e", ENDLESS, "--out", "out.csv", "--save-token", "t.token"];
+    let words = [
+        "run",
+        "-e",
+        ENDLESS,
+        "--out",
+        "out.csv",
+        "--save-token",
+        "t.token",
+    ];
     let mut child = spawn(folder.path(), &words);
-    let is_begun = |_: &Child| temporary(folder.path()).pop().filter(|p| p.exists() && {
-        fs::metadata(p).is_ok_and(|file| file.len() > 50_000)
-    });
+    let is_begun = |_: &Child| {
+        temporary(folder.path())
+            .pop()
+            .filter(|p| p.exists() && { fs::metadata(p).is_ok_and(|file| file.len() > 50_000) })
+    };
     assert!(until(&mut child, is_begun).is_some());
     kill("-TERM", &child);
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert!(!at("out.csv").exists());
     let first = |more: &[&str]| {
-        let words = ["run", "-q", "-e", ENDLESS, "--limit-batches", "3", "--digest"];
+        let words = [
+            "run",
+            "-q",
+            "-e",
+            ENDLESS,
+            "--limit-batches",
+            "3",
+            "--digest",
+        ];
         forebay(folder.path(), &[&words, more].concat()).ok().stdout
     };
     assert_eq!(first(&["--resume", "t.token"]), first(&[]));
@@ -271,7 +336,10 @@ fn a_hangup_that_is_to_be_ignored_is_ignored() {
     };
     let size = until(&mut child, larger_than(0)).unwrap();
     kill("-HUP", &child);
-    assert!(until(&mut child, larger_than(size)).is_some(), "the run stopped");
+    assert!(
+        until(&mut child, larger_than(size)).is_some(),
+        "the run stopped"
+    );
     kill("-TERM", &child);
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
@@ -291,7 +359,10 @@ fn calibrating_says_what_it_takes_and_can_be_stopped() {
         let first = lines.next().unwrap().unwrap();
         assert!(first.contains(told), "{first}");
         let second = lines.next().unwrap().unwrap();
-        assert!(second.starts_with("1/") && second.contains("making photos"), "{second}");
+        assert!(
+            second.starts_with("1/") && second.contains("making photos"),
+            "{second}"
+        );
         kill("-TERM", &child);
         let output = child.wait().unwrap();
         assert_eq!(output.code(), Some(143));

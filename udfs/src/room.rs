@@ -68,9 +68,7 @@ impl Size {
         NoRoom {
             needed,
             limit: self.limit,
-            minimum: needed
-                .saturating_add(self.apart)
-                .saturating_mul(self.parts),
+            minimum: needed.saturating_add(self.apart).saturating_mul(self.parts),
         }
     }
 }

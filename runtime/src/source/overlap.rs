@@ -50,7 +50,12 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     let Some(output) = resolved(output) else {
         return Ok(());
     };
-    if is_read_next(spec, &place, files.iter().map(|file| file.path.as_str()), &output) {
+    if is_read_next(
+        spec,
+        &place,
+        files.iter().map(|file| file.path.as_str()),
+        &output,
+    ) {
         return clash(format!(
             "'{}' would read it as input the next time; write it to another folder",
             spec.location
@@ -99,10 +104,13 @@ fn is_read_next<'a>(
         let real = root.join(inner).canonicalize();
         real.is_ok_and(|real| real == folder)
     };
-    folders.iter().filter(|inner| is_folder(inner)).any(|inner| {
-        let relative = inner.join(name);
-        relative.to_str().is_some_and(takes)
-    })
+    folders
+        .iter()
+        .filter(|inner| is_folder(inner))
+        .any(|inner| {
+            let relative = inner.join(name);
+            relative.to_str().is_some_and(takes)
+        })
 }
 
 /// Whether an error is that of an output which a source reads.
@@ -148,7 +156,9 @@ mod tests {
             names.push("soft.csv");
         }
         for name in names {
-            let error = checked(Format::Csv, &location, &at(name)).await.unwrap_err();
+            let error = checked(Format::Csv, &location, &at(name))
+                .await
+                .unwrap_err();
             assert!(error.contains("it is an input, t.csv of"), "{error}");
         }
         let dotted = folder.path().join("./t.csv");

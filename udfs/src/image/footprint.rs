@@ -118,9 +118,7 @@ const fn is_in_place(op: &ImageOp) -> bool {
 fn resized_in_width(op: &ImageOp, before: TensorType, after: TensorType) -> u64 {
     let resizes = matches!(
         op,
-        ImageOp::Resize { .. }
-            | ImageOp::ResizeShortest { .. }
-            | ImageOp::RandomResizedCrop { .. }
+        ImageOp::Resize { .. } | ImageOp::ResizeShortest { .. } | ImageOp::RandomResizedCrop { .. }
     );
     match (before.shape, after.shape) {
         (Some((height, _)), Some((_, width))) if resizes => bytes(TensorType {

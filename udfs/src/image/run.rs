@@ -2,8 +2,8 @@
 //! the caller is in.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, new_empty_array};
 use datafusion::common::{DataFusionError, Result, internal_err};
