@@ -34,6 +34,7 @@ pub mod calibrate;
 mod error;
 mod explain;
 pub mod generate;
+mod outputs;
 mod pipeline_table;
 pub mod preview;
 mod run;

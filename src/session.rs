@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,15 +24,16 @@ use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
-use forebay_runtime::engine::{self, Opened, RunConfig};
+use forebay_runtime::engine::{self, DEFAULT_MEMORY, Opened, RunConfig};
 use forebay_runtime::error::Error as RunError;
 use forebay_runtime::pool::ComputePool;
-use forebay_runtime::source::FileResolver;
+use forebay_udfs::room::DecodeRoom;
 use object_store::ObjectStore;
 use tokio::sync::RwLock;
 
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
+use crate::outputs::Outputs;
 use crate::pipeline_table::{PipelineTable, one_epoch};
 use crate::run::Run;
 
@@ -53,6 +55,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Session {
     catalog: RwLock<Catalog>,
+    outputs: Arc<Outputs>,
     prices: Arc<Coefficients>,
     stores: Stores,
 }
@@ -66,9 +69,12 @@ impl Default for Session {
 impl Session {
     /// A session without tables and pipelines.
     pub fn new() -> Self {
-        let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+        let outputs = Arc::new(Outputs::default());
+        let resolver = Arc::clone(&outputs);
+        let catalog = Catalog::new(forebay_udfs::functions(), resolver);
         Self {
             catalog: RwLock::new(catalog),
+            outputs,
             prices: Coefficients::declared(),
             stores: Stores::default(),
         }
@@ -80,6 +86,12 @@ impl Session {
             prices: Arc::new(prices),
             ..Self::new()
         }
+    }
+
+    /// Declares a file that is going to be written: from now on, a source that reads it, or that would read it when
+    /// it is opened the next time, is refused. Links to the file count as the file.
+    pub fn declare_output(&self, path: &Path) {
+        self.outputs.declare(path);
     }
 
     /// The prices that plans are weighed by.
@@ -521,6 +533,7 @@ pub(crate) async fn compiled(
     prices: &Arc<Coefficients>,
     stores: &Stores,
 ) -> Result<Compiled> {
+    config.check()?;
     let mut clauses = pipeline.clauses.clone();
     clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
     let epochs = config.epochs.and_then(NonZeroU64::new);
@@ -557,7 +570,9 @@ async fn plan(
     // Decoding a few photos is no work for a thread that serves others. And without a pool of its own it
     // would start rayon's global one, which a child of this process would find without threads.
     let threads = config.threads.map_or_else(available_parallelism, Ok);
-    let pool = ComputePool::new(threads.unwrap_or(1).max(1)).map_err(engine)?;
+    let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
+    let room = DecodeRoom::new(memory, config.memory_limit.is_some());
+    let pool = ComputePool::new(threads.unwrap_or(1).max(1), Arc::new(room)).map_err(engine)?;
     let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
     planned.await.map_err(|e| planning(&e))
 }

@@ -6,6 +6,7 @@ use forebay_udfs::has_length;
 use crate::batches::{element, filler};
 use crate::clauses::{BatchSize, Clauses, OnError, Remainder};
 use crate::error::{PlanError, Result};
+use crate::limits::check_sizes;
 use crate::pipeline::is_hidden;
 use crate::sql::ClausePositions;
 
@@ -18,9 +19,10 @@ const MAX_BOUNDARIES: usize = 255;
 /// Checks the clauses that group rows against the columns of the query.
 ///
 /// # Errors
-/// A column that is not there or has no sequences, clauses that exclude each other, buckets that could hold
+/// A column that is not there or has no sequences, sizes above their limits, clauses that exclude each other, buckets that could hold
 /// more rows open than a resume token names.
 pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) -> Result<()> {
+    check_sizes(clauses, at)?;
     let names = || schema.fields().iter().map(|field| field.name().as_str());
     if let Some(hidden) = names().find(|name| is_hidden(name)) {
         let message = format!("\"{hidden}\" is a name that Forebay uses itself");

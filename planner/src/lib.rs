@@ -8,6 +8,7 @@ pub mod compile;
 pub mod error;
 pub mod functions;
 pub mod groups;
+pub mod limits;
 pub mod mix;
 pub mod optimizer;
 pub mod pipeline;

@@ -84,6 +84,11 @@ fn run(
             attributes.set_item("minimum", minimum)?;
             "MemoryLimitError"
         }
+        Error::Room(room) => {
+            attributes.set_item("limit", room.limit)?;
+            attributes.set_item("minimum", room.minimum)?;
+            "MemoryLimitError"
+        }
         Error::Engine(error) if let Some(fault) = root::<Fault>(error) => {
             attributes.set_item("function", &fault.function)?;
             "FunctionError"

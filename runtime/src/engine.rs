@@ -32,6 +32,7 @@ use forebay_planner::clauses::{
     Clauses, EqualSteps, Optimize, Relax, Remainder, Window as Shuffle,
 };
 use forebay_planner::compile::Compiled;
+use forebay_planner::limits::{MAX_EPOCH, MAX_THREADS, MAX_WORLD};
 use forebay_planner::rows::canonical::clauses_text;
 use forebay_planner::rows::mix::Mix;
 use forebay_planner::saved::SavedPlan;
@@ -100,6 +101,39 @@ pub struct RunConfig {
     pub analyze: bool,
 }
 
+impl RunConfig {
+    /// Checks the settings against each other and against the limits of their numbers.
+    ///
+    /// # Errors
+    /// A rank that does not exist, a number above its limit.
+    pub fn check(&self) -> Result<()> {
+        let world = self.world.max(1);
+        if self.rank >= world {
+            return Err(Error::Config(format!(
+                "rank {} does not exist in a world of {world}; ranks count from 0",
+                self.rank
+            )));
+        }
+        for (what, found, most) in [
+            (
+                "threads",
+                self.threads.unwrap_or(1) as u64,
+                MAX_THREADS as u64,
+            ),
+            ("world", world, MAX_WORLD),
+            ("turns", self.turns, MAX_WORLD),
+            ("first_epoch", self.first_epoch, MAX_EPOCH),
+        ] {
+            if found > most {
+                return Err(Error::Config(format!(
+                    "{what}: {found} is above the limit of {most}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A pipeline opened for a run: its data listed, its rows counted where batches depend on it.
 #[derive(Debug, Clone)]
 pub struct Opened {
@@ -147,14 +181,9 @@ pub struct Opened {
 impl Opened {
     /// Opens a compiled pipeline, whose cache may be in one of these stores.
     pub async fn new(compiled: &Compiled, config: &RunConfig, stores: &Stores) -> Result<Self> {
+        config.check()?;
         let clauses = &compiled.clauses;
         let world = config.world.max(1);
-        if config.rank >= world {
-            return Err(Error::Config(format!(
-                "rank {} does not exist in a world of {world}; ranks count from 0",
-                config.rank
-            )));
-        }
         let deal = Deal::new(clauses, config.rank, world);
         let turns = Turns {
             first: config.turn,
@@ -167,6 +196,13 @@ impl Opened {
         let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
         env.cache = caching::setup(compiled, stores, seed, epochs, memory).await?;
         let job = Arc::new(Job::open(&compiled.chosen, &env).await?);
+        let letters = letters::folder(clauses.options.dead_letters.as_deref())?;
+        if let Some(folder) = &letters {
+            let scans = job.data().flat_map(|data| &data.scans);
+            for scan in scans {
+                letters::check_folder(folder, &*scan.source)?;
+            }
+        }
         let segment_rows = match config.segment_rows {
             Some(rows) => rows.max(1),
             None => size_segments(&job, &deal, &mut env, config)?,
@@ -209,7 +245,7 @@ impl Opened {
             segment_rows,
             limit_batches: config.limit_batches,
             analyze: config.analyze,
-            letters: letters::folder(clauses.options.dead_letters.as_deref())?,
+            letters,
         };
         if let Some(cursor) = &opened.resume {
             opened.check_cursor(cursor)?;

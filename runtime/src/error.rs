@@ -1,6 +1,7 @@
 //! What can go wrong while a pipeline runs.
 
 use datafusion::common::DataFusionError;
+use forebay_udfs::room::NoRoom;
 
 use crate::tail::Failure;
 
@@ -49,7 +50,20 @@ pub enum Error {
     Config(String),
     /// A source, an operator or the engine failed.
     #[error("{}", forebay_planner::error::message_of(.0))]
-    Engine(#[from] DataFusionError),
+    Engine(DataFusionError),
+    /// The memory limit leaves no room to decode an image in.
+    #[error(transparent)]
+    Room(NoRoom),
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        let room = match error.find_root() {
+            DataFusionError::External(why) => why.downcast_ref::<NoRoom>().copied(),
+            _ => None,
+        };
+        room.map_or(Self::Engine(error), Self::Room)
+    }
 }
 
 /// Result of the runtime.

@@ -22,6 +22,7 @@ use forebay_planner::rows::membership::{
 };
 use forebay_planner::rows::mix::Mix;
 use forebay_planner::rows::{RowOp, RowPlan};
+use forebay_udfs::room::DecodeRoom;
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
 
@@ -36,6 +37,7 @@ use crate::pool::ComputePool;
 use crate::segment;
 use crate::snapshot::{ScanSource, Snapshot};
 use crate::source::{Source, SourceTable};
+use crate::stage::SpillSpace;
 
 /// What a run works with: threads, memory, DataFusion's context.
 #[derive(Debug, Clone)]
@@ -44,6 +46,10 @@ pub struct Env {
     pub pool: ComputePool,
     /// Memory of windows; what does not fit is spilled.
     pub memory: Arc<dyn MemoryPool>,
+    /// Memory of the images that are being decoded.
+    pub room: Arc<DecodeRoom>,
+    /// Room for what is spilled.
+    pub spill: Arc<SpillSpace>,
     /// Context of fragments.
     pub ctx: Arc<TaskContext>,
     /// Segments that are computed side by side, that are read ahead of them, and splits that are read

@@ -17,6 +17,7 @@
 //! | [`letters`] | a table of the rows that failed |
 //! | [`cursor`], [`token`] | where a stream stands, and how a run goes on from there |
 //! | [`engine`] | the local engine |
+//! | [`output_file`] | files that appear whole or not at all |
 //! | [`digest`] | one hash of a whole stream |
 //! | [`cpu`] | the time that processors worked |
 
@@ -38,6 +39,7 @@ pub mod letters;
 pub mod limit;
 pub mod order;
 mod origin;
+pub mod output_file;
 pub mod pool;
 pub mod segment;
 pub mod snapshot;

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use datafusion::common::{Result, internal_datafusion_err};
+use forebay_udfs::room::{self, DecodeRoom};
 use tokio::sync::{oneshot, watch};
 
 /// A rayon pool that asynchronous code hands work to.
@@ -26,13 +27,14 @@ impl Threads {
 }
 
 impl ComputePool {
-    /// Starts this many threads.
-    pub fn new(threads: usize) -> Result<Self> {
+    /// Starts this many threads, whose images share a room.
+    pub fn new(threads: usize, room: Arc<DecodeRoom>) -> Result<Self> {
         let alive = Arc::new(watch::Sender::new(threads));
         let ended = Arc::clone(&alive);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("forebay-compute-{i}"))
+            .start_handler(move |_| room::enter(Arc::clone(&room)))
             .exit_handler(move |_| ended.send_modify(|alive| *alive -= 1))
             .build()
             .map_err(|e| internal_datafusion_err!("cannot start {threads} compute threads: {e}"))?;
@@ -75,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn threads_end_with_the_pools_last_holder() {
-        let pool = ComputePool::new(2).unwrap();
+        let pool = ComputePool::new(2, Arc::new(DecodeRoom::new(0, false))).unwrap();
         let threads = pool.threads();
         let other = pool.clone();
         drop(pool);

@@ -1,5 +1,6 @@
 //! The row stage: the rows of one shuffle window, given back in any order.
 
+mod space;
 mod spill;
 #[cfg(test)]
 mod tests;
@@ -10,9 +11,9 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UI
 use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{Result, exec_err, internal_err};
-use datafusion::execution::disk_manager::DiskManager;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
+pub use space::SpillSpace;
 use spill::Spill;
 
 /// Slack that a batch may hold above its rows before it is copied to hold them alone.
@@ -22,12 +23,12 @@ const SLACK_BYTES: usize = 64 << 10;
 /// back in any order.
 ///
 /// Rows are numbered from 0 in the order that they were pushed. What comes back has the same
-/// values, bit for bit, and the same types. The file has no name that outlives the stage.
+/// values, bit for bit, and the same types. The file has no name, so nothing outlives the process.
 #[derive(Debug)]
 pub struct RowStage {
     schema: SchemaRef,
     reservation: MemoryReservation,
-    disk: Arc<DiskManager>,
+    space: Arc<SpillSpace>,
     batches: Vec<RecordBatch>,
     /// Number of the first row of each batch.
     starts: Vec<u64>,
@@ -38,15 +39,15 @@ pub struct RowStage {
 
 impl RowStage {
     /// An empty stage for rows of `schema`, which takes memory from `pool` and, when that is
-    /// exhausted, files from `disk`.
-    pub fn new(schema: SchemaRef, pool: &Arc<dyn MemoryPool>, disk: Arc<DiskManager>) -> Self {
+    /// exhausted, files from `space`.
+    pub fn new(schema: SchemaRef, pool: &Arc<dyn MemoryPool>, space: Arc<SpillSpace>) -> Self {
         let reservation = MemoryConsumer::new("row stage")
             .with_can_spill(true)
             .register(pool);
         Self {
             schema,
             reservation,
-            disk,
+            space,
             batches: Vec::new(),
             starts: Vec::new(),
             in_memory: 0,
@@ -106,7 +107,7 @@ impl RowStage {
                 self.batches.push(self.with_own_schema(&batch)?);
                 return Ok(());
             }
-            let spill = Spill::create(&self.schema, &self.disk)?;
+            let spill = Spill::create(&self.schema, &self.space)?;
             return self.append(spill, &batch);
         }
         match self.spill.take() {

@@ -190,8 +190,7 @@ pub(crate) async fn stage_splits(
     let source = &snapshot.scans[scan].source;
     let cached = reader.cached.as_ref().filter(|cached| cached.holds(scan));
     let schema = Arc::new(source.schema().project(&read.projection)?);
-    let disk = Arc::clone(&env.ctx.runtime_env().disk_manager);
-    let mut stage = RowStage::new(schema, &env.memory, disk);
+    let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
     let mut splits = Vec::new();
     let request = Scan {
         projection: read.projection.clone(),

@@ -12,6 +12,7 @@ mod runs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::optimizer::Machine;
@@ -41,12 +42,64 @@ const PHOTOS: [(u32, u32, u8, u64); 5] = [
 /// Photos whose files are read and not decoded: so small that opening a file is nearly all there is to it.
 const TINY: (u32, u32, u8, u64) = (24, 24, 50, 2000);
 
-/// Measures this machine; `progress` is told what is being measured. `folder` is for data, some 100 MB.
+/// Number of repetitions of each measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effort {
+    /// Enough for prices that differ little from one calibration to the next.
+    #[default]
+    Full,
+    /// Few: prices are rougher, and sooner there.
+    Quick,
+}
+
+impl Effort {
+    /// The number of runs where a full calibration has this many.
+    pub(crate) fn runs(self, full: usize) -> usize {
+        match self {
+            Self::Full => full,
+            Self::Quick => full.div_ceil(3),
+        }
+    }
+
+    /// The time after which no further run begins, where it is this in a full calibration.
+    pub(crate) fn patience(self, full: Duration) -> Duration {
+        match self {
+            Self::Full => full,
+            Self::Quick => full / 8,
+        }
+    }
+}
+
+/// A step of a calibration that begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Number of all steps.
+    pub of: u64,
+    /// What it measures.
+    pub what: &'a str,
+}
+
+/// Steps beside one for each function.
+const OTHER_STEPS: u64 = 3;
+
+/// Measures this machine; `progress` is called with each step as it begins. `folder` is for data, some 100 MB.
 ///
 /// # Errors
 /// The data cannot be made or read.
-pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coefficients> {
-    progress("making photos and tables");
+pub async fn calibrate(
+    folder: &Path,
+    effort: Effort,
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Coefficients> {
+    let of = forebay_udfs::catalogue().len() as u64 + OTHER_STEPS;
+    let mut number = 0;
+    let mut progress = |what: &str| {
+        progress(Step { number, of, what });
+        number += 1;
+    };
+    progress("nothing yet: making photos and tables");
     let made = PHOTOS.into_iter().map(|sizes| photos_of(folder, sizes));
     let photos = made.collect::<Result<Vec<_>>>()?;
     let tiny = photos_of(folder, TINY)?;
@@ -56,15 +109,16 @@ pub async fn calibrate(folder: &Path, progress: &dyn Fn(&str)) -> Result<Coeffic
     // First of all, while the process has little memory that it could reuse, as at the start of a run.
     progress("reading");
     let mut scans = declared.scans.clone();
-    scans.extend(tables.scans().await?);
-    let folders = ScanCost::of(runs::folders(photos.iter().chain([&tiny])).await?);
+    scans.extend(tables.scans(effort).await?);
+    let all = photos.iter().chain([&tiny]);
+    let folders = ScanCost::of(runs::folders(all, effort).await?);
     scans.insert("IMAGEFOLDER".to_owned(), folders);
-    let batch = tables.batch().await?;
+    let batch = tables.batch(effort).await?;
     let mut functions = BTreeMap::new();
     for info in forebay_udfs::catalogue() {
         progress(info.name);
         let declared = declared.function(info.name).unwrap_or_default();
-        let cost = time_function(info, &photos, &tables, declared).await?;
+        let cost = time_function(info, &photos, &tables, declared, effort).await?;
         functions.insert(info.name.to_owned(), cost);
     }
     progress("moving rows");
@@ -108,6 +162,7 @@ async fn time_function(
     photos: &[PathBuf],
     tables: &Tables,
     declared: FunctionCost,
+    effort: Effort,
 ) -> Result<FunctionCost> {
     let mut timings = Timings::default();
     for photos in photos {
@@ -127,7 +182,7 @@ async fn time_function(
                 Compiled::on(machine, &pipeline.plan, clauses).map_err(|e| planning(&e))
             };
             let sample = Sample::of(&needed(&pipeline.plan).map_err(|e| planning(&e))?).await;
-            let timed = Arc::new(Timed::new(sample, info.name)?);
+            let timed = Arc::new(Timed::new(sample, info.name, effort)?);
             // Planning takes a profile, and that is where each step is evaluated.
             plan(&Machine {
                 probe: Some(Arc::clone(&timed) as Arc<dyn Probe>),

@@ -13,6 +13,7 @@ use forebay_planner::optimizer::profile::{Evaluated, Probe};
 use forebay_runtime::engine::{Prepared, Sample, prepare};
 use forebay_udfs::{Dtype, TensorType, is_written_out};
 
+use super::Effort;
 use super::fit::Measured;
 use crate::error::{Result, engine};
 
@@ -50,18 +51,20 @@ pub(super) struct Timed {
     sample: Sample,
     /// The function that is timed.
     function: &'static str,
+    effort: Effort,
     timings: Mutex<Timings>,
     pool: rayon::ThreadPool,
     functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Timed {
-    pub(super) fn new(sample: Sample, function: &'static str) -> Result<Self> {
+    pub(super) fn new(sample: Sample, function: &'static str, effort: Effort) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let pool = pool.map_err(|e| engine(datafusion::common::exec_datafusion_err!("{e}")))?;
         Ok(Self {
             sample,
             function,
+            effort,
             timings: Mutex::default(),
             pool,
             functions: forebay_udfs::functions(),
@@ -167,10 +170,10 @@ impl Timed {
         let rows = repeated(rows, first);
         let begun = Instant::now();
         let mut times = [Vec::new(), Vec::new()];
-        for _ in 0..RUNS {
+        for _ in 0..self.effort.runs(RUNS) {
             times[0].push(run(whole, &rows));
             times[1].push(less.map_or(Duration::ZERO, |less| run(less, &rows)));
-            if begun.elapsed() > LONG_ENOUGH {
+            if begun.elapsed() > self.effort.patience(LONG_ENOUGH) {
                 break;
             }
         }

@@ -7,8 +7,8 @@ use forebay_planner::optimizer::coefficients::{OpCost, ScanCost};
 use forebay_runtime::cpu::cpu_time;
 
 use super::fit::{Measured, fit};
-use super::made;
 use super::probe::bytes_of;
+use super::{Effort, made};
 use crate::error::Result;
 use crate::generate::Table;
 use crate::{RunConfig, Session};
@@ -65,15 +65,15 @@ impl Tables {
     }
 
     /// What reading each format costs.
-    pub(super) async fn scans(&self) -> Result<BTreeMap<String, ScanCost>> {
+    pub(super) async fn scans(&self, effort: Effort) -> Result<BTreeMap<String, ScanCost>> {
         let mut scans = BTreeMap::new();
         for (format, path) in &self.of {
             let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
             let cost = ScanCost {
-                stored: scan(&from, "").await?,
-                within: scan(&from, "SHUFFLE WITHIN 20000 ROWS").await?,
+                stored: scan(&from, "", effort).await?,
+                within: scan(&from, "SHUFFLE WITHIN 20000 ROWS", effort).await?,
                 // Between epochs, so where the source is read once, that is no part of it.
-                globally: scan(&from, "SHUFFLE GLOBALLY").await?,
+                globally: scan(&from, "SHUFFLE GLOBALLY", effort).await?,
                 read_once: *format != "ARROW",
             };
             scans.insert((*format).to_owned(), cost);
@@ -82,12 +82,12 @@ impl Tables {
     }
 
     /// What handing out a batch costs, in picoseconds.
-    pub(super) async fn batch(&self) -> Result<u64> {
+    pub(super) async fn batch(&self, effort: Effort) -> Result<u64> {
         let mut ps = [0.0; 2];
         for (ps, rows) in ps.iter_mut().zip([SMALL, LARGE]) {
             let from = quoted(&self.parquet);
             let sql = format!("SELECT {} FROM parquet('{from}') BATCH {rows}", COLUMNS[1]);
-            *ps = time(&sql).await?.ps;
+            *ps = time(&sql, effort).await?.ps;
         }
         let [small, large] = ps;
         Ok(((small - large).max(0.0) / (1.0 / SMALL as f64 - 1.0 / LARGE as f64)) as u64)
@@ -95,12 +95,12 @@ impl Tables {
 }
 
 /// What reading a table in an order costs.
-async fn scan(from: &str, order: &str) -> Result<OpCost> {
+async fn scan(from: &str, order: &str, effort: Effort) -> Result<OpCost> {
     let mut measured = Vec::new();
     for columns in COLUMNS {
         for (filter, kept) in FILTERS {
             let sql = format!("SELECT {columns} FROM {from} {filter} {order} BATCH {LARGE}");
-            let mut row = time(&sql).await?;
+            let mut row = time(&sql, effort).await?;
             row.ps *= kept;
             measured.push(row);
         }
@@ -114,10 +114,14 @@ pub(super) fn quoted(path: &Path) -> String {
 }
 
 /// What reading the files of folders costs.
-pub(super) async fn folders(folders: impl Iterator<Item = &PathBuf>) -> Result<OpCost> {
+pub(super) async fn folders(
+    folders: impl Iterator<Item = &PathBuf>,
+    effort: Effort,
+) -> Result<OpCost> {
     let mut measured = Vec::new();
     for folder in folders {
-        measured.push(time(&format!("SELECT image FROM images('{}')", quoted(folder))).await?);
+        let sql = format!("SELECT image FROM images('{}')", quoted(folder));
+        measured.push(time(&sql, effort).await?);
     }
     Ok(fit(&measured))
 }
@@ -125,14 +129,14 @@ pub(super) async fn folders(folders: impl Iterator<Item = &PathBuf>) -> Result<O
 /// What a row of a query takes and writes: more epochs less one, so that planning and starting do not
 /// count. It is the time of processors, since threads that hand rows to each other wait for each other,
 /// the longer the busier the machine is.
-async fn time(sql: &str) -> Result<Measured> {
+async fn time(sql: &str, effort: Effort) -> Result<Measured> {
     /// Epochs of the longer run.
     const EPOCHS: u64 = 5;
     /// Two runs of one query differ by about so much.
     const NOISE: f64 = 0.03;
     let mut fastest = [f64::INFINITY; 2];
     let mut read = Read::default();
-    for _ in 0..RUNS {
+    for _ in 0..effort.runs(RUNS) {
         for (fastest, epochs) in fastest.iter_mut().zip([1, EPOCHS]) {
             let start = cpu_time();
             read = run(sql, epochs).await?;

@@ -19,7 +19,7 @@ use super::units::{parse_bytes, parse_size};
     version,
     after_help = "Data goes to standard output, messages to standard error. \
                   Exit codes: 0 success, 1 data cannot be read or the run failed, 2 the command line \
-                  or the SQL is at fault, 130 Ctrl-C.\n\
+                  or the SQL is at fault, 128 + n where signal n ended it (130 Ctrl-C, 143 SIGTERM, 129 SIGHUP).\n\
                   New here? Start with `forebay demo`."
 )]
 pub(crate) struct Args {
@@ -162,6 +162,9 @@ pub(crate) struct CalibrateArgs {
     /// Where to write the prices; $FOREBAY_COSTS or the user's configuration where not given
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Repeat each measurement less often: sooner done, with rougher prices
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 /// What is run, and what becomes of its batches.
@@ -171,7 +174,8 @@ pub(crate) struct Delivery {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns), or `none`
+    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns), or `none`. It takes the
+    /// place of an older one when it is whole, and may be none of the inputs
     #[arg(long, value_name = "FILE", default_value = "none")]
     pub(crate) out: PathBuf,
     /// Stop after this many batches
@@ -198,7 +202,8 @@ pub(crate) struct RunArgs {
     /// Go on behind the batch of a resume token; `-` reads it from standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
-    /// Write the resume token of the last batch, also where the run fails
+    /// Write the resume token of the last delivered batch, also where the run fails or a signal stops it. The rows of
+    /// an --out file are delivered with the whole file
     #[arg(long, value_name = "FILE")]
     pub(crate) save_token: Option<PathBuf>,
 }

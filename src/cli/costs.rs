@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use forebay::calibrate::calibrate;
+use forebay::calibrate::{Effort, calibrate};
 use forebay::{Coefficients, Session};
 
 use super::args::CalibrateArgs;
 use super::failure::Failure;
-use super::{input, output};
+use super::interrupt::Ending;
+use super::progress::Steps;
+use super::{input, out, output};
 
 /// Names the file of prices, instead of the one in the user's configuration.
 const VARIABLE: &str = "FOREBAY_COSTS";
@@ -50,7 +52,11 @@ pub(crate) fn session() -> Result<Session, Failure> {
 }
 
 /// Measures this machine and writes its prices.
-pub(crate) async fn execute(args: CalibrateArgs, quiet: bool) -> Result<(), Failure> {
+pub(crate) async fn execute(
+    args: CalibrateArgs,
+    ending: &Ending,
+    quiet: bool,
+) -> Result<(), Failure> {
     let out = match args.out.or_else(path) {
         Some(out) => out,
         None => {
@@ -59,17 +65,33 @@ pub(crate) async fn execute(args: CalibrateArgs, quiet: bool) -> Result<(), Fail
         }
     };
     let folder = tempfile::tempdir()?;
-    let progress = |what: &str| {
-        if !quiet {
-            output::message(&format!("measuring {what}"));
-        }
+    ending.remove(folder.path());
+    let effort = if args.quick {
+        Effort::Quick
+    } else {
+        Effort::Full
     };
-    let prices = calibrate(folder.path(), &progress).await?;
+    if !quiet {
+        output::message(match effort {
+            Effort::Full => {
+                "calibrating: this takes some 4 minutes of an otherwise idle machine, and 100 MB for a while; \
+                 --quick repeats measurements less, for rougher prices"
+            }
+            Effort::Quick => {
+                "calibrating with fewer repetitions: prices are rougher than those of a full calibration; this takes \
+                 some 100 MB for a while"
+            }
+        });
+    }
+    let mut steps = Steps::new(quiet);
+    let calibrated = calibrate(folder.path(), effort, &mut |step| steps.begin(step)).await;
+    steps.finish();
+    let prices = calibrated?;
     let text = serde_json::to_string_pretty(&prices);
     let text = text.map_err(|error| Failure::Run(error.to_string()))? + "\n";
     if let Some(parent) = out.parent() {
         std::fs::create_dir_all(parent).map_err(|error| Failure::file("make", parent, &error))?;
     }
-    std::fs::write(&out, text).map_err(|error| Failure::file("write", &out, &error))?;
+    out::text(&out, &text)?;
     output::data(&format!("wrote {}", out.display()))
 }

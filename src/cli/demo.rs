@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::preview::write_sheet;
 use super::progress::rates;
 use super::run::{self, Drained};
-use super::{generate, output, units};
+use super::{generate, out, output, units};
 
 /// The pipeline's name in the SQL.
 const PIPELINE: &str = "train";
@@ -39,7 +39,7 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
 
     output::data(&format!("\n2. A pipeline: {}\n\n", sql.display()))?;
     let text = statements(&photos, args.count)?;
-    fs::write(&sql, &text).map_err(|error| Failure::file("write", &sql, &error))?;
+    out::text(&sql, &text)?;
     output::data(&text)?;
 
     output::data("\n3. Its stream")?;
@@ -123,7 +123,7 @@ async fn make_photos(
         )));
     }
     let report = generate::write_photos(options, photos, quiet).await?;
-    fs::write(&note, made).map_err(|error| Failure::file("write", &note, &error))?;
+    out::text(&note, &made)?;
     output::data(&format!(
         "   {}: {} of {CLASSES} classes, {}",
         photos.display(),

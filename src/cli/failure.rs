@@ -8,6 +8,7 @@ use forebay::preview::PreviewError;
 use forebay_planner::error::PlanError;
 use forebay_runtime::cache::CacheError;
 use forebay_runtime::error::Error as RunError;
+use forebay_runtime::source::is_output_clash;
 
 /// Why a command ended without its result.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +34,12 @@ pub(crate) enum Failure {
     /// Whoever read the output has gone.
     #[error("the reader of the output has gone")]
     BrokenPipe,
-    /// Ctrl-C.
+    /// Ctrl-C at the shell.
     #[error("interrupted")]
     Interrupted,
+    /// A signal that ends the process.
+    #[error("{}", match .0 { 1 => "hung up", 15 => "terminated", _ => "interrupted" })]
+    Signalled(u8),
 }
 
 impl Failure {
@@ -46,12 +50,15 @@ impl Failure {
             | Self::Generate(GenerateError::Option(_) | GenerateError::Type { .. }) => true,
             Self::Cache(error) => error.is_user(),
             Self::Preview(error) => matches!(error, PreviewError::Size(_)),
-            Self::Forebay(forebay::Error::Plan(error)) => {
-                matches!(error, PlanError::Mistake(_) | PlanError::Saved(_))
-            }
-            Self::Forebay(forebay::Error::Run(error)) => {
-                matches!(error, RunError::Config(_) | RunError::Memory { .. })
-            }
+            Self::Forebay(forebay::Error::Plan(error)) => match error {
+                PlanError::Mistake(_) | PlanError::Saved(_) => true,
+                PlanError::Source { source, .. } => is_output_clash(source),
+                _ => false,
+            },
+            Self::Forebay(forebay::Error::Run(error)) => matches!(
+                error,
+                RunError::Config(_) | RunError::Memory { .. } | RunError::Room(_)
+            ),
             _ => false,
         }
     }

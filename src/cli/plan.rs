@@ -6,9 +6,8 @@ use forebay::SavedPlan;
 use forebay_planner::saved::MAX_BYTES;
 
 use super::args::{PlanArgs, PlanSaveArgs};
-use super::costs::session;
 use super::failure::Failure;
-use super::{input, output};
+use super::{input, out, output};
 
 /// Saves or shows a plan.
 pub(crate) async fn execute(args: PlanArgs) -> Result<(), Failure> {
@@ -20,11 +19,12 @@ pub(crate) async fn execute(args: PlanArgs) -> Result<(), Failure> {
 }
 
 async fn save(args: PlanSaveArgs) -> Result<(), Failure> {
-    let session = session()?;
+    out::refuse_inputs(&args.out, args.statements.files(&args.engine))?;
+    let session = out::session_for([args.out.as_path()])?;
     let pipeline = args.statements.load(&session).await?;
     let plan = session.plan(&pipeline, args.engine.config(None)?).await?;
     let out = &args.out;
-    std::fs::write(out, json(&plan)?).map_err(|error| Failure::file("write", out, &error))?;
+    out::text(out, &json(&plan)?)?;
     output::data(&format!(
         "wrote {}: plan {}",
         out.display(),

@@ -1,20 +1,22 @@
 //! `forebay preview`.
 
+use std::io::Cursor;
 use std::path::Path;
 
 use forebay::preview::{SheetOptions, contact_sheet};
 use forebay::{RunConfig, Session};
+use forebay_runtime::output_file::write_whole;
 use image::ImageFormat;
 use serde_json::json;
 
 use super::args::PreviewArgs;
-use super::costs::session;
 use super::failure::Failure;
-use super::{output, units};
+use super::{out, output, units};
 
 /// Draws a contact sheet.
 pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
-    let session = session()?;
+    out::refuse_inputs(&args.out, args.statements.files(&args.engine))?;
+    let session = out::session_for([args.out.as_path()])?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(Some(args.batch.saturating_add(1)))?;
     let sheet = SheetOptions {
@@ -50,11 +52,13 @@ pub(crate) async fn write_sheet(
         let next = next?;
         if at == batch {
             let sheet = contact_sheet(&next.batch, options)?;
-            sheet
-                .save_with_format(path, ImageFormat::Png)
-                .map_err(|error| {
-                    Failure::Run(format!("cannot write {}: {error}", path.display()))
-                })?;
+            let mut png = Cursor::new(Vec::new());
+            let encoded = sheet.write_to(&mut png, ImageFormat::Png);
+            encoded.map_err(|error| {
+                Failure::Run(format!("cannot write {}: {error}", path.display()))
+            })?;
+            let written = write_whole(path, png.get_ref());
+            written.map_err(|error| Failure::file("write", path, &error))?;
             return Ok(next.batch.num_rows());
         }
         at += 1;

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use forebay::RunStats;
+use forebay::calibrate::Step;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output;
@@ -11,6 +12,8 @@ use super::units;
 
 /// Time between plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two pictures of a bar whose step takes long.
+const TICK: Duration = Duration::from_millis(500);
 
 /// Shows a run's progress on standard error.
 pub(crate) struct Progress {
@@ -81,6 +84,47 @@ impl Progress {
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         if let Shown::Bar(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows the steps of a long command on standard error: a bar on a terminal, a line each elsewhere.
+pub(crate) struct Steps {
+    is_quiet: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Steps {
+    pub(crate) const fn new(is_quiet: bool) -> Self {
+        Self {
+            is_quiet,
+            bar: None,
+        }
+    }
+
+    /// Says which step begins.
+    pub(crate) fn begin(&mut self, step: Step<'_>) {
+        if self.is_quiet {
+            return;
+        }
+        if !io::stderr().is_terminal() {
+            let Step { number, of, what } = step;
+            output::message(&format!("{}/{of}  measuring {what}", number + 1));
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = bar(Some(step.of), "{pos}/{len}  measuring {msg}  ETA {eta}", "");
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        bar.set_position(step.number);
+        bar.set_message(step.what.to_owned());
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }

@@ -8,29 +8,64 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
-use forebay::{Batch as RunBatch, Only, Run, RunConfig, RunStats, letters};
+use forebay::{Batch as RunBatch, Only, Run, RunConfig, RunStats, Token, letters};
 use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
 
 use super::args::{Delivery, DigestKind, ReplayArgs, RunArgs};
-use super::costs::session;
 use super::failure::Failure;
+use super::interrupt::Ending;
 use super::progress::{Progress, rates};
-use super::{output, token, units};
+use super::{out, output, token, units};
 
 /// Runs a pipeline.
-pub(crate) async fn execute(args: RunArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
+pub(crate) async fn execute(
+    args: RunArgs,
+    ending: &Ending,
+    quiet: bool,
+    started: Instant,
+) -> Result<(), Failure> {
     let resume = args.resume.as_deref().map(token::read).transpose()?;
+    // A token may take the place of the one before it; no other output may.
+    out::refuse_inputs(&args.delivery.out, args.resume.as_deref())?;
+    let save = match &args.save_token {
+        Some(path) => {
+            out::refuse_inputs(path, args.delivery.statements.files(&args.delivery.engine))?;
+            if out::is_same(path, &args.delivery.out) {
+                let why = "--out and --save-token name the same file: name two";
+                return Err(Failure::Usage(why.to_owned()));
+            }
+            // Until the run begins, it stands where it is to go on.
+            if let Some(resume) = &resume {
+                ending.save(path, resume.clone());
+            }
+            Some(Save { path, ending })
+        }
+        None => None,
+    };
     let of = RunConfig {
         resume: resume.map(Arc::new),
         ..RunConfig::default()
     };
-    run(args.delivery, of, args.save_token, quiet, started).await
+    run(args.delivery, of, save, quiet, started).await
+}
+
+/// Where the resume token of a run goes when it ends.
+struct Save<'a> {
+    path: &'a Path,
+    ending: &'a Ending,
+}
+
+impl Save<'_> {
+    fn token(&self, token: Token) {
+        self.ending.save(self.path, token);
+    }
 }
 
 /// Runs the rows of dead letters again.
 pub(crate) async fn replay(args: ReplayArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
     let letters = letters::read(&args.letters).map_err(forebay::Error::from)?;
+    out::refuse_inputs(&args.delivery.out, [args.letters.as_path()])?;
     let of = RunConfig {
         only: Only::Letters(Arc::new(letters)),
         ..RunConfig::default()
@@ -42,12 +77,17 @@ pub(crate) async fn replay(args: ReplayArgs, quiet: bool, started: Instant) -> R
 async fn run(
     args: Delivery,
     of: RunConfig,
-    save_token: Option<PathBuf>,
+    save: Option<Save<'_>>,
     quiet: bool,
     started: Instant,
 ) -> Result<(), Failure> {
     let format = out_format(&args.out)?;
-    let session = session()?;
+    let out = format.map(|_| args.out.as_path());
+    if let Some(out) = out {
+        out::refuse_inputs(out, args.statements.files(&args.engine))?;
+    }
+    let saved = save.as_ref().map(|save| save.path);
+    let session = out::session_for(out.into_iter().chain(saved))?;
     let pipeline = args.statements.load(&session).await?;
     let config = RunConfig {
         only: of.only,
@@ -56,16 +96,22 @@ async fn run(
     };
     let mut run = session.run(&pipeline, config).await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
+    if let Some(save) = &save {
+        save.token(run.beginning().clone());
+    }
+    // Rows of a file that does not come were not delivered: the run would go on from where it began.
+    let is_direct = sink.is_direct();
     let mut last = None;
     let take = |batch: &RunBatch| {
-        last = save_token.is_some().then(|| batch.token());
-        sink.take(&batch.batch)
+        sink.take(&batch.batch)?;
+        match &save {
+            Some(save) if is_direct => save.token(batch.token()),
+            Some(_) => last = Some(batch.token()),
+            None => {}
+        }
+        Ok(())
     };
     let drained = drain(&mut run, quiet || args.json, take).await;
-    // Where a run stopped is most worth knowing where it failed.
-    if let (Some(path), Some(last)) = (&save_token, &last) {
-        token::write(path, last)?;
-    }
     let Drained {
         stats,
         first,
@@ -82,6 +128,9 @@ async fn run(
         }
     };
     let digest = sink.finish()?;
+    if let (Some(save), Some(last)) = (&save, last) {
+        save.token(last);
+    }
     let seconds = total.as_secs_f64();
     if args.json {
         let failures: Vec<String> = stats.failures.iter().map(ToString::to_string).collect();
@@ -172,7 +221,7 @@ fn out_format(out: &Path) -> Result<Option<TableFormat>, Failure> {
     if out == Path::new("none") {
         return Ok(None);
     }
-    super::out::format(out).map(Some)
+    out::format(out).map(Some)
 }
 
 /// What becomes of the batches.
@@ -201,6 +250,11 @@ impl Sink {
         })
     }
 
+    /// Whether batches are with their reader as soon as they are taken.
+    fn is_direct(&self) -> bool {
+        self.writer.as_ref().is_none_or(TableWriter::is_direct)
+    }
+
     fn take(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
         let failed = |error: datafusion::error::DataFusionError| {
             Failure::Run(format!("cannot digest the batch: {error}"))
@@ -222,7 +276,10 @@ impl Sink {
         if let Some(writer) = self.writer {
             writer.finish().map_err(|error| {
                 // A full disk is told at the end of the file as well as in its middle.
-                Failure::Run(format!("{error} ({} was removed)", self.path.display()))
+                Failure::Run(format!(
+                    "{error} (nothing was written to {})",
+                    self.path.display()
+                ))
             })?;
         }
         Ok(self

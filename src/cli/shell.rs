@@ -115,7 +115,10 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
         // A mistake in the name is told before anything is run.
         out::format(path)?;
     }
-    let session = session()?;
+    if let Some(out) = &args.out {
+        out::refuse_inputs(out, args.file.as_deref())?;
+    }
+    let session = out::session_for(args.out.as_deref())?;
     let mut last = None;
     for statement in split(&text).0 {
         for outcome in session.execute(&statement.in_place()).await? {

@@ -6,7 +6,7 @@ use forebay::Token;
 
 use super::args::TokenArgs;
 use super::failure::Failure;
-use super::{input, output};
+use super::{input, out, output};
 
 /// Largest file that is read as a token.
 const LARGEST: u64 = 1 << 20;
@@ -25,16 +25,8 @@ pub(crate) fn read(path: &Path) -> Result<Token, Failure> {
         .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
-/// Writes a token, whole or not at all.
+/// Writes a token.
 pub(crate) fn write(path: &Path, token: &Token) -> Result<(), Failure> {
     let text = token.to_json().map_err(forebay::Error::from)?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let written = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
-        .and_then(|file| std::fs::write(file.path(), text + "\n").map(|()| file))
-        .and_then(|file| file.persist(path).map_err(|error| error.error));
-    written
-        .map(drop)
-        .map_err(|error| Failure::file("write", path, &error))
+    out::text(path, &(text + "\n"))
 }

@@ -3,7 +3,6 @@
 use forebay::BatchName;
 
 use super::args::WhichArgs;
-use super::costs::session;
 use super::failure::Failure;
 use super::{out, output, token};
 
@@ -21,7 +20,12 @@ pub(crate) async fn execute(args: WhichArgs) -> Result<(), Failure> {
             ));
         }
     };
-    let session = session()?;
+    if let Some(path) = &args.out {
+        out::format(path)?;
+        let files = args.statements.files(&args.engine);
+        out::refuse_inputs(path, files.chain(args.token.as_deref()))?;
+    }
+    let session = out::session_for(args.out.as_deref())?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(None)?;
     let found = session.which(&pipeline, config, name).await?;

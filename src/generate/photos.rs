@@ -1,11 +1,12 @@
 //! A folder of photos, a class per directory.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::{BufWriter, IntoInnerError};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forebay_runtime::output_file::OutputFile;
 use forebay_udfs::draw::Draws;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
@@ -183,7 +184,7 @@ fn encode(photo: &DynamicImage, jpeg: Option<u8>, path: &Path) -> Result<u64, Ge
         path: PathBuf::from(path),
         source,
     };
-    let mut writer = BufWriter::new(File::create(path).map_err(io)?);
+    let mut writer = BufWriter::new(OutputFile::create(path).map_err(io)?);
     let result = match jpeg {
         None => photo.write_with_encoder(PngEncoder::new(&mut writer)),
         Some(quality) => {
@@ -197,8 +198,9 @@ fn encode(photo: &DynamicImage, jpeg: Option<u8>, path: &Path) -> Result<u64, Ge
             source,
         },
     })?;
-    writer.flush().map_err(io)?;
-    Ok(writer.get_ref().metadata().map_err(io)?.len())
+    let written = writer.into_inner().map_err(IntoInnerError::into_error);
+    // The same options make the same photo again: thousands of them do not wait for the disk.
+    written.and_then(OutputFile::commit_cached).map_err(io)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Writes rows to a file in one of the formats that sources read, a batch at a time.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
-use arrow::json::LineDelimitedWriter;
 use arrow::json::writer::LineDelimited;
 use arrow::{csv, json};
+use forebay_runtime::output_file::OutputFile;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
@@ -22,6 +22,8 @@ use super::stored::{stored_batch, stored_schema};
 
 /// Bytes after which a Parquet row group ends: a reader holds a row group or two.
 const ROW_GROUP_BYTES: usize = 16 << 20;
+/// Bytes that are written to a file at once.
+const BUFFER: usize = 64 << 10;
 /// Rows after which a Parquet row group ends.
 const ROW_GROUP_ROWS: usize = 16_384;
 
@@ -64,13 +66,14 @@ impl TableFormat {
     }
 }
 
-/// A file being written. Memory stays bounded by a row group and a batch. A file that is not
-/// [finished](Self::finish) is removed: no reader meets half a file.
+/// A file being written. Memory stays bounded by a row group and a batch. The file has its name once it is
+/// [finished](Self::finish); until then one of that name that was there before stays.
 pub struct TableWriter {
     path: PathBuf,
     /// Columns as the file holds them.
     schema: SchemaRef,
-    inner: Option<Inner>,
+    inner: Inner,
+    file: OutputFile,
 }
 
 impl fmt::Debug for TableWriter {
@@ -82,84 +85,75 @@ impl fmt::Debug for TableWriter {
 }
 
 enum Inner {
-    Parquet(Box<ArrowWriter<File>>),
+    Parquet(Box<ArrowWriter<BufWriter<File>>>),
     Csv(csv::Writer<BufWriter<File>>),
-    Json(LineDelimitedWriter<BufWriter<File>>),
+    Json(json::Writer<BufWriter<File>, LineDelimited>),
     Arrow(FileWriter<BufWriter<File>>),
 }
 
 impl TableWriter {
-    /// Starts a file, replacing one of the same name. Folders above it must exist. A column of a type that the
+    /// Starts a file that will replace one of the same name. Folders above it must exist. A column of a type that the
     /// format does not hold is refused before anything is written.
     pub fn create(
         path: &Path,
         format: TableFormat,
         schema: &SchemaRef,
     ) -> Result<Self, GenerateError> {
-        let schema = stored_schema(format, schema).map_err(|source| GenerateError::Type {
-            path: PathBuf::from(path),
-            source: Box::new(source),
-        })?;
-        let file = File::create(path).map_err(|source| GenerateError::Io {
-            path: PathBuf::from(path),
-            source,
-        })?;
-        let mut writer = Self {
-            path: PathBuf::from(path),
-            schema: SchemaRef::clone(&schema),
-            inner: None,
+        let path = PathBuf::from(path);
+        let schema = match stored_schema(format, schema) {
+            Ok(schema) => schema,
+            Err(source) => {
+                let source = Box::new(source);
+                return Err(GenerateError::Type { path, source });
+            }
         };
-        let inner = open(file, format, &schema).map_err(|error| writer.error(error))?;
-        writer.inner = Some(inner);
-        Ok(writer)
+        let begun = OutputFile::create(&path).and_then(|file| Ok((file.handle()?, file)));
+        let (handle, file) = match begun {
+            Ok(begun) => begun,
+            Err(source) => return Err(GenerateError::Io { path, source }),
+        };
+        // A reader of a pipe has every batch that was written, however the process ends.
+        let buffer = if file.is_direct() { 0 } else { BUFFER };
+        let handle = BufWriter::with_capacity(buffer, handle);
+        let inner = match open(handle, format, &schema) {
+            Ok(inner) => inner,
+            Err(error) => return Err(failure(path, error)),
+        };
+        Ok(Self {
+            path,
+            schema,
+            inner,
+            file,
+        })
+    }
+
+    /// Whether rows reach their reader as they are written (a pipe, a device), rather than with the whole file.
+    pub const fn is_direct(&self) -> bool {
+        self.file.is_direct()
     }
 
     /// Writes the rows of a batch.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), GenerateError> {
-        let result = match &mut self.inner {
-            Some(inner) => {
-                stored_batch(&self.schema, batch).and_then(|stored| inner.write(&stored))
-            }
-            None => Err(ArrowError::InvalidArgumentError(
-                "the file is closed".to_owned(),
-            )),
-        };
-        result.map_err(|error| self.error(error))
+        let stored = stored_batch(&self.schema, batch);
+        let written = stored.and_then(|stored| self.inner.write(&stored));
+        written.map_err(|error| failure(self.path.clone(), error))
     }
 
-    /// Ends the file and answers its bytes.
-    pub fn finish(mut self) -> Result<u64, GenerateError> {
-        if let Some(inner) = self.inner.take()
-            && let Err(error) = inner.finish()
-        {
-            let error = self.error(error);
-            // Nothing more can be said where a broken file cannot be removed either.
-            fs::remove_file(&self.path).ok();
-            return Err(error);
+    /// Ends the file, gives it its name, and returns its bytes.
+    pub fn finish(self) -> Result<u64, GenerateError> {
+        let Self { path, inner, file } = self;
+        if let Err(error) = inner.finish() {
+            return Err(failure(path, error));
         }
-        let size = fs::metadata(&self.path);
-        Ok(size
-            .map_err(|source| GenerateError::Io {
-                path: self.path.clone(),
-                source,
-            })?
-            .len())
-    }
-
-    fn error(&self, source: ArrowError) -> GenerateError {
-        let path = self.path.clone();
-        match source {
-            ArrowError::IoError(_, source) => GenerateError::Io { path, source },
-            source => GenerateError::Rows { path, source },
-        }
+        file.commit()
+            .map_err(|source| GenerateError::Io { path, source })
     }
 }
 
-impl Drop for TableWriter {
-    fn drop(&mut self) {
-        if self.inner.take().is_some() {
-            fs::remove_file(&self.path).ok();
-        }
+fn failure(path: PathBuf, source: ArrowError) -> GenerateError {
+    match source {
+        ArrowError::IoError(_, source) => GenerateError::Io { path, source },
+        source => GenerateError::Rows { path, source },
     }
 }
 
@@ -175,9 +169,7 @@ impl Inner {
 
     fn finish(self) -> Result<(), ArrowError> {
         match self {
-            Self::Parquet(writer) => {
-                writer.close()?;
-            }
+            Self::Parquet(writer) => flush(writer.into_inner()?)?,
             Self::Csv(writer) => flush(writer.into_inner())?,
             Self::Json(mut writer) => {
                 writer.finish()?;
@@ -192,7 +184,11 @@ impl Inner {
     }
 }
 
-fn open(file: File, format: TableFormat, schema: &SchemaRef) -> Result<Inner, ArrowError> {
+fn open(
+    file: BufWriter<File>,
+    format: TableFormat,
+    schema: &SchemaRef,
+) -> Result<Inner, ArrowError> {
     Ok(match format {
         TableFormat::Parquet => {
             let properties = WriterProperties::builder()
@@ -206,25 +202,22 @@ fn open(file: File, format: TableFormat, schema: &SchemaRef) -> Result<Inner, Ar
                 Some(properties),
             )?))
         }
-        TableFormat::Csv => Inner::Csv(
-            csv::WriterBuilder::new()
-                .with_header(true)
-                .build(BufWriter::new(file)),
-        ),
+        TableFormat::Csv => Inner::Csv(csv::WriterBuilder::new().with_header(true).build(file)),
         // Without its nulls, a column of nothing else would be lost, and so would entries of maps.
         TableFormat::Json => Inner::Json(
             json::WriterBuilder::new()
                 .with_explicit_nulls(true)
-                .build::<_, LineDelimited>(BufWriter::new(file)),
+                .build::<_, LineDelimited>(file),
         ),
-        TableFormat::Arrow => {
-            Inner::Arrow(FileWriter::try_new(BufWriter::new(file), schema.as_ref())?)
-        }
+        TableFormat::Arrow => Inner::Arrow(FileWriter::try_new(file, schema.as_ref())?),
     })
 }
 
 /// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] however large the batch.
-fn write_parquet(writer: &mut ArrowWriter<File>, batch: &RecordBatch) -> Result<(), ParquetError> {
+fn write_parquet(
+    writer: &mut ArrowWriter<BufWriter<File>>,
+    batch: &RecordBatch,
+) -> Result<(), ParquetError> {
     let rows = batch.num_rows().max(1);
     let per_row = batch.get_array_memory_size() / rows + 1;
     let step = (ROW_GROUP_BYTES / 4 / per_row).clamp(1, ROW_GROUP_ROWS);
@@ -249,6 +242,7 @@ fn flush(buffer: BufWriter<File>) -> Result<(), ArrowError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::Arc;
 
     use arrow::array::{BinaryArray, Int64Array};
@@ -293,16 +287,29 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_file_is_removed() {
+    fn an_unfinished_file_leaves_the_older_one() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["x.parquet", "x.csv", "x.json", "x.arrow"] {
             let path = folder.path().join(name);
             let format = TableFormat::of_path(&path).unwrap();
             let rows = batch(3, 3);
-            let mut writer = TableWriter::create(&path, format, &rows.schema()).unwrap();
+            let begin = || TableWriter::create(&path, format, &rows.schema()).unwrap();
+            let mut writer = begin();
             writer.write(&rows).unwrap();
             drop(writer);
             assert!(!path.exists(), "{name}");
+            let mut writer = begin();
+            writer.write(&rows).unwrap();
+            writer.finish().unwrap();
+            let whole = fs::read(&path).unwrap();
+            let mut writer = begin();
+            writer.write(&rows).unwrap();
+            writer.write(&rows).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), whole, "{name}");
+            drop(writer);
+            assert_eq!(fs::read(&path).unwrap(), whole, "{name}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+            fs::remove_file(&path).unwrap();
         }
         assert_eq!(TableFormat::of_path(Path::new("x.txt")), None);
     }

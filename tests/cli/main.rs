@@ -5,8 +5,12 @@
 mod cache;
 mod look;
 mod mistakes;
+mod outputs;
 mod plan;
 mod run;
+mod sizes;
+#[cfg(unix)]
+mod stop;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -18,6 +18,7 @@ mod one_hot;
 mod pin;
 mod random;
 pub mod recycle;
+pub mod room;
 pub mod row;
 pub mod simd;
 pub mod tensor;

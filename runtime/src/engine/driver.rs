@@ -83,7 +83,7 @@ impl Driver {
                 Some(Step::Failed { epoch, .. }) if is_satisfied && epoch_began == Some(epoch) => {
                     Ok(())
                 }
-                Some(Step::Failed { error, .. }) => Err(Error::Engine(error)),
+                Some(Step::Failed { error, .. }) => Err(error.into()),
                 Some(Step::Begin(epoch)) => {
                     let first = epoch_began.is_none();
                     if let Some(cached) = &opened.job.reader.cached {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 
 use crate::group::Key;
+use crate::output_file::NewFile;
 
 /// Pause between looks at what other ranks count.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -145,10 +146,11 @@ impl Shares {
         let bytes = encode(share);
         let path = format!("{}-{}", stem(range), blake3::hash(&bytes).to_hex());
         let path = self.folder.join(path);
-        let written = tempfile::NamedTempFile::new_in(&self.folder)
-            .and_then(|mut file| file.write_all(&bytes).map(|()| file))
-            .and_then(|file| file.persist(&path).map_err(|error| error.error));
-        written.map(drop).map_err(|why| self.failed(&why))
+        // A file that a crash damages is counted again, so nobody waits for the disk.
+        let written = NewFile::create(&self.folder, "share")
+            .and_then(|file| file.as_file().write_all(&bytes).map(|()| file))
+            .and_then(|file| file.publish(&path, false));
+        written.map_err(|why| self.failed(&why))
     }
 }
 

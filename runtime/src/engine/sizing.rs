@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
+use forebay_udfs::room::DecodeRoom;
 
 use super::{DEFAULT_MEMORY, RunConfig};
 use crate::deal::Deal;
@@ -13,6 +14,9 @@ use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job};
 use crate::pool::ComputePool;
 use crate::segment;
+use crate::snapshot::ScanSource;
+use crate::source::Access;
+use crate::stage::SpillSpace;
 
 /// Output bytes of a segment, about.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -31,9 +35,13 @@ pub(super) fn threads(config: &RunConfig) -> usize {
 pub(super) fn environment(config: &RunConfig) -> Result<Env> {
     let threads = threads(config);
     let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
+    // A limit that nobody asked for makes images wait for each other, and refuses none.
+    let room = Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some()));
     let in_flight = if config.analyze { 1 } else { threads + 1 };
     Ok(Env {
-        pool: ComputePool::new(threads)?,
+        pool: ComputePool::new(threads, Arc::clone(&room))?,
+        room,
+        spill: Arc::new(SpillSpace::default()),
         // Windows have half of the memory; segments and batches the rest.
         memory: Arc::new(GreedyMemoryPool::new((memory / 2) as usize)),
         ctx: Arc::new(TaskContext::default()),
@@ -61,6 +69,14 @@ pub(super) fn size_segments(
     if config.memory_limit.is_some() && limit < minimum {
         return Err(Error::Memory { limit, minimum });
     }
+    // Decoding has what batches leave, and windows of rows that are held.
+    let is_held = |scan: &ScanSource| scan.source.access() == Access::Staged;
+    let parts = if job.snapshot.scans.iter().any(is_held) {
+        2
+    } else {
+        1
+    };
+    env.room.share(parts, minimum);
     if batch_rows <= rows {
         return Ok(rows / batch_rows * batch_rows);
     }

@@ -21,7 +21,7 @@ mod input;
 mod read;
 mod write;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -29,6 +29,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 pub use self::read::{DeadLetter, read};
 pub(crate) use self::write::LetterWriter;
 use crate::error::{Error, Result};
+use crate::source::{Source, check_output};
 
 /// The folder that a pipeline names for them.
 ///
@@ -44,6 +45,15 @@ pub(crate) fn folder(said: Option<&str>) -> Result<Option<PathBuf>> {
         )));
     }
     Ok(Some(PathBuf::from(path)))
+}
+
+/// Refuses a folder from which a source would read dead letters as rows the next time.
+///
+/// # Errors
+/// The source takes Parquet files of that folder in.
+pub(crate) fn check_folder(folder: &Path, source: &dyn Source) -> Result<()> {
+    let letters = folder.join("letters.parquet");
+    check_output(source, &letters).map_err(|why| Error::Config(format!("dead_letters: {why}")))
 }
 
 /// A failed row as the tail meets it.

@@ -11,6 +11,7 @@ use super::input::{Input, inputs};
 use super::{Letter, SCHEMA};
 use crate::error::Result;
 use crate::job::Job;
+use crate::output_file::NewFile;
 use crate::tail::uri;
 use crate::token::StreamName;
 
@@ -152,19 +153,17 @@ fn write(
         )
     };
     std::fs::create_dir_all(folder).map_err(|why| failed(&why))?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|why| failed(&why))?;
-    let mut writer = ArrowWriter::try_new(file.as_file_mut(), batch.schema(), None)?;
+    let mut file = NewFile::create(folder, stem).map_err(|why| failed(&why))?;
+    let mut writer = ArrowWriter::try_new(file.as_file(), batch.schema(), None)?;
     writer.write(batch)?;
     writer.close()?;
     for number in from..FILES {
         let path = folder.join(format!("{stem}-{number}.parquet"));
         // Another run's file of this name stays.
-        match file.persist_noclobber(&path) {
-            Ok(_) => return Ok(number),
-            Err(taken) if taken.error.kind() == std::io::ErrorKind::AlreadyExists => {
-                file = taken.file;
-            }
-            Err(other) => return Err(failed(&other.error)),
+        match file.publish_new(&path) {
+            Ok(()) => return Ok(number),
+            Err((why, back)) if why.kind() == std::io::ErrorKind::AlreadyExists => file = back,
+            Err((why, _)) => return Err(failed(&why)),
         }
     }
     Err(failed(

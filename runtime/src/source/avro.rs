@@ -34,7 +34,7 @@ const EXPANSION: u64 = 4;
 const READ_BYTES: usize = 64 << 10;
 const SYNC_BYTES: usize = 16;
 
-const AVRO: Wanted = Wanted {
+pub(super) const AVRO: Wanted = Wanted {
     noun: "Avro",
     extensions: &["avro"],
     strict: false,

@@ -77,6 +77,14 @@ pub enum SourceError {
         /// The difference.
         change: FileChange,
     },
+    /// A file that is to be written is one that the source reads, or would read.
+    #[error("cannot write {}: {cause}", output.display())]
+    Output {
+        /// The file that is to be written.
+        output: PathBuf,
+        /// What the source has to do with it, and what to do.
+        cause: String,
+    },
     /// The columns of the source do not fit together.
     #[error("{0}")]
     Schema(String),

@@ -34,7 +34,7 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 
 const READ_BYTES: usize = 256 << 10;
 
-const JSON: Wanted = Wanted {
+pub(super) const JSON: Wanted = Wanted {
     noun: "JSON lines",
     extensions: &["json", "jsonl", "ndjson"],
     strict: false,

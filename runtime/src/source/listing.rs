@@ -57,6 +57,23 @@ impl Wanted {
         })
     }
 
+    /// Whether a file that a glob matches is data.
+    fn is_of_glob(&self, relative: &str) -> bool {
+        if self.strict {
+            self.has_extension(relative)
+        } else {
+            relative.split('/').all(|part| !part.starts_with('_'))
+        }
+    }
+
+    /// Whether a file of a folder counts as data: hidden ones do not.
+    fn sees(&self, relative: &str) -> bool {
+        relative.split('/').all(|part| !part.starts_with('.'))
+            // Names such as `_SUCCESS` and `_temporary` are those of writers, but cameras name photos
+            // `_DSC1234.jpg`.
+            && (self.strict || relative.split('/').all(|part| !part.starts_with('_')))
+    }
+
     fn extension_list(&self) -> String {
         self.extensions
             .iter()
@@ -68,6 +85,12 @@ impl Wanted {
 
 /// The characters that make a part of a path a glob.
 const GLOB_CHARACTERS: [char; 3] = ['*', '?', '['];
+
+const GLOB_OPTIONS: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
 
 /// Lists the files of a location. Errors: nothing there, nothing that matches, no permission, a URL
 /// of a scheme that is not supported.
@@ -147,10 +170,7 @@ fn single_file(
             location: location.to_owned(),
             cause: "its file name is not UTF-8; rename the file".to_owned(),
         })?;
-    let root = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let root = folder_of(path);
     let file = Listed {
         relative: name.to_owned(),
         absolute: path.to_path_buf(),
@@ -174,12 +194,7 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> Option<i128> {
 
 async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Listing, SourceError> {
     let all = walk(root).await?;
-    let visible = |relative: &str| {
-        relative.split('/').all(|part| !part.starts_with('.'))
-            // Names such as `_SUCCESS` and `_temporary` are those of writers, but cameras name photos
-            // `_DSC1234.jpg`.
-            && (wanted.strict || relative.split('/').all(|part| !part.starts_with('_')))
-    };
+    let visible = |relative: &str| wanted.sees(relative);
     let other = all
         .iter()
         .find(|file| visible(&file.relative))
@@ -207,6 +222,34 @@ async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Lis
 }
 
 async fn list_glob(location: &str, path: &Path, wanted: &Wanted) -> Result<Listing, SourceError> {
+    let (root, pattern) = split_glob(location, path)?;
+    match std::fs::metadata(&root) {
+        Ok(meta) if meta.is_dir() => {}
+        Ok(_) => return Err(missing(location)),
+        Err(error) if is_absent(&error) => return Err(missing(&root.to_string_lossy())),
+        Err(error) => return Err(SourceError::unreadable(&root, error)),
+    }
+    let mut files = walk(&root).await?;
+    files.retain(|file| pattern.matches_with(&file.relative, GLOB_OPTIONS));
+    let other = files.first().map(|file| file.relative.clone());
+    files.retain(|file| wanted.is_of_glob(&file.relative));
+    if files.is_empty() {
+        return Err(SourceError::Empty(match other {
+            Some(other) => format!(
+                "no {} file matches '{location}': expected names that end in {}, found for example '{other}'",
+                wanted.noun,
+                wanted.extension_list(),
+            ),
+            None => format!(
+                "no file matches '{location}' (`*` and `?` stay within a folder, `**` crosses folders)"
+            ),
+        }));
+    }
+    Ok(Listing { root, files })
+}
+
+/// The folder that a glob is matched below, and the pattern of the paths relative to it.
+fn split_glob(location: &str, path: &Path) -> Result<(PathBuf, Pattern), SourceError> {
     let bad = |cause: String| SourceError::Location {
         location: location.to_owned(),
         cause,
@@ -226,38 +269,58 @@ async fn list_glob(location: &str, path: &Path, wanted: &Wanted) -> Result<Listi
     };
     let pattern = Pattern::new(&parts[first..].join("/"))
         .map_err(|e| bad(format!("it is not a valid glob: {e}")))?;
-    match std::fs::metadata(&root) {
-        Ok(meta) if meta.is_dir() => {}
-        Ok(_) => return Err(missing(location)),
-        Err(error) if is_absent(&error) => return Err(missing(&root.to_string_lossy())),
-        Err(error) => return Err(SourceError::unreadable(&root, error)),
+    Ok((root, pattern))
+}
+
+/// What a location names, without its files being listed.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A file in its folder.
+    File { root: PathBuf },
+    /// A folder.
+    Folder { root: PathBuf },
+    /// The files below a folder whose relative paths match.
+    Glob { root: PathBuf, pattern: Pattern },
+}
+
+impl Place {
+    /// The place of a location that was listed.
+    pub(crate) fn of(location: &str) -> Result<Self, SourceError> {
+        let path = local_path(location)?;
+        Ok(match std::fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => Self::Folder { root: path },
+            Err(error) if is_absent(&error) && location.contains(GLOB_CHARACTERS) => {
+                let (root, pattern) = split_glob(location, &path)?;
+                Self::Glob { root, pattern }
+            }
+            _ => Self::File {
+                root: folder_of(&path).to_path_buf(),
+            },
+        })
     }
-    let options = MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let mut files = walk(&root).await?;
-    files.retain(|file| pattern.matches_with(&file.relative, options));
-    let other = files.first().map(|file| file.relative.clone());
-    if wanted.strict {
-        files.retain(|file| wanted.has_extension(&file.relative));
-    } else {
-        files.retain(|file| file.relative.split('/').all(|part| !part.starts_with('_')));
+
+    /// The folder that relative paths start at.
+    pub(crate) fn root(&self) -> &Path {
+        match self {
+            Self::File { root } | Self::Folder { root } | Self::Glob { root, .. } => root,
+        }
     }
-    if files.is_empty() {
-        return Err(SourceError::Empty(match other {
-            Some(other) => format!(
-                "no {} file matches '{location}': expected names that end in {}, found for example '{other}'",
-                wanted.noun,
-                wanted.extension_list(),
-            ),
-            None => format!(
-                "no file matches '{location}' (`*` and `?` stay within a folder, `**` crosses folders)"
-            ),
-        }));
+
+    /// Whether a listing would take in a file of this relative path.
+    pub(crate) fn takes(&self, wanted: &Wanted, relative: &str) -> bool {
+        match self {
+            Self::File { .. } => false,
+            Self::Folder { .. } => wanted.sees(relative) && wanted.has_extension(relative),
+            Self::Glob { pattern, .. } => {
+                pattern.matches_with(relative, GLOB_OPTIONS) && wanted.is_of_glob(relative)
+            }
+        }
     }
-    Ok(Listing { root, files })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let named = path.parent().filter(|p| !p.as_os_str().is_empty());
+    named.unwrap_or(Path::new("."))
 }
 
 /// Every file below a folder, ascending by relative path.

@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Cursor, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::Cursor;
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
@@ -16,8 +16,8 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use arrow_row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
-use datafusion::execution::disk_manager::DiskManager;
-use datafusion::execution::{SpillFile, SpillWriter};
+
+use super::space::{SpillFile, SpillSpace};
 
 /// Bytes that are encoded, or read, at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -35,11 +35,7 @@ const MAX_GATHER_BYTES: u64 = i32::MAX as u64;
 pub(super) struct Spill {
     schema: SchemaRef,
     codec: Codec,
-    /// Locked only to make the stage shareable: appending takes `&mut self`.
-    writer: Mutex<Box<dyn SpillWriter>>,
-    reader: File,
-    /// Deletes the file, and gives its bytes back to the disk manager, when dropped.
-    _file: Arc<dyn SpillFile>,
+    file: SpillFile,
     /// Where each stored piece (a row or a block) ends.
     ends: Vec<u64>,
     /// For blocks: rows up to and with each.
@@ -66,14 +62,11 @@ impl fmt::Debug for Spill {
 }
 
 impl Spill {
-    pub(super) fn create(schema: &SchemaRef, disk: &Arc<DiskManager>) -> Result<Self> {
-        let file = disk.create_tmp_file("holding the rows of a shuffle window")?;
-        let Some(path) = file.path() else {
-            return exec_err!("rows can only be spilled to files of this machine");
-        };
-        let reader = File::open(path)
-            .map_err(|e| exec_datafusion_err!("cannot read a temporary file again: {e}"))?;
-        let writer = Mutex::new(file.open_writer()?);
+    pub(super) fn create(schema: &SchemaRef, space: &Arc<SpillSpace>) -> Result<Self> {
+        let file = space.create().map_err(|e| {
+            let folder = std::env::temp_dir();
+            exec_datafusion_err!("cannot make a temporary file in {}: {e}", folder.display())
+        })?;
         let types = schema.fields().iter().map(|field| field.data_type());
         let codec = if !schema.fields().is_empty() && types.clone().all(survives_row_format) {
             Codec::Rows(RowConverter::new(
@@ -85,9 +78,7 @@ impl Spill {
         Ok(Self {
             schema: Arc::clone(schema),
             codec,
-            writer,
-            reader,
-            _file: file,
+            file,
             ends: Vec::new(),
             block_rows: Vec::new(),
         })
@@ -131,7 +122,7 @@ impl Spill {
                 let rows = converter
                     .convert_columns(chunk.columns())?
                     .try_into_binary()?;
-                self.write(rows.value_data())?;
+                write(&mut self.file, rows.value_data())?;
                 self.ends
                     .extend(rows.value_offsets().iter().skip(1).map(|&o| end + o as u64));
             }
@@ -141,21 +132,13 @@ impl Spill {
                 writer.write(chunk)?;
                 writer.finish()?;
                 drop(writer);
-                self.write(&bytes)?;
+                write(&mut self.file, &bytes)?;
                 let rows = self.rows() + chunk.num_rows() as u64;
                 self.ends.push(end + bytes.len() as u64);
                 self.block_rows.push(rows);
             }
         }
         Ok(())
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<()> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer
-            .write_all(bytes)
-            .and_then(|()| writer.flush())
-            .map_err(|e| exec_datafusion_err!("cannot write rows to a temporary file: {e}"))
     }
 
     /// The rows with these numbers, in this order.
@@ -257,13 +240,18 @@ impl Spill {
         };
         for (from, to) in runs {
             let mut bytes = vec![0; (to - from) as usize];
-            read_exact_at(&self.reader, &mut bytes, from)
+            read_exact_at(&self.file.file, &mut bytes, from)
                 .map_err(|e| exec_datafusion_err!("cannot read rows from a temporary file: {e}"))?;
             pieces.starts.push(from);
             pieces.runs.push(bytes);
         }
         Ok(pieces)
     }
+}
+
+fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
+    file.append(bytes)
+        .map_err(|e| exec_datafusion_err!("cannot write rows to a temporary file: {e}"))
 }
 
 /// Parts of the file in memory, ascending.

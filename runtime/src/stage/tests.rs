@@ -8,7 +8,6 @@ use arrow::array::{
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Fields, Float32Type, Float64Type, Int32Type, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::execution::disk_manager::DiskManager;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use proptest::prelude::*;
 
@@ -16,8 +15,8 @@ use super::*;
 
 fn stage(schema: &SchemaRef, limit: usize) -> (RowStage, Arc<dyn MemoryPool>) {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
-    let disk = Arc::new(DiskManager::builder().build().unwrap());
-    (RowStage::new(Arc::clone(schema), &pool, disk), pool)
+    let space = Arc::new(SpillSpace::default());
+    (RowStage::new(Arc::clone(schema), &pool, space), pool)
 }
 
 /// One column of each kind; the seed decides values and nulls.
@@ -187,16 +186,13 @@ proptest! {
 fn the_file_goes_with_the_stage() {
     let rows = batch(&[1, 2], 500, 1);
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(0));
-    let disk = Arc::new(DiskManager::builder().build().unwrap());
-    let mut stage = RowStage::new(rows.schema(), &pool, Arc::clone(&disk));
+    let space = Arc::new(SpillSpace::default());
+    let mut stage = RowStage::new(rows.schema(), &pool, Arc::clone(&space));
     stage.push(rows).unwrap();
     assert_eq!(stage.spilled_rows(), 500);
-    assert_eq!(disk.used_disk_space(), stage.spilled_bytes());
-    let folder = disk.temp_dir_paths().remove(0);
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    assert_eq!(space.used(), stage.spilled_bytes());
     drop(stage);
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-    assert_eq!(disk.used_disk_space(), 0);
+    assert_eq!(space.used(), 0);
 }
 
 #[test]
@@ -240,13 +236,7 @@ fn slices_of_a_large_batch_do_not_hold_it() {
 fn a_full_disk_and_wrong_columns_are_errors() {
     let rows = batch(&[1], 500, 1);
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(0));
-    let disk = Arc::new(
-        DiskManager::builder()
-            .with_max_temp_directory_size(100)
-            .build()
-            .unwrap(),
-    );
-    let mut stage = RowStage::new(rows.schema(), &pool, disk);
+    let mut stage = RowStage::new(rows.schema(), &pool, Arc::new(SpillSpace::new(100)));
     assert!(
         stage
             .push(rows)

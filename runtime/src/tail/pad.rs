@@ -10,9 +10,10 @@ use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::internal_err;
 use forebay_planner::batches::{element, filler};
 use forebay_planner::clauses::Pad;
+use forebay_planner::limits::MAX_BATCH_ELEMENTS;
 
 use super::settle::engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
 /// The columns of a batch that are padded.
@@ -95,6 +96,13 @@ impl Padded {
         let to = self.to.unwrap_or(longest);
         let lengths = Int32Array::from_iter_values(ranges.iter().map(|range| range.len() as i32));
         let rows = ranges.len();
+        if rows.saturating_mul(to) as u64 > MAX_BATCH_ELEMENTS {
+            return Err(Error::Config(format!(
+                "PAD {}: a batch of {rows} sequences of {to} elements is above the limit of {MAX_BATCH_ELEMENTS} \
+                 elements; make batches smaller, or cut the longest sequences",
+                self.name
+            )));
+        }
         let mut picks = Vec::with_capacity(rows * to);
         for (row, range) in ranges.into_iter().enumerate() {
             picks.extend(range.map(|at| (0, at)));

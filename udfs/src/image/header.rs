@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 };
 use rayon::prelude::*;
 
-use super::codec::dimensions;
+use super::codec::header;
 use super::input::{Images, Kind};
 use crate::failure::{RowFailure, RowFunction, all_or_first};
 
@@ -81,12 +81,12 @@ impl RowFunction for ImageHeader {
                 if images.is_null(row) {
                     return Ok(None);
                 }
-                match dimensions(images.bytes(row)) {
-                    Ok((height, width)) => {
+                match header(images.bytes(row)) {
+                    Ok(header) => {
                         let side = if self.name == "image_width" {
-                            width
+                            header.width
                         } else {
-                            height
+                            header.height
                         };
                         Ok(Some(i32::try_from(side).unwrap_or(i32::MAX)))
                     }

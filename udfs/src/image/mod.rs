@@ -6,6 +6,7 @@
 
 mod call;
 mod codec;
+mod footprint;
 mod function;
 mod fuse;
 mod header;

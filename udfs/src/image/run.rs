@@ -2,12 +2,16 @@
 //! the caller is in.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::ArrayRef;
-use datafusion::common::{Result, internal_err};
+use arrow::array::{ArrayRef, new_empty_array};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use half::f16;
 use rayon::prelude::*;
 
+use super::codec::header;
+use super::footprint::Footprint;
 use super::input::{Images, Kind};
 use super::op::{ImageOp, Mode};
 use super::output::{Element, Tail, fixed_column, tail_length, variable_column};
@@ -17,6 +21,7 @@ use super::step::Step;
 use crate::draw::Draws;
 use crate::failure::RowFailure;
 use crate::recycle::take;
+use crate::room::{self, DecodeRoom, Grant, NoRoom};
 use crate::row::Rows;
 use crate::tensor::{Dtype, TensorType};
 
@@ -67,6 +72,38 @@ struct Chain<'a, E> {
     tail: Tail<E>,
     images: Images<'a>,
     rows: Option<&'a Rows>,
+    memory: Memory,
+}
+
+/// What the rows of a call take of the thread's room.
+struct Memory {
+    room: Option<Arc<DecodeRoom>>,
+    /// What rows are decoded to.
+    decoded: TensorType,
+    /// Whether each result is memory of its own, which all keep until the column is made.
+    keeps_results: bool,
+    results: AtomicU64,
+    /// The most that a row, or the results of all, were refused.
+    refused: AtomicU64,
+}
+
+impl Memory {
+    fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed) > 0
+    }
+
+    /// The error that ends the run where a row, or the results of all, cannot have their memory.
+    fn outcome(self) -> Result<()> {
+        let refused = self.refused.into_inner();
+        match self.room.filter(|_| refused > 0) {
+            None => Ok(()),
+            Some(room) => {
+                let needed = refused.max(self.results.into_inner());
+                let error = room.refusal(needed);
+                Err(DataFusionError::External(Box::new(error)))
+            }
+        }
+    }
 }
 
 fn run_as<E: Element>(
@@ -111,6 +148,7 @@ fn run_as<E: Element>(
         .collect();
     let tail = Tail::<E>::new(&tail_ops, output.channels);
     let images = Images::new(column, kind)?;
+    let fixed = output.elements().filter(|&elements| elements > 0);
     let chain = Chain {
         mode,
         head,
@@ -118,11 +156,18 @@ fn run_as<E: Element>(
         tail,
         images,
         rows,
+        memory: Memory {
+            room: room::of_thread().filter(|_| kind == Kind::Encoded),
+            decoded: ImageOp::Decode(mode).output(None)?,
+            keeps_results: fixed.is_none(),
+            results: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        },
     };
     let count = column.len();
 
-    Ok(match output.elements() {
-        Some(elements) if elements > 0 => {
+    let (images, failures) = match fixed {
+        Some(elements) => {
             let mut values = take::<E>(count * elements);
             let done = chain.rows(values.chunks_mut(elements), |row, out| {
                 let done = chain
@@ -159,10 +204,15 @@ fn run_as<E: Element>(
                     None
                 })
             });
-            let images = images.collect();
-            (variable_column(images, &output)?, failures)
+            let images: Vec<_> = images.collect();
+            match chain.memory.is_refused() {
+                true => (new_empty_array(&output.data_type()), failures),
+                false => (variable_column(images, &output)?, failures),
+            }
         }
-    })
+    };
+    chain.memory.outcome()?;
+    Ok((images, failures))
 }
 
 impl<E: Element> Chain<'_, E> {
@@ -192,12 +242,18 @@ impl<E: Element> Chain<'_, E> {
         if self.images.is_null(row) {
             return Ok(None);
         }
+        let failed = |operator: &str, cause: String| RowFailure {
+            row,
+            operator: operator.to_owned(),
+            cause,
+        };
+        // The run ends then; what becomes of its rows does not matter.
+        let _granted = self.granted(row).map_err(|refused| {
+            let most = &self.memory.refused;
+            most.fetch_max(refused.needed, Ordering::Relaxed);
+            failed("decode_image", refused.to_string())
+        })?;
         with_scratch(|scratch| {
-            let failed = |operator: &str, cause: String| RowFailure {
-                row,
-                operator: operator.to_owned(),
-                cause,
-            };
             self.images
                 .load(row, self.mode, scratch)
                 .map_err(|cause| failed("decode_image", cause))?;
@@ -215,6 +271,28 @@ impl<E: Element> Chain<'_, E> {
             let done = finish(&scratch.front, flip, &self.tail);
             done.map(Some).map_err(|cause| failed("image", cause))
         })
+    }
+
+    /// Waits until the row may have its memory; `None` where it needs none to speak of.
+    fn granted(&self, row: usize) -> Result<Option<Grant<'_>>, NoRoom> {
+        let Some(room) = &self.memory.room else {
+            return Ok(None);
+        };
+        // A broken header is an error of its row, which decoding finds before it allocates.
+        let Ok(header) = header(self.images.bytes(row)) else {
+            return Ok(None);
+        };
+        let ops = self.head.iter().map(|stage| &stage.op);
+        let footprint = Footprint::of(&header, self.memory.decoded, ops);
+        if self.memory.keeps_results {
+            let result = footprint.result;
+            let before = self.memory.results.fetch_add(result, Ordering::Relaxed);
+            room.check(before.saturating_add(result))?;
+        }
+        match footprint.is_small() {
+            true => Ok(None),
+            false => room.take(footprint.peak).map(Some),
+        }
     }
 
     fn step<'s>(

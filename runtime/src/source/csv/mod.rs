@@ -40,7 +40,7 @@ const INFER_ROWS: usize = 1000;
 
 const READ_BYTES: usize = 256 << 10;
 
-const CSV: Wanted = Wanted {
+pub(super) const CSV: Wanted = Wanted {
     noun: "CSV",
     extensions: &["csv"],
     strict: false,

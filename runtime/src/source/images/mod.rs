@@ -26,7 +26,7 @@ use super::{Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, Value
 /// Index of the column `image`.
 const IMAGE: usize = 0;
 
-const IMAGES: Wanted = Wanted {
+pub(super) const IMAGES: Wanted = Wanted {
     noun: "image",
     extensions: &["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"],
     strict: true,

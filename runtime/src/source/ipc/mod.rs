@@ -30,7 +30,7 @@ use file::Layout;
 
 const FORMAT: &str = "ARROW";
 
-const ARROW: Wanted = Wanted {
+pub(super) const ARROW: Wanted = Wanted {
     noun: "Arrow IPC",
     extensions: &["arrow", "feather", "ipc"],
     strict: false,

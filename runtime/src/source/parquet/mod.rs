@@ -44,7 +44,7 @@ const FORMAT: &str = "PARQUET";
 /// not parse the footer again. The footers beyond are read when needed.
 const FOOTER_CACHE_BYTES: usize = 32 << 20;
 
-const PARQUET: Wanted = Wanted {
+pub(super) const PARQUET: Wanted = Wanted {
     noun: "Parquet",
     extensions: &["parquet", "parq", "pq"],
     strict: false,

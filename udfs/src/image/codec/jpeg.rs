@@ -7,7 +7,7 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::errors::DecodeErrors;
 
-use super::{Decoder, Pixels, Shape, check_size, is_turned, rgb};
+use super::{Decoder, Header, Pixels, Shape, check_size, rgb};
 
 /// The JPEG decoder.
 pub(super) struct Jpeg;
@@ -15,23 +15,22 @@ pub(super) struct Jpeg;
 const START: &[u8] = &[0xff, 0xd8];
 const END: [u8; 2] = [0xff, 0xd9];
 const SCAN: u8 = 0xda;
+const PROGRESSIVE: u8 = 0xc2;
 
 impl Decoder for Jpeg {
     fn accepts(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(START)
     }
 
-    fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
+    fn header(&self, bytes: &[u8]) -> Result<Header, String> {
         let mut decoder = open(bytes, false, ColorSpace::RGB);
         decoder
             .decode_headers()
             .map_err(|e| format!("broken JPEG: {e}"))?;
-        let (height, width) = size(&decoder)?;
-        Ok(if is_turned(orientation(&decoder)) {
-            (width, height)
-        } else {
-            (height, width)
-        })
+        let progressive = segments(bytes).any(|(kind, _)| kind == PROGRESSIVE);
+        // Coefficients of 16 bits, three a pixel, are kept over the scans.
+        let extra = if progressive { 6 } else { 0 };
+        Ok(Header::new(size(&decoder)?, orientation(&decoder), extra))
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {

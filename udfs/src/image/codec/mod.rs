@@ -40,8 +40,8 @@ pub const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8;
 pub(crate) trait Decoder: Sync {
     /// Whether these bytes begin like a file of this decoder's.
     fn accepts(&self, bytes: &[u8]) -> bool;
-    /// Height and width as shown (orientation applied), from the header alone.
-    fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String>;
+    /// Reads the header alone.
+    fn header(&self, bytes: &[u8]) -> Result<Header, String>;
     /// Decodes to RGB bytes in height, width, channels order as stored; returns the orientation to
     /// apply. `target` has been given its shape on return.
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String>;
@@ -126,9 +126,41 @@ const fn is_turned(orientation: Orientation) -> bool {
     )
 }
 
-/// Height and width as shown, from the header alone.
-pub(crate) fn dimensions(bytes: &[u8]) -> Result<(usize, usize), String> {
-    guarded(|| decoder_of(bytes)?.dimensions(bytes))
+/// What the header of an image says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Rows as shown (orientation applied).
+    pub(crate) height: usize,
+    /// Columns as shown.
+    pub(crate) width: usize,
+    /// Bytes that decoding takes at most, the pixels included.
+    pub(crate) decoding: u64,
+}
+
+impl Header {
+    /// The header of an image of this stored height and width, whose decoder takes `extra` bytes a pixel beside
+    /// those of the decoded one.
+    fn new((height, width): (usize, usize), orientation: Orientation, extra: u64) -> Self {
+        let is_turned = is_turned(orientation);
+        let pixels = height as u64 * width as u64;
+        // The decoder has given its own memory back when a turned image gets a second buffer.
+        let copies = if is_turned { 3 } else { 0 };
+        let (height, width) = if is_turned {
+            (width, height)
+        } else {
+            (height, width)
+        };
+        Self {
+            height,
+            width,
+            decoding: pixels.saturating_mul(3 + extra.max(copies)),
+        }
+    }
+}
+
+/// Reads the header of an image.
+pub(crate) fn header(bytes: &[u8]) -> Result<Header, String> {
+    guarded(|| decoder_of(bytes)?.header(bytes))
 }
 
 /// Decodes into `scratch.front`.

@@ -11,7 +11,7 @@ use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageResult, Limits};
 
 use super::raw_profile;
-use super::{Decoder, MAX_DECODER_BYTES, Pixels, check_size, is_turned, rgb};
+use super::{Decoder, Header, MAX_DECODER_BYTES, Pixels, check_size, rgb};
 
 /// The decoder of all formats but JPEG.
 pub(super) struct Other;
@@ -21,15 +21,18 @@ impl Decoder for Other {
         format_of(bytes).is_some()
     }
 
-    fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
+    fn header(&self, bytes: &[u8]) -> Result<Header, String> {
         let (mut decoder, name) = open(bytes)?;
-        let (height, width) = size(&*decoder)?;
+        let size = size(&*decoder)?;
         let orientation = orientation(&mut *decoder, name, bytes);
-        Ok(if is_turned(orientation) {
-            (width, height)
-        } else {
-            (height, width)
-        })
+        let color = decoder.color_type();
+        let samples = match color {
+            ColorType::Rgb8 => 0,
+            color => u64::from(color.bytes_per_pixel()),
+        };
+        // A canvas of RGBA, or planes of about as much.
+        let own = if matches!(name, "GIF" | "WebP") { 4 } else { 0 };
+        Ok(Header::new(size, orientation, samples + own))
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {

@@ -16,7 +16,7 @@ use image::metadata::Orientation;
 use jpeg_decoder::{ColorTransform, PixelFormat};
 
 use super::jpeg::{Jpeg, segments};
-use super::{Decoder, Pixels};
+use super::{Decoder, Header, Pixels};
 
 /// The decoder of JPEG images with subsampled chroma that are narrower or lower than [`UNIT`].
 pub(super) struct SmallJpeg;
@@ -32,8 +32,8 @@ impl Decoder for SmallJpeg {
         Jpeg.accepts(bytes) && Frame::of(bytes).is_some()
     }
 
-    fn dimensions(&self, bytes: &[u8]) -> Result<(usize, usize), String> {
-        Jpeg.dimensions(bytes)
+    fn header(&self, bytes: &[u8]) -> Result<Header, String> {
+        Jpeg.header(bytes)
     }
 
     fn decode_luma(

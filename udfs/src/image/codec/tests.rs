@@ -6,7 +6,7 @@ use crate::image::testing::{encoded, picture};
 fn decoded(bytes: &[u8]) -> Result<Pixels, String> {
     let mut scratch = Scratch::default();
     decode(bytes, Mode::Rgb, &mut scratch)?;
-    let (height, width) = dimensions(bytes)?;
+    let Header { height, width, .. } = header(bytes)?;
     assert_eq!(
         (scratch.front.shape.height, scratch.front.shape.width),
         (height, width)
