@@ -11,7 +11,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use forebay_udfs::{RowFailure, row_function};
+use forebay_udfs::{RowFailure, bounded, row_function};
 
 /// Operator and cause of each failed row.
 pub type Failures = BTreeMap<usize, (String, String)>;
@@ -77,7 +77,9 @@ fn invoke_rows(call: &ScalarFunctionExpr, batch: &RecordBatch) -> Result<(ArrayR
     } in failed
     {
         // What failed first, further in, is the cause of what failed over it.
-        failures.entry(row).or_insert((operator, cause));
+        failures
+            .entry(row)
+            .or_insert_with(|| (operator, bounded(cause)));
     }
     Ok((array, failures))
 }
@@ -93,6 +95,7 @@ fn bisect(
     if rows <= 1 {
         let data_type = expr.data_type(batch.schema_ref())?;
         let operator = operator.unwrap_or_else(|| culprit(expr, batch, &cause));
+        let cause = bounded(cause);
         let failures = (0..rows)
             .map(|row| (row, (operator.clone(), cause.clone())))
             .collect();
