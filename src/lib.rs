@@ -49,7 +49,7 @@ pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
 pub use forebay_planner::saved::SavedPlan;
 pub use forebay_runtime::digest;
-pub use forebay_runtime::engine::{Only, RunConfig};
+pub use forebay_runtime::engine::{Only, RunConfig, Uneven};
 pub use forebay_runtime::letters;
 pub use forebay_runtime::tail::{Batch, Failure, RunStats};
 pub use forebay_runtime::token::{StreamName, Token};

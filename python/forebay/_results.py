@@ -1,16 +1,17 @@
-"""What a Python function returned, checked against what it declared, and taken apart for Arrow.
+"""What a Python function returned, taken apart by columns, and checked as far as whole arrays are concerned.
 
-A column is handed over by its kind; `udf_build.rs` says how.
+A column is handed over by its kind, and values one by one are checked there: `udf_build.rs` says how.
 """
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Column", "Mistake", "by_column", "of_batch", "of_rows"]
+__all__ = ["Column", "Mistake", "by_column", "gathered", "of_batch", "of_rows"]
 
 #: A declared column: its name, its type as `returns=` writes it, and its kind.
 Column = tuple[str, str, tuple[Any, ...]]
@@ -21,7 +22,7 @@ class Mistake(Exception):
 
 
 class _Wrong(Exception):
-    """A row's value is of another type or shape than declared."""
+    """A value is of another type or shape than declared."""
 
 
 def by_column(value: Any, columns: Sequence[Column], is_struct: bool) -> list[Any]:
@@ -29,7 +30,7 @@ def by_column(value: Any, columns: Sequence[Column], is_struct: bool) -> list[An
     names = [name for name, _, _ in columns]
     if isinstance(value, Mapping):
         if set(value) != set(names):
-            raise _Wrong(f"expected the columns {names}, found {list(value)}")
+            raise _Wrong(f"expected the columns {names}, found {reprlib.repr(list(value))}")
         return [value[name] for name in names]
     if not is_struct:
         return [value]
@@ -55,9 +56,11 @@ def of_batch(value: Any, columns: Sequence[Column], is_struct: bool, rows: int) 
 
 
 def of_rows(
-    values: Sequence[Any], columns: Sequence[Column], is_struct: bool
+    values: list[Any], columns: Sequence[Column], is_struct: bool
 ) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
-    """What a function over rows returned, None for rows that failed; and rows whose value is wrong."""
+    """What a function over rows returned, None for rows that failed; and rows whose columns are wrong."""
+    if not is_struct and not any(issubclass(kind, Mapping) for kind in set(map(type, values))):
+        return [("values", values)], {}
     wrong: dict[int, str] = {}
     split: list[list[Any]] = [[None] * len(values) for _ in columns]
     for row, value in enumerate(values):
@@ -68,13 +71,7 @@ def of_rows(
                 column[row] = part
         except _Wrong as error:
             wrong[row] = f"TypeError: {error}"
-    parts = []
-    for (name, named, kind), column in zip(columns, split):
-        found: dict[int, str] = {}
-        parts.append(_row_column(column, named, kind, found))
-        for row, why in found.items():
-            wrong.setdefault(row, f'TypeError: column "{name}": {why}')
-    return parts, wrong
+    return [("values", column) for column in split], wrong
 
 
 def _batch_column(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> tuple[Any, ...]:
@@ -84,19 +81,16 @@ def _batch_column(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> t
         return ("arrow", value)
     if kind[0] == "arrow":
         raise _Wrong(f"expected an Arrow array of {named}, found a {type(value).__name__}")
-    if kind[0] in ("dense", "bool") and not isinstance(value, (list, tuple)):
+    are_objects = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
+    if kind[0] in ("dense", "bool") and not isinstance(value, (list, tuple)) and not are_objects:
         return _dense(value, named, kind, rows)
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
         raise _Wrong(f"expected {rows} rows of {named}, found a {type(value).__name__}")
     if len(value) != rows:
         raise _Wrong(f"expected {rows} rows of {named}, found {len(value)}")
-    wrong: dict[int, str] = {}
-    values = value.tolist() if isinstance(value, np.ndarray) and kind[0] != "list" else list(value)
-    parts = _row_column(values, named, kind, wrong)
-    if wrong:
-        row, why = min(wrong.items())
-        raise _Wrong(f"row {row} of {rows}: {why}")
-    return parts
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.tolist()
+    return ("values", value)
 
 
 def _dense(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> tuple[Any, ...]:
@@ -119,38 +113,30 @@ def _dtype(kind: tuple[Any, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return (np.dtype(bool), ()) if kind[0] == "bool" else (np.dtype(kind[1]), tuple(kind[2]))
 
 
-def _row_column(values: Sequence[Any], named: str, kind: tuple[Any, ...], wrong: dict[int, str]) -> tuple[Any, ...]:
-    """Values row by row. Rows that are wrong are noted, and null."""
-    if kind[0] == "arrow":
-        raise Mistake(f"only Arrow batches can be of type {named}")
-    if kind[0] == "list":
-        return _lists(values, named, kind, wrong)
-    if kind[0] in ("text", "bytes"):
-        wanted: Any = str if kind[0] == "text" else (bytes, bytearray, memoryview)
-        texts = []
-        for row, value in enumerate(values):
-            if value is not None and not isinstance(value, wanted):
-                wrong[row] = _found(named, value)
-                value = None
-            texts.append(bytes(value) if kind[0] == "bytes" and value is not None else value)
-        return (kind[0], texts)
+def gathered(
+    values: list[Any], named: str, kind: tuple[Any, ...]
+) -> tuple[bytes, bytes | None, list[tuple[int, str]]]:
+    """Times, halves and tensors, one by one: their memory, which of them are null, and which are wrong and null."""
     dtype, shape = _dtype(kind)
+    if shape and all(type(v) is np.ndarray and v.dtype == dtype and v.shape == shape for v in values):
+        return b"".join([value.tobytes() for value in values]), None, []
     array = np.zeros((len(values), *shape), dtype)
     mask = np.zeros(len(values), np.uint8)
-    for row, value in enumerate(values):
+    wrong = []
+    for number, value in enumerate(values):
         if value is None:
-            mask[row] = 1
+            mask[number] = 1
             continue
         try:
-            array[row] = _element(value, dtype, shape, named)
-        except (_Wrong, OverflowError, ValueError) as error:
-            wrong[row] = str(error)
-            mask[row] = 1
-    return ("dense", array.tobytes(), mask.tobytes() if mask.any() else None)
+            array[number] = _element(value, dtype, shape, named)
+        except (_Wrong, OverflowError, TypeError, ValueError) as error:
+            wrong.append((number, str(error)))
+            mask[number] = 1
+    return array.tobytes(), mask.tobytes() if mask.any() else None, wrong
 
 
 def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: str) -> Any:
-    """A row's number or tensor."""
+    """A time, a half or a tensor."""
     if shape:
         array = np.asarray(value)
         if array.dtype != dtype or array.shape != shape:
@@ -159,42 +145,7 @@ def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: st
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
     is_flag = isinstance(value, (bool, np.bool_))
-    is_whole = isinstance(value, (int, np.integer)) and not is_flag
-    fits = {
-        "b": is_flag,
-        "i": is_whole,
-        "u": is_whole,
-        "f": is_whole or isinstance(value, (float, np.floating)),
-    }.get(dtype.kind, not isinstance(value, (str, bytes)))
-    if not fits:
-        raise _Wrong(_found(named, value))
-    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        raise _Wrong(f"{value} does not fit into {named}")
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not is_flag
+    if not (is_number if dtype.kind == "f" else not isinstance(value, (str, bytes)) and not is_flag):
+        raise _Wrong(f"expected {named}, found a {type(value).__name__}")
     return value
-
-
-def _lists(values: Sequence[Any], named: str, kind: tuple[Any, ...], wrong: dict[int, str]) -> tuple[Any, ...]:
-    """A list for each row."""
-    inner, inner_named = kind[1], named[len("list<") : -1]
-    items: list[Any] = []
-    offsets, owners = [0], []
-    mask = bytearray(len(values))
-    for row, value in enumerate(values):
-        if value is None or isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
-            mask[row] = 1
-            if value is not None:
-                wrong[row] = _found(named, value)
-        else:
-            own = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else list(value)
-            items += own
-            owners += [row] * len(own)
-        offsets.append(len(items))
-    inside: dict[int, str] = {}
-    parts = _row_column(items, inner_named, inner, inside)
-    for item, why in inside.items():
-        wrong.setdefault(owners[item], why)
-    return ("list", offsets, bytes(mask) if any(mask) else None, parts)
-
-
-def _found(named: str, value: Any) -> str:
-    return f"expected {named}, found a {type(value).__name__}"

@@ -1,12 +1,34 @@
-"""Exceptions of Python functions as text: what was raised, and the user's own frames."""
+"""Exceptions of Python functions as text: what was raised, and the user's own frames.
+
+A run may have one of each row, so they are bounded where they are made.
+"""
 
 from __future__ import annotations
 
 import os
 import traceback
 
+__all__ = ["bounded", "cause_of"]
+
 #: The folder of this package, whose frames are nobody's business.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Bytes of a cause at most, as in `udfs/src/failure.rs`, and of the message in it.
+CAUSE = 4096
+MESSAGE = 1024
+#: Bytes of the words that stand for what was left out.
+_BETWEEN = 64
+
+
+def bounded(text: str, limit: int) -> str:
+    """A text of so many bytes at most: its beginning and its end, where it is longer. It can be encoded."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data.decode()
+    end = limit // 4
+    first = data[: limit - end - _BETWEEN].decode("utf-8", "ignore")
+    last = data[-end:].decode("utf-8", "ignore")
+    left_out = len(data) - len(first.encode()) - len(last.encode())
+    return f"{first} [.. {left_out} bytes left out ..] {last}"
 
 
 def cause_of(error: BaseException) -> str:
@@ -16,16 +38,20 @@ def cause_of(error: BaseException) -> str:
     frames = "".join(told.format()).rstrip()
     # Notes stand behind the message, whose last line it is to be.
     told.__dict__["__notes__"] = None
-    head = list(told.format_exception_only())[-1].strip()
-    return f"{head}\n{frames}"
+    head = bounded(list(told.format_exception_only())[-1].strip(), MESSAGE)
+    return f"{head}\n{bounded(frames, CAUSE - len(head.encode()) - 1)}"
 
 
 def _narrow(told: traceback.TracebackException, seen: set[int]) -> None:
-    """Leaves out the frames that are not the user's, of the exception and of those that led to it."""
+    """Leaves out the frames that are not the user's, and the middle of long messages, of the exception and of those
+    that led to it."""
     if id(told) in seen:
         return
     seen.add(id(told))
     told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if _is_users(frame.filename)])
+    message = told.__dict__.get("_str")
+    if isinstance(message, str):
+        told.__dict__["_str"] = bounded(message, MESSAGE)
     for other in (told.__cause__, told.__context__):
         if other is not None:
             _narrow(other, seen)

@@ -91,6 +91,6 @@ def _set_up(frame: bytes) -> Any:
 def _told(error: BaseException) -> str:
     """A mistake as its message; anything else with its frames."""
     from ._results import Mistake
-    from ._trace import cause_of
+    from ._trace import CAUSE, bounded, cause_of
 
-    return str(error) if isinstance(error, (Mistake, ValueError)) else cause_of(error)
+    return bounded(str(error), 2 * CAUSE) if isinstance(error, (Mistake, ValueError)) else cause_of(error)

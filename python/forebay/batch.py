@@ -18,8 +18,9 @@ __all__ = ["Batch", "Column"]
 class Column:
     """A column of a batch.
 
-    PyArrow, Polars and DuckDB take it as an Arrow array, and `numpy.asarray` as an array, without a copy.
-    `torch.from_dlpack` and `jax.dlpack.from_dlpack` share its memory if nobody else has it, and else have a copy.
+    PyArrow, Polars and DuckDB take it as an Arrow array, without a copy. `numpy.asarray`, `torch.from_dlpack` and
+    `jax.dlpack.from_dlpack` share its memory if nobody else has it, and else have a copy: what is written into them is
+    seen by no other column, no other batch and no Arrow array.
     """
 
     __slots__ = ("_raw",)
@@ -49,7 +50,8 @@ class Column:
         """The column for NumPy.
 
         * Numbers, times and tensors of one shape: a view of the batch's memory, `[rows, *shape]`. It may be
-          written if nobody else has that memory; else it is read-only. Truth values and dates are copied.
+          written, so memory that anybody else has (another column, another batch, an Arrow array) is copied.
+          Truth values and dates are copied.
         * Texts and bytes: an array of objects, with None where a row has no value.
         * Lists, and tensors whose shape differs by row: a list of views, one a row.
         * Structs: a dictionary of their fields, which have no value where the struct is null. A list of structs is
@@ -64,8 +66,7 @@ class Column:
     def torch(self, nulls: Any = RAISE) -> Any:
         """The column as a tensor, which may be written.
 
-        It shares the batch's memory where nobody else has it, as is so for decoded images; else it is a
-        copy. Times are their numbers; texts and bytes stay lists; lists become lists of tensors.
+        It shares the batch's memory, as `numpy` does. Times are their numbers; texts and bytes stay lists; lists become lists of tensors.
 
         Args:
             nulls: What stands for numbers that are not there. Without it, nulls are a ValueError.
@@ -75,6 +76,8 @@ class Column:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         import numpy as np
 
+        if copy is False and not self._raw.is_own:
+            raise ValueError(f'others have the memory of column "{self.name}"; allow a copy')
         values = np.asarray(self.numpy())
         if dtype is not None and values.dtype != dtype:
             if copy is False:
@@ -91,14 +94,12 @@ class Column:
         """
         import numpy as np
 
+        if copy is False and not self._raw.is_own:
+            raise BufferError(f'others have the memory of column "{self.name}"; allow a copy')
         values = self.numpy()
         if not isinstance(values, np.ndarray) or values.dtype == object:
             raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
-        if copy is False and not values.flags.writeable:
-            raise BufferError(f'others have the memory of column "{self.name}"; allow a copy')
-        if copy or not values.flags.writeable:
-            values = values.copy()
-        return values.__dlpack__(**wanted)
+        return (values.copy() if copy else values).__dlpack__(**wanted)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack protocol: the memory is the host's."""
@@ -144,6 +145,12 @@ class Batch(Mapping[str, Column]):
     def num_rows(self) -> int:
         """Number of rows."""
         return self._raw.num_rows
+
+    @property
+    def padded(self) -> int:
+        """Rows at its end that only repeat others: those of `uneven="pad"`, of `pad_remainder` and of `equal_steps =
+        'pad'`."""
+        return self._raw.padded
 
     @property
     def nbytes(self) -> int:

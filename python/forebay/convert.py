@@ -111,5 +111,4 @@ def _tensor(values: Any) -> Any:
 
     if values.dtype.kind in "mM":
         values = values.view(np.int64)
-    # PyTorch knows no memory that must not be written, and training loops do write into their batches.
-    return torch.from_numpy(values if values.flags.writeable else values.copy())
+    return torch.from_numpy(values)

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from . import _forebay
 from ._epochs import Epochs
 from .batch import Batch
@@ -19,7 +21,10 @@ from .state import State, read_resume
 if TYPE_CHECKING:
     from .pipeline import Pipeline
 
-__all__ = ["Dataset", "Iteration", "NumpyDataset"]
+__all__ = ["PADDED", "Dataset", "Iteration", "NumpyDataset"]
+
+#: What the mask of rows that only repeat others is called.
+PADDED = "padded"
 
 
 class Worker(NamedTuple):
@@ -116,11 +121,16 @@ class Dataset(ABC):
     by itself, and `set_epoch` chooses another.
     """
 
-    def __init__(self, pipeline: Pipeline, settings: dict[str, Any], nulls: Any) -> None:
+    def __init__(
+        self, pipeline: Pipeline, settings: dict[str, Any], nulls: Any, padded: bool | None, *, uneven: str
+    ) -> None:
         for name in ("turn", "turns", "resume"):
             if settings.pop(name, None) is not None:
                 raise TypeError(f"{name} is for run(..), not for a dataset")
+        if settings.get("uneven") is None:
+            settings["uneven"] = uneven
         _forebay.check_settings(settings)
+        self._padded = padded
         self._pipeline = pipeline
         self._nulls = nulls
         self._epochs = Epochs(settings.pop("first_epoch", None) or 0)
@@ -177,6 +187,21 @@ class Dataset(ABC):
     def _place(self) -> dict[str, int]:
         """Which rank this is of how many, where the settings do not say."""
         return {}
+
+    def _mask(self, batch: Batch) -> np.ndarray[Any, Any] | None:
+        """Which rows of a batch only repeat others; None where that is not said."""
+        given = self._padded
+        if given is None:
+            settings = {**self._settings, **self._place()}
+            given = settings["uneven"] == "pad" and (settings.get("world") or 1) > 1
+        if not given:
+            return None
+        if PADDED in batch:
+            raise ConfigError(
+                f'the batches have a column "{PADDED}", which is what the mask of repeated rows is called; give the '
+                "column another name, or leave the mask out with padded=False"
+            )
+        return np.arange(batch.num_rows) >= batch.num_rows - batch.padded
 
     @abstractmethod
     def _converted(self, batch: Batch) -> dict[str, Any]:
@@ -252,7 +277,9 @@ class NumpyDataset(Dataset):
     """
 
     def _converted(self, batch: Batch) -> dict[str, Any]:
-        return batch.numpy(self._nulls)
+        arrays = batch.numpy(self._nulls)
+        mask = self._mask(batch)
+        return arrays if mask is None else {**arrays, PADDED: mask}
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iteration is, behind the last batch that it gave; if it is over, or there is none, the

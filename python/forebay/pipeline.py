@@ -285,6 +285,10 @@ class Pipeline:
             plan: A plan of `save_plan`, to be planned by.
             resume: Where to go on: `batch.token()`, or `state_dict()` of an iterator, as a dictionary or as JSON.
                 Threads, ranks, world, memory and rewrites may be others than they were.
+            uneven: What a rank gets in a step whose rows do not divide by the ranks: `"keep"`, what is left for it,
+                perhaps nothing (the default); `"pad"`, as many rows as the rank that has most, by repeating rows, which
+                `batch.padded` counts; `"drop"`, no step in which a rank has no batch. It is no part of the stream's
+                identity: states and tokens serve whatever is said here.
             turn: The first of the batches that are given, from 0.
             turns: Every which batch is given. Several runs that take turns have the batches of one, and none
                 computes what another one gives; the workers of a `DataLoader` do so.
@@ -304,6 +308,7 @@ class Pipeline:
         *,
         resume: dict[str, Any] | str | None = None,
         nulls: Any = RAISE,
+        padded: bool | None = None,
         **settings: Unpack[RankSettings],
     ) -> NumpyDataset:
         """Dictionaries of NumPy arrays, which JAX takes as pytrees, to loop over: each loop is the next epoch.
@@ -313,9 +318,11 @@ class Pipeline:
         Args:
             resume: Where the first iteration goes on, as `NumpyDataset.load_state_dict` takes it.
             nulls: What stands for numbers that are not there, as of `Batch.numpy`. Without it, nulls are a ValueError.
+            padded: Whether batches have the mask `"padded"`: truth values, true for rows that only repeat others. If it
+                is not said, they have it where several ranks are padded.
             **settings: As of `run`.
         """
-        dataset = NumpyDataset(self, {**settings}, nulls)
+        dataset = NumpyDataset(self, {**settings}, nulls, padded, uneven="keep")
         if resume is not None:
             dataset.load_state_dict(resume)
         return dataset
@@ -327,6 +334,7 @@ class Pipeline:
         world: int | None = None,
         resume: dict[str, Any] | str | None = None,
         nulls: Any = RAISE,
+        padded: bool | None = None,
         pin_memory: bool = False,
         **settings: Unpack[DatasetSettings],
     ) -> ForebayDataset:
@@ -337,12 +345,16 @@ class Pipeline:
             world: Number of ranks, likewise.
             resume: Where the first iteration goes on, as `ForebayDataset.resume` takes it.
             nulls: What stands for numbers that are not there, as of `Batch.torch`. Without it, nulls are a ValueError.
+            padded: Whether batches have the mask `"padded"`: a `torch.bool` for each row, true for those that only
+                repeat others. If it is not said, they have it where several ranks are padded.
             pin_memory: Whether tensors are pinned, where there is a GPU and no loader worker.
-            **settings: As of `run`.
+            **settings: As of `run`, but `uneven` is `"pad"` if it is not said.
         """
         from .torch import ForebayDataset
 
-        dataset = ForebayDataset(self, rank=rank, world=world, nulls=nulls, pin_memory=pin_memory, **settings)
+        dataset = ForebayDataset(
+            self, rank=rank, world=world, nulls=nulls, padded=padded, pin_memory=pin_memory, **settings
+        )
         if resume is not None:
             dataset.resume(resume)
         return dataset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 __all__ = ["DatasetSettings", "RankSettings", "RunSettings"]
 
@@ -19,6 +19,7 @@ class DatasetSettings(TypedDict, total=False):
     optimize: bool | None
     plan: str | None
     segment_rows: int | None
+    uneven: Literal["pad", "drop", "keep"] | None
 
 
 class RankSettings(DatasetSettings, total=False):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.data
 
+from ._splits import second_split
 from .batch import Batch
 from .convert import RAISE
-from .dataset import Dataset, Worker
-from .errors import ResumeError
+from .dataset import PADDED, Dataset, Worker
+from .errors import ConfigError, ResumeError
 from .state import State
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
 
         loader = DataLoader(pipeline.torch(), batch_size=None)
 
-    Each rank has its own batches, and all ranks the same number of them. With several loader workers the
-    stream is the same as with none; Forebay computes on all cores by itself, so none is the usual choice.
+    Each rank has its own batches, and all ranks the same number of them, with the same number of rows where batches
+    are counted in rows: in the last steps of an epoch rows repeat for that, and the batch's `"padded"` says which. With
+    several loader workers the stream is the same as with none; Forebay computes on all cores by itself, so none is the
+    usual choice.
 
     An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next one goes on with the next
     epoch by itself, with loader workers too, and `set_epoch` chooses another.
@@ -63,12 +66,13 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
         rank: int | None = None,
         world: int | None = None,
         nulls: Any = RAISE,
+        padded: bool | None = None,
         pin_memory: bool = False,
         **settings: Unpack[DatasetSettings],
     ) -> None:
         if rank is not None or world is not None:
             _place(rank, world)
-        super().__init__(pipeline, {**settings}, nulls)
+        super().__init__(pipeline, {**settings}, nulls, padded, uneven="pad")
         self._given = (rank, world)
         self._pin_memory = pin_memory
 
@@ -99,6 +103,7 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
         self._go_on(state)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        self._check_splits()
         info = torch.utils.data.get_worker_info()
         return self._begun(None if info is None else Worker(info.id, info.num_workers, info.seed - info.id))
 
@@ -108,6 +113,9 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
 
     def _converted(self, batch: Batch) -> dict[str, Any]:
         tensors = batch.torch(self._nulls)
+        mask = self._mask(batch)
+        if mask is not None:
+            tensors[PADDED] = torch.from_numpy(mask)
         if self._pin_memory and torch.utils.data.get_worker_info() is None and torch.cuda.is_available():
             return {name: _pinned(part) for name, part in tensors.items()}
         return tensors
@@ -117,7 +125,19 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
         if get_spawning_popen() is not None:
             # A worker does not know what the process group of its parent is.
             state["_given"] = _place(*self._given)
+            # Nor does it have its parent's stack.
+            self._check_splits()
         return state
+
+    def _check_splits(self) -> None:
+        world = self._place()["world"]
+        splitter = second_split() if world > 1 else None
+        if splitter is not None:
+            raise ConfigError(
+                f"{splitter} splits the batches between the {world} processes once more, so that most of the rows would "
+                "be lost: leave the loader out of accelerator.prepare(..), as each process has batches of its own "
+                "already; or have the library split the whole stream, with pipeline.torch(rank=0, world=1)"
+            )
 
 
 def global_state(state: dict[str, Any]) -> dict[str, Any]:

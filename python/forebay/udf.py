@@ -14,6 +14,7 @@ engine's choice.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overl
 from . import _forebay, _worker
 from ._declare import check_plain, found, type_of
 from ._evaluate import Evaluator
-from .errors import ConfigError
+from .errors import ConfigError, PlanError
 from .expr import Expr, IntoExpr, col, node_of, sql_expr
 
 if TYPE_CHECKING:
@@ -174,6 +175,9 @@ class UdfClass(_Named):
         be part of the stream's identity."""
         for value in (*args, *named.values()):
             check_plain(value)
+        wrong = _misfit(self._target, args, named)
+        if wrong is not None:
+            raise TypeError(f"the set-up of {self.__module__}.{self.__qualname__}: {wrong}")
         return Udf(self._target, self._options, (args, named), self)
 
 
@@ -211,6 +215,8 @@ class Udf(_Named):
     def __call__(self, *arguments: IntoExpr) -> Expr:
         """Its value for columns; without arguments, for those of `reads=`."""
         nodes = arguments or tuple(map(col, self.reads or ()))
+        if self.reads is None or len(self.reads) == len(nodes):
+            self._check_arguments(len(nodes))
         return Expr(("udf", self, tuple(map(node_of, nodes))))
 
     def __reduce__(self) -> Any:
@@ -218,6 +224,21 @@ class Udf(_Named):
 
     def __repr__(self) -> str:
         return f"<udf {self.name}>"
+
+    def _check_arguments(self, count: int) -> None:
+        """Refuses columns that the function cannot be called with: a mistake of the code, which no row is to fail of."""
+        target, places = self._target, (None,) * count
+        if self._setup is not None:
+            # Without `__call__`, that is said once an object is there.
+            if not any("__call__" in base.__dict__ for base in self._target.__mro__):  # type: ignore[attr-defined]
+                return
+            target, places = target.__call__, (None, *places)
+        wrong = _misfit(target, places, {})
+        if wrong is not None:
+            raise PlanError(
+                f"{self.name} cannot be called with {count} column(s): {wrong}; give it as many columns as it has "
+                "arguments, with reads=[..] or in the call"
+            )
 
     def _columns(self) -> dict[str, Any]:
         returns = self._options["returns"]
@@ -312,6 +333,19 @@ def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
         pipeline = pipeline.with_column(name, col(whole)[name])
     quoted = whole.replace('"', '""')
     return pipeline.select(sql_expr(f'* EXCLUDE ("{quoted}")'))
+
+
+def _misfit(target: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> str | None:
+    """What is wrong with the number or the names of arguments; None where they fit, or it does not say."""
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def _configured(maker: UdfClass, args: tuple[Any, ...], named: dict[str, Any]) -> Udf:

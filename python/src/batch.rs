@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::mem::replace;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
@@ -21,27 +21,33 @@ use pyo3_arrow::ffi::{
 use crate::claim::claim;
 use crate::column::{RawColumn, arrow_error};
 use crate::error;
+use crate::share::SharedColumn;
 
 /// An image column: its name, and a PNG (or nothing) per row.
 type Pictures<'py> = (String, Vec<Option<Bound<'py, PyBytes>>>);
 /// File, row and child index of a row.
 type RowKey = (String, u64, u32);
-/// A batch in parts: its rows as Arrow's IPC has them, epoch, step, row keys and token.
-type Packed<'py> = (Bound<'py, PyBytes>, u64, u64, Vec<RowKey>, Option<String>);
+/// A batch in parts: its rows as Arrow's IPC has them, its place, row keys and token.
+type Packed<'py> = (Bound<'py, PyBytes>, Place, Vec<RowKey>, Option<String>);
+/// Epoch, step, and rows that only repeat others.
+type Place = (u64, u64, usize);
 
 /// The columns of a batch, with its place in the stream.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct RawBatch {
-    batch: RecordBatch,
-    /// For each column, whether nobody else has its memory.
-    private: Vec<bool>,
+    schema: SchemaRef,
+    rows: usize,
+    columns: Vec<Arc<SharedColumn>>,
     /// The epoch that it is of.
     #[pyo3(get)]
     epoch: u64,
     /// Its step in the epoch.
     #[pyo3(get)]
     step: u64,
+    /// Rows at its end that only repeat others.
+    #[pyo3(get)]
+    padded: usize,
     keys: Keys,
     /// What an unpickled batch says of its place in the stream.
     token: Option<String>,
@@ -59,7 +65,7 @@ enum Keys {
 impl RawBatch {
     /// Number of rows.
     pub(crate) fn rows(&self) -> u64 {
-        self.batch.num_rows() as u64
+        self.rows as u64
     }
 
     /// Bytes of the rows.
@@ -67,25 +73,46 @@ impl RawBatch {
         self.nbytes() as u64
     }
 
+    /// The rows, to be read at once.
+    fn batch(&self) -> Result<RecordBatch, ArrowError> {
+        self.of_columns(|shared| Ok(shared.array()))
+    }
+
+    fn of_columns(
+        &self,
+        column: impl Fn(&SharedColumn) -> Result<ArrayRef, ArrowError>,
+    ) -> Result<RecordBatch, ArrowError> {
+        let columns = self.columns.iter().map(|shared| column(shared));
+        let columns = columns.collect::<Result<_, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+    }
+
     /// The batch as Arrow's C interface hands batches over: an array of structs, and its type.
-    fn rows_of_structs(&self) -> (FieldRef, StructArray) {
-        let schema = self.batch.schema_ref();
-        let field = Field::new_struct("", schema.fields().clone(), false);
-        let field = field.with_metadata(schema.metadata().clone());
-        (Arc::new(field), StructArray::from(self.batch.clone()))
+    fn rows_of_structs(&self) -> PyResult<(FieldRef, StructArray)> {
+        let batch = self.of_columns(SharedColumn::unchanging);
+        let field = Field::new_struct("", self.schema.fields().clone(), false);
+        let field = field.with_metadata(self.schema.metadata().clone());
+        Ok((
+            Arc::new(field),
+            StructArray::from(batch.map_err(arrow_error)?),
+        ))
     }
 
     /// A batch of a run.
     pub(crate) fn of(mut batch: forebay::Batch) -> Self {
-        let (epoch, step) = (batch.epoch, batch.step);
+        let (epoch, step, padded) = (batch.epoch, batch.step, batch.padded);
         // The columns are not kept twice, or they would seem to have two holders.
         let empty = RecordBatch::new_empty(batch.batch.schema());
-        let (columns, private) = claim(replace(&mut batch.batch, empty));
+        let rows = batch.batch.num_rows();
+        let (schema, columns) = claim(replace(&mut batch.batch, empty));
         Self {
-            batch: columns,
-            private,
+            schema,
+            rows,
+            columns,
             epoch,
             step,
+            padded,
             keys: Keys::Run(Box::new(batch)),
             token: None,
         }
@@ -97,20 +124,20 @@ impl RawBatch {
     /// Number of rows.
     #[getter]
     fn num_rows(&self) -> usize {
-        self.batch.num_rows()
+        self.rows
     }
 
     /// Names of the columns.
     #[getter]
     fn names(&self) -> Vec<String> {
-        let schema = self.batch.schema_ref();
-        schema.fields().iter().map(|f| f.name().clone()).collect()
+        let fields = self.schema.fields().iter();
+        fields.map(|f| f.name().clone()).collect()
     }
 
     /// Bytes of the rows, without what lies around them in shared memory.
     #[getter]
     fn nbytes(&self) -> usize {
-        let columns = self.batch.columns().iter();
+        let columns = self.columns.iter().map(|column| column.array());
         columns
             .map(|c| c.to_data().get_slice_memory_size().unwrap_or_default())
             .sum()
@@ -139,9 +166,12 @@ impl RawBatch {
 
     /// The column at an index.
     fn column(&self, index: usize) -> PyResult<RawColumn> {
-        match self.private.get(index) {
-            Some(&private) => RawColumn::of(&self.batch, index, private),
-            None => Err(PyIndexError::new_err("there is no such column")),
+        match self.columns.get(index) {
+            Some(column) => {
+                let field = Arc::clone(&self.schema.fields()[index]);
+                RawColumn::writable(column, field)
+            }
+            None => Err(PyIndexError::new_err("no such column")),
         }
     }
 
@@ -152,8 +182,8 @@ impl RawBatch {
         rows: usize,
         side: u32,
     ) -> PyResult<Vec<Pictures<'py>>> {
-        let rows = rows.min(self.batch.num_rows());
-        let batch = self.batch.slice(0, rows);
+        let rows = rows.min(self.rows);
+        let batch = self.batch().map_err(arrow_error)?.slice(0, rows);
         let columns = py.detach(|| thumbnails(&batch, side));
         let columns = columns.map_err(|e| PyValueError::new_err(e.to_string()))?;
         let png = |image: Option<RgbImage>| image.map(|image| encoded(py, &image)).transpose();
@@ -179,7 +209,8 @@ impl RawBatch {
             columns,
             max_rows: rows,
         };
-        let sheet = py.detach(|| contact_sheet(&self.batch, &options));
+        let batch = self.batch().map_err(arrow_error)?;
+        let sheet = py.detach(|| contact_sheet(&batch, &options));
         encoded(
             py,
             &sheet.map_err(|e| PyValueError::new_err(e.to_string()))?,
@@ -187,7 +218,7 @@ impl RawBatch {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        Ok(to_schema_pycapsule(py, self.batch.schema().as_ref())?)
+        Ok(to_schema_pycapsule(py, self.schema.as_ref())?)
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -196,7 +227,7 @@ impl RawBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let (field, rows) = self.rows_of_structs();
+        let (field, rows) = self.rows_of_structs()?;
         Ok(to_array_pycapsules(py, field, &rows, requested_schema)?)
     }
 
@@ -206,7 +237,7 @@ impl RawBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let (field, rows) = self.rows_of_structs();
+        let (field, rows) = self.rows_of_structs()?;
         let rows: ArrayRef = Arc::new(rows);
         let reader = Box::new(ArrayIterator::new([Ok::<_, ArrowError>(rows)], field));
         Ok(to_stream_pycapsule(py, reader, requested_schema)?)
@@ -214,39 +245,46 @@ impl RawBatch {
 
     /// What the batch is made of again after it was pickled.
     fn pack<'py>(&self, py: Python<'py>) -> PyResult<Packed<'py>> {
-        let schema = self.batch.schema();
+        let batch = self.batch().map_err(arrow_error)?;
         let packed = py.detach(|| -> Result<Vec<u8>, ArrowError> {
-            let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
-            writer.write(&self.batch)?;
+            let mut writer = StreamWriter::try_new(Vec::new(), &self.schema)?;
+            writer.write(&batch)?;
             writer.into_inner()
         });
         let packed = packed.map_err(arrow_error)?;
         let bytes = PyBytes::new(py, &packed);
         let token = self.token(py)?;
-        Ok((bytes, self.epoch, self.step, self.row_keys(), token))
+        let place = (self.epoch, self.step, self.padded);
+        Ok((bytes, place, self.row_keys(), token))
     }
 
     /// The batch that `pack` made this of.
     #[staticmethod]
     fn unpack(
         packed: &[u8],
-        epoch: u64,
-        step: u64,
+        place: Place,
         keys: Vec<RowKey>,
         token: Option<String>,
     ) -> PyResult<Self> {
+        let (epoch, step, padded) = place;
         let mut reader = StreamReader::try_new(Cursor::new(packed), None).map_err(arrow_error)?;
         let schema: SchemaRef = reader.schema();
         let batch = match reader.next() {
             Some(batch) => batch.map_err(arrow_error)?,
             None => RecordBatch::new_empty(schema),
         };
-        let private = vec![false; batch.num_columns()];
+        let rows = batch.num_rows();
+        let (schema, columns, _) = batch.into_parts();
+        let columns = columns.into_iter();
         Ok(Self {
-            batch,
-            private,
+            schema,
+            rows,
+            columns: { columns }
+                .map(|column| SharedColumn::new(column, false))
+                .collect(),
             epoch,
             step,
+            padded,
             keys: Keys::Told(keys),
             token,
         })

@@ -7,16 +7,19 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayData, ArrayDataBuilder, ArrayRef, RecordBatch, make_array};
 use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
 use forebay_udfs::recycle::is_lent;
 
-/// The batch, and for each column whether its elements are nobody else's.
-pub(crate) fn claim(batch: RecordBatch) -> (RecordBatch, Vec<bool>) {
-    let rows = batch.num_rows();
+use crate::share::SharedColumn;
+
+/// The schema and the columns of a batch, of which it is found out whether their elements are nobody else's.
+pub(crate) fn claim(batch: RecordBatch) -> (SchemaRef, Vec<Arc<SharedColumn>>) {
     let (schema, columns, _) = batch.into_parts();
-    let (columns, private): (Vec<_>, Vec<_>) = columns.into_iter().map(claim_column).unzip();
-    // SAFETY: schema, columns and rows are those of a batch, in their order.
-    let batch = unsafe { RecordBatch::new_unchecked(schema, columns, rows) };
-    (batch, private)
+    let claimed = columns.into_iter().map(|column| {
+        let (column, is_own) = claim_column(column);
+        SharedColumn::new(column, is_own)
+    });
+    (schema, claimed.collect())
 }
 
 fn claim_column(column: ArrayRef) -> (ArrayRef, bool) {

@@ -15,6 +15,7 @@ use pyo3_arrow::ffi::{to_array_pycapsules, to_schema_pycapsule};
 
 use crate::dtype::{element, tensor_shape};
 use crate::memory::Memory;
+use crate::share::SharedColumn;
 
 /// A column. What it is made of depends on its `kind`.
 #[pyclass(frozen, module = "forebay._forebay")]
@@ -22,18 +23,23 @@ use crate::memory::Memory;
 pub(crate) struct RawColumn {
     array: ArrayRef,
     field: FieldRef,
-    /// Whether its memory may be written.
-    private: bool,
+    /// Where views of it may be written; else they are read-only.
+    shared: Option<Arc<SharedColumn>>,
 }
 
 impl RawColumn {
-    /// Column `index` of a batch, whose memory may be written if it is private.
-    pub(crate) fn of(batch: &RecordBatch, index: usize, private: bool) -> PyResult<Self> {
+    /// Column `index` of a batch, of which views are read-only.
+    pub(crate) fn read_only(batch: &RecordBatch, index: usize) -> PyResult<Self> {
         let field = Arc::clone(&batch.schema_ref().fields()[index]);
-        Self::new(Arc::clone(batch.column(index)), field, private)
+        Self::new(Arc::clone(batch.column(index)), field, None)
     }
 
-    fn new(array: ArrayRef, field: FieldRef, private: bool) -> PyResult<Self> {
+    /// A column of which views may be written.
+    pub(crate) fn writable(column: &Arc<SharedColumn>, field: FieldRef) -> PyResult<Self> {
+        Self::new(column.array(), field, Some(Arc::clone(column)))
+    }
+
+    fn new(array: ArrayRef, field: FieldRef, shared: Option<Arc<SharedColumn>>) -> PyResult<Self> {
         // What is encoded has no view that NumPy knows.
         let plain = match array.data_type() {
             DataType::Dictionary(_, value) => (**value).clone(),
@@ -44,38 +50,35 @@ impl RawColumn {
                 return Ok(Self {
                     array,
                     field,
-                    private,
+                    shared,
                 });
             }
         };
         let array = cast(&array, &plain).map_err(arrow_error)?;
+        let shared = shared.map(|_| SharedColumn::new(Arc::clone(&array), true));
         Ok(Self {
             array,
             field,
-            private: false,
+            shared,
         })
     }
 
-    fn made_of(array: ArrayRef, name: &str, private: bool) -> PyResult<Self> {
-        let field = Arc::new(Field::new(name, array.data_type().clone(), true));
-        Self::new(array, field, private)
-    }
-
-    /// The column of a struct, null where the struct is.
-    fn without(self, nulls: Option<&NullBuffer>) -> PyResult<Self> {
-        let Some(nulls) = nulls else {
-            return Ok(self);
-        };
-        let gone = BooleanArray::new(!nulls.inner(), None);
-        let array = nullif(&self.array, &gone).map_err(arrow_error)?;
-        Ok(Self { array, ..self })
+    /// A part of this column, whose elements others may have.
+    fn part(&self, array: ArrayRef, field: FieldRef) -> PyResult<Self> {
+        let shared = self.shared.as_ref();
+        let shared = shared.map(|_| SharedColumn::new(Arc::clone(&array), false));
+        Self::new(array, field, shared)
     }
 
     /// The column's elements, and their shape in one row.
     fn dense(&self) -> Option<(ArrayRef, Vec<usize>)> {
-        let list = self.array.as_fixed_size_list_opt();
+        self.dense_of(&self.array)
+    }
+
+    fn dense_of(&self, array: &ArrayRef) -> Option<(ArrayRef, Vec<usize>)> {
+        let list = array.as_fixed_size_list_opt();
         let Some(list) = list else {
-            return element(self.array.data_type()).map(|_| (Arc::clone(&self.array), Vec::new()));
+            return element(array.data_type()).map(|_| (Arc::clone(array), Vec::new()));
         };
         element(list.values().data_type())?;
         let size = usize::try_from(list.value_length()).ok()?;
@@ -126,6 +129,13 @@ impl RawColumn {
         }
     }
 
+    /// Whether a view that may be written needs no copy.
+    #[getter]
+    fn is_own(&self) -> bool {
+        let is_own = |shared: &Arc<SharedColumn>| shared.is_own();
+        self.shared.as_ref().is_some_and(is_own)
+    }
+
     /// The elements of a `dense` or `bool` column; values without meaning stand where rows are null.
     fn memory(&self) -> PyResult<Memory> {
         if let Some(flags) = self.array.as_boolean_opt() {
@@ -133,7 +143,14 @@ impl RawColumn {
             let shape = vec![bytes.len()];
             return Ok(Memory::made(Buffer::from_vec(bytes), shape, "|b1"));
         }
-        let Some((values, row)) = self.dense() else {
+        let (array, lent) = match &self.shared {
+            None => (Arc::clone(&self.array), None),
+            Some(shared) => {
+                let (array, lent) = shared.writable().map_err(arrow_error)?;
+                (array, Some(lent))
+            }
+        };
+        let Some((values, row)) = self.dense_of(&array) else {
             return Err(PyValueError::new_err("the column is not dense"));
         };
         let mut shape = vec![self.array.len()];
@@ -146,7 +163,7 @@ impl RawColumn {
         let width = values.data_type().primitive_width().unwrap_or(1);
         // SAFETY: the offset counts elements of `width` bytes within the buffer.
         let start = unsafe { buffer.as_ptr().add(data.offset() * width) };
-        Ok(Memory::new(values, start, shape, kind, self.private))
+        Ok(Memory::new(values, start, shape, kind, lent))
     }
 
     /// A byte for each row, 1 where it is null.
@@ -195,7 +212,8 @@ impl RawColumn {
         let starts: Vec<i64> = starts.iter().map(|start| start - first as i64).collect();
         let rows = starts.len();
         let starts = Memory::made(Buffer::from_vec(starts), vec![rows], "<i8");
-        Ok((Self::made_of(values, "item", false)?, starts))
+        let field = Arc::new(Field::new("item", values.data_type().clone(), true));
+        Ok((self.part(values, field)?, starts))
     }
 
     /// The shapes of a `variable` column, a row of three numbers each.
@@ -219,10 +237,8 @@ impl RawColumn {
             return Err(PyValueError::new_err("the column is no struct"));
         };
         let fields = parts.fields().iter().zip(parts.columns());
-        let columns = fields.map(|(field, array)| {
-            let column = Self::new(Arc::clone(array), Arc::clone(field), false)?;
-            column.without(parts.nulls())
-        });
+        let columns = fields
+            .map(|(field, array)| self.part(without(array, parts.nulls())?, Arc::clone(field)));
         columns.collect()
     }
 
@@ -271,8 +287,16 @@ impl RawColumn {
             .as_ref()
             .clone()
             .with_data_type(self.array.data_type().clone());
-        let array = to_array_pycapsules(py, Arc::new(field), &self.array, requested_schema)?;
-        Ok(array)
+        let array = match &self.shared {
+            None => Arc::clone(&self.array),
+            Some(shared) => shared.unchanging().map_err(arrow_error)?,
+        };
+        Ok(to_array_pycapsules(
+            py,
+            Arc::new(field),
+            &array,
+            requested_schema,
+        )?)
     }
 }
 
@@ -280,6 +304,15 @@ impl RawColumn {
     fn is_variable(&self) -> bool {
         self.field.extension_type_name() == Some("arrow.variable_shape_tensor")
     }
+}
+
+/// The column of a struct, null where the struct is.
+fn without(column: &ArrayRef, nulls: Option<&NullBuffer>) -> PyResult<ArrayRef> {
+    let Some(nulls) = nulls else {
+        return Ok(Arc::clone(column));
+    };
+    let gone = BooleanArray::new(!nulls.inner(), None);
+    nullif(column, &gone).map_err(arrow_error)
 }
 
 /// The first and the last offset.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay::clauses::Optimize;
-use forebay::{RunConfig, SavedPlan, Token};
+use forebay::{RunConfig, SavedPlan, Token, Uneven};
 use forebay_planner::units::parse_bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -39,6 +39,18 @@ pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Run
             "threads" => config.threads = Some(number()?.max(1) as usize),
             "limit_batches" => config.limit_batches = Some(number()?),
             "memory_limit" => config.memory_limit = Some(bytes(py, &value)?),
+            "uneven" => {
+                config.uneven = match value.extract::<String>()?.as_str() {
+                    "keep" => Uneven::Keep,
+                    "pad" => Uneven::Pad,
+                    "drop" => Uneven::Drop,
+                    other => {
+                        let what =
+                            format!("uneven is \"pad\", \"drop\" or \"keep\", found {other:?}");
+                        return Err(error::config(py, what));
+                    }
+                };
+            }
             "segment_rows" => config.segment_rows = Some(number()?),
             "optimize" => {
                 config.optimize = Some(match value.extract()? {

@@ -79,6 +79,10 @@ fn run(
             failure_attributes(failure, attributes)?;
             "DataError"
         }
+        Error::Function { function, .. } => {
+            attributes.set_item("function", function)?;
+            "FunctionError"
+        }
         Error::Memory { limit, minimum } => {
             attributes.set_item("limit", limit)?;
             attributes.set_item("minimum", minimum)?;

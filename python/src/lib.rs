@@ -16,6 +16,7 @@ mod options;
 mod plan;
 mod run;
 mod runtime;
+mod share;
 mod source;
 mod steps;
 mod udf;
@@ -25,6 +26,7 @@ mod udf_crew;
 mod udf_frame;
 mod udf_lease;
 mod udf_type;
+mod udf_values;
 mod udf_worker;
 mod wait;
 

@@ -9,6 +9,8 @@ use arrow::buffer::Buffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::share::Lent;
+
 /// A dense array of fixed-width elements. `numpy.asarray` makes a view of it, which keeps it alive.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
@@ -18,24 +20,28 @@ pub(crate) struct Memory {
     address: usize,
     shape: Vec<usize>,
     element: String,
+    /// Present where it may be written, unless it is made for NumPy alone.
+    _lent: Option<Arc<Lent>>,
     writable: bool,
 }
 
 impl Memory {
-    /// A view of memory that `owner` keeps, of elements that NumPy's type string names.
+    /// A view of memory that `owner` keeps, of elements that NumPy's type string names. It may be written if it was
+    /// lent for that.
     pub(crate) fn new(
         owner: ArrayRef,
         start: *const u8,
         shape: Vec<usize>,
         element: impl Into<String>,
-        writable: bool,
+        lent: Option<Arc<Lent>>,
     ) -> Self {
         Self {
+            writable: lent.is_some(),
+            _lent: lent,
             _owner: owner,
             address: start as usize,
             shape,
             element: element.into(),
-            writable,
         }
     }
 
@@ -43,7 +49,10 @@ impl Memory {
     pub(crate) fn made(buffer: Buffer, shape: Vec<usize>, element: &str) -> Self {
         let start = buffer.as_ptr();
         let owner = Arc::new(UInt8Array::new(buffer.into(), None));
-        Self::new(owner, start, shape, element, true)
+        Self {
+            writable: true,
+            ..Self::new(owner, start, shape, element, None)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A Python function in a plan: what it declares, and how its rows are computed.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -127,7 +128,7 @@ impl PythonFunction {
     fn fault(&self, message: String) -> DataFusionError {
         DataFusionError::External(Box::new(Fault {
             function: self.name.clone(),
-            message,
+            message: forebay_udfs::bounded(message),
         }))
     }
 
@@ -192,9 +193,10 @@ impl PythonFunction {
         let mut failed = Vec::new();
         let mut first = 0;
         for piece in pieces.try_iter()? {
-            let (rows, columns, failures): Piece<'_> = piece?.extract()?;
+            let (rows, columns, raised): Piece<'_> = piece?.extract()?;
+            let mut failures: BTreeMap<usize, String> = raised.into_iter().collect();
             arrays.push(match columns {
-                Some(columns) => self.value_of(rows, &columns)?,
+                Some(columns) => self.value_of(rows, &columns, &mut failures)?,
                 None => new_null_array(self.value.data_type(), rows),
             });
             failed.extend(failures.into_iter().map(|(row, cause)| RowFailure {
@@ -207,19 +209,27 @@ impl PythonFunction {
         Ok((whole(&arrays).map_err(arrow_error)?, failed))
     }
 
-    fn value_of(&self, rows: usize, columns: &[Bound<'_, PyAny>]) -> PyResult<ArrayRef> {
-        let built = self.columns.iter().zip(columns).map(|(field, parts)| {
-            build(field, rows, parts).map_err(|error| {
-                Python::attach(|py| {
-                    let why = error.value(py);
-                    pyo3::exceptions::PyValueError::new_err(format!(
-                        "column {:?}: {why}",
-                        field.name()
-                    ))
-                })
-            })
-        });
-        let mut built = built.collect::<PyResult<Vec<_>>>()?;
+    /// The value that columns make. Rows of which a column's value is wrong have failed.
+    fn value_of(
+        &self,
+        rows: usize,
+        columns: &[Bound<'_, PyAny>],
+        failures: &mut BTreeMap<usize, String>,
+    ) -> PyResult<ArrayRef> {
+        let mut built = Vec::with_capacity(self.columns.len());
+        for (field, parts) in self.columns.iter().zip(columns) {
+            let name = field.name();
+            let column = build(field, rows, parts).map_err(|error| {
+                let why = error.value(parts.py());
+                pyo3::exceptions::PyValueError::new_err(format!("column {name:?}: {why}"))
+            });
+            let (array, wrong) = column?;
+            built.push(array);
+            for (row, why) in wrong {
+                let cause = || format!("TypeError: column {name:?}: {why}");
+                failures.entry(row).or_insert_with(cause);
+            }
+        }
         match self.value.data_type() {
             DataType::Struct(fields) if self.is_struct => {
                 let parts = StructArray::try_new_with_length(fields.clone(), built, None, rows);

@@ -1,16 +1,12 @@
 //! Values that a Python function gave, as Arrow arrays.
 //!
-//! `forebay/_results.py` has checked them and hands over, by the column's kind: `("arrow", array)`,
-//! `("dense", bytes, mask)`, `("text", list)`, `("bytes", list)`, `("list", offsets, mask, items)`. A mask has a
-//! byte for each row, 1 where it is null.
+//! `forebay/_results.py` has taken them apart and hands over, by column: `("arrow", array)`, `("dense", bytes, mask)`,
+//! or `("values", list)`, whose values are checked here one by one. A mask has a byte for each row, 1 where it is null.
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayDataBuilder, ArrayRef, BinaryArray, BooleanArray, ListArray, StringArray,
-    make_array,
-};
-use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::array::{Array, ArrayDataBuilder, ArrayRef, BooleanArray, make_array};
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,43 +15,30 @@ use pyo3_arrow::PyArray;
 
 use crate::column::arrow_error;
 use crate::udf_type::named;
+use crate::udf_values::{self, WrongRows};
 
-/// Builds a column of `rows` rows.
-pub(crate) fn build(field: &Field, rows: usize, parts: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+/// Builds a column of `rows` rows, and says which of them hold values that are none of its type.
+pub(crate) fn build(
+    field: &Field,
+    rows: usize,
+    parts: &Bound<'_, PyAny>,
+) -> PyResult<(ArrayRef, WrongRows)> {
     let parts = parts.cast::<PyTuple>()?;
     let kind: String = parts.get_item(0)?.extract()?;
-    let array: ArrayRef = match (kind.as_str(), field.data_type()) {
-        ("arrow", _) => parts.get_item(1)?.extract::<PyArray>()?.into_inner().0,
-        ("text", _) => {
-            let texts: Vec<Option<String>> = parts.get_item(1)?.extract()?;
-            Arc::new(StringArray::from(texts))
+    let mut wrong = WrongRows::new();
+    let array: ArrayRef = match kind.as_str() {
+        "arrow" => parts.get_item(1)?.extract::<PyArray>()?.into_inner().0,
+        "values" => {
+            let (array, found) = udf_values::column(field, &parts.get_item(1)?)?;
+            wrong = found;
+            array
         }
-        ("bytes", _) => {
-            let values: Vec<Option<Vec<u8>>> = parts.get_item(1)?.extract()?;
-            let values = values.iter().map(Option::as_deref);
-            Arc::new(BinaryArray::from_iter(values))
-        }
-        ("list", DataType::List(item)) => {
-            let offsets: Vec<i32> = parts.get_item(1)?.extract()?;
-            let count = offsets
-                .last()
-                .map_or(0, |&n| usize::try_from(n).unwrap_or(0));
-            let items = build(item, count, &parts.get_item(3)?)?;
-            let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-            let nulls = nulls(&parts.get_item(2)?)?;
-            let list = ListArray::try_new(Arc::clone(item), offsets, items, nulls);
-            Arc::new(list.map_err(arrow_error)?)
-        }
-        ("dense", data_type) => {
+        "dense" => {
             let bytes = parts.get_item(1)?;
-            dense(
-                data_type,
-                rows,
-                bytes.extract()?,
-                nulls(&parts.get_item(2)?)?,
-            )?
+            let mask = parts.get_item(2)?.extract()?;
+            dense(field.data_type(), rows, bytes.extract()?, mask)?
         }
-        (other, _) => return Err(PyValueError::new_err(format!("no values are {other:?}"))),
+        other => return Err(PyValueError::new_err(format!("no values are {other:?}"))),
     };
     let found = array.data_type();
     if !found.equals_datatype(field.data_type()) {
@@ -73,24 +56,22 @@ pub(crate) fn build(field: &Field, rows: usize, parts: &Bound<'_, PyAny>) -> PyR
         )));
     }
     if found == field.data_type() {
-        return Ok(array);
+        return Ok((array, wrong));
     }
     // Names and nullability of what is inside are the declared ones.
-    arrow::compute::cast(&array, field.data_type()).map_err(arrow_error)
+    let array = arrow::compute::cast(&array, field.data_type()).map_err(arrow_error)?;
+    Ok((array, wrong))
 }
 
-fn nulls(mask: &Bound<'_, PyAny>) -> PyResult<Option<NullBuffer>> {
-    let mask: Option<Vec<u8>> = mask.extract()?;
-    let valid = |mask: Vec<u8>| mask.iter().map(|&null| null == 0).collect::<Vec<_>>();
-    Ok(mask.map(|mask| NullBuffer::from(valid(mask))))
-}
-
-fn dense(
+/// Elements of one shape as NumPy has them in memory, and which rows are null.
+pub(crate) fn dense(
     data_type: &DataType,
     rows: usize,
     bytes: &[u8],
-    nulls: Option<NullBuffer>,
+    mask: Option<Vec<u8>>,
 ) -> PyResult<ArrayRef> {
+    let valid = |mask: Vec<u8>| mask.iter().map(|&null| null == 0).collect::<Vec<_>>();
+    let nulls = mask.map(|mask| NullBuffer::from(valid(mask)));
     if let DataType::Boolean = data_type {
         let flags: Vec<bool> = bytes.iter().map(|&b| b != 0).collect();
         return Ok(Arc::new(BooleanArray::new(flags.into(), nulls)));

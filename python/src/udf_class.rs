@@ -34,7 +34,7 @@ impl Rows {
     /// The arguments, whose memory must not be written.
     fn columns(&self) -> PyResult<Vec<RawColumn>> {
         let columns = 0..self.0.num_columns();
-        columns.map(|i| RawColumn::of(&self.0, i, false)).collect()
+        columns.map(|i| RawColumn::read_only(&self.0, i)).collect()
     }
 
     /// `rows` rows from `first`.

@@ -42,14 +42,12 @@ def test_a_batch_is_a_mapping(batch):
     ("name", "dtype"),
     [("id", "int64"), ("x", "float64"), ("small", "int8"), ("flag", "bool"), ("when", "datetime64[ms]")],
 )
-def test_numbers_are_views(batch, name, dtype):
+def test_numbers_are_arrays(batch, name, dtype):
     column = batch[name]
     values = column.numpy()
     assert (values.dtype, values.shape) == (np.dtype(dtype), (40,))
     np.testing.assert_array_equal(values, pa.array(column).to_numpy(zero_copy_only=False))
     np.testing.assert_array_equal(np.asarray(column), values)
-    if name != "flag":
-        assert address(values) == address(column.numpy()) == pa.array(column).buffers()[1].address
 
 
 def address(values):
@@ -132,12 +130,12 @@ def test_memory_that_nobody_else_has_may_be_written(photos, table):
     values = own["pixels"].numpy()
     values *= 0
     assert own["pixels"].numpy().max() == 0 and address(values) == address(own["pixels"].numpy())
-    # Small batches are parts of one piece of memory, and here a second column is the same memory.
+    # Small batches are parts of one piece of memory, and here a second column is the same memory: copies are written.
     part = next(iter(fb.images(photos).select(pixels=resized).batch(8)))
-    assert not part["pixels"].numpy().flags.writeable
+    assert address(part["pixels"].numpy()) != address(part["pixels"].numpy())
     same = next(iter(fb.read_parquet(table).select(a="x", b="x")))
-    with pytest.raises(ValueError, match="read-only"):
-        same["a"].numpy()[0] = 1
+    same["a"].numpy()[0] = -1
+    assert same["a"].numpy()[0] == same["b"].numpy()[0] == 0
 
 
 def test_dlpack(photos, batch):

@@ -210,5 +210,5 @@ def test_distributed_ranks_are_found(table, tmp_path):
     [process.start() for process in processes]
     got = dict(out.get(timeout=120) for _ in processes)
     [process.join(60) for process in processes]
-    place = [stream(table).run(rank=rank, world=2) for rank in range(2)]
+    place = [stream(table).run(rank=rank, world=2, uneven="pad") for rank in range(2)]
     assert [got[rank] for rank in range(2)] == [[batch["id"].numpy().tolist() for batch in run] for run in place]

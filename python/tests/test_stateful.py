@@ -42,7 +42,12 @@ def loader(dataset, workers, **options):
 
 
 def rows(batches):
-    return [(batch["id"].tolist(), batch["r"].tolist()) for batch in batches]
+    """The rows of batches, without padding."""
+    found = []
+    for batch in batches:
+        own = ~batch.get("padded", torch.zeros(len(batch["id"]), dtype=torch.bool))
+        found.append((batch["id"][own].tolist(), batch["r"][own].tolist()))
+    return found
 
 
 def epochs(pipeline, *which, **place):

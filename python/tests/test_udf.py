@@ -153,8 +153,6 @@ def returning(value, returns="int64", mode="numpy"):
         (returning(lambda ids: ids * 0.5), r'found float64 of shape \(1000,\); convert it: \.astype\("int64"\)'),
         (returning(lambda ids: None), "found object of shape"),
         (returning(lambda ids: [1, 2]), "expected 1000 rows of int64, found 2"),
-        (returning(lambda ids: ["a"] * 1000), "row 0 of 1000: expected int64, found a str"),
-        (returning(lambda ids: [300] * 1000, "uint8"), "300 does not fit into uint8"),
         (returning(lambda ids: "text", "str"), "expected 1000 rows of utf8, found a str"),
         (returning(lambda ids: pa.array([1.5] * 1000)), "expected int64, found float64"),
         (returning(lambda ids: pa.array([1])), "expected 1000 rows, found 1"),
@@ -177,6 +175,188 @@ def test_a_wrong_value_of_a_row_is_that_rows_failure(table):
     run = fb.read_parquet(table).map_batches(function).options(on_error="skip").run()
     assert sum(batch.num_rows for batch in run) == 999
     assert "expected int64, found a str" in run.stats().failures[0].cause
+
+
+ODD = {
+    "text": (["a"], "int64", "expected int64, found a str"),
+    "large": ([300], "uint8", "300 does not fit into uint8"),
+    "huge": ([2**70], "uint64", "1180591620717411303424 does not fit into uint64"),
+    "negative": ([-1], "uint64", "-1 does not fit into uint64"),
+    "flag": ([True], "int32", "expected int32, found a bool"),
+    "half": ([1.5], "int64", "expected int64, found a float"),
+    "number": ([1], "bool", "expected boolean, found a int"),
+    "number in a text": ([1], "str", "expected utf8, found a int"),
+    "surrogate": (["\ud800"], "str", "a text that UTF-8 cannot hold (a lone surrogate)"),
+    "text in bytes": (["a"], "bytes", "expected binary, found a str"),
+    "number in lists": ([1], "list<int32>", "expected list<int32>, found a int"),
+    "text in a list": ([[1, "a"]], "list<int32>", "expected int32, found a str"),
+    "array in lists": ([np.array([1.5])], "list<int32>", "expected int32, found a float"),
+    "large in an array": ([np.array([2**40])], "list<int32>", "1099511627776 does not fit into int32"),
+    "text in a list of lists": ([[[1], ["a"]]], "list<list<int32>>", "expected int32, found a str"),
+    "tensor": ([np.zeros(3, "f4")], "tensor<float32>[2]", "expected float32 of shape (2,), found float32 of shape (3,)"),
+    "time": (["now"], "datetime64[ms]", "expected timestamp(ms), found a str"),
+    "tensor in a list": ([[np.zeros(3, "f4")]], "list<tensor<float32>[2]>", "found float32 of shape (3,)"),
+}
+GOOD = {
+    "int64": 5, "uint8": 5, "uint64": 2**63 + 1, "int32": 5, "bool": True, "str": "é", "bytes": b"\0",
+    "list<int32>": [1, None, 3], "list<list<int32>>": [[1], []], "tensor<float32>[2]": np.ones(2, "f4"),
+    "datetime64[ms]": np.datetime64("2020-01-02", "ms"), "list<tensor<float32>[2]>": [np.ones(2, "f4")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["skip", "null", "replace", "fail"])
+@pytest.mark.parametrize("mode", ["rows", "numpy"])
+@pytest.mark.parametrize("case", ODD)
+def test_a_wrong_value_in_a_declared_column_follows_the_policy(table, case, mode, policy):
+    (odd,), returns, why = ODD[case]
+
+    def one(number):
+        return odd if number in (3, 7) else GOOD[returns]
+
+    def batch(numbers):
+        return [one(number) for number in numbers.tolist()]
+
+    function = fb.udf(one if mode == "rows" else batch, reads=["id"], returns={"v": returns}, mode=mode, name="odd")
+    pipeline = fb.read_parquet(table).take(20).select("id").map_batches(function).batch(10).options(on_error=policy)
+    if policy == "fail":
+        with pytest.raises(fb.DataError) as raised:
+            list(pipeline)
+        assert (raised.value.row, raised.value.operator, raised.value.column) == (3, "odd", "v")
+        assert raised.value.cause.startswith('TypeError: column "v": ') and why in raised.value.cause
+        return
+    run = pipeline.run()
+    rows = [row for batch in run for row in pa.record_batch(batch).to_pylist()]
+    stats = run.stats()
+    assert [failure.row for failure in stats.failures] == [3, 7]
+    assert all(why in failure.cause for failure in stats.failures)
+    good = rows[0]["v"]
+    assert good is not None and good != []
+    expected = {
+        "skip": [(i, good) for i in range(20) if i not in (3, 7)],
+        "null": [(i, None if i in (3, 7) else good) for i in range(20)],
+        "replace": [(i + (i in (3, 7)), good) for i in range(20)],
+    }[policy]
+    assert [(row["id"], row["v"]) for row in rows] == expected
+
+
+def test_lists_are_read_as_they_are(table):
+    odd = [[], None, [1, None, -3], (4, 5), np.array([6, 7], "i4"), np.array([8], "u1"), range(3), [np.int64(9), np.array(1)]]
+    told = [[], None, [1, None, -3], [4, 5], [6, 7], [8], [0, 1, 2], [9, 1]]
+    function = returning(lambda i: odd[i % len(odd)], "list<int32>", mode="rows")
+    batch = next(iter(fb.read_parquet(table).select("id").map_batches(function).batch(1000)))
+    assert pa.array(batch["<lambda>"]).to_pylist() == [told[i % len(told)] for i in range(1000)]
+
+
+# Mistakes of the code, and failures without measure
+
+
+@pytest.mark.parametrize("concurrency", [0, 1])
+@pytest.mark.parametrize("policy", ["skip", "null", "replace"])
+@pytest.mark.parametrize("function", [udfs.mistaken, udfs.mistaken_row])
+def test_a_mistake_of_the_code_is_no_empty_epoch(table, function, policy, concurrency):
+    function = fb.udf(function._target, **{**function._options, "concurrency": concurrency})
+    pipeline = fb.read_parquet(table).select("id").map_batches(function).batch(250).options(on_error=policy)
+    told = set()
+    for settings in ({}, {"threads": 1, "segment_rows": 7}, {"optimize": False, "segment_rows": 1000}):
+        with pytest.raises(fb.FunctionError) as raised:
+            list(pipeline.run(**settings))
+        told.add(str(raised.value))
+        assert "nmae" in str(raised.value.__cause__) and "udfs.py" in str(raised.value.__cause__)
+    (message,) = told
+    assert raised.value.function == function.name
+    assert message.startswith(
+        f"{function.name} failed with NameError in every one of the first 100 rows, so the function is at fault rather "
+        "than the rows, and on_error does not apply: correct it; the first: "
+    )
+    assert "table.parquet, row 0: " in message and message.endswith("name 'nmae' is not defined")
+
+
+def failing(rows, kinds=(ValueError,)):
+    def picky(number):
+        if number in rows:
+            raise kinds[number % len(kinds)]("no")
+        return number
+
+    return fb.udf(picky, reads=["id"], returns={"v": "int64"}, mode="rows", deterministic=True)
+
+
+@pytest.mark.parametrize("policy", ["skip", "null"])
+def test_only_the_first_hundred_rows_tell_of_a_mistake(table, policy):
+    def run(function, **calls):
+        pipeline = fb.read_parquet(table).select("id").map_batches(function)
+        run = pipeline.batch(30).options(on_error=policy).run(**calls)
+        return sum(batch.num_rows for batch in run), run.stats()
+
+    assert run(failing(range(99)))[0] == (901 if policy == "skip" else 1000)
+    assert run(failing(range(100), (ValueError, KeyError)))[0] == (900 if policy == "skip" else 1000)
+    assert run(failing(range(1, 1000)))[0] == (1 if policy == "skip" else 1000)
+    for settings in ({}, {"threads": 1, "segment_rows": 3}, {"segment_rows": 999}):
+        with pytest.raises(fb.FunctionError, match="picky failed with ValueError in every one of the first 100 rows"):
+            run(failing(range(100)), **settings)
+
+
+def test_a_short_epoch_of_failures_is_a_mistake_too(table):
+    pipeline = fb.read_parquet(table).select("id").take(7).map_batches(failing(range(7))).options(on_error="skip")
+    for epochs in (1, 3):
+        with pytest.raises(fb.FunctionError, match="in every one of the first 7 rows"):
+            list(pipeline.run(epochs=epochs))
+    # The other functions' failures, and rows that a filter drops, are none of it.
+    some = fb.read_parquet(table).select("id").map_batches(failing(range(3, 1000))).filter("id < 3")
+    assert sum(batch.num_rows for batch in some.options(on_error="skip")) == 3
+    casts = fb.read_parquet(table).select(v="CAST(name AS BIGINT)").take(200).options(on_error="skip")
+    assert sum(batch.num_rows for batch in casts) == 0
+
+
+def test_the_number_of_arguments_is_checked_before_anything_runs(table):
+    def pair(a, b):
+        return a
+
+    class Pair:
+        def __init__(self, size):
+            self.size = size
+
+        def __call__(self, a, b):
+            return a
+
+    pipeline = fb.read_parquet(table)
+    options = {"returns": {"v": "int64"}, "mode": "rows"}
+    with pytest.raises(fb.PlanError, match=r"pair cannot be called with 1 column\(s\): missing a required argument: 'b'"):
+        pipeline.map_batches(fb.udf(pair, reads=["id"], **options))
+    with pytest.raises(fb.PlanError, match="too many positional arguments"):
+        pipeline.select(v=fb.udf(pair, **options)(col("id"), col("x"), col("x")))
+    with pytest.raises(fb.PlanError, match="missing a required argument: 'b'"):
+        pipeline.map_batches(fb.udf(Pair, reads=["id"], **options)(3))
+    with pytest.raises(TypeError, match="the set-up of .*Pair: missing a required argument: 'size'"):
+        fb.udf(Pair, reads=["id", "x"], **options)()
+    pipeline.map_batches(fb.udf(Pair, reads=["id", "x"], **options)(3))
+    pipeline.map_batches(fb.udf(lambda *columns: columns[0], reads=["id", "x"], **options))
+
+
+@pytest.mark.parametrize("concurrency", [0, 1])
+def test_failures_are_bounded(table, concurrency, tmp_path):
+    function = fb.udf(udfs.talkative._target, **{**udfs.talkative._options, "concurrency": concurrency})
+    pipeline = fb.read_parquet(table).select("id").map_batches(function)
+    with pytest.raises(fb.DataError) as raised:
+        list(pipeline)
+    error = raised.value
+    assert error.row == 1 and error.cause.startswith("ValueError: begin ééé") and error.cause.endswith("ééé end")
+    assert "bytes left out" in error.cause and len(error.cause.encode()) <= 1024
+    assert len(str(error).encode()) < 2048 and len(str(error.__cause__).encode()) < 4096
+    assert "udfs.py" in str(error.__cause__)
+    letters = tmp_path / "letters"
+    run = pipeline.options(on_error="skip", dead_letters=str(letters)).run()
+    assert sum(batch.num_rows for batch in run) == 500
+    assert max(len(failure.cause.encode()) for failure in run.stats().failures) <= 1024
+    causes = pa.parquet.read_table(letters)["error"].to_pylist()
+    assert len(causes) == 500 and max(len(cause.encode()) for cause in causes) <= 4096
+
+
+def test_builtins_failures_are_bounded(tmp_path):
+    rows = {"id": [0, 1], "text": ["1", "x" * 100_000]}
+    pa.parquet.write_table(pa.table(rows), tmp_path / "long.parquet")
+    with pytest.raises(fb.DataError) as raised:
+        list(fb.read_parquet(tmp_path / "long.parquet").select(v="CAST(text AS BIGINT)"))
+    assert raised.value.row == 1 and len(raised.value.cause) <= 4096 and "bytes left out" in raised.value.cause
 
 
 def test_a_failed_set_up_shows_the_users_frames(table):

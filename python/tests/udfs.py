@@ -176,3 +176,20 @@ def score(x):
 @fb.udf(reads=["x"], returns={"score": "float64"})
 def undeclared(x):
     return x / 2
+
+
+@fb.udf(reads=["id"], returns={"v": "int64"})
+def mistaken(ids):
+    return ids + nmae  # noqa: F821
+
+
+@fb.udf(reads=["id"], returns={"v": "int64"}, mode="rows")
+def mistaken_row(number):
+    return number + nmae  # noqa: F821
+
+
+@fb.udf(reads=["id"], returns={"v": "int64"}, mode="rows", deterministic=True)
+def talkative(number):
+    if number % 2:
+        raise ValueError("begin " + "é" * 50_000 + " end")
+    return number

@@ -18,16 +18,36 @@ pub struct Deal {
     pub rank: u64,
     /// Number of ranks.
     pub world: u64,
+    /// Rows repeat until the ranks have equally many in each step.
+    pub pads_ranks: bool,
+}
+
+/// What ranks get in a step whose rows do not divide by ranks, beyond what the pipeline says. It is a setting of
+/// a run: no hash and no token knows of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Uneven {
+    /// What is left for them, perhaps nothing.
+    #[default]
+    Keep,
+    /// As many rows as the rank that has most of them: the batch's own rows once more, or where it has none, those
+    /// of the step's first batch. [`Batch::padded`](crate::tail::Batch::padded) counts them.
+    Pad,
+    /// No step in which a rank has no batch.
+    Drop,
 }
 
 impl Deal {
     /// The deal of a pipeline for one rank.
-    pub fn new(clauses: &Clauses, rank: u64, world: u64) -> Self {
+    pub fn new(clauses: &Clauses, rank: u64, world: u64, uneven: Uneven) -> Self {
         Self {
             batch: clauses.batch.unwrap_or_default(),
-            equal_steps: clauses.options.equal_steps,
+            equal_steps: match uneven {
+                Uneven::Drop => EqualSteps::Drop,
+                Uneven::Keep | Uneven::Pad => clauses.options.equal_steps,
+            },
             rank,
             world,
+            pads_ranks: uneven == Uneven::Pad && world > 1,
         }
     }
 
@@ -57,6 +77,14 @@ impl Deal {
                 };
                 cut(self.rank)..cut(self.rank + 1)
             }
+        }
+    }
+
+    /// Rows (or packs) that the rank with most of them has of a batch of so many.
+    pub const fn most(&self, rows: u64) -> u64 {
+        match self.batch.scope {
+            BatchScope::PerRank => rows,
+            BatchScope::Global => rows.div_ceil(self.world),
         }
     }
 
@@ -138,11 +166,12 @@ mod tests {
             clauses.batch = Some(Batch { size, scope, remainder: Remainder::Keep });
             let (mut at, mut owners) = (0, 0);
             for rank in 0..world {
-                let deal = Deal::new(&clauses, rank, world);
+                let deal = Deal::new(&clauses, rank, world, Uneven::Keep);
                 if deal.is_mine(batch) {
                     owners += 1;
                     let share = deal.share(rows);
                     prop_assert_eq!(share.end - share.start, deal.full().unwrap());
+                    prop_assert!(share.end - share.start <= deal.most(rows));
                     prop_assert_eq!(share.start, at);
                     at = share.end;
                 }
@@ -156,7 +185,7 @@ mod tests {
         fn steps_hold_the_batches(batches in 0_u64..500, world in 1_u64..9, drop: bool) {
             let mut clauses = Clauses::default();
             clauses.options.equal_steps = if drop { EqualSteps::Drop } else { EqualSteps::Count };
-            let deal = Deal::new(&clauses, 0, world);
+            let deal = Deal::new(&clauses, 0, world, Uneven::Keep);
             let held = deal.steps(batches) * world;
             if drop {
                 prop_assert!(held <= batches && batches - held < world);

@@ -23,13 +23,14 @@ mod steps;
 mod stop;
 mod work;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_datafusion_err;
 use forebay_planner::clauses::{
-    Clauses, EqualSteps, Optimize, Relax, Remainder, Window as Shuffle,
+    Clauses, EqualSteps, OnError, Optimize, Relax, Remainder, Window as Shuffle,
 };
 use forebay_planner::compile::Compiled;
 use forebay_planner::limits::{MAX_EPOCH, MAX_THREADS, MAX_WORLD};
@@ -49,6 +50,7 @@ pub use self::sample::{Prepared, Sample, prepare};
 use self::sizing::{environment, size_segments};
 use crate::cache::Stores;
 use crate::cursor::{ArmCursor, Cursor};
+pub use crate::deal::Uneven;
 use crate::deal::{Deal, Turns};
 use crate::error::{Error, Result};
 use crate::group::Grouping;
@@ -56,7 +58,7 @@ use crate::job::{Env, Job};
 use crate::keys::KeyColumns;
 use crate::letters::{self, DeadLetter, LetterWriter};
 use crate::order::{self, StoredRow, WindowSplits};
-use crate::tail::{Batch, Budget, RunStats, Tail};
+use crate::tail::{Batch, Budget, RunStats, Tail, Trial};
 use crate::token::{DataSize, StreamName, Token};
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
@@ -99,6 +101,8 @@ pub struct RunConfig {
     pub segment_rows: Option<u64>,
     /// Segments run one by one, so that CPU time can be told apart by operator.
     pub analyze: bool,
+    /// What ranks get in a step whose rows do not divide by ranks.
+    pub uneven: Uneven,
 }
 
 impl RunConfig {
@@ -170,6 +174,8 @@ pub struct Opened {
     only: Only,
     /// Rows that are run again.
     again: Option<Vec<(StoredRow, DeadLetter)>>,
+    /// Functions of the host's, which its users may have made a mistake in.
+    host_functions: BTreeSet<String>,
     env: Env,
     segment_rows: u64,
     limit_batches: Option<u64>,
@@ -184,7 +190,7 @@ impl Opened {
         config.check()?;
         let clauses = &compiled.clauses;
         let world = config.world.max(1);
-        let deal = Deal::new(clauses, config.rank, world);
+        let deal = Deal::new(clauses, config.rank, world, config.uneven);
         let turns = Turns {
             first: config.turn,
             of: config.turns.max(1),
@@ -241,6 +247,7 @@ impl Opened {
             resume,
             only: config.only.clone(),
             again: None,
+            host_functions: compiled.chosen.host_functions(),
             env,
             segment_rows,
             limit_batches: config.limit_batches,
@@ -370,6 +377,11 @@ impl Opened {
         }
         // All rows of dead letters failed before, and may all fail again.
         tail.budget = self.allowed().filter(|_| !again);
+        let is_tried =
+            matches!(self.only, Only::All) && self.clauses.options.on_error != OnError::Fail;
+        if is_tried {
+            tail.trial = Trial::of(self.host_functions.clone());
+        }
         Ok(tail)
     }
 

@@ -42,6 +42,21 @@ pub enum Error {
         /// The last one.
         last: Box<Failure>,
     },
+    /// A function of the host's failed in every row that a run saw: it is at fault, not the rows.
+    #[error(
+        "{function} failed with {kind} in every one of the first {rows} rows, so the function is at fault rather than \
+         the rows, and on_error does not apply: correct it; the first: {first}"
+    )]
+    Function {
+        /// The function's name.
+        function: String,
+        /// The kind of the failures: the type of an exception.
+        kind: String,
+        /// Rows that were seen.
+        rows: u64,
+        /// The first failure.
+        first: Box<Failure>,
+    },
     /// A resume token is of another stream.
     #[error("this resume token is of another stream: {0}")]
     Resume(String),

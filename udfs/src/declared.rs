@@ -46,7 +46,8 @@ pub trait DeclaredFunction: Any + fmt::Debug + Send + Sync {
     fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef>;
 
     /// The values, null where a row failed, and the failures in row order. Errors are the function's
-    /// mistakes, never a row's: they end the run whatever its policy.
+    /// mistakes, never a row's: they end the run whatever its policy. A failure's cause begins with its kind and a
+    /// colon, as in `ValueError: no number`: a kind that all of the first rows of a run have is a mistake, too.
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
 }
 
@@ -74,12 +75,22 @@ pub fn calls_declared(expr: &Expr) -> bool {
     calls(expr, |_| true)
 }
 
+/// Names of the declared functions that an expression calls.
+pub fn declared_names(expr: &Expr) -> Vec<String> {
+    let mut names = Vec::new();
+    calls(expr, |function| {
+        names.push(function.name().to_owned());
+        false
+    });
+    names
+}
+
 /// Whether an expression calls a declared function that is not deterministic.
 pub fn is_volatile(expr: &Expr) -> bool {
     calls(expr, |function| !function.is_deterministic())
 }
 
-fn calls(expr: &Expr, which: impl Fn(&dyn DeclaredFunction) -> bool) -> bool {
+fn calls(expr: &Expr, mut which: impl FnMut(&dyn DeclaredFunction) -> bool) -> bool {
     let found = expr.exists(|e| {
         Ok(match e {
             Expr::ScalarFunction(call) => declared(&call.func).is_some_and(|f| which(f.as_ref())),

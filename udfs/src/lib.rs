@@ -29,9 +29,10 @@ pub use bounded::{MAX_BATCH_BYTES, MAX_VALUE_BYTES, OversizedBatch, bounded_func
 pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_info};
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use declared::{
-    DeclaredFunction, UNKNOWN_NS_PER_ROW, calls_declared, declare, declared, is_volatile,
+    DeclaredFunction, UNKNOWN_NS_PER_ROW, calls_declared, declare, declared, declared_names,
+    is_volatile,
 };
-pub use failure::{RowFailure, RowFunction, row_function};
+pub use failure::{CAUSE_BYTES, RowFailure, RowFunction, bounded, row_function};
 pub use functions::functions;
 pub use image::{facts_of_call, fuse, is_written_out, work_of_call};
 pub use length::{has_length, length_of};

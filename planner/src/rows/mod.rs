@@ -261,6 +261,16 @@ impl RowPlan {
         }
     }
 
+    /// Names of the functions of the plan that are not of the catalogue, but of the host's.
+    pub fn host_functions(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> =
+            self.inputs.iter().flat_map(Self::host_functions).collect();
+        for expr in self.exprs() {
+            names.extend(forebay_udfs::declared_names(expr));
+        }
+        names
+    }
+
     fn fmt_tree(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         writeln!(f, "{:indent$}{}", "", self.op, indent = depth * 2)?;
         self.inputs

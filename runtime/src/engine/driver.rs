@@ -77,8 +77,9 @@ impl Driver {
             let is_epoch = matches!(step, Some(Step::Begin(_)));
             let is_satisfied = counts && tail.is_satisfied();
             let stepped = match step {
-                None if counts => tail.finish(&mut out),
-                None | Some(Step::Skipped) => Ok(()),
+                None if counts => tail.finish(&mut out).and_then(|()| tail.trial.end()),
+                None => tail.trial.end(),
+                Some(Step::Skipped) => Ok(()),
                 // Whether what comes after the last row of TAKE was begun is a matter of timing.
                 Some(Step::Failed { epoch, .. }) if is_satisfied && epoch_began == Some(epoch) => {
                     Ok(())
@@ -93,6 +94,10 @@ impl Driver {
                         false => tail.finish(&mut out),
                         true => Ok(()),
                     };
+                    let finished = finished.and_then(|()| match first || continuous {
+                        false => tail.trial.end(),
+                        true => Ok(()),
+                    });
                     // The sequencer knows it of rows that are planned.
                     let idle = counts
                         && !first

@@ -97,6 +97,8 @@ impl Opened {
                 rows: ALL,
                 packs: None,
                 repeats: false,
+                is_borrowed: false,
+                units: None,
                 cursor: Arc::new(Cursor::default()),
             });
             steps.extend(building.cut(self.first_epoch));

@@ -67,6 +67,10 @@ pub(super) struct Sequencer {
     computes_others: bool,
     /// This rank's part of the step that is not complete, and the epoch in which it was.
     pub(super) mine: Option<(u64, Group<Picked>)>,
+    /// Rows for this rank if the step has none for it, and the epoch in which they are.
+    spare: Option<(u64, Group<Picked>)>,
+    /// Rows (or packs) of the rank that has most of them in the step.
+    most: u64,
     /// Windows that rows in hand belong to.
     pub(super) entered: BTreeMap<u32, Entered>,
     next_id: u32,
@@ -103,6 +107,8 @@ impl Sequencer {
             short: None,
             computes_others: opened.computes_others(),
             mine: None,
+            spare: None,
+            most: 0,
             entered: BTreeMap::new(),
             next_id: 0,
             building: Building::new(&opened),
@@ -368,7 +374,8 @@ impl Sequencer {
             let held = self
                 .grouper
                 .rows()
-                .chain(self.mine.iter().flat_map(|(_, group)| &group.rows));
+                .chain(self.mine.iter().flat_map(|(_, group)| &group.rows))
+                .chain(self.spare.iter().flat_map(|(_, group)| &group.rows));
             arms.chain(held.map(|row| row.window)).collect()
         };
         self.entered.retain(|id, _| in_hand.contains(id));
@@ -431,6 +438,12 @@ impl Sequencer {
         let deal = self.opened.deal;
         let batch = self.batches - self.base;
         self.batches += 1;
+        if deal.pads_ranks {
+            self.most = self.most.max(deal.most(units(&group)));
+            if batch.is_multiple_of(deal.batches_per_step()) {
+                self.spare = Some((self.epoch, largest_share(group.clone(), &deal)));
+            }
+        }
         if deal.is_mine(batch) {
             self.mine = Some((self.epoch, share(group, &deal)));
         }
@@ -444,15 +457,24 @@ impl Sequencer {
     pub(super) fn end_of_step(&mut self, behind: &[Group<Picked>]) -> Result<()> {
         self.step += 1;
         self.steps += 1;
+        let (mine, spare) = (self.mine.take(), self.spare.take());
+        let most = std::mem::take(&mut self.most);
         if !self.computes_others && !self.opened.turns.has(self.steps - 1) {
-            self.mine = None;
             return Ok(());
         }
         let cursor = self.cursor(behind)?;
-        let (epoch, mine) = self.mine.take().unzip();
         let deal = &self.opened.deal;
         let fills = deal.batch.remainder == Remainder::Pad;
         let pads = deal.equal_steps == EqualSteps::Pad || fills;
+        let is_idle = mine.as_ref().is_none_or(|(_, group)| units(group) == 0);
+        // What comes again by the pipeline's own meaning is a batch before, which the first step does not have.
+        let borrows = is_idle && spare.is_some() && (!pads || self.step == 1);
+        let most = match self.short {
+            // The batches that come again are as large as they were.
+            Some(_) if most > 0 && pads && self.step > 1 => deal.full().unwrap_or(most),
+            _ => most,
+        };
+        let (epoch, mine) = if borrows { spare } else { mine }.unzip();
         let rows = mine.as_ref().map_or(0, |group| group.rows.len());
         let batch = PlannedBatch {
             epoch: epoch.unwrap_or(self.epoch),
@@ -460,6 +482,8 @@ impl Sequencer {
             rows,
             packs: mine.as_ref().and_then(|group| group.packs.clone()),
             repeats: mine.is_none() && pads || rows == 0 && fills,
+            is_borrowed: borrows,
+            units: (most > 0 && deal.batch.rows().is_some()).then_some(most as usize),
             cursor: Arc::new(cursor),
         };
         if let Only::Step { epoch, step } = self.opened.only {
@@ -526,6 +550,21 @@ impl Sequencer {
         cursor.set_carry(&carried?);
         Ok(cursor)
     }
+}
+
+/// Rows of a batch, or packs.
+fn units(group: &Group<Picked>) -> u64 {
+    let units = group.packs.as_ref().map_or(group.rows.len(), Vec::len);
+    units as u64
+}
+
+/// The part of a batch that the rank with most of it has: the last one.
+fn largest_share(group: Group<Picked>, deal: &Deal) -> Group<Picked> {
+    let last = Deal {
+        rank: deal.world.saturating_sub(1),
+        ..*deal
+    };
+    share(group, &last)
 }
 
 /// This rank's part of a batch.

@@ -137,6 +137,8 @@ impl Sequencer {
                 epoch: again.epoch,
                 step: again.step,
                 repeats: true,
+                is_borrowed: false,
+                units: again.units,
                 cursor: Arc::clone(&again.cursor),
             };
         }

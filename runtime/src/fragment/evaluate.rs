@@ -20,7 +20,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
-use forebay_udfs::{MAX_BATCH_BYTES, OversizedBatch, RowFailure, row_function};
+use forebay_udfs::{MAX_BATCH_BYTES, OversizedBatch, RowFailure, bounded, row_function};
 
 use super::clearing::uncleared;
 use super::compact::{compact, compact_batch};
@@ -189,7 +189,9 @@ fn invoke_rows(
     } in failed
     {
         // What failed first, further in, is the cause of what failed over it.
-        failures.entry(row).or_insert((operator, cause));
+        failures
+            .entry(row)
+            .or_insert_with(|| (operator, bounded(cause)));
     }
     Ok((array, failures))
 }
@@ -288,6 +290,7 @@ fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef,
     let rows = batch.num_rows();
     if rows <= 1 {
         let operator = operator.unwrap_or_else(|| culprit(expr, batch, &cause));
+        let cause = bounded(cause);
         let failures = (0..rows).map(|row| (row, (operator.clone(), cause.clone())));
         return Ok((new_null_array(&data_type, rows), failures.collect()));
     }

@@ -162,7 +162,8 @@ impl Tail {
                 self.last = Some((members.clone(), group.packs.clone()));
             }
             let place = (self.count.epoch, self.count.step - 1);
-            self.emit(members, group.packs.clone(), own, place, cursor, out)?;
+            let made = self.settled((members, group.packs.clone()), own, place)?;
+            self.emit(made, place, cursor, out)?;
         }
         Ok(())
     }

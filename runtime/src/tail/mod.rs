@@ -5,9 +5,11 @@ mod budget;
 mod counted;
 mod failure;
 mod held;
+mod made;
 mod pack;
 mod pad;
 mod settle;
+mod trial;
 
 use std::sync::Arc;
 
@@ -22,9 +24,11 @@ pub(crate) use self::budget::{Budget, Spent};
 pub(crate) use self::failure::uri;
 pub use self::failure::{Failure, KEPT_FAILURES, RunStats};
 use self::held::{Held, Pieces};
+use self::made::Made;
 use self::pack::Packing;
 use self::pad::Padding;
 use self::settle::{engine, reported, settle};
+pub(crate) use self::trial::Trial;
 use crate::cursor::Cursor;
 use crate::deal::Deal;
 use crate::error::Result;
@@ -46,6 +50,8 @@ pub struct Batch {
     pub batch: RecordBatch,
     /// The identities of its rows; of packs, those of the rows in them.
     pub rows: Rows,
+    /// Rows (or packs) at its end that only repeat others, of this batch or of another one.
+    pub padded: usize,
     snapshot: Arc<Snapshot>,
     name: Arc<StreamName>,
     cursor: Arc<Cursor>,
@@ -78,6 +84,10 @@ pub(crate) struct PlannedBatch {
     pub(crate) packs: Option<Vec<u32>>,
     /// Whether it is the batch before it once more. Where a run goes on, its rows come with it.
     pub(crate) repeats: bool,
+    /// Its rows are those of another rank's batch, which counts them.
+    pub(crate) is_borrowed: bool,
+    /// Rows (or packs) that it is filled up to by repeating its own.
+    pub(crate) units: Option<usize>,
     /// Where the stream stands behind it.
     pub(crate) cursor: Arc<Cursor>,
 }
@@ -124,6 +134,8 @@ pub(crate) struct Tail {
     /// How many rows of an epoch may fail.
     pub(crate) budget: Option<Budget>,
     spent: Spent,
+    /// Watches for a function that fails in every row.
+    pub(crate) trial: Trial,
     /// Failed rows that were not told yet, where they are told at all.
     letters: Option<Vec<Letter>>,
 }
@@ -196,6 +208,7 @@ impl Tail {
             stats: RunStats::default(),
             budget: None,
             spent: Spent::default(),
+            trial: Trial::default(),
             letters: clauses.options.dead_letters.as_ref().map(|_| Vec::new()),
         })
     }
@@ -278,7 +291,8 @@ impl Tail {
                 Some((rows, packs)) if batch.repeats => (rows.clone(), packs.clone(), 0),
                 _ => {
                     let mut rows = self.pieces.pop(batch.rows, &self.whole)?;
-                    let own = if batch.repeats { 0 } else { rows.len() };
+                    let comes_again = batch.repeats || batch.is_borrowed;
+                    let own = if comes_again { 0 } else { rows.len() };
                     self.keyed(&mut rows)?;
                     (rows, batch.packs, own)
                 }
@@ -293,7 +307,11 @@ impl Tail {
                 self.last = Some((members.clone(), packs.clone()));
             }
             let place = (batch.epoch, batch.step);
-            self.emit(members, packs, own, place, batch.cursor, out)?;
+            let mut made = self.settled((members, packs), own, place)?;
+            if let Some(units) = batch.units {
+                made.fill(units)?;
+            }
+            self.emit(made, place, batch.cursor, out)?;
         }
         Ok(())
     }
@@ -324,52 +342,28 @@ impl Tail {
         Ok(members.take(&around)?)
     }
 
-    /// Settles the failed rows of a batch and puts it out. The first `own` rows come here; others came before, and
-    /// come again to fill the batch: their failures are known.
-    fn emit(
+    /// Settles the failed rows of a batch. The first `own` rows come here; others came before, and come again to
+    /// fill the batch: their failures are known.
+    fn settled(
         &mut self,
-        mut members: RowBatch,
-        packs: Option<Vec<u32>>,
+        (mut members, packs): (RowBatch, Option<Vec<u32>>),
         own: usize,
         (epoch, step): (u64, u64),
-        cursor: Arc<Cursor>,
-        out: &mut Vec<Batch>,
-    ) -> Result<()> {
+    ) -> Result<Made> {
         if let Some(padding) = &self.padding {
             padding.check(&mut members)?;
         }
         self.spent.see(epoch, own as u64);
-        let (members, packs) = match members.errors.is_empty() {
-            true => (members, packs),
-            false => self.settled(members, packs, own, (epoch, step))?,
-        };
-        let rows = Rows::try_from_array(&members.rows)?;
-        let batch = self.record(members.columns, members.rows.len(), packs)?;
-        self.stats.rows += batch.num_rows() as u64;
-        self.stats.batches += 1;
-        let columns = batch.columns().iter();
-        let bytes = columns.map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64);
-        self.stats.bytes += bytes.sum::<u64>();
-        out.push(Batch {
-            epoch,
-            step,
-            batch,
-            rows,
-            snapshot: Arc::clone(&self.snapshot),
-            name: Arc::clone(&self.name),
-            cursor,
+        let mut trial = std::mem::take(&mut self.trial);
+        let tried = trial.see(own, &members.errors, |row, error| {
+            let ids = members.row_ids()?;
+            Ok(self.failure(&ids, row, error))
         });
-        Ok(())
-    }
-
-    /// The rows of a batch that its policy leaves, and how they are packed.
-    fn settled(
-        &mut self,
-        members: RowBatch,
-        packs: Option<Vec<u32>>,
-        own: usize,
-        (epoch, step): (u64, u64),
-    ) -> Result<(RowBatch, Option<Vec<u32>>)> {
+        self.trial = trial;
+        tried?;
+        if members.errors.is_empty() {
+            return Ok(Made::whole(members, packs, own));
+        }
         let ids = members.row_ids()?;
         let mut failures = Vec::with_capacity(members.errors.len());
         for (&row, errors) in members.errors.range(..own) {
@@ -399,6 +393,8 @@ impl Tail {
                 break;
             }
         }
+        let first = members.errors.first_key_value();
+        let first = first.map(|(&row, errors)| self.failure(&ids, row, reported(errors)));
         let settled = settle(self.on_error, members, own, |row, error| {
             self.failure(&ids, row, error)
         })?;
@@ -407,10 +403,41 @@ impl Tail {
         self.stats.skipped += settled.fates.skipped;
         self.stats.replaced += settled.fates.replaced;
         self.stats.nulled += settled.fates.nulled;
-        let packs = packs.map(|packs| pack::left(&packs, &settled.picks));
-        let picks = settled.picks.iter().map(|&row| row as u64);
-        let picks = UInt64Array::from_iter_values(picks);
-        Ok((settled.rows.take(&picks)?, packs))
+        Made::settled(settled, packs, own, first)
+    }
+
+    /// Puts a batch out.
+    fn emit(
+        &mut self,
+        made: Made,
+        (epoch, step): (u64, u64),
+        cursor: Arc<Cursor>,
+        out: &mut Vec<Batch>,
+    ) -> Result<()> {
+        let Made {
+            members,
+            packs,
+            padded,
+            ..
+        } = made;
+        let rows = Rows::try_from_array(&members.rows)?;
+        let batch = self.record(members.columns, members.rows.len(), packs)?;
+        self.stats.rows += batch.num_rows() as u64;
+        self.stats.batches += 1;
+        let columns = batch.columns().iter();
+        let bytes = columns.map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64);
+        self.stats.bytes += bytes.sum::<u64>();
+        out.push(Batch {
+            epoch,
+            step,
+            batch,
+            rows,
+            padded,
+            snapshot: Arc::clone(&self.snapshot),
+            name: Arc::clone(&self.name),
+            cursor,
+        });
+        Ok(())
     }
 
     fn record(
