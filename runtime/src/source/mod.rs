@@ -7,7 +7,7 @@
 //! | `csv` | `CSV` | a run of rows | staged |
 //! | `json` | `JSON` | a run of rows | staged |
 //! | `avro` | `AVRO` | a run of blocks | staged |
-//! | `ipc` | `ARROW` | a record batch | direct |
+//! | `ipc` | `ARROW` | a record batch | staged |
 
 mod avro;
 mod csv;
@@ -40,7 +40,6 @@ use futures::stream::BoxStream;
 
 pub use error::SourceError;
 pub use images::ImageFolder;
-pub use ipc::IpcSource;
 pub use resolver::FileResolver;
 pub use staged::StagedSource;
 pub use table::{SourceExec, SourceTable};

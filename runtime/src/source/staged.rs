@@ -66,7 +66,7 @@ pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()>;
 }
 
-/// A source of files that are read split by split: Parquet, CSV, JSON lines, Avro.
+/// A source of files that are read split by split: all formats but image folders.
 #[derive(Debug)]
 pub struct StagedSource {
     spec: SourceSpec,
