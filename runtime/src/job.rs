@@ -12,7 +12,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::{Result, exec_err, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::logical_expr::TableSource;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::PhysicalExpr;
@@ -59,6 +59,16 @@ pub struct Env {
     pub segment_bytes: u64,
     /// Where the rows of a cache point are kept; without, they are computed.
     pub cache: Option<CacheSetup>,
+}
+
+impl Env {
+    /// Bytes that ordering the rows of a window may take: the memory limit, half of which windows have.
+    pub(crate) fn order_limit(&self) -> u64 {
+        match self.memory.memory_limit() {
+            MemoryLimit::Finite(bytes) => (bytes as u64).saturating_mul(2),
+            _ => u64::MAX,
+        }
+    }
 }
 
 /// What a scan of a fragment reads.

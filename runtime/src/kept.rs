@@ -29,6 +29,17 @@ impl KeptRows {
         kept
     }
 
+    /// Number of rows.
+    pub fn len(&self) -> u64 {
+        let last = self.words.last();
+        last.map_or(0, |word| u64::from(word.before + word.members.count_ones()))
+    }
+
+    /// True where no row is left.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
     /// Number of rows before the one with this offset; `None` where that was left out.
     pub fn rank(&self, offset: u32) -> Option<u64> {
         let word = self.words.get(offset as usize / 64)?;
@@ -65,6 +76,8 @@ mod tests {
         ] {
             let kept = KeptRows::new(offsets.iter().copied());
             assert_eq!(kept.offsets().collect::<Vec<_>>(), offsets);
+            assert_eq!(kept.len(), offsets.len() as u64);
+            assert_eq!(kept.is_empty(), offsets.is_empty());
             for offset in 0..700 {
                 let place = offsets.binary_search(&offset).ok().map(|i| i as u64);
                 assert_eq!(kept.rank(offset), place, "{offset} of {offsets:?}");

@@ -6,6 +6,7 @@
 
 use std::num::NonZeroU64;
 
+use datafusion::common::{Result, exec_err};
 use forebay_planner::clauses::Window;
 use forebay_udfs::hash::combine;
 
@@ -109,18 +110,37 @@ impl Place {
     }
 }
 
+/// Bytes that ordering takes for each row: its key while rows are sorted, and the row itself.
+const ORDER_BYTES: u64 = (size_of::<u128>() + size_of::<StoredRow>()) as u64;
+
 /// The rows of a window in the order of the pass. Of a split for which `kept` has rows, only those are
 /// rows; leaving rows out changes nothing of the order of the others.
+///
+/// # Errors
+/// More rows than `limit` bytes of memory can order: what a file says of its rows is not believed further.
 pub fn order<'a>(
     snapshot: &Snapshot,
     window: &WindowSplits,
     shuffle: Option<Window>,
     pass: u64,
+    limit: u64,
     kept: impl Fn(u32) -> Option<&'a KeptRows>,
-) -> Vec<StoredRow> {
+) -> Result<Vec<StoredRow>> {
     let salted = combine(pass, ROW_SALT);
+    let rows_of = |&index: &u32| match kept(index) {
+        Some(rows) => rows.len(),
+        None => snapshot.splits[index as usize].rows,
+    };
+    let rows = window.splits.iter().map(rows_of).sum::<u64>();
+    let minimum = rows.saturating_mul(ORDER_BYTES);
+    if minimum > limit {
+        return exec_err!(
+            "a window has {rows} rows, and ordering them takes {minimum} bytes, more than the memory limit of \
+             {limit}; raise the limit, shuffle within fewer rows, or write the files with smaller row groups"
+        );
+    }
     // Hash, split and offset in one number, which compares without a branch.
-    let mut keyed: Vec<u128> = Vec::new();
+    let mut keyed: Vec<u128> = Vec::with_capacity(rows as usize);
     for &index in &window.splits {
         let split = &snapshot.splits[index as usize];
         let mut add = |offset: u32| {
@@ -146,7 +166,7 @@ pub fn order<'a>(
         split: (key >> 32) as u32,
         offset: key as u32,
     });
-    rows.collect()
+    Ok(rows.collect())
 }
 
 #[cfg(test)]
@@ -156,7 +176,7 @@ mod tests {
     use arrow::array::RecordBatch;
     use arrow::datatypes::{Schema, SchemaRef};
     use async_trait::async_trait;
-    use datafusion::common::{Result, internal_err};
+    use datafusion::common::internal_err;
     use forebay_planner::source::{Format, SourceSpec};
     use forebay_udfs::draw::pass_key;
     use futures::StreamExt;
@@ -269,7 +289,7 @@ mod tests {
     fn epoch(snapshot: &Snapshot, shuffle: Option<Window>, pass: u64) -> Vec<u64> {
         let mut all = Vec::new();
         for window in all_windows(snapshot, shuffle, pass) {
-            let rows = order(snapshot, &window, shuffle, pass, |_| None);
+            let rows = order(snapshot, &window, shuffle, pass, u64::MAX, |_| None).unwrap();
             all.extend(rows.iter().map(|&row| snapshot.stored(row)));
         }
         all
@@ -309,13 +329,30 @@ mod tests {
         assert_eq!(epoch(&snapshot, None, 0), (0..15).collect::<Vec<_>>());
     }
 
+    /// A file may state any number of rows.
+    #[test]
+    fn more_rows_than_memory_can_order_are_an_error() {
+        let snapshot = snapshot(&[&[7, 1 << 31]], 0..u64::MAX);
+        let window = all_windows(&snapshot, Some(Window::Global), 5).remove(0);
+        let order = |limit, kept| {
+            let kept = |_| kept;
+            order(&snapshot, &window, Some(Window::Global), 5, limit, kept)
+        };
+        let error = order(1 << 30, None).unwrap_err().to_string();
+        assert!(error.contains("a window has 2147483655 rows"), "{error}");
+        assert!(error.contains("takes 51539607720 bytes"), "{error}");
+        let few = KeptRows::new(0..3);
+        assert_eq!(order(6 * ORDER_BYTES, Some(&few)).unwrap().len(), 6);
+        assert!(order(6 * ORDER_BYTES - 1, Some(&few)).is_err());
+    }
+
     #[test]
     fn leaving_rows_out_keeps_the_order_of_the_others() {
         let snapshot = snapshot(&[&[50, 50]], 0..u64::MAX);
         let window = all_windows(&snapshot, rows(100), 5).remove(0);
         let even = KeptRows::new((0..50).filter(|o| o % 2 == 0));
-        let all = order(&snapshot, &window, rows(100), 5, |_| None);
-        let some = order(&snapshot, &window, rows(100), 5, |_| Some(&even));
+        let all = order(&snapshot, &window, rows(100), 5, u64::MAX, |_| None).unwrap();
+        let some = order(&snapshot, &window, rows(100), 5, u64::MAX, |_| Some(&even)).unwrap();
         let expected: Vec<_> = all.into_iter().filter(|r| r.offset % 2 == 0).collect();
         assert_eq!(some, expected);
     }

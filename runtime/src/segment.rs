@@ -346,7 +346,8 @@ pub fn stored_order(
                     let staged = Arc::new(stage(&job, &reader, &window, &env).await?);
                     let snapshot = &job.snapshot;
                     let kept = |split| staged.kept(snapshot, split);
-                    let places = order::order(snapshot, &window, None, pass, kept);
+                    let places =
+                        order::order(snapshot, &window, None, pass, env.order_limit(), kept)?;
                     let at = |row: StoredRow| row.at(snapshot.stored(row), pass);
                     let places: Vec<Place> = places.into_iter().map(at).collect();
                     let segments = places.chunks(rows).map(<[Place]>::to_vec);

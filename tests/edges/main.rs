@@ -7,6 +7,8 @@ mod changed_data;
 mod common;
 #[path = "../common/draw.rs"]
 mod draw;
+#[cfg(unix)]
+mod files;
 mod functions;
 #[path = "../common/garbage.rs"]
 mod garbage;

@@ -8,6 +8,7 @@ mod common;
 #[path = "../common/draw.rs"]
 mod draw;
 mod expressions;
+mod files;
 #[path = "../common/garbage.rs"]
 mod garbage;
 mod json;

@@ -161,6 +161,7 @@ async fn prepare(
     };
     // Ordering millions of keys is no work for a thread that serves I/O.
     let (job, pool) = (Arc::clone(&opened.job), opened.env.pool.clone());
+    let limit = opened.env.order_limit();
     let rows = pool.run(move || {
         let snapshot = &job.snapshot;
         let kept = |split| {
@@ -168,7 +169,7 @@ async fn prepare(
                 .as_ref()
                 .and_then(|staged| staged.kept(snapshot, split))
         };
-        Ok(order::order(snapshot, &splits, shuffle, key, kept))
+        order::order(snapshot, &splits, shuffle, key, limit, kept)
     });
     Ok(Ordered {
         index,

@@ -56,6 +56,20 @@ pub enum SourceError {
         /// Why.
         cause: String,
     },
+    /// A symbolic link that leads nowhere, or round in a circle.
+    #[error("'{path}' is a symbolic link {cause}: mend the link, or remove it")]
+    Link {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        cause: String,
+    },
+    /// A pipe, a socket or a device.
+    #[error("'{path}' is neither a file nor a folder: name a file, or move this out of the folder")]
+    NoFile {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// An option that the format does not have, or a value that it cannot take.
     #[error("{0}")]
     Option(String),

@@ -1,16 +1,15 @@
 //! Finds the files of a location: a file, a folder or a glob of this machine.
 //!
-//! Folders are walked through `object_store`, following symbolic links (data sets are often linked
-//! together); a loop of links is an error. Relative paths never leave the folder that was listed.
+//! Symbolic links are followed, as data sets are often linked together. One that leads nowhere, or to a
+//! folder around it, is an error: what lies behind it would be missing from the data. Relative paths
+//! never leave the folder that was listed.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use futures::TryStreamExt;
 use glob::{MatchOptions, Pattern};
-use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
 use url::Url;
+use walkdir::WalkDir;
 
 use super::error::SourceError;
 
@@ -43,7 +42,7 @@ pub(crate) struct Wanted {
     pub(crate) noun: &'static str,
     /// Extensions without the dot, in lower case. Folders yield files of these only.
     pub(crate) extensions: &'static [&'static str],
-    /// Whether a glob yields files of these extensions only, too.
+    /// True where globs and single files, too, must have one of these extensions.
     pub(crate) strict: bool,
 }
 
@@ -55,23 +54,6 @@ impl Wanted {
                 .iter()
                 .any(|known| known.eq_ignore_ascii_case(extension))
         })
-    }
-
-    /// Whether a file that a glob matches is data.
-    fn is_of_glob(&self, relative: &str) -> bool {
-        if self.strict {
-            self.has_extension(relative)
-        } else {
-            relative.split('/').all(|part| !part.starts_with('_'))
-        }
-    }
-
-    /// Whether a file of a folder counts as data: hidden ones do not.
-    fn sees(&self, relative: &str) -> bool {
-        relative.split('/').all(|part| !part.starts_with('.'))
-            // Names such as `_SUCCESS` and `_temporary` are those of writers, but cameras name photos
-            // `_DSC1234.jpg`.
-            && (self.strict || relative.split('/').all(|part| !part.starts_with('_')))
     }
 
     fn extension_list(&self) -> String {
@@ -86,27 +68,24 @@ impl Wanted {
 /// The characters that make a part of a path a glob.
 const GLOB_CHARACTERS: [char; 3] = ['*', '?', '['];
 
-const GLOB_OPTIONS: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
-
 /// Lists the files of a location. Errors: nothing there, nothing that matches, no permission, a URL
 /// of a scheme that is not supported.
 pub(crate) async fn list(location: &str, wanted: &Wanted) -> Result<Listing, SourceError> {
     let path = local_path(location)?;
     match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => list_folder(location, &path, wanted).await,
-        Ok(meta) if meta.is_file() => single_file(location, &path, &meta),
-        Ok(_) => Err(SourceError::Location {
-            location: location.to_owned(),
-            cause: "it is neither a file nor a folder".to_owned(),
-        }),
+        Ok(meta) if meta.is_file() => single_file(location, &path, &meta, wanted),
+        Ok(_) => Err(SourceError::NoFile { path }),
         Err(error) if is_absent(&error) && location.contains(GLOB_CHARACTERS) => {
             list_glob(location, &path, wanted).await
         }
-        Err(error) if is_absent(&error) => Err(missing(location)),
+        Err(error) if is_absent(&error) => match std::fs::read_link(&path) {
+            Ok(target) => Err(SourceError::Link {
+                cause: format!("to '{}', which is not there", target.display()),
+                path,
+            }),
+            Err(_) => Err(missing(location)),
+        },
         Err(error) => Err(SourceError::unreadable(&path, error)),
     }
 }
@@ -162,6 +141,7 @@ fn single_file(
     location: &str,
     path: &Path,
     meta: &std::fs::Metadata,
+    wanted: &Wanted,
 ) -> Result<Listing, SourceError> {
     let name = path
         .file_name()
@@ -170,6 +150,14 @@ fn single_file(
             location: location.to_owned(),
             cause: "its file name is not UTF-8; rename the file".to_owned(),
         })?;
+    if wanted.strict && !wanted.has_extension(name) {
+        return Err(SourceError::Empty(format!(
+            "'{location}' is no {} file: expected a folder, a glob, or a name that ends in {}{}",
+            wanted.noun,
+            wanted.extension_list(),
+            archive_hint(name)
+        )));
+    }
     let root = folder_of(path);
     let file = Listed {
         relative: name.to_owned(),
@@ -193,16 +181,9 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> Option<i128> {
 }
 
 async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Listing, SourceError> {
-    let all = walk(root).await?;
-    let visible = |relative: &str| wanted.sees(relative);
-    let other = all
-        .iter()
-        .find(|file| visible(&file.relative))
-        .map(|f| f.relative.clone());
-    let files: Vec<_> = all
-        .into_iter()
-        .filter(|file| visible(&file.relative) && wanted.has_extension(&file.relative))
-        .collect();
+    let mut files = walk(root, Filter::Folder(*wanted)).await?;
+    let other = files.first().map(|file| file.relative.clone());
+    files.retain(|file| wanted.has_extension(&file.relative));
     if files.is_empty() {
         let Wanted { noun, .. } = wanted;
         let extensions = wanted.extension_list();
@@ -211,7 +192,8 @@ async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Lis
                 format!("the folder '{location}' is empty: put {noun} files ({extensions}) into it")
             }
             Some(other) => format!(
-                "no {noun} file in the folder '{location}': expected names that end in {extensions}, found for example '{other}'"
+                "no {noun} file in the folder '{location}': expected names that end in {extensions}, found for example '{other}'{}",
+                archive_hint(&other)
             ),
         }));
     }
@@ -222,23 +204,25 @@ async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Lis
 }
 
 async fn list_glob(location: &str, path: &Path, wanted: &Wanted) -> Result<Listing, SourceError> {
-    let (root, pattern) = split_glob(location, path)?;
+    let (root, filter) = split_glob(location, path, wanted)?;
     match std::fs::metadata(&root) {
         Ok(meta) if meta.is_dir() => {}
         Ok(_) => return Err(missing(location)),
         Err(error) if is_absent(&error) => return Err(missing(&root.to_string_lossy())),
         Err(error) => return Err(SourceError::unreadable(&root, error)),
     }
-    let mut files = walk(&root).await?;
-    files.retain(|file| pattern.matches_with(&file.relative, GLOB_OPTIONS));
+    let mut files = walk(&root, filter).await?;
     let other = files.first().map(|file| file.relative.clone());
-    files.retain(|file| wanted.is_of_glob(&file.relative));
+    if wanted.strict {
+        files.retain(|file| wanted.has_extension(&file.relative));
+    }
     if files.is_empty() {
         return Err(SourceError::Empty(match other {
             Some(other) => format!(
-                "no {} file matches '{location}': expected names that end in {}, found for example '{other}'",
+                "no {} file matches '{location}': expected names that end in {}, found for example '{other}'{}",
                 wanted.noun,
                 wanted.extension_list(),
+                archive_hint(&other)
             ),
             None => format!(
                 "no file matches '{location}' (`*` and `?` stay within a folder, `**` crosses folders)"
@@ -248,8 +232,12 @@ async fn list_glob(location: &str, path: &Path, wanted: &Wanted) -> Result<Listi
     Ok(Listing { root, files })
 }
 
-/// The folder that a glob is matched below, and the pattern of the paths relative to it.
-fn split_glob(location: &str, path: &Path) -> Result<(PathBuf, Pattern), SourceError> {
+/// Splits a glob into the folder that it is matched below, and the filter of paths relative to that folder.
+fn split_glob(
+    location: &str,
+    path: &Path,
+    wanted: &Wanted,
+) -> Result<(PathBuf, Filter), SourceError> {
     let bad = |cause: String| SourceError::Location {
         location: location.to_owned(),
         cause,
@@ -267,101 +255,261 @@ fn split_glob(location: &str, path: &Path) -> Result<(PathBuf, Pattern), SourceE
         base if base.is_empty() => PathBuf::from("."),
         base => PathBuf::from(base),
     };
-    let pattern = Pattern::new(&parts[first..].join("/"))
-        .map_err(|e| bad(format!("it is not a valid glob: {e}")))?;
-    Ok((root, pattern))
+    let invalid = |e| bad(format!("it is not a valid glob: {e}"));
+    let whole = Pattern::new(&parts[first..].join("/")).map_err(invalid)?;
+    let parts = parts[first..]
+        .iter()
+        .map(|part| Pattern::new(part))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(invalid)?;
+    let strict = wanted.strict;
+    Ok((
+        root,
+        Filter::Glob {
+            whole,
+            parts,
+            strict,
+        },
+    ))
 }
 
-/// What a location names, without its files being listed.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// A file in its folder.
-    File { root: PathBuf },
-    /// A folder.
-    Folder { root: PathBuf },
-    /// The files below a folder whose relative paths match.
-    Glob { root: PathBuf, pattern: Pattern },
-}
-
-impl Place {
-    /// The place of a location that was listed.
-    pub(crate) fn of(location: &str) -> Result<Self, SourceError> {
-        let path = local_path(location)?;
-        Ok(match std::fs::metadata(&path) {
-            Ok(meta) if meta.is_dir() => Self::Folder { root: path },
-            Err(error) if is_absent(&error) && location.contains(GLOB_CHARACTERS) => {
-                let (root, pattern) = split_glob(location, &path)?;
-                Self::Glob { root, pattern }
-            }
-            _ => Self::File {
-                root: folder_of(&path).to_path_buf(),
-            },
-        })
-    }
-
-    /// The folder that relative paths start at.
-    pub(crate) fn root(&self) -> &Path {
-        match self {
-            Self::File { root } | Self::Folder { root } | Self::Glob { root, .. } => root,
-        }
-    }
-
-    /// Whether a listing would take in a file of this relative path.
-    pub(crate) fn takes(&self, wanted: &Wanted, relative: &str) -> bool {
-        match self {
-            Self::File { .. } => false,
-            Self::Folder { .. } => wanted.sees(relative) && wanted.has_extension(relative),
-            Self::Glob { pattern, .. } => {
-                pattern.matches_with(relative, GLOB_OPTIONS) && wanted.is_of_glob(relative)
-            }
-        }
-    }
-}
-
+/// The folder that a file lies in.
 fn folder_of(path: &Path) -> &Path {
     let named = path.parent().filter(|p| !p.as_os_str().is_empty());
     named.unwrap_or(Path::new("."))
 }
 
-/// Every file below a folder, ascending by relative path.
-async fn walk(root: &Path) -> Result<Vec<Listed>, SourceError> {
-    let failed = |cause: String| SourceError::Listing {
-        path: root.to_path_buf(),
-        cause,
-    };
-    // The store would only say that the root cannot be made canonical.
-    std::fs::read_dir(root).map_err(|error| SourceError::unreadable(root, error))?;
-    let store = LocalFileSystem::new_with_prefix(root).map_err(|e| failed(innermost(&e)))?;
-    let found: Vec<_> = store
-        .list(None)
-        .try_collect()
+/// The folder that a location names, and the files that a listing takes from it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The folder that relative paths start at.
+    pub(crate) root: PathBuf,
+    wanted: Wanted,
+    /// Absent where the location is a single file.
+    filter: Option<Filter>,
+}
+
+impl Place {
+    /// The place of a location, whose files are not listed for it.
+    pub(crate) fn of(location: &str, wanted: &Wanted) -> Result<Self, SourceError> {
+        let path = local_path(location)?;
+        let (root, filter) = match std::fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => (path, Some(Filter::Folder(*wanted))),
+            Err(error) if is_absent(&error) && location.contains(GLOB_CHARACTERS) => {
+                let (root, filter) = split_glob(location, &path, wanted)?;
+                (root, Some(filter))
+            }
+            _ => (folder_of(&path).to_path_buf(), None),
+        };
+        let wanted = *wanted;
+        Ok(Self {
+            root,
+            wanted,
+            filter,
+        })
+    }
+
+    /// True where the location is a file, not a folder or a glob.
+    pub(crate) const fn is_single_file(&self) -> bool {
+        self.filter.is_none()
+    }
+
+    /// True where a listing would take a file of this relative path.
+    pub(crate) fn takes(&self, relative: &str) -> bool {
+        let Some(filter) = &self.filter else {
+            return false;
+        };
+        let needs_extension = self.wanted.strict || matches!(filter, Filter::Folder(_));
+        filter.takes(relative) && (!needs_extension || self.wanted.has_extension(relative))
+    }
+}
+
+/// Which entries below a folder a listing looks at.
+#[derive(Debug, Clone)]
+enum Filter {
+    /// A folder: all but hidden entries.
+    Folder(Wanted),
+    /// A glob.
+    Glob {
+        whole: Pattern,
+        /// Its parts between slashes.
+        parts: Vec<Pattern>,
+        strict: bool,
+    },
+}
+
+const MATCHING: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+impl Filter {
+    /// True where the entry may be listed, or be a folder that holds files to list.
+    fn enters(&self, relative: &str) -> bool {
+        match self {
+            Self::Folder(wanted) => is_visible(relative, wanted.strict),
+            Self::Glob { parts, strict, .. } => {
+                (*strict || !has_part(relative, '_')) && may_match(parts, relative)
+            }
+        }
+    }
+
+    /// True where the entry is listed if it is a file.
+    fn takes(&self, relative: &str) -> bool {
+        match self {
+            Self::Folder(_) => self.enters(relative),
+            Self::Glob { whole, .. } => {
+                self.enters(relative) && whole.matches_with(relative, MATCHING)
+            }
+        }
+    }
+
+    /// True where an entry that is no file stands in the place of a file of the format.
+    fn misses(&self, relative: &str) -> bool {
+        self.takes(relative)
+            && match self {
+                Self::Folder(wanted) => wanted.has_extension(relative),
+                Self::Glob { .. } => true,
+            }
+    }
+}
+
+fn has_part(relative: &str, first: char) -> bool {
+    relative.split('/').any(|part| part.starts_with(first))
+}
+
+/// True where no part of a path is hidden. Names such as `_SUCCESS` and `_temporary` are those of
+/// writers, but cameras name photos `_DSC1234.jpg`.
+fn is_visible(relative: &str, strict: bool) -> bool {
+    !has_part(relative, '.') && (strict || !has_part(relative, '_'))
+}
+
+/// True where a path, or one below it, may match a glob.
+fn may_match(parts: &[Pattern], relative: &str) -> bool {
+    for (at, name) in relative.split('/').enumerate() {
+        let Some(part) = parts.get(at) else {
+            return false;
+        };
+        if part.as_str() == "**" {
+            // `**` passes over hidden folders; a later part may name one.
+            let names_hidden = parts[at..].iter().any(|p| p.as_str().starts_with('.'));
+            return names_hidden || !relative.split('/').skip(at).any(|n| n.starts_with('.'));
+        }
+        if !part.matches_with(name, MATCHING) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The files below a folder that a filter takes, ascending by relative path. Errors: a folder that
+/// cannot be read, a symbolic link that leads nowhere or to a folder around it, and an entry that is
+/// named like a file to list and is none (a pipe, a socket, a device).
+async fn walk(root: &Path, filter: Filter) -> Result<Vec<Listed>, SourceError> {
+    let folder = root.to_path_buf();
+    tokio::task::spawn_blocking(move || walk_blocking(&folder, &filter))
         .await
-        .map_err(|e| failed(innermost(&e)))?;
-    let mut files = found
-        .into_iter()
-        .map(|meta| {
-            let absolute = store
-                .path_to_filesystem(&meta.location)
-                .map_err(|e| failed(innermost(&e)))?;
-            Ok(Listed {
-                relative: String::from(meta.location),
-                absolute,
-                size: meta.size,
-                modified: meta.last_modified.timestamp_nanos_opt().map(i128::from),
+        .unwrap_or_else(|error| {
+            Err(SourceError::Listing {
+                path: root.to_path_buf(),
+                cause: error.to_string(),
             })
         })
-        .collect::<Result<Vec<_>, SourceError>>()?;
+}
+
+fn walk_blocking(root: &Path, filter: &Filter) -> Result<Vec<Listed>, SourceError> {
+    let relative = |path: &Path| -> String {
+        let parts = path.strip_prefix(root).unwrap_or(path).components();
+        let parts: Vec<_> = parts
+            .map(|part| part.as_os_str().to_string_lossy())
+            .collect();
+        parts.join("/")
+    };
+    let mut files = Vec::new();
+    let entries = WalkDir::new(root).min_depth(1).follow_links(true);
+    let entered = entries
+        .into_iter()
+        .filter_entry(|entry| filter.enters(&relative(entry.path())));
+    for entry in entered {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                let path = error.path().unwrap_or(root);
+                if path == root || filter.enters(&relative(path)) {
+                    return Err(unlisted(root, error));
+                }
+                continue;
+            }
+        };
+        let relative = relative(entry.path());
+        let kind = entry.file_type();
+        if kind.is_dir() || !filter.takes(&relative) {
+            continue;
+        }
+        if !kind.is_file() {
+            if filter.misses(&relative) {
+                return Err(SourceError::NoFile {
+                    path: entry.into_path(),
+                });
+            }
+            continue;
+        }
+        if entry.path().to_str().is_none() {
+            return Err(SourceError::Listing {
+                path: entry.into_path(),
+                cause: "its name is not UTF-8; rename it".to_owned(),
+            });
+        }
+        let meta = entry.metadata().map_err(|error| unlisted(root, error))?;
+        files.push(Listed {
+            relative,
+            size: meta.len(),
+            modified: modified(&meta),
+            absolute: entry.into_path(),
+        });
+    }
     files.sort_unstable_by(|a, b| a.relative.cmp(&b.relative));
     Ok(files)
 }
 
-/// The message of the error at the root of a chain; the outer ones repeat the store's name.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
+/// What is wrong with an entry that a walk cannot go on with.
+fn unlisted(root: &Path, error: walkdir::Error) -> SourceError {
+    let path = error.path().unwrap_or(root).to_path_buf();
+    if let Some(around) = error.loop_ancestor() {
+        return SourceError::Link {
+            cause: format!("to '{}', a folder around it", around.display()),
+            path,
+        };
     }
-    error.to_string()
+    if let Ok(target) = std::fs::read_link(&path)
+        && std::fs::metadata(&path).is_err()
+    {
+        return SourceError::Link {
+            cause: format!("to '{}', which is not there", target.display()),
+            path,
+        };
+    }
+    match error.into_io_error() {
+        Some(source) => SourceError::Unreadable { path, source },
+        None => SourceError::Listing {
+            path,
+            cause: "the walk ended".to_owned(),
+        },
+    }
+}
+
+/// Extensions of archives and of compressed files, which no format reads.
+const ARCHIVES: &[&str] = &["tar", "tgz", "gz", "zip", "zst", "bz2", "xz", "7z", "rar"];
+
+/// What to do about a file that is an archive; empty for others.
+fn archive_hint(name: &str) -> &'static str {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    if ARCHIVES.iter().any(|a| a.eq_ignore_ascii_case(extension)) {
+        " (archives are not read: unpack them, and name the folder)"
+    } else {
+        ""
+    }
 }
 
 #[cfg(test)]
@@ -491,24 +639,83 @@ mod tests {
         assert!(names("a\0b").await.unwrap_err().contains("NUL"));
     }
 
-    #[cfg(unix)]
     #[tokio::test]
-    async fn links_are_followed_and_loops_refused() {
-        let dir = tree(&["in/a.csv"]);
+    async fn links_are_followed_and_those_that_lead_nowhere_are_errors() {
+        let dir = tree(&["in/a.csv", "in/.cache/x"]);
         let other = tree(&["b.csv"]);
-        std::os::unix::fs::symlink(other.path(), dir.path().join("in/linked")).unwrap();
-        std::os::unix::fs::symlink("nowhere", dir.path().join("in/broken.csv")).unwrap();
         let here = dir.path().join("in");
-        assert_eq!(
-            names(here.to_str().unwrap()).await.unwrap(),
-            ["a.csv", "linked/b.csv"]
-        );
-        std::os::unix::fs::symlink(&here, here.join("loop")).unwrap();
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, here.join(name)).unwrap();
+        link(other.path(), "linked");
+        // Hidden entries are not looked at, nor is what a glob does not match.
+        link(Path::new("nowhere"), ".#lock");
+        link(Path::new("nowhere"), ".cache/link");
+        let list = here.to_str().unwrap();
+        assert_eq!(names(list).await.unwrap(), ["a.csv", "linked/b.csv"]);
+
+        link(Path::new("nowhere"), "broken.csv");
+        let error = names(list).await.unwrap_err();
         assert!(
-            names(here.to_str().unwrap())
+            error.contains("in/broken.csv' is a symbolic link to 'nowhere', which is not there"),
+            "{error}"
+        );
+        assert_eq!(names(&format!("{list}/a*.csv")).await.unwrap(), ["a.csv"]);
+        for glob in ["*.csv", "**/*.csv"] {
+            let error = names(&format!("{list}/{glob}")).await.unwrap_err();
+            assert!(error.contains("broken.csv' is a symbolic link"), "{error}");
+        }
+        let error = names(&format!("{list}/broken.csv")).await.unwrap_err();
+        assert!(error.contains("is a symbolic link to 'nowhere'"), "{error}");
+        fs::remove_file(here.join("broken.csv")).unwrap();
+
+        // A link without an extension may stand for a folder of files.
+        link(Path::new("gone"), "more");
+        let error = names(list).await.unwrap_err();
+        assert!(
+            error.contains("in/more' is a symbolic link to 'gone'"),
+            "{error}"
+        );
+        fs::remove_file(here.join("more")).unwrap();
+
+        link(Path::new("self.csv"), "self.csv");
+        assert!(
+            names(list)
                 .await
                 .unwrap_err()
-                .contains("cannot list")
+                .contains("in/self.csv' is a symbolic link")
         );
+        fs::remove_file(here.join("self.csv")).unwrap();
+
+        link(&here, "loop");
+        let error = names(list).await.unwrap_err();
+        assert!(
+            error.contains("in/loop' is a symbolic link to")
+                && error.contains("a folder around it"),
+            "{error}"
+        );
+        assert_eq!(names(&format!("{list}/*.csv")).await.unwrap(), ["a.csv"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_named_like_a_file_and_is_none_is_an_error() {
+        let dir = tree(&["in/a.csv"]);
+        let here = dir.path().join("in");
+        let socket = |name: &str| {
+            drop(std::os::unix::net::UnixListener::bind(here.join(name)).unwrap());
+        };
+        socket("notes.sock");
+        let list = here.to_str().unwrap();
+        assert_eq!(names(list).await.unwrap(), ["a.csv"]);
+        socket("pipe.csv");
+        for location in [
+            list.to_owned(),
+            format!("{list}/*.csv"),
+            format!("{list}/pipe.csv"),
+        ] {
+            let error = names(&location).await.unwrap_err();
+            assert!(
+                error.contains("in/pipe.csv' is neither a file nor a folder"),
+                "{error}"
+            );
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! | `csv` | `CSV` | a run of rows | staged |
 //! | `json` | `JSON` | a run of rows | staged |
 //! | `avro` | `AVRO` | a run of blocks | staged |
-//! | `ipc` | `ARROW` | a record batch | direct |
+//! | `ipc` | `ARROW` | a record batch | staged |
 
 mod avro;
 pub(crate) mod content;
@@ -43,7 +43,6 @@ use futures::stream::BoxStream;
 pub use content::ContentHash;
 pub use error::{FileChange, SourceError};
 pub use images::ImageFolder;
-pub use ipc::IpcSource;
 pub use overlap::{check_output, is_output_clash};
 pub use resolver::FileResolver;
 pub use staged::StagedSource;

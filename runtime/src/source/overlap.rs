@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use datafusion::common::DataFusionError;
-use forebay_planner::source::{Format, SourceSpec};
+use forebay_planner::source::Format;
 
 use super::error::SourceError;
 use super::listing::{Place, Wanted};
@@ -33,12 +33,12 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
         })
     };
     let files = &source.manifest().files;
-    let place = Place::of(&spec.location)?;
+    let place = Place::of(&spec.location, wanted(spec.format))?;
     if let Some(identity) = FileIdentity::of(output) {
         // The same file has the same size, so few of a folder of photos are looked at.
         let mut alike = files.iter().filter(|file| file.size == identity.size);
         let same = alike.find(|file| {
-            FileIdentity::of(&place.root().join(&file.path)).is_some_and(|file| file == identity)
+            FileIdentity::of(&place.root.join(&file.path)).is_some_and(|file| file == identity)
         });
         if let Some(file) = same {
             return clash(format!(
@@ -50,12 +50,8 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     let Some(output) = resolved(output) else {
         return Ok(());
     };
-    if is_read_next(
-        spec,
-        &place,
-        files.iter().map(|file| file.path.as_str()),
-        &output,
-    ) {
+    let paths = files.iter().map(|file| file.path.as_str());
+    if is_read_next(&place, paths, &output) {
         return clash(format!(
             "'{}' would read it as input the next time; write it to another folder",
             spec.location
@@ -66,12 +62,11 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
 
 /// Whether a listing of the source would find a file of this absolute path.
 fn is_read_next<'a>(
-    spec: &SourceSpec,
     place: &Place,
     files: impl Iterator<Item = &'a str>,
     output: &Path,
 ) -> bool {
-    if matches!(place, Place::File { .. }) {
+    if place.is_single_file() {
         return false;
     }
     let (Some(folder), Some(name)) = (output.parent(), output.file_name()) else {
@@ -80,8 +75,8 @@ fn is_read_next<'a>(
     let Some(name) = name.to_str() else {
         return false;
     };
-    let takes = |relative: &str| place.takes(wanted(spec.format), relative);
-    let Ok(root) = place.root().canonicalize() else {
+    let takes = |relative: &str| place.takes(relative);
+    let Ok(root) = place.root.canonicalize() else {
         return false;
     };
     if let Some(relative) = output.strip_prefix(&root).ok().and_then(Path::to_str)
@@ -126,6 +121,8 @@ pub fn is_output_clash(error: &DataFusionError) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use forebay_planner::source::SourceSpec;
 
     use super::*;
     use crate::source::FileResolver;

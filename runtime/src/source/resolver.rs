@@ -8,9 +8,8 @@ use datafusion::common::Result;
 use forebay_planner::source::{Format, SourceResolver, SourceSpec};
 
 use super::images::ImageFolder;
-use super::ipc::IpcSource;
 use super::table::SourceTable;
-use super::{Source, avro, csv, json, parquet};
+use super::{Source, avro, csv, ipc, json, parquet};
 
 /// Opens sources from files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,7 +24,7 @@ impl FileResolver {
             Format::Csv => Arc::new(csv::open(spec).await?),
             Format::Json => Arc::new(json::open(spec).await?),
             Format::Avro => Arc::new(avro::open(spec).await?),
-            Format::Arrow => Arc::new(IpcSource::open(spec).await?),
+            Format::Arrow => Arc::new(ipc::open(spec).await?),
         })
     }
 }

@@ -90,7 +90,7 @@ pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError>;
 }
 
-/// A source of files that are read split by split: Parquet, CSV, JSON lines, Avro.
+/// A source of files that are read split by split: all formats but image folders.
 #[derive(Debug)]
 pub struct StagedSource {
     spec: SourceSpec,

@@ -4,6 +4,7 @@
 //! counts the rows, and notes where runs of [`SPLIT_ROWS`](super::runs::SPLIT_ROWS) begin.
 
 mod infer;
+mod quotes;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -71,10 +72,12 @@ struct Shape {
 impl Shape {
     fn new(spec: &SourceSpec) -> Result<Self, SourceError> {
         let options = Options::new(spec, OPTIONS)?;
+        let quote = options.byte("quote")?.unwrap_or(b'"');
         let dialect = Dialect {
             delimiter: options.byte("delimiter")?.unwrap_or(b','),
-            quote: options.byte("quote")?.unwrap_or(b'"'),
-            escape: options.byte("escape")?,
+            quote,
+            // A quote that escapes a quote is a doubled quote.
+            escape: options.byte("escape")?.filter(|&escape| escape != quote),
             comment: options.byte("comment")?,
         };
         if dialect.delimiter == dialect.quote {
@@ -224,7 +227,9 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
             offset: records.consumed(),
             line: records.line(),
         };
-        let Some(record) = records.next().map_err(damaged)? else {
+        let row = runs.rows();
+        let in_row = |cause: String| damaged(format!("row {row}: {cause}"));
+        let Some(record) = records.next().map_err(in_row)? else {
             break;
         };
         let columns = *expected.get_or_insert(record.len());

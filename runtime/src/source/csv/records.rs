@@ -4,7 +4,9 @@ use std::io::BufRead;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// Bytes of a record at most. A quote that is never closed would swallow the rest of the file.
+use super::quotes::Quotes;
+
+/// Bytes of a record at most: what is held of a file whose quote or line never ends.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// Fields of a record at most.
@@ -23,6 +25,7 @@ pub(super) struct Dialect {
 pub(super) struct Records<R> {
     input: R,
     parser: Reader,
+    quotes: Quotes,
     text: Vec<u8>,
     ends: Vec<usize>,
     /// Bytes consumed so far.
@@ -82,6 +85,7 @@ impl<R: BufRead> Records<R> {
         Self {
             input,
             parser,
+            quotes: Quotes::new(dialect),
             text: vec![0; 1024],
             ends: vec![0; 64],
             consumed: 0,
@@ -119,12 +123,21 @@ impl<R: BufRead> Records<R> {
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, String> {
         let (mut written, mut fields) = (0, 0);
         loop {
+            let line = self.parser.line();
             let buffer = self.input.fill_buf().map_err(|e| e.to_string())?;
+            if let (true, Some(line)) = (buffer.is_empty(), self.quotes.open_line()) {
+                return Err(format!(
+                    "the quote that opens in line {line} is not closed; close it, or set the option quote to a \
+                     character that the file does not hold"
+                ));
+            }
             let (result, read, out, ended) = self.parser.read_record(
                 buffer,
                 &mut self.text[written..],
                 &mut self.ends[fields..],
             );
+            let is_record_end = matches!(result, ReadRecordResult::Record);
+            self.quotes.see(&buffer[..read], line, is_record_end)?;
             if let Some(last) = read.checked_sub(1).and_then(|last| buffer.get(last)) {
                 self.at_line_end = *last == b'\n';
             }
@@ -141,9 +154,9 @@ impl<R: BufRead> Records<R> {
                     self.ends.resize(self.ends.len() * 2, 0);
                 }
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                    let line = self.quotes.open_line().unwrap_or(line);
                     return Err(format!(
-                        "the record that ends after line {} is longer than {MAX_RECORD_BYTES} bytes or {MAX_FIELDS} fields; is a quote not closed?",
-                        self.parser.line()
+                        "a record in line {line} is longer than {MAX_RECORD_BYTES} bytes or {MAX_FIELDS} fields; is a quote not closed?"
                     ));
                 }
                 ReadRecordResult::Record => break,

@@ -132,6 +132,61 @@ async fn what_is_wrong_is_said_with_file_and_line() {
     assert_eq!(read_all(&source, &[1], None).await.unwrap().0.len(), 3);
 }
 
+/// A quote that is not closed would make one value of all rows behind it.
+#[tokio::test]
+async fn quotes_that_swallow_rows_are_errors() {
+    let long: String = (0..60_000).map(|n| format!("{n},row {n}\n")).collect();
+    for rest in ["3,z\n4,w\n", "", &long] {
+        let error = open_text(format!("a,b\n1,x\n2,\"y\n{rest}"), &[])
+            .await
+            .unwrap_err();
+        assert!(
+            error.contains("t.csv' is not a sound CSV file: row 1: the quote that opens in line 3 is not closed"),
+            "{error}"
+        );
+        assert!(
+            error.contains("close it, or set the option quote"),
+            "{error}"
+        );
+    }
+    // The next quote of the file closes it, with the right number of fields.
+    let error = open_text("a,b\n1,\"x\n2,y\n3,\"z\"\n", &[])
+        .await
+        .unwrap_err();
+    assert!(
+        error.contains("row 0: line 4 has text behind a closing quote (the field opens in line 2)"),
+        "{error}"
+    );
+    let error = open_text("a,\"b\n1,2\n", &[]).await.unwrap_err();
+    assert!(error.contains("the quote that opens in line 1"), "{error}");
+    // With another quote the same file is sound.
+    let options = [("quote", "'")];
+    let (_dir, source) = open_text("a,b\n1,x\n2,\"y\n3,z\n", &options).await.unwrap();
+    assert_eq!(read_all(&source, &[1], None).await.unwrap().0.len(), 3);
+}
+
+#[tokio::test]
+async fn no_row_is_lost_to_odd_bytes() {
+    for (text, rows) in [
+        ("a,b\n1,x", 1),
+        ("a,b\r1,x\r2,y\r", 2),
+        ("a,b\n1,x\0\n\0,y\n", 2),
+        ("a,b\n1,\"\"\"\"\n2,\"x\"", 2),
+        ("a,b\n1,5\" pipe\n2,y\n", 2),
+    ] {
+        let (_dir, source) = open_text(text, &[]).await.unwrap();
+        let (keys, _) = read_all(&source, &[0, 1], None).await.unwrap();
+        assert_eq!(keys.len(), rows, "{text:?}");
+    }
+    let options = [("escape", "\"")];
+    let (_dir, source) = open_text("a\n\"x\"\"y\"\n", &options).await.unwrap();
+    let (_, batch) = read_all(&source, &[0], None).await.unwrap();
+    assert_eq!(batch.column(0).as_string::<i32>().value(0), "x\"y");
+    // Cut off within a record.
+    let error = open_text("a,b\n1,x\n2", &[]).await.unwrap_err();
+    assert!(error.contains("line 3 has 1 fields"), "{error}");
+}
+
 #[tokio::test]
 async fn guesses_join_the_files_of_a_folder() {
     let dir = tempfile::tempdir().unwrap();

@@ -171,3 +171,28 @@ async fn a_file_above_the_limit_is_an_error_before_it_is_read() {
         errors[0].cause
     );
 }
+
+#[tokio::test]
+async fn what_holds_no_images_is_refused_when_opened() {
+    let dir = tree(&["set/a.tar", "one/a.tgz", "one/a.JPG", "text/a.txt"]);
+    for (location, hint) in [
+        ("one/a.tgz", true),
+        ("one/*.tgz", true),
+        ("set", true),
+        ("text/a.txt", false),
+    ] {
+        let error = open(&dir.path().join(location), &[]).await.unwrap_err();
+        assert!(
+            error.contains("image file") && error.contains("end"),
+            "{error}"
+        );
+        assert!(error.contains(".jpg, .jpeg, .png"), "{error}");
+        assert_eq!(
+            error.contains("unpack them, and name the folder"),
+            hint,
+            "{error}"
+        );
+    }
+    let one = open(&dir.path().join("one/a.JPG"), &[]).await.unwrap();
+    assert_eq!(one.classes(), ["one"]);
+}

@@ -1,27 +1,33 @@
 //! The layout of an Arrow IPC file: footer, blocks, dictionaries.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
-use arrow::ipc::reader::{FileDecoder, read_footer_length};
-use arrow::ipc::{Block, MetadataVersion, root_as_footer, root_as_message};
+use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary, read_footer_length};
+use arrow::ipc::{self, Block, MetadataVersion, root_as_footer};
 
 use super::super::content::{ContentHash, ContentHasher, read_tail};
 use super::super::error::SourceError;
 use super::super::staged::open;
 use super::FORMAT;
+use super::check::{self, Checked};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 
 /// Bytes of the end of a file: the footer's length and the magic.
 const TAIL_BYTES: u64 = 10;
+
+/// Bytes between two buffers that are read rather than skipped.
+const GAP_BYTES: u64 = 64 << 10;
 
 /// Bytes of a footer at most.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
@@ -97,7 +103,7 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
     };
     for block in layout.blocks.iter().chain(&layout.dictionaries) {
         extent(block)
-            .filter(|(start, length)| start + length <= size)
+            .filter(|(start, length)| start + length <= size - TAIL_BYTES)
             .ok_or_else(|| {
                 damaged(format!(
                     "a block at byte {} does not lie within the file",
@@ -105,16 +111,34 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
                 ))
             })?;
     }
+    for block in &layout.dictionaries {
+        let metadata = read_at(
+            &mut file,
+            block.offset() as u64,
+            block.metaDataLength() as u64,
+        )
+        .map_err(unreadable)?;
+        check::parse(&metadata)
+            .and_then(|message| {
+                check::dictionary(&message, &layout.schema, body_bytes(block)).map(drop)
+            })
+            .map_err(|e| damaged(format!("a dictionary at byte {}: {e}", block.offset())))?;
+    }
     let mut rows = Vec::with_capacity(layout.blocks.len());
     for (index, block) in layout.blocks.iter().enumerate() {
-        let mut message = vec![0; block.metaDataLength() as usize];
-        file.seek(SeekFrom::Start(block.offset() as u64))
-            .map_err(unreadable)?;
-        file.read_exact(&mut message).map_err(unreadable)?;
-        let count = row_count(&message)
-            .ok_or_else(|| damaged(format!("record batch {index} cannot be read")))?;
-        content.update(&message);
-        rows.push(count);
+        let metadata = read_at(
+            &mut file,
+            block.offset() as u64,
+            block.metaDataLength() as u64,
+        )
+        .map_err(unreadable)?;
+        let checked = check::parse(&metadata)
+            .and_then(|message| {
+                Ok(check::record_batch(&message, &layout.schema, body_bytes(block))?.1)
+            })
+            .map_err(|e| damaged(format!("record batch {index}: {e}")))?;
+        content.update(&metadata);
+        rows.push(checked.rows);
     }
     layout.content = content.finish();
     Ok((layout, rows))
@@ -135,46 +159,124 @@ pub(super) fn block_bytes(block: &Block) -> u64 {
     extent(block).map_or(0, |(_, length)| length)
 }
 
-fn row_count(message: &[u8]) -> Option<u64> {
-    // Since format 0.15 a marker of four bytes stands before the length of the message.
-    let message = match message.get(..4)? {
-        [0xff, 0xff, 0xff, 0xff] => message.get(8..)?,
-        _ => message.get(4..)?,
-    };
-    let batch = root_as_message(message).ok()?.header_as_record_batch()?;
-    u64::try_from(batch.length())
-        .ok()
-        .filter(|&rows| i64::try_from(rows).is_ok())
+fn body_bytes(block: &Block) -> u64 {
+    u64::try_from(block.bodyLength()).unwrap_or(0)
 }
 
-fn read_block(file: &mut File, block: &Block) -> Result<Buffer, ArrowError> {
-    let (start, length) =
-        extent(block).ok_or_else(|| ArrowError::IpcError("a broken block".to_owned()))?;
-    // The layout was checked against the file's size, which is checked again when it is opened.
-    let mut bytes = MutableBuffer::from_len_zeroed(length as usize);
+/// Reads bytes of a file, which are within the size that it had.
+fn read_at(file: &mut File, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
     file.seek(SeekFrom::Start(start))?;
     file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads those buffers of a block's body that belong to `columns`, each to its place; no other byte of
+/// the body is read or kept in memory.
+fn read_body(
+    file: &mut File,
+    block: &Block,
+    checked: &Checked,
+    columns: &[usize],
+) -> Result<Buffer, ArrowError> {
+    // The layout was checked against the file's size, which is checked again when it is opened.
+    let body = (block.offset() as u64).saturating_add(block.metaDataLength() as u64);
+    // Zeroed memory has no pages before it is written.
+    let mut bytes = MutableBuffer::from_len_zeroed(body_bytes(block) as usize);
+    let wanted = columns
+        .iter()
+        .flat_map(|&column| checked.columns[column].clone());
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for buffer in wanted {
+        let buffer = &checked.buffers[buffer].bytes;
+        match ranges.last_mut() {
+            Some(last) if (last.end..=last.end + GAP_BYTES).contains(&buffer.start) => {
+                last.end = last.end.max(buffer.end);
+            }
+            _ => ranges.push(buffer.clone()),
+        }
+    }
+    for range in ranges {
+        file.seek(SeekFrom::Start(body + range.start))?;
+        file.read_exact(&mut bytes[range.start as usize..range.end as usize])?;
+    }
     Ok(bytes.into())
 }
 
-/// A decoder that knows the dictionaries of a file.
-pub(super) fn decoder(layout: &Layout, file: &mut File) -> Result<FileDecoder, ArrowError> {
-    let mut decoder = FileDecoder::new(Arc::clone(&layout.schema), layout.version);
-    for block in &layout.dictionaries {
-        let bytes = read_block(file, block)?;
-        decoder.read_dictionary(block, &bytes)?;
+/// Checks the compressed buffers of `columns`.
+fn check_compressed(
+    batch: &ipc::RecordBatch<'_>,
+    checked: &Checked,
+    columns: &[usize],
+    body: &[u8],
+) -> Result<(), ArrowError> {
+    let Some(compression) = batch.compression() else {
+        return Ok(());
+    };
+    for buffer in columns
+        .iter()
+        .flat_map(|&column| checked.columns[column].clone())
+    {
+        let buffer = &checked.buffers[buffer];
+        let bytes = &body[buffer.bytes.start as usize..buffer.bytes.end as usize];
+        check::compressed(compression.codec(), bytes, buffer).map_err(ArrowError::IpcError)?;
     }
-    Ok(decoder)
+    Ok(())
 }
 
-/// Decodes a record batch.
+/// The dictionaries of a file, by their ids.
+pub(super) type Dictionaries = HashMap<i64, ArrayRef>;
+
+/// Reads the dictionaries of a file.
+pub(super) fn dictionaries(layout: &Layout, file: &mut File) -> Result<Dictionaries, ArrowError> {
+    let mut found = Dictionaries::new();
+    for block in &layout.dictionaries {
+        let metadata = read_at(file, block.offset() as u64, block.metaDataLength() as u64)?;
+        let message = parse(layout, &metadata)?;
+        let (dictionary, checked) = check::dictionary(&message, &layout.schema, body_bytes(block))
+            .map_err(ArrowError::IpcError)?;
+        let body = read_body(file, block, &checked, &[0])?;
+        if let Some(batch) = dictionary.data() {
+            check_compressed(&batch, &checked, &[0], &body)?;
+        }
+        read_dictionary(
+            &body,
+            dictionary,
+            &layout.schema,
+            &mut found,
+            &message.version(),
+        )?;
+    }
+    Ok(found)
+}
+
+/// Reads the columns at `projection` of a record batch.
 pub(super) fn read_batch(
-    decoder: &FileDecoder,
+    layout: &Layout,
+    dictionaries: &Dictionaries,
     file: &mut File,
     block: &Block,
+    projection: &[usize],
 ) -> Result<RecordBatch, ArrowError> {
-    let bytes = read_block(file, block)?;
-    decoder
-        .read_record_batch(block, &bytes)?
-        .ok_or_else(|| ArrowError::IpcError("a block without a record batch".to_owned()))
+    let metadata = read_at(file, block.offset() as u64, block.metaDataLength() as u64)?;
+    let message = parse(layout, &metadata)?;
+    let (batch, checked) = check::record_batch(&message, &layout.schema, body_bytes(block))
+        .map_err(ArrowError::IpcError)?;
+    let body = read_body(file, block, &checked, projection)?;
+    check_compressed(&batch, &checked, projection, &body)?;
+    let schema = Arc::clone(&layout.schema);
+    RecordBatchDecoder::try_new(&body, batch, schema, dictionaries, &message.version())?
+        .with_projection(Some(projection))
+        .read_record_batch()
+}
+
+fn parse<'a>(layout: &Layout, metadata: &'a [u8]) -> Result<ipc::Message<'a>, ArrowError> {
+    let message = check::parse(metadata).map_err(ArrowError::IpcError)?;
+    // Files of the first version do not say theirs.
+    if layout.version == MetadataVersion::V1 || message.version() == layout.version {
+        Ok(message)
+    } else {
+        let cause = "its message is of another version than its footer";
+        Err(ArrowError::IpcError(cause.to_owned()))
+    }
 }

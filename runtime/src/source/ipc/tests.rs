@@ -3,8 +3,9 @@ use std::fs::{self, File};
 use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int64Array, StringArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int8Type, Int64Type};
-use arrow::ipc::writer::{FileWriter, StreamWriter};
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use forebay_planner::source::Format;
+use futures::StreamExt;
 
 use super::*;
 use crate::source::testing::{open, read_all};
@@ -30,8 +31,19 @@ fn rows(first: i64, count: i64) -> RecordBatch {
 }
 
 fn write(path: &std::path::Path, batches: &[RecordBatch]) {
+    compressed(path, None, batches);
+}
+
+fn compressed(
+    path: &std::path::Path,
+    compression: Option<arrow::ipc::CompressionType>,
+    batches: &[RecordBatch],
+) {
     let file = File::create(path).unwrap();
-    let mut writer = FileWriter::try_new(file, &batches[0].schema()).unwrap();
+    let options = IpcWriteOptions::default()
+        .try_with_compression(compression)
+        .unwrap();
+    let mut writer = FileWriter::try_new_with_options(file, &batches[0].schema(), options).unwrap();
     for batch in batches {
         writer.write(batch).unwrap();
     }
@@ -39,7 +51,7 @@ fn write(path: &std::path::Path, batches: &[RecordBatch]) {
 }
 
 #[tokio::test]
-async fn splits_are_record_batches_and_rows_are_fetched_by_reference() {
+async fn splits_are_record_batches_of_which_columns_are_read() {
     let dir = tempfile::tempdir().unwrap();
     write(
         &dir.path().join("a.arrow"),
@@ -61,21 +73,10 @@ async fn splits_are_record_batches_and_rows_are_fetched_by_reference() {
     assert_eq!(all.column(1).as_string::<i32>().value(150), "c");
     assert!(all.column(1).is_null(151));
 
-    let wanted: Vec<u64> = (0..400).map(|i| i * 97 % 220).collect();
-    let refs: Vec<_> = wanted
-        .iter()
-        .map(|&n| if n < 150 { (0, n) } else { (1, n - 150) })
-        .collect();
-    let (got, errors) = source.fetch(&refs, &[0, 1, 2]).await.unwrap();
-    assert_eq!(errors, []);
-    let expected = arrow::compute::take_record_batch(&all, &UInt64Array::from(wanted)).unwrap();
-    assert_eq!(got, expected);
-    let (one, _) = source.fetch(&[(1, 3)], &[2]).await.unwrap();
-    assert_eq!(one.column(0).as_string::<i32>().value(0), "name 153");
-    assert_eq!(source.fetch(&refs, &[]).await.unwrap().0.num_rows(), 400);
-    assert_eq!(source.fetch(&[], &[0]).await.unwrap().0.num_rows(), 0);
-    assert!(source.fetch(&[(0, 150)], &[0]).await.is_err());
-    assert!(source.fetch(&[(2, 0)], &[0]).await.is_err());
+    let (_, some) = read_all(&source, &[0, 2], None).await.unwrap();
+    assert_eq!(some, all.project(&[0, 2]).unwrap());
+    assert_eq!(read_all(&source, &[], None).await.unwrap().0.len(), 220);
+    assert_eq!(source.access(), crate::source::Access::Staged);
 }
 
 #[tokio::test]
@@ -126,4 +127,85 @@ async fn damage_is_named_and_survived() {
     writer.finish().unwrap();
     let error = open(Format::Arrow, &path, &[]).await.unwrap_err();
     assert!(error.contains("it holds an Arrow stream"), "{error}");
+}
+
+/// No flipped bit makes a file state rows that it does not have, abort the decoder, or hide rows.
+#[tokio::test]
+async fn no_length_of_a_message_is_believed() {
+    use arrow::ipc::CompressionType;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.arrow");
+    for compression in [
+        None,
+        Some(CompressionType::LZ4_FRAME),
+        Some(CompressionType::ZSTD),
+    ] {
+        compressed(&path, compression, &[rows(0, 40), rows(40, 5)]);
+        let sound = fs::read(&path).unwrap();
+        let source = open(Format::Arrow, &path, &[]).await.unwrap();
+        assert_eq!(
+            read_all(&source, &[0, 1, 2], None).await.unwrap().0.len(),
+            45
+        );
+        let (mut refused, mut named) = (0, 0);
+        for bit in (0..sound.len() * 8).step_by(37) {
+            let mut bytes = sound.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &bytes).unwrap();
+            let outcome = match open(Format::Arrow, &path, &[]).await {
+                Ok(source) => {
+                    let stated: u64 = source.manifest().files[0]
+                        .splits
+                        .iter()
+                        .map(|s| s.rows)
+                        .sum();
+                    assert!(stated <= 1000, "{stated} rows, bit {bit}");
+                    let columns: Vec<_> = (0..source.schema().fields().len()).collect();
+                    read_all(&source, &columns, None).await.map(|(keys, _)| {
+                        assert_eq!(keys.len() as u64, stated, "bit {bit}");
+                    })
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = outcome {
+                refused += 1;
+                named += usize::from(error.contains("t.arrow'"));
+            }
+        }
+        assert!(refused > 10, "{refused}");
+        assert_eq!(refused, named);
+    }
+}
+
+/// The length in front of a compressed buffer, as large as it can be.
+#[tokio::test]
+async fn compressed_buffers_hold_what_they_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.arrow");
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![7; 100_000]));
+    let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+    for codec in [
+        arrow::ipc::CompressionType::LZ4_FRAME,
+        arrow::ipc::CompressionType::ZSTD,
+    ] {
+        compressed(&path, Some(codec), std::slice::from_ref(&batch));
+        let sound = fs::read(&path).unwrap();
+        let stated = 800_000u64.to_le_bytes();
+        let at = sound.windows(8).position(|bytes| bytes == stated).unwrap();
+        for lie in [799_992, 800_001, 1 << 31, 1 << 40, i64::MAX, -2, 0] {
+            let mut bytes = sound.clone();
+            bytes[at..at + 8].copy_from_slice(&i64::to_le_bytes(lie));
+            fs::write(&path, &bytes).unwrap();
+            let source = open(Format::Arrow, &path, &[]).await.unwrap();
+            let error = read_all(&source, &[0], None).await.unwrap_err();
+            assert!(error.contains("record batch 0: Ipc error: "), "{error}");
+            assert!(error.contains("compressed buffer"), "{error}");
+        }
+        fs::write(&path, &sound).unwrap();
+        let source = open(Format::Arrow, &path, &[]).await.unwrap();
+        assert_eq!(
+            read_all(&source, &[0], None).await.unwrap().1.num_rows(),
+            100_000
+        );
+    }
 }

@@ -3,10 +3,14 @@
 //! Row groups are read page by page from the file, so that a row group of gigabytes takes the memory
 //! of a few pages and batches.
 
+mod footer;
+mod pages;
 mod prune;
 #[cfg(test)]
 mod tests;
+mod thrift;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -16,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::datatypes::{Schema, SchemaRef};
 use bytes::Bytes;
 use datafusion::common::Result;
+use datafusion::physical_expr::utils::collect_columns;
 use forebay_planner::source::SourceSpec;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -36,6 +41,7 @@ use super::plain::{merged_schema, plain_batch, plain_schema};
 use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
+use pages::Pages;
 use prune::Kept;
 
 const FORMAT: &str = "PARQUET";
@@ -98,6 +104,7 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
     let (mut file, size) = open_file(path)?;
     let tail = tail_with_footer(&mut file, size);
     let tail = Bytes::from(tail.map_err(|error| SourceError::unreadable(path, error))?);
+    footer::check(&tail, size).map_err(|cause| damaged(&cause))?;
     let mut content = ContentHasher::new(FORMAT, "");
     content.update(&tail);
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
@@ -112,6 +119,20 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
     for (index, group) in footer.row_groups().iter().enumerate() {
         let rows = u64::try_from(group.num_rows())
             .map_err(|_| damaged(&format!("row group {index} has {} rows", group.num_rows())))?;
+        let flat = |column: &&ColumnChunkMetaData| column.column_descr().max_rep_level() == 0;
+        if let Some(other) = group
+            .columns()
+            .iter()
+            .filter(flat)
+            .find(|column| u64::try_from(column.num_values()) != Ok(rows))
+        {
+            return Err(damaged(&format!(
+                "row group {index} states {rows} rows, and {} values of the column '{}'",
+                other.num_values(),
+                other.column_path()
+            ))
+            .into());
+        }
         let bytes = u64::try_from(group.total_byte_size()).unwrap_or(0);
         splits.push(Split {
             first_row,
@@ -196,7 +217,7 @@ impl SplitReader for Reader {
     fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let file = place.open()?;
-        let footer = self.footer(place, &file, scan.prune.is_some())?;
+        let mut footer = self.footer(place, &file, scan.prune.is_some())?;
         // The file could be another one of the same size.
         let group = footer.row_groups().get(place.split);
         let Some(group) = group.filter(|g| u64::try_from(g.num_rows()) == Ok(place.rows.rows))
@@ -206,6 +227,11 @@ impl SplitReader for Reader {
             )
             .into());
         };
+        let is_index_sound = check_pages(place, &file, &footer, group, scan).map_err(damaged)?;
+        if !is_index_sound {
+            footer = self.footer(place, &file, false)?;
+        }
+        let group = footer.row_group(place.split);
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer), ArrowReaderOptions::new())
             .map_err(|e| damaged(e.to_string()))?;
         let batch_rows = rows_per_batch(place.rows.rows, projected_bytes(group, &scan.projection));
@@ -266,6 +292,41 @@ impl SplitReader for Reader {
         }
         Ok(())
     }
+}
+
+/// Checks the pages of the columns that a scan reads. False where the page index is not that of these
+/// pages: it can be done without.
+fn check_pages(
+    place: &Place,
+    file: &File,
+    footer: &ParquetMetaData,
+    group: &RowGroupMetaData,
+    scan: &Scan,
+) -> Result<bool, String> {
+    let mut roots: HashSet<usize> = scan.projection.iter().copied().collect();
+    if let Some(predicate) = &scan.prune {
+        roots.extend(
+            collect_columns(predicate)
+                .iter()
+                .map(|column| column.index()),
+        );
+    }
+    let index = footer
+        .offset_index()
+        .and_then(|index| index.get(place.split));
+    let mut is_index_sound = true;
+    for (leaf, column) in group.columns().iter().enumerate() {
+        if !roots.contains(&group.schema_descr().get_column_root_idx(leaf)) {
+            continue;
+        }
+        let pages = Pages::check(file, place.size, column, place.rows.rows).map_err(|cause| {
+            let name = column.column_path();
+            format!("row group {}, column '{name}': {cause}", place.split)
+        })?;
+        let locations = index.and_then(|index| index.get(leaf));
+        is_index_sound &= locations.is_none_or(|found| pages.fit(found.page_locations(), column));
+    }
+    Ok(is_index_sound)
 }
 
 /// The numbers of the selected rows of a row group that begins at `first`.

@@ -5,6 +5,7 @@ use arrow::array::{
     ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
 };
 use arrow::compute::take_record_batch;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
@@ -327,5 +328,134 @@ async fn shared_parquet_files_give_rows_or_errors() {
             }
         }
         println!("{}: {sound} of {} read", folder.display(), files.len());
+    }
+}
+
+/// Replaces bytes of a file, which has them once or more, and reads all its columns.
+async fn with_bytes(path: &Path, found: &[u8], other: &[u8]) -> Result<usize, String> {
+    let mut bytes = fs::read(path).unwrap();
+    let at = bytes
+        .windows(found.len())
+        .position(|bytes| bytes == found)
+        .unwrap();
+    bytes[at..at + other.len()].copy_from_slice(other);
+    let changed = path.with_extension("changed");
+    fs::write(&changed, bytes).unwrap();
+    let source = open(Format::Parquet, &changed, &[]).await?;
+    let columns: Vec<_> = (0..source.schema().fields().len()).collect();
+    Ok(read_all(&source, &columns, None).await?.0.len())
+}
+
+#[tokio::test]
+async fn no_length_of_a_page_is_believed() {
+    use parquet::basic::{Compression, Encoding};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let write = |column: ArrayRef, compression, encoding| {
+        let batch = RecordBatch::try_from_iter([("c", column)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_compression(compression)
+            .set_encoding(encoding)
+            .set_data_page_size_limit(4 << 20)
+            .set_write_batch_size(1 << 20)
+            .build();
+        let file = File::create(&path).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    };
+    // A header begins with the type of the page and its uncompressed bytes, 2,000,000.
+    write(
+        Arc::new(Int64Array::from(vec![7; 250_000])),
+        Compression::SNAPPY,
+        Encoding::PLAIN,
+    );
+    let header = [0x15, 0x00, 0x15, 0x80, 0xa4, 0xf4, 0x01];
+    assert_eq!(with_bytes(&path, &header, &header).await, Ok(250_000));
+    let lie = [0x15, 0x00, 0x15, 0xfe, 0xff, 0xff, 0x7f];
+    let error = with_bytes(&path, &header, &lie).await.unwrap_err();
+    assert!(
+        error.contains("t.changed' is not a sound PARQUET file: row group 0, column '\"c\"'"),
+        "{error}"
+    );
+    assert!(error.contains("it states 134217727 bytes in"), "{error}");
+
+    // Blocks of 128 lengths in four parts, 1000 in all.
+    let text: ArrayRef = Arc::new(StringArray::from_iter_values(
+        (0..1000).map(|n| format!("name {n}")),
+    ));
+    for encoding in [
+        Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        Encoding::DELTA_BYTE_ARRAY,
+    ] {
+        write(Arc::clone(&text), Compression::UNCOMPRESSED, encoding);
+        let header = [0x80, 0x01, 0x04, 0xe8, 0x07];
+        assert_eq!(with_bytes(&path, &header, &header).await, Ok(1000));
+        let error = with_bytes(&path, &header, &[0x80, 0x01, 0x04, 0xff, 0x7f])
+            .await
+            .unwrap_err();
+        assert!(
+            error.contains("a page of 1000 values states 16383 lengths"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn columns_in_too_many_levels_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    // Version 1, and 100,000 groups within each other.
+    let mut footer = vec![0x15, 0x02, 0x19, 0xfc, 0xa0, 0x8d, 0x06];
+    for _ in 0..100_000 {
+        footer.extend([0x48, 0x01, b'a', 0x15, 0x02, 0x00]);
+    }
+    footer.push(0);
+    let length = (footer.len() as u32).to_le_bytes();
+    fs::write(
+        &path,
+        [b"PAR1", footer.as_slice(), &length, b"PAR1"].concat(),
+    )
+    .unwrap();
+    let error = open(Format::Parquet, &path, &[]).await.unwrap_err();
+    assert!(error.contains("nested in more than 64 levels"), "{error}");
+}
+
+/// An offset index that is not that of the pages would give rows the numbers of others.
+#[tokio::test]
+async fn an_offset_index_of_other_pages_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    write(&path, &table(0));
+    let sound = fs::read(&path).unwrap();
+    let footer = read_footer(&File::open(&path).unwrap(), PageIndexPolicy::Skip).unwrap();
+    let column = footer.row_group(1).column(0);
+    let start = column.offset_index_offset().unwrap() as usize;
+    let length = column.offset_index_length().unwrap() as usize;
+    let ids = col(
+        "id",
+        &Schema::new(vec![Field::new("id", DataType::Int64, true)]),
+    )
+    .unwrap();
+    let above: Arc<dyn PhysicalExpr> = Arc::new(BinaryExpr::new(ids, Operator::Gt, lit(450i64)));
+    for at in start..start + length {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 0x04;
+        fs::write(&path, bytes).unwrap();
+        let source = open(Format::Parquet, &path, &[]).await.unwrap();
+        let (keys, batch) = read_all(&source, &[0], Some(Arc::clone(&above)))
+            .await
+            .unwrap();
+        let found = batch
+            .column(0)
+            .as_primitive::<arrow::datatypes::Int64Type>()
+            .values();
+        assert!(
+            keys.iter().zip(found).all(|(key, id)| key.1 as i64 == *id),
+            "byte {at}"
+        );
+        let wanted = found.iter().filter(|&&id| id > 450).count();
+        assert_eq!(wanted, 549, "byte {at}");
     }
 }

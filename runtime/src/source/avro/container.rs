@@ -1,0 +1,216 @@
+//! The layout of an object container file: a header, and blocks.
+//!
+//! It is that of the Avro specification 1.11, "Object Container Files".
+
+use std::io::{BufRead, Seek};
+
+use super::codec::{Codec, MAX_BLOCK_BYTES};
+
+/// Bytes of a file's header at most.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+const MAGIC: &[u8; 4] = b"Obj\x01";
+const SYNC_BYTES: usize = 16;
+
+/// The sync marker that ends each block.
+pub(super) type Sync = [u8; SYNC_BYTES];
+
+/// The header of a file.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// The schema of the rows as JSON.
+    pub(super) schema: Vec<u8>,
+    pub(super) codec: Codec,
+    pub(super) sync: Sync,
+}
+
+impl Header {
+    /// The header of a file of the same rows whose blocks are not compressed.
+    pub(super) fn uncompressed(&self) -> Vec<u8> {
+        let key = b"avro.schema";
+        let mut bytes = MAGIC.to_vec();
+        put_long(&mut bytes, 1);
+        put_long(&mut bytes, key.len() as u64);
+        bytes.extend_from_slice(key);
+        put_long(&mut bytes, self.schema.len() as u64);
+        bytes.extend_from_slice(&self.schema);
+        put_long(&mut bytes, 0);
+        bytes.extend_from_slice(&self.sync);
+        bytes
+    }
+}
+
+/// Appends a length as a zig-zag variable-length integer.
+pub(super) fn put_long(bytes: &mut Vec<u8>, length: u64) {
+    let mut rest = length << 1;
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+}
+
+/// Bytes of a file up to some end, with the place known.
+#[derive(Debug)]
+pub(super) struct Bytes<R> {
+    input: R,
+    at: u64,
+    end: u64,
+}
+
+impl<R: BufRead + Seek> Bytes<R> {
+    /// The bytes of `input`, which stands at byte `at` of the file, up to the byte `end`.
+    pub(super) const fn new(input: R, at: u64, end: u64) -> Self {
+        Self { input, at, end }
+    }
+
+    /// The place of the next byte in the file.
+    pub(super) const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// True where no byte is left.
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.at >= self.end
+    }
+
+    fn exact<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let mut bytes = [0; N];
+        self.claim(N as u64)?;
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+        self.input
+            .read_exact(bytes)
+            .map_err(|error| format!("the file cannot be read further: {error}"))
+    }
+
+    /// Moves on by so many bytes, which must be there.
+    fn claim(&mut self, bytes: u64) -> Result<(), String> {
+        if bytes > self.end.saturating_sub(self.at) {
+            return Err("the file ends too early".to_owned());
+        }
+        self.at += bytes;
+        Ok(())
+    }
+
+    /// A zig-zag variable-length integer that must not be negative.
+    fn length(&mut self) -> Result<u64, String> {
+        let length = self.long()?;
+        u64::try_from(length).map_err(|_| format!("a negative length, {length}"))
+    }
+
+    fn long(&mut self) -> Result<i64, String> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.exact()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+            }
+        }
+        Err("an integer of more than 64 bits".to_owned())
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), String> {
+        self.claim(bytes)?;
+        let offset = bytes.cast_signed();
+        // Relative seeks would throw the buffer away.
+        self.input.seek_relative(offset).map_err(|e| e.to_string())
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<Vec<u8>, String> {
+        self.claim(bytes)?;
+        let mut taken = vec![0; bytes as usize];
+        self.fill(&mut taken)?;
+        Ok(taken)
+    }
+
+    /// Reads the header.
+    pub(super) fn header(&mut self) -> Result<Header, String> {
+        if self.exact::<4>().ok() != Some(*MAGIC) {
+            return Err("it does not begin as an Avro object container file".to_owned());
+        }
+        let (mut schema, mut codec) = (None, Codec::Null);
+        loop {
+            let mut entries = self.long()?;
+            if entries == 0 {
+                break;
+            }
+            if entries < 0 {
+                entries = entries.checked_neg().ok_or("a broken header")?;
+                self.length()?;
+            }
+            for _ in 0..entries {
+                let key = self.entry()?;
+                let value = self.entry()?;
+                match key.as_slice() {
+                    b"avro.schema" => schema = Some(value),
+                    b"avro.codec" => codec = Codec::parse(&value)?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(Header {
+            schema: schema.ok_or("its header has no schema")?,
+            codec,
+            sync: self.exact()?,
+        })
+    }
+
+    /// A key or value of the header.
+    fn entry(&mut self) -> Result<Vec<u8>, String> {
+        let length = self.length()?;
+        if length > MAX_HEADER_BYTES || self.at > MAX_HEADER_BYTES {
+            return Err(format!(
+                "its header is longer than {MAX_HEADER_BYTES} bytes"
+            ));
+        }
+        self.take(length)
+    }
+
+    /// Reads over a block; yields its number of rows.
+    pub(super) fn skip_block(&mut self, header: &Header) -> Result<u64, String> {
+        let rows = self.length()?;
+        let bytes = self.length()?;
+        // A row takes a byte at least.
+        let most = if header.codec == Codec::Null {
+            bytes
+        } else {
+            MAX_BLOCK_BYTES
+        };
+        if rows > most {
+            return Err(format!("it states {rows} rows in {bytes} bytes"));
+        }
+        if rows > 0 {
+            self.skip(bytes)?;
+        } else {
+            // Nobody else comes to see whether it holds rows all the same.
+            let data = header.codec.decompress(self.take(bytes)?)?;
+            if !data.is_empty() {
+                return Err(format!("it states no rows and holds {} bytes", data.len()));
+            }
+        }
+        self.sync(header)?;
+        Ok(rows)
+    }
+
+    /// Reads a block; yields its number of rows and its bytes as they are stored.
+    pub(super) fn block(&mut self, header: &Header) -> Result<(u64, Vec<u8>), String> {
+        let rows = self.length()?;
+        let bytes = self.length()?;
+        let stored = self.take(bytes)?;
+        self.sync(header)?;
+        Ok((rows, stored))
+    }
+
+    fn sync(&mut self, header: &Header) -> Result<(), String> {
+        if self.exact::<SYNC_BYTES>()? == header.sync {
+            Ok(())
+        } else {
+            Err("it does not end with the file's sync marker".to_owned())
+        }
+    }
+}

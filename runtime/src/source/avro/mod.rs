@@ -1,0 +1,199 @@
+//! `AVRO` object container files: a split is a run of blocks.
+//!
+//! Row counts come from the blocks' headers, without decoding. When a block is read, a walk over its
+//! bytes checks that it holds the rows that it states, before it is decoded.
+
+mod blocks;
+mod codec;
+mod container;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use std::io::{BufReader, Cursor, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow_avro::reader::ReaderBuilder;
+use datafusion::common::Result;
+use forebay_planner::source::SourceSpec;
+
+use super::content::{ContentHash, ContentHasher};
+use super::error::SourceError;
+use super::listing::{Wanted, list};
+use super::options::Options;
+use super::plain::{merged_schema, plain_batch, plain_schema};
+use super::runs::SPLIT_ROWS;
+use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::stream::{Emit, rows_per_batch};
+use super::{Scan, Split, StoredRows};
+use blocks::Blocks;
+use container::{Bytes, Header};
+use shape::Shape;
+
+const FORMAT: &str = "AVRO";
+
+/// Bytes of decoded rows for each stored byte, at a guess: blocks are compressed, and integers
+/// stored in few bytes.
+const EXPANSION: u64 = 4;
+
+const READ_BYTES: usize = 64 << 10;
+
+pub(super) const AVRO: Wanted = Wanted {
+    noun: "Avro",
+    extensions: &["avro"],
+    strict: false,
+};
+
+/// Opens Avro files: reads the header of each block. They have no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
+    Options::new(spec, &[])?;
+    if spec.columns.is_some() {
+        return Err(SourceError::Schema(
+            "AVRO files say their columns themselves: leave out the column list".to_owned(),
+        )
+        .into());
+    }
+    let listing = list(&spec.location, &AVRO).await?;
+    let scanned = inspect_all(&listing, FORMAT, |file| Ok(scan(&file.absolute)?)).await?;
+    let schema = merged_schema(
+        FORMAT,
+        listing
+            .files
+            .iter()
+            .zip(&scanned)
+            .map(|(file, s)| (file.relative.as_str(), &s.schema)),
+    )?;
+    let (rows, files) = scanned
+        .into_iter()
+        .map(|file| (file.rows, file.container))
+        .unzip();
+    let reader = Arc::new(Reader {
+        schema: Arc::clone(&schema),
+        files,
+    });
+    Ok(StagedSource::new(spec, schema, listing, rows, reader))
+}
+
+/// What is known of a file's blocks.
+#[derive(Debug)]
+struct Container {
+    header: Header,
+    shape: Shape,
+    /// Offset of the first block of each split.
+    starts: Vec<u64>,
+}
+
+struct Scanned {
+    schema: Schema,
+    rows: FileRows,
+    container: Container,
+}
+
+fn scan(path: &Path) -> Result<Scanned, SourceError> {
+    let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
+    let (file, size) = open_file(path)?;
+    let mut bytes = Bytes::new(BufReader::with_capacity(READ_BYTES, file), 0, size);
+    let header = bytes.header().map_err(damaged)?;
+    let shape = Shape::parse(&header.schema).map_err(damaged)?;
+    let stored = ReaderBuilder::new()
+        .build(Cursor::new(header.uncompressed()))
+        .map_err(|e| damaged(format!("its schema cannot be read: {e}")))?
+        .schema();
+
+    // The header names the marker that ends each block, which writers draw anew for each file.
+    let mut content = ContentHasher::new(FORMAT, "");
+    content.update(&header.uncompressed());
+    let mut splits: Vec<Split> = Vec::new();
+    let mut starts = Vec::new();
+    let mut rows = 0u64;
+    while bytes.at() < size {
+        let start = bytes.at();
+        let count = bytes
+            .skip_block(&header)
+            .map_err(|e| damaged(format!("block at byte {start}: {e}")))?;
+        content.update(&count.to_le_bytes());
+        content.update(&(bytes.at() - start).to_le_bytes());
+        let full = splits.last().is_none_or(|split| split.rows >= SPLIT_ROWS);
+        if full && count > 0 {
+            starts.push(start);
+            splits.push(Split {
+                first_row: rows,
+                rows: 0,
+                bytes: 0,
+            });
+        }
+        rows = rows
+            .checked_add(count)
+            .ok_or_else(|| damaged("its row counts overflow".to_owned()))?;
+        if let Some((split, first)) = splits.last_mut().zip(starts.last()) {
+            split.rows += count;
+            split.bytes = bytes.at() - first;
+        }
+    }
+    Ok(Scanned {
+        schema: plain_schema(&stored),
+        rows: FileRows {
+            content: content.finish(),
+            splits,
+        },
+        container: Container {
+            header,
+            shape,
+            starts,
+        },
+    })
+}
+
+#[derive(Debug)]
+struct Reader {
+    schema: SchemaRef,
+    /// Per file.
+    files: Vec<Container>,
+}
+
+impl SplitReader for Reader {
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
+        Ok(scan(path)?.rows.content)
+    }
+
+    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+        let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
+        let container = &self.files[place.file];
+        let start = container.starts[place.split];
+        let mut file = place.open()?;
+        file.seek(SeekFrom::Start(start))
+            .map_err(|error| SourceError::unreadable(&place.path, error))?;
+        let stored = BufReader::with_capacity(READ_BYTES, file);
+        let stored = Bytes::new(stored, start, start + place.rows.bytes);
+        let input = Blocks::new(stored, &container.header, &container.shape);
+        let decoded = place.rows.bytes.saturating_mul(EXPANSION);
+        let reader = ReaderBuilder::new()
+            .with_batch_size(rows_per_batch(place.rows.rows, decoded))
+            .build(input)
+            .map_err(|e| damaged(e.to_string()))?;
+        let schema = Arc::new(self.schema.project(&scan.projection)?);
+        let mut next = place.rows.first_row;
+        let end = place.rows.first_row + place.rows.rows;
+        for batch in reader {
+            let batch = batch.map_err(|e| damaged(format!("after row {next}: {e}")))?;
+            let rows = batch.num_rows();
+            let projected = batch.project(&scan.projection)?;
+            let batch = plain_batch(&schema, projected.columns(), rows)
+                .map_err(|e| damaged(e.to_string()))?;
+            let numbers = (next..next + rows as u64).collect();
+            next += rows as u64;
+            if next > end {
+                break;
+            }
+            if !emit.send(StoredRows { batch, numbers }) {
+                return Ok(());
+            }
+        }
+        if next == end {
+            return Ok(());
+        }
+        Err(damaged("its blocks do not hold the rows that they promise".to_owned()).into())
+    }
+}

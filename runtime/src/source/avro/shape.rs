@@ -1,0 +1,379 @@
+//! Walks over the values of a block, to see that they are as many as the block states and take all of
+//! its bytes.
+//!
+//! The decoder of `arrow-avro` waits for ever at the end of a block with more bytes than its rows take.
+//! The encoding is that of the Avro specification 1.11, "Binary Encoding".
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+/// Levels that types may be nested, and values of recursive types.
+const MAX_DEPTH: usize = 64;
+
+/// Items of arrays in a block that may take no bytes (nulls, mostly): a count alone makes these.
+const MAX_EMPTY_ITEMS: u64 = 1 << 20;
+
+/// Which bytes the rows of a file take.
+#[derive(Debug)]
+pub(super) struct Shape {
+    types: Vec<Type>,
+    row: usize,
+}
+
+/// A type; types in it are indices into [`Shape::types`].
+#[derive(Debug, Clone)]
+enum Type {
+    Null,
+    Boolean,
+    /// An integer of any width, or the number of a symbol.
+    Integer,
+    Fixed(usize),
+    Bytes,
+    Array(usize),
+    Map(usize),
+    Union(Vec<usize>),
+    Record(Vec<usize>),
+}
+
+impl Shape {
+    /// The shape of rows of a schema, in the JSON of a file's header.
+    pub(super) fn parse(schema: &[u8]) -> Result<Self, String> {
+        let schema: Value = serde_json::from_slice(schema)
+            .map_err(|e| format!("its schema is not sound JSON: {e}"))?;
+        let mut parser = Parser::default();
+        let row = parser.parse(&schema, "", 0)?;
+        Ok(Self {
+            types: parser.types,
+            row,
+        })
+    }
+
+    /// Checks that `data` holds `rows` rows and nothing else.
+    pub(super) fn check(&self, data: &[u8], rows: u64) -> Result<(), String> {
+        if rows > data.len() as u64 {
+            return Err(format!("it states {rows} rows in {} bytes", data.len()));
+        }
+        let mut walk = Walk {
+            types: &self.types,
+            rest: data,
+            empty_items: 0,
+        };
+        for row in 0..rows {
+            walk.value(self.row, 0)
+                .map_err(|cause| format!("row {row} of the {rows} in it: {cause}"))?;
+        }
+        if walk.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
+                "{} bytes are left behind the {rows} rows that it states",
+                walk.rest.len()
+            ))
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Parser {
+    types: Vec<Type>,
+    /// Named types by their full names.
+    names: HashMap<String, usize>,
+}
+
+impl Parser {
+    fn add(&mut self, found: Type) -> usize {
+        self.types.push(found);
+        self.types.len() - 1
+    }
+
+    fn parse(&mut self, schema: &Value, namespace: &str, depth: usize) -> Result<usize, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!(
+                "its schema is nested in more than {MAX_DEPTH} levels"
+            ));
+        }
+        match schema {
+            Value::String(name) => self.named(name, namespace),
+            Value::Array(branches) => {
+                let branches = branches.iter();
+                let branches = branches
+                    .map(|branch| self.parse(branch, namespace, depth + 1))
+                    .collect::<Result<_, _>>()?;
+                Ok(self.add(Type::Union(branches)))
+            }
+            Value::Object(object) => self.object(object, namespace, depth),
+            _ => Err("its schema has something that is no type".to_owned()),
+        }
+    }
+
+    fn named(&mut self, name: &str, namespace: &str) -> Result<usize, String> {
+        let primitive = match name {
+            "null" => Type::Null,
+            "boolean" => Type::Boolean,
+            "int" | "long" => Type::Integer,
+            "float" => Type::Fixed(4),
+            "double" => Type::Fixed(8),
+            "bytes" | "string" => Type::Bytes,
+            _ => {
+                let full = full_name(name, namespace);
+                let found = self.names.get(&full).or_else(|| self.names.get(name));
+                return found.copied().ok_or_else(|| {
+                    format!("its schema names the type '{name}', which it does not define")
+                });
+            }
+        };
+        Ok(self.add(primitive))
+    }
+
+    fn object(
+        &mut self,
+        object: &Map<String, Value>,
+        namespace: &str,
+        depth: usize,
+    ) -> Result<usize, String> {
+        let part = |name: &str| {
+            let missing = || format!("its schema has a type without '{name}'");
+            object.get(name).ok_or_else(missing)
+        };
+        let of = match part("type")? {
+            Value::String(of) => of.as_str(),
+            other => return self.parse(other, namespace, depth + 1),
+        };
+        match of {
+            "array" => {
+                let items = self.parse(part("items")?, namespace, depth + 1)?;
+                Ok(self.add(Type::Array(items)))
+            }
+            "map" => {
+                let values = self.parse(part("values")?, namespace, depth + 1)?;
+                Ok(self.add(Type::Map(values)))
+            }
+            "record" | "error" => {
+                let (id, namespace) = self.define(object, namespace)?;
+                let fields = part("fields")?
+                    .as_array()
+                    .ok_or("its schema has a record without fields")?;
+                let mut children = Vec::with_capacity(fields.len());
+                for field in fields {
+                    let of = field
+                        .get("type")
+                        .ok_or("its schema has a field without a type")?;
+                    children.push(self.parse(of, &namespace, depth + 1)?);
+                }
+                self.types[id] = Type::Record(children);
+                Ok(id)
+            }
+            "enum" => {
+                let (id, _) = self.define(object, namespace)?;
+                self.types[id] = Type::Integer;
+                Ok(id)
+            }
+            "fixed" => {
+                let (id, _) = self.define(object, namespace)?;
+                let size = part("size")?
+                    .as_u64()
+                    .and_then(|size| usize::try_from(size).ok());
+                self.types[id] =
+                    Type::Fixed(size.ok_or("its schema has a fixed type without a size")?);
+                Ok(id)
+            }
+            other => self.named(other, namespace),
+        }
+    }
+
+    /// Reserves a named type; answers it, with the namespace within it.
+    fn define(
+        &mut self,
+        object: &Map<String, Value>,
+        namespace: &str,
+    ) -> Result<(usize, String), String> {
+        let text = |part: &str| object.get(part).and_then(Value::as_str);
+        let name = text("name").ok_or("its schema has a type without a name")?;
+        let full = full_name(name, text("namespace").unwrap_or(namespace));
+        let within = full
+            .rsplit_once('.')
+            .map_or("", |(within, _)| within)
+            .to_owned();
+        let id = self.add(Type::Null);
+        self.names.insert(full, id);
+        Ok((id, within))
+    }
+}
+
+fn full_name(name: &str, namespace: &str) -> String {
+    if name.contains('.') || namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}.{name}")
+    }
+}
+
+/// A walk over the bytes of a block.
+struct Walk<'a> {
+    types: &'a [Type],
+    rest: &'a [u8],
+    empty_items: u64,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, of: usize, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("values are nested in more than {MAX_DEPTH} levels"));
+        }
+        let types = self.types;
+        match &types[of] {
+            Type::Null => Ok(()),
+            Type::Boolean => self.skip(1),
+            Type::Integer => self.long().map(drop),
+            Type::Fixed(size) => self.skip(*size),
+            Type::Bytes => self.bytes(),
+            Type::Array(item) => self.items(|walk| walk.value(*item, depth + 1)),
+            Type::Map(value) => self.items(|walk| {
+                walk.bytes()?;
+                walk.value(*value, depth + 1)
+            }),
+            Type::Union(branches) => {
+                let branch = usize::try_from(self.long()?).ok();
+                match branch.and_then(|branch| branches.get(branch)) {
+                    Some(&branch) => self.value(branch, depth + 1),
+                    None => Err("a branch that its union does not have".to_owned()),
+                }
+            }
+            Type::Record(fields) => {
+                for &field in fields {
+                    self.value(field, depth + 1)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn items(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        loop {
+            let count = self.long()?;
+            if count == 0 {
+                return Ok(());
+            }
+            if count < 0 {
+                // Bytes of the items, for those who skip them.
+                let bytes = self.long()?;
+                if bytes < 0 {
+                    return Err(format!("items of {bytes} bytes"));
+                }
+            }
+            for _ in 0..count.unsigned_abs() {
+                let before = self.rest.len();
+                item(self)?;
+                self.empty_items += u64::from(self.rest.len() == before);
+                if self.empty_items > MAX_EMPTY_ITEMS {
+                    return Err(format!("more than {MAX_EMPTY_ITEMS} items without bytes"));
+                }
+            }
+        }
+    }
+
+    fn bytes(&mut self) -> Result<(), String> {
+        let length = self.long()?;
+        let length = usize::try_from(length).map_err(|_| format!("a length of {length}"))?;
+        self.skip(length)
+    }
+
+    fn skip(&mut self, bytes: usize) -> Result<(), String> {
+        self.rest = self.rest.get(bytes..).ok_or_else(|| {
+            format!(
+                "a value of {bytes} bytes, where {} are left",
+                self.rest.len()
+            )
+        })?;
+        Ok(())
+    }
+
+    /// A zig-zag variable-length integer.
+    fn long(&mut self) -> Result<i64, String> {
+        let mut value = 0u64;
+        for (at, byte) in self.rest.iter().take(10).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[at + 1..];
+                return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+            }
+        }
+        Err("an integer that does not end".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(schema: &str, data: &[u8], rows: u64) -> Result<(), String> {
+        Shape::parse(schema.as_bytes())?.check(data, rows)
+    }
+
+    const ROW: &str = r#"{"type": "record", "name": "n.r", "fields": [
+        {"name": "a", "type": ["null", "long"]},
+        {"name": "b", "type": {"type": "array", "items": "string"}},
+        {"name": "c", "type": {"type": "fixed", "name": "f", "size": 2}},
+        {"name": "d", "type": ["null", "f"]},
+        {"name": "e", "type": {"type": "map", "values": "n.f"}},
+        {"name": "g", "type": {"type": "enum", "name": "s", "symbols": ["x"]}}]}"#;
+
+    #[test]
+    fn rows_take_all_bytes() {
+        // null, ["hi"], fixed, no f, {"k": fixed}, x
+        let row = [0, 2, 4, b'h', b'i', 0, 1, 2, 0, 2, 2, b'k', 3, 4, 0, 0];
+        check(ROW, &row, 1).unwrap();
+        check(ROW, &[row, row].concat(), 2).unwrap();
+        let error = check(ROW, &[row, row].concat(), 1).unwrap_err();
+        assert_eq!(error, "16 bytes are left behind the 1 rows that it states");
+        let error = check(ROW, &row, 2).unwrap_err();
+        assert!(error.starts_with("row 1 of the 2 in it:"), "{error}");
+        let error = check(ROW, &row, 17).unwrap_err();
+        assert!(error.contains("17 rows in 16 bytes"), "{error}");
+        // A block of items that states its bytes.
+        let sized = [0, 1, 6, 4, b'h', b'i', 0, 1, 2, 0, 0, 0];
+        check(ROW, &sized, 1).unwrap();
+        for (at, byte) in [(0, 9), (2, 255), (2, 3), (11, 255)] {
+            let mut bytes = sized;
+            bytes[at] = byte;
+            assert!(check(ROW, &bytes, 1).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn counts_without_bytes_end() {
+        let nulls = r#"{"type": "record", "name": "r", "fields": [
+            {"name": "a", "type": {"type": "array", "items": "null"}}]}"#;
+        check(nulls, &[8, 0], 1).unwrap();
+        let endless = [
+            0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0,
+        ];
+        assert!(
+            check(nulls, &endless, 1)
+                .unwrap_err()
+                .contains("items without bytes")
+        );
+        let list = r#"{"type": "record", "name": "l", "fields": [{"name": "next", "type": ["null", "l"]}]}"#;
+        check(list, &[2, 2, 0], 1).unwrap();
+        assert!(check(list, &[2; 1000], 1).unwrap_err().contains("levels"));
+    }
+
+    #[test]
+    fn schemas_that_are_none_are_errors() {
+        let deep = format!("{}\"int\"{}", "[".repeat(100), "]".repeat(100));
+        for schema in [
+            "",
+            "3",
+            "{}",
+            "\"other\"",
+            r#"{"type": "fixed", "name": "f", "size": -1}"#,
+            &deep,
+        ] {
+            assert!(Shape::parse(schema.as_bytes()).is_err(), "{schema}");
+        }
+    }
+}

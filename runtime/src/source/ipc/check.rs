@@ -1,0 +1,379 @@
+//! Checks the lengths that an Arrow message states against the bytes that are there.
+//!
+//! Arrow's decoder believes them: it allocates what a compressed buffer says that it holds, and the
+//! engine plans as many rows as a record batch says that it has. So they are checked first, in the
+//! order in which the decoder takes nodes and buffers (`RecordBatchDecoder::create_array`).
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use arrow::datatypes::{DataType, Field, Fields, Schema, UnionMode};
+use arrow::ipc::{
+    CompressionType, DictionaryBatch, Message, MetadataVersion, RecordBatch, root_as_message,
+};
+
+/// Bytes in front of a compressed buffer: the length of what it holds.
+const PREFIX_BYTES: u64 = 8;
+
+/// The prefix of a buffer that is not compressed, though the others of its message are.
+const NOT_COMPRESSED: i64 = -1;
+
+/// Bytes that a compressed byte yields at most: LZ4 repeats 255 bytes for a byte of a length, Zstandard
+/// 128 KiB for a block of four bytes.
+const MAX_LZ4_RATIO: u64 = 255;
+const MAX_ZSTD_RATIO: u64 = 32 << 10;
+
+/// Bytes for each compressed byte above which a buffer is decompressed without being kept, to see
+/// whether it holds what it says.
+const DOUBTFUL_RATIO: u64 = 64;
+
+/// The message of a block, whose lengths are within the block.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// Rows of the record batch.
+    pub(super) rows: u64,
+    /// Per column: which of the message's buffers are its own.
+    pub(super) columns: Vec<Range<usize>>,
+    /// The buffers.
+    pub(super) buffers: Vec<BodyBuffer>,
+}
+
+/// A buffer in the body of a message.
+#[derive(Debug, Clone)]
+pub(super) struct BodyBuffer {
+    /// Its bytes in the body.
+    pub(super) bytes: Range<u64>,
+    /// Bytes that it must hold at least, once decompressed.
+    needed: u64,
+}
+
+/// The message in the metadata of a block.
+pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, String> {
+    // Since format 0.15 a marker of four bytes stands before the length of the message.
+    let message = match metadata.get(..4) {
+        Some([0xff, 0xff, 0xff, 0xff]) => metadata.get(8..),
+        _ => metadata.get(4..),
+    };
+    let message = message.ok_or("its message is too short")?;
+    root_as_message(message).map_err(|e| format!("its message cannot be read: {e}"))
+}
+
+/// Checks a message that holds a record batch, of a file with this schema.
+pub(super) fn record_batch<'a>(
+    message: &Message<'a>,
+    schema: &Schema,
+    body: u64,
+) -> Result<(RecordBatch<'a>, Checked), String> {
+    let batch = message
+        .header_as_record_batch()
+        .ok_or("its message holds no record batch")?;
+    let checked = check(message, &batch, schema.fields(), body)?;
+    Ok((batch, checked))
+}
+
+/// Checks a message that holds a dictionary, of a file with this schema.
+pub(super) fn dictionary<'a>(
+    message: &Message<'a>,
+    schema: &Schema,
+    body: u64,
+) -> Result<(DictionaryBatch<'a>, Checked), String> {
+    let dictionary = message
+        .header_as_dictionary_batch()
+        .ok_or("its message holds no dictionary")?;
+    let batch = dictionary.data().ok_or("its dictionary has no values")?;
+    let id = dictionary.id();
+    #[allow(deprecated, reason = "no other call tells which columns have a dictionary")]
+    let fields = schema.fields_with_dict_id(id);
+    let Some(DataType::Dictionary(_, values)) = fields.first().map(|field| field.data_type())
+    else {
+        return Err(format!("no column has the dictionary {id}"));
+    };
+    let values = Fields::from(vec![Field::new("", values.as_ref().clone(), true)]);
+    let checked = check(message, &batch, &values, body)?;
+    Ok((dictionary, checked))
+}
+
+fn check(
+    message: &Message<'_>,
+    batch: &RecordBatch<'_>,
+    fields: &Fields,
+    body: u64,
+) -> Result<Checked, String> {
+    let rows = length(batch.length(), "rows")?;
+    let nodes = batch.nodes().ok_or("its message has no nodes")?;
+    let buffers = batch.buffers().ok_or("its message has no buffers")?;
+    let most = match batch.compression().map(|compression| compression.codec()) {
+        None => None,
+        Some(CompressionType::LZ4_FRAME) => Some(MAX_LZ4_RATIO),
+        Some(CompressionType::ZSTD) => Some(MAX_ZSTD_RATIO),
+        Some(other) => return Err(format!("its compression {other:?} is not known")),
+    };
+    let variadic = batch.variadicBufferCounts();
+    let mut walk = Walk {
+        version: message.version(),
+        body,
+        ratio: most,
+        nodes: nodes.iter(),
+        given: buffers.iter(),
+        variadic: variadic.into_iter().flatten(),
+        buffers: Vec::with_capacity(buffers.len()),
+    };
+    let mut columns = Vec::with_capacity(fields.len());
+    for field in fields {
+        let first = walk.buffers.len();
+        let column_rows = walk
+            .field(field.data_type())
+            .map_err(|cause| format!("column '{}': {cause}", field.name()))?;
+        if column_rows != rows {
+            return Err(format!(
+                "column '{}' has {column_rows} of the {rows} rows that its message states",
+                field.name()
+            ));
+        }
+        columns.push(first..walk.buffers.len());
+    }
+    if walk.variadic.next().is_some() {
+        return Err("its message has more buffer counts than columns of views".to_owned());
+    }
+    Ok(Checked {
+        rows,
+        columns,
+        buffers: walk.buffers,
+    })
+}
+
+fn length(stated: i64, of: &str) -> Result<u64, String> {
+    u64::try_from(stated).map_err(|_| format!("it states {stated} {of}"))
+}
+
+/// A walk over the nodes and buffers of a message, field by field.
+struct Walk<N, B, V> {
+    version: MetadataVersion,
+    /// Bytes of the body.
+    body: u64,
+    /// Bytes that a compressed byte yields at most, where buffers are compressed.
+    ratio: Option<u64>,
+    nodes: N,
+    given: B,
+    variadic: V,
+    buffers: Vec<BodyBuffer>,
+}
+
+impl<'a, N, B, V> Walk<N, B, V>
+where
+    N: Iterator<Item = &'a arrow::ipc::FieldNode>,
+    B: Iterator<Item = &'a arrow::ipc::Buffer>,
+    V: Iterator<Item = i64>,
+{
+    /// Goes over a field and its children; yields its number of values.
+    fn field(&mut self, data_type: &DataType) -> Result<u64, String> {
+        let node = self.nodes.next().ok_or("its message has too few nodes")?;
+        let rows = length(node.length(), "values")?;
+        let nulls = length(node.null_count(), "nulls")?;
+        if nulls > rows {
+            return Err(format!("it states {nulls} nulls in {rows} values"));
+        }
+        let bits = rows.div_ceil(8);
+        let validity = if nulls > 0 { bits } else { 0 };
+        match data_type {
+            DataType::Null => {}
+            DataType::Boolean => {
+                self.buffer(Some(validity))?;
+                self.buffer(Some(bits))?;
+            }
+            DataType::Utf8 | DataType::Binary => self.variable(validity, offsets(rows, 4))?,
+            DataType::LargeUtf8 | DataType::LargeBinary => {
+                self.variable(validity, offsets(rows, 8))?;
+            }
+            DataType::Utf8View | DataType::BinaryView => {
+                let count = self
+                    .variadic
+                    .next()
+                    .ok_or("its message has no buffer count")?;
+                let count = length(count, "buffers")?;
+                self.buffer(Some(validity))?;
+                self.buffer(rows.checked_mul(16))?;
+                // Each of them is one of the message, so a count that lies ends soon.
+                for _ in 0..count {
+                    self.buffer(Some(0))?;
+                }
+            }
+            DataType::FixedSizeBinary(width) => {
+                let width = length(i64::from(*width), "bytes a value")?;
+                self.buffer(Some(validity))?;
+                self.buffer(rows.checked_mul(width))?;
+            }
+            DataType::List(item) | DataType::Map(item, _) => {
+                self.buffer(Some(validity))?;
+                self.buffer(offsets(rows, 4))?;
+                self.field(item.data_type())?;
+            }
+            DataType::LargeList(item) => {
+                self.buffer(Some(validity))?;
+                self.buffer(offsets(rows, 8))?;
+                self.field(item.data_type())?;
+            }
+            DataType::ListView(item) | DataType::LargeListView(item) => {
+                let width = if matches!(data_type, DataType::ListView(_)) {
+                    4
+                } else {
+                    8
+                };
+                self.buffer(Some(validity))?;
+                self.buffer(rows.checked_mul(width))?;
+                self.buffer(rows.checked_mul(width))?;
+                self.field(item.data_type())?;
+            }
+            DataType::FixedSizeList(item, width) => {
+                let width = length(i64::from(*width), "items a value")?;
+                self.buffer(Some(validity))?;
+                let items = self.field(item.data_type())?;
+                if rows.checked_mul(width).is_none_or(|needed| needed > items) {
+                    return Err(format!("it has {items} items for {rows} lists of {width}"));
+                }
+            }
+            DataType::Struct(fields) => {
+                self.buffer(Some(validity))?;
+                for field in fields {
+                    self.child(field.data_type(), rows)?;
+                }
+            }
+            DataType::RunEndEncoded(ends, values) => {
+                let runs = self.field(ends.data_type())?;
+                self.child(values.data_type(), runs)?;
+            }
+            DataType::Dictionary(keys, _) => {
+                let width = keys.primitive_width().unwrap_or(1) as u64;
+                self.buffer(Some(validity))?;
+                self.buffer(rows.checked_mul(width))?;
+            }
+            DataType::Union(fields, mode) => {
+                if self.version < MetadataVersion::V5 {
+                    self.buffer(Some(0))?;
+                }
+                self.buffer(Some(rows))?;
+                if *mode == UnionMode::Dense {
+                    self.buffer(rows.checked_mul(4))?;
+                }
+                for (_, field) in fields.iter() {
+                    match mode {
+                        UnionMode::Sparse => self.child(field.data_type(), rows)?,
+                        UnionMode::Dense => drop(self.field(field.data_type())?),
+                    }
+                }
+            }
+            fixed => {
+                let width = fixed
+                    .primitive_width()
+                    .ok_or_else(|| format!("its type {fixed} is not known"))?;
+                self.buffer(Some(validity))?;
+                self.buffer(rows.checked_mul(width as u64))?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Goes over a child that has a value for each of its parent's.
+    fn child(&mut self, data_type: &DataType, rows: u64) -> Result<(), String> {
+        let found = self.field(data_type)?;
+        if found == rows {
+            Ok(())
+        } else {
+            Err(format!("a child has {found} values for {rows}"))
+        }
+    }
+
+    fn variable(&mut self, validity: u64, offsets: Option<u64>) -> Result<(), String> {
+        self.buffer(Some(validity))?;
+        self.buffer(offsets)?;
+        self.buffer(Some(0))
+    }
+
+    /// Takes the next buffer, which must hold `needed` bytes (`None`: more than there can be).
+    fn buffer(&mut self, needed: Option<u64>) -> Result<(), String> {
+        let buffer = self.given.next().ok_or("its message has too few buffers")?;
+        let start = length(buffer.offset(), "as a buffer's place")?;
+        let bytes = length(buffer.length(), "bytes")?;
+        let end = start.checked_add(bytes).filter(|&end| end <= self.body);
+        let end = end.ok_or_else(|| {
+            format!(
+                "a buffer of {bytes} bytes at {start} does not lie within the {} of its block",
+                self.body
+            )
+        })?;
+        let most = bytes.saturating_mul(self.ratio.unwrap_or(1));
+        let needed = needed
+            .filter(|&needed| needed <= most)
+            .ok_or_else(|| format!("a buffer of {bytes} bytes is too short for its values"))?;
+        self.buffers.push(BodyBuffer {
+            bytes: start..end,
+            needed,
+        });
+        Ok(())
+    }
+}
+
+/// Bytes of the offsets of so many values; none have none.
+const fn offsets(rows: u64, width: u64) -> Option<u64> {
+    match rows.checked_add(1) {
+        Some(2..=u64::MAX) if rows > 0 => (rows + 1).checked_mul(width),
+        Some(_) => Some(0),
+        None => None,
+    }
+}
+
+/// Checks that a compressed buffer, given with its prefix, holds as many bytes as it says, and as many
+/// as its values need.
+pub(super) fn compressed(
+    codec: CompressionType,
+    bytes: &[u8],
+    needed: &BodyBuffer,
+) -> Result<(), String> {
+    let needed = needed.needed;
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let Some((prefix, stored)) = bytes.split_first_chunk::<{ PREFIX_BYTES as usize }>() else {
+        return Err("a compressed buffer is too short for its length".to_owned());
+    };
+    let stated = i64::from_le_bytes(*prefix);
+    let held = stored.len() as u64;
+    let stated = if stated == NOT_COMPRESSED {
+        held
+    } else {
+        length(stated, "bytes in a compressed buffer")?
+    };
+    if stated < needed {
+        return Err(format!(
+            "a compressed buffer of {stated} bytes is too short for its values"
+        ));
+    }
+    if stated <= held.saturating_mul(DOUBTFUL_RATIO) {
+        return Ok(());
+    }
+    let real = decompressed_bytes(codec, stored, stated);
+    if real == Some(stated) {
+        Ok(())
+    } else {
+        Err(format!(
+            "a compressed buffer states {stated} bytes and holds another number of them"
+        ))
+    }
+}
+
+/// Bytes that a compressed buffer really holds, counted up to one more than `most`; `None` where it is
+/// damaged.
+fn decompressed_bytes(codec: CompressionType, stored: &[u8], most: u64) -> Option<u64> {
+    let limit = most.saturating_add(1);
+    let counted = match codec {
+        CompressionType::LZ4_FRAME => {
+            let mut decoder = lz4_flex::frame::FrameDecoder::new(stored).take(limit);
+            io::copy(&mut decoder, &mut io::sink())
+        }
+        _ => {
+            let mut decoder = zstd::stream::read::Decoder::new(stored).ok()?.take(limit);
+            io::copy(&mut decoder, &mut io::sink())
+        }
+    };
+    counted.ok()
+}

@@ -1,0 +1,68 @@
+//! Checks a footer before it is decoded.
+
+use super::thrift::{Field, Thrift};
+
+/// Levels that columns may be nested: the reader goes down them by recursion.
+const MAX_LEVELS: usize = 64;
+
+/// Bytes behind a footer: its length and the magic.
+const TAIL_BYTES: usize = 8;
+
+/// Number of the field of a file's metadata that holds its schema.
+const SCHEMA: i64 = 2;
+
+/// Number of the field of a schema's element that states its children.
+const CHILDREN: i64 = 5;
+
+/// Checks that the footer of a file of `size` bytes is within it, and that its columns are not nested too deep. `tail`
+/// is the end of the file, with the whole footer where there is one.
+pub(super) fn check(tail: &[u8], size: u64) -> Result<(), String> {
+    let Some((before, [a, b, c, d, magic @ ..])) = tail.split_last_chunk::<TAIL_BYTES>() else {
+        return Err(format!("it has {size} bytes, too few for a Parquet file"));
+    };
+    if magic != b"PAR1" {
+        return Err("it does not end as a Parquet file; it may be cut off".to_owned());
+    }
+    let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+    let start = before
+        .len()
+        .checked_sub(length)
+        .ok_or_else(|| format!("its footer states {length} bytes, more than the file has"))?;
+    let mut footer = Thrift::new(&before[start..]);
+    footer
+        .fields(|footer, id, field| match field {
+            Field::Structs(elements) if id == SCHEMA => levels(footer, elements),
+            other => footer.pass(other),
+        })
+        .map_err(|cause| format!("its footer cannot be read: {cause}"))
+}
+
+/// Goes over the elements of a schema, which stand in the order of a tree's nodes from the top.
+fn levels(footer: &mut Thrift<'_>, elements: u64) -> Result<(), String> {
+    // Children that are still to come, of each node on the way down.
+    let mut open: Vec<i64> = Vec::new();
+    for _ in 0..elements {
+        let mut children = 0;
+        footer.fields(|footer, id, field| {
+            if let (CHILDREN, Field::Integer(stated)) = (id, field) {
+                children = stated;
+            }
+            footer.pass(field)
+        })?;
+        if let Some(left) = open.last_mut() {
+            *left -= 1;
+        }
+        if children > 0 {
+            open.push(children);
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if open.len() > MAX_LEVELS {
+            return Err(format!(
+                "columns are nested in more than {MAX_LEVELS} levels"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! Checks what the pages of a column chunk state of their lengths, before they are decoded.
+//!
+//! The reader of the `parquet` crate allocates what a page header says that the page holds when
+//! decompressed, what a dictionary says that it has of values, and what a delta encoding says that it
+//! has of lengths.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::{Page, PageReader};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::serialized_reader::SerializedPageReader;
+
+use super::thrift::{Field, Thrift};
+
+/// Bytes that are read to find a page header, at first and at most.
+const HEADER_BYTES: u64 = 1 << 10;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+/// Bytes that a page may state beyond those that its compressed ones can yield.
+const SLACK_BYTES: u64 = 4 << 10;
+
+/// Bytes that the values of a column with lists may take, beyond so many for each stored byte: a row may
+/// have all of them, so that no batch of few rows bounds them.
+const MAX_LIST_BYTES: u64 = 256 << 20;
+const MAX_LIST_RATIO: u64 = 4 << 10;
+
+/// A data page of a column chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DataPage {
+    offset: u64,
+    /// Its header and its data.
+    bytes: u64,
+    values: u64,
+}
+
+/// What a page header states.
+#[derive(Debug, Default)]
+struct Header {
+    kind: i64,
+    compressed: i64,
+    uncompressed: i64,
+    values: i64,
+    encoding: i64,
+}
+
+/// Numbers of `PageType`.
+const DATA: i64 = 0;
+const DICTIONARY: i64 = 2;
+const DATA_V2: i64 = 3;
+
+/// The data pages of a column chunk whose lengths are sound.
+#[derive(Debug)]
+pub(super) struct Pages(Vec<DataPage>);
+
+impl Pages {
+    /// Reads the page headers of a column chunk of a file of `size` bytes, whose row group has `rows` rows.
+    pub(super) fn check(
+        file: &File,
+        size: u64,
+        column: &ColumnChunkMetaData,
+        rows: u64,
+    ) -> Result<Self, String> {
+        let offset = column
+            .dictionary_page_offset()
+            .unwrap_or(column.data_page_offset());
+        let range = u64::try_from(offset)
+            .ok()
+            .zip(u64::try_from(column.compressed_size()).ok());
+        let range = range.and_then(|(start, bytes)| Some(start..start.checked_add(bytes)?));
+        let range = range.filter(|range| range.end <= size).ok_or_else(|| {
+            format!(
+                "its {} bytes at {offset} do not lie within the file",
+                column.compressed_size()
+            )
+        })?;
+        let stored = range.end - range.start;
+        let mut pages = Vec::new();
+        let (mut at, mut values, mut has_deltas) = (range.start, 0u64, false);
+        while at < range.end {
+            let failed = |cause: String| format!("page at byte {at}: {cause}");
+            let (header, length) = header(file, at, range.end).map_err(failed)?;
+            let data = at + length;
+            let compressed = stated(header.compressed, range.end - data).map_err(failed)?;
+            check_header(&header, compressed, column).map_err(failed)?;
+            let end = data + compressed;
+            if header.kind == DATA || header.kind == DATA_V2 {
+                pages.push(DataPage {
+                    offset: at,
+                    bytes: end - at,
+                    values: header.values as u64,
+                });
+                values = values.saturating_add(header.values as u64);
+                has_deltas |= has_delta_lengths(header.encoding);
+            }
+            at = end;
+        }
+        let is_list = column.column_descr().max_rep_level() > 0;
+        if !is_list && values != rows {
+            return Err(format!("its pages have {values} values for {rows} rows"));
+        }
+        let decoded = values.saturating_mul(width(column).max(1));
+        if is_list && decoded > MAX_LIST_BYTES.saturating_add(stored.saturating_mul(MAX_LIST_RATIO))
+        {
+            return Err(format!("its pages state {values} values in {stored} bytes"));
+        }
+        if has_deltas {
+            check_deltas(file, column, rows)?;
+        }
+        Ok(Self(pages))
+    }
+
+    /// True where an offset index names these pages, and the rows that they begin with.
+    pub(super) fn fit(&self, index: &[PageLocation], column: &ColumnChunkMetaData) -> bool {
+        let is_list = column.column_descr().max_rep_level() > 0;
+        let mut row = 0u64;
+        index.len() == self.0.len()
+            && self.0.iter().zip(index).all(|(page, location)| {
+                let fits = u64::try_from(location.offset) == Ok(page.offset)
+                    && u64::try_from(location.compressed_page_size) == Ok(page.bytes)
+                    && (is_list || u64::try_from(location.first_row_index) == Ok(row));
+                row += page.values;
+                fits
+            })
+    }
+}
+
+/// A length that must not be negative, nor above `most`.
+fn stated(length: i64, most: u64) -> Result<u64, String> {
+    u64::try_from(length)
+        .ok()
+        .filter(|&length| length <= most)
+        .ok_or_else(|| format!("it states {length} bytes, where {most} are left"))
+}
+
+/// Reads the page header at a place; yields it, and its length.
+fn header(mut file: &File, at: u64, end: u64) -> Result<(Header, u64), String> {
+    let mut window = HEADER_BYTES;
+    loop {
+        let length = window.min(end - at);
+        let mut bytes = vec![0; length as usize];
+        let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+        file.seek(SeekFrom::Start(at)).map_err(unreadable)?;
+        file.read_exact(&mut bytes).map_err(unreadable)?;
+        let mut thrift = Thrift::new(&bytes);
+        match parse(&mut thrift) {
+            Ok(header) => return Ok((header, length - thrift.left() as u64)),
+            Err(cause) if length == end - at || window >= MAX_HEADER_BYTES => {
+                return Err(format!("its header cannot be read: {cause}"));
+            }
+            // Statistics may make it longer.
+            Err(_) => window *= 8,
+        }
+    }
+}
+
+fn parse(thrift: &mut Thrift<'_>) -> Result<Header, String> {
+    let mut header = Header::default();
+    thrift.fields(|thrift, id, field| {
+        match (id, field) {
+            (1, Field::Integer(kind)) => header.kind = kind,
+            (2, Field::Integer(bytes)) => header.uncompressed = bytes,
+            (3, Field::Integer(bytes)) => header.compressed = bytes,
+            // The headers of data pages, dictionaries and data pages of version 2.
+            (5 | 7 | 8, Field::Struct) => {
+                let encoding = if id == 8 { 4 } else { 2 };
+                return thrift.fields(|thrift, of, field| {
+                    match field {
+                        Field::Integer(values) if of == 1 => header.values = values,
+                        Field::Integer(number) if of == encoding => header.encoding = number,
+                        _ => {}
+                    }
+                    thrift.pass(field)
+                });
+            }
+            _ => {}
+        }
+        thrift.pass(field)
+    })?;
+    Ok(header)
+}
+
+fn check_header(
+    header: &Header,
+    compressed: u64,
+    column: &ColumnChunkMetaData,
+) -> Result<(), String> {
+    // What a compressed byte yields at most.
+    let ratio = match column.compression() {
+        Compression::UNCOMPRESSED => 1,
+        Compression::SNAPPY => 64,
+        Compression::LZ4 | Compression::LZ4_RAW => 255,
+        Compression::GZIP(_) => 1032,
+        _ => 32 << 10,
+    };
+    let most = compressed.saturating_mul(ratio).saturating_add(SLACK_BYTES);
+    let uncompressed = stated(header.uncompressed, most).map_err(|_| {
+        format!(
+            "it states {} bytes in {compressed} compressed ones",
+            header.uncompressed
+        )
+    })?;
+    let values =
+        u64::try_from(header.values).map_err(|_| format!("it states {} values", header.values))?;
+    if header.kind == DICTIONARY
+        && values.saturating_mul(width(column)) > uncompressed.max(compressed)
+    {
+        return Err(format!(
+            "its dictionary states {values} values in {uncompressed} bytes"
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes that a value of a column takes at least, where it is stored plainly.
+fn width(column: &ColumnChunkMetaData) -> u64 {
+    match column.column_type() {
+        Type::BOOLEAN => 0,
+        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => {
+            u64::try_from(column.column_descr().type_length()).unwrap_or(0)
+        }
+    }
+}
+
+/// True for encodings that state how many lengths they hold, by their numbers.
+const fn has_delta_lengths(encoding: i64) -> bool {
+    matches!(encoding, 6 | 7)
+}
+
+/// Decompresses the pages of a column chunk to see how many lengths their delta encodings state.
+fn check_deltas(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
+    let failed = |error: parquet::errors::ParquetError| error.to_string();
+    let file = file.try_clone().map_err(|error| error.to_string())?;
+    let mut reader =
+        SerializedPageReader::new(Arc::new(file), column, rows as usize, None).map_err(failed)?;
+    while let Some(page) = reader.get_next_page().map_err(failed)? {
+        let encoding = page.encoding();
+        if !matches!(
+            encoding,
+            Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY
+        ) {
+            continue;
+        }
+        let values = values(&page, column)?;
+        if values.is_empty() {
+            continue;
+        }
+        let most = u64::from(page.num_values());
+        let mut thrift = Thrift::new(values);
+        lengths(&mut thrift, most)?;
+        if encoding == Encoding::DELTA_BYTE_ARRAY {
+            lengths(&mut thrift, most)?;
+        }
+    }
+    Ok(())
+}
+
+/// The values of a data page, behind its levels.
+fn values<'a>(page: &'a Page, column: &ColumnChunkMetaData) -> Result<&'a [u8], String> {
+    let bytes: &[u8] = page.buffer();
+    let cut = || "its levels are longer than the page".to_owned();
+    match page {
+        Page::DataPageV2 {
+            def_levels_byte_len,
+            rep_levels_byte_len,
+            ..
+        } => {
+            let levels = *def_levels_byte_len as usize + *rep_levels_byte_len as usize;
+            bytes.get(levels..).ok_or_else(cut)
+        }
+        Page::DataPage {
+            num_values,
+            def_level_encoding,
+            rep_level_encoding,
+            ..
+        } => {
+            let descriptor = column.column_descr();
+            let levels = [
+                (descriptor.max_rep_level(), rep_level_encoding),
+                (descriptor.max_def_level(), def_level_encoding),
+            ];
+            let mut rest = bytes;
+            for (most, encoding) in levels {
+                if most <= 0 {
+                    continue;
+                }
+                let length = match rest.split_first_chunk() {
+                    Some((length, _)) if *encoding == Encoding::RLE => {
+                        u32::from_le_bytes(*length) as usize + 4
+                    }
+                    _ => {
+                        let bits = u64::from(16 - most.leading_zeros());
+                        (u64::from(*num_values) * bits).div_ceil(8) as usize
+                    }
+                };
+                rest = rest.get(length..).ok_or_else(cut)?;
+            }
+            Ok(rest)
+        }
+        Page::DictionaryPage { .. } => Ok(&[]),
+    }
+}
+
+/// Goes over lengths in delta encoding (`DELTA_BINARY_PACKED`), of which there may be `most`.
+fn lengths(bytes: &mut Thrift<'_>, most: u64) -> Result<(), String> {
+    let (block, miniblocks, total) = (bytes.varint()?, bytes.varint()?, bytes.varint()?);
+    bytes.signed()?;
+    if total > most {
+        return Err(format!("a page of {most} values states {total} lengths"));
+    }
+    let each = block.checked_div(miniblocks).filter(|&each| each > 0);
+    let each = each.ok_or_else(|| format!("blocks of {block} lengths in {miniblocks} parts"))?;
+    let mut left = total.saturating_sub(1);
+    while left > 0 {
+        bytes.signed()?;
+        let widths = bytes.take(miniblocks)?;
+        for &width in widths {
+            if left == 0 {
+                break;
+            }
+            let bits = each
+                .checked_mul(u64::from(width))
+                .ok_or("parts that are too long")?;
+            bytes.take(bits.div_ceil(8))?;
+            left = left.saturating_sub(each);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Malformed files of every format: each is read, or refused by an error, within bounds of time and memory.
+//!
+//! Cases run in child processes of this binary, many to a process; a child that dies, hangs or grows names the case that
+//! it was in, and the rest go on in another. `FOREBAY_FUZZ_CASES=10000 cargo test --test fuzz files -- --nocapture` runs so
+//! many cases for each format; `FOREBAY_FUZZ_ONLY='avro 17'` runs one.
+
+#[path = "../../common/draw.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod draw;
+mod mutate;
+mod samples;
+mod worker;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use samples::Format;
+
+/// Cases of each format in the suite.
+const CASES: u64 = 60;
+
+/// Cases of a child at most, so that two run side by side.
+const CHUNK: u64 = 500;
+
+/// What the cases of a format came to.
+#[derive(Debug, Default)]
+struct Tally {
+    read: u64,
+    refused: u64,
+    /// Cases that ended their child, or gave a wrong answer.
+    failed: Vec<String>,
+    slowest: Duration,
+    /// Mebibytes.
+    largest: u64,
+}
+
+#[test]
+fn malformed_files_are_read_or_refused() {
+    if worker::is_child() {
+        return;
+    }
+    if let Ok(only) = std::env::var("FOREBAY_FUZZ_ONLY") {
+        let (format, case) = only.split_once(' ').expect("a format and a case");
+        let format = Format::ALL
+            .into_iter()
+            .find(|f| f.name() == format)
+            .expect("a format");
+        let tally = run(format, case.parse().expect("a case"), 1);
+        assert!(tally.failed.is_empty(), "{:?}", tally.failed);
+        return;
+    }
+    let cases =
+        std::env::var("FOREBAY_FUZZ_CASES").map_or(CASES, |cases| cases.parse().expect("a number"));
+    let mut failed = Vec::new();
+    for format in Format::ALL {
+        let started = Instant::now();
+        let mut total = Tally::default();
+        let mut chunks = (0..cases).step_by(CHUNK as usize).peekable();
+        while chunks.peek().is_some() {
+            let pair: Vec<u64> = chunks.by_ref().take(2).collect();
+            let run = |first: u64| run(format, first, CHUNK.min(cases - first));
+            let tallies: Vec<Tally> = std::thread::scope(|scope| {
+                let threads: Vec<_> = pair
+                    .iter()
+                    .map(|&first| scope.spawn(move || run(first)))
+                    .collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().expect("a tally"))
+                    .collect()
+            });
+            for tally in tallies {
+                total.read += tally.read;
+                total.refused += tally.refused;
+                total.failed.extend(tally.failed);
+                total.slowest = total.slowest.max(tally.slowest);
+                total.largest = total.largest.max(tally.largest);
+            }
+        }
+        println!(
+            "{:8} {} cases: {} read, {} refused, {} failed; slowest {:?}, largest {} MiB, {:?} in all",
+            format.name(),
+            cases,
+            total.read,
+            total.refused,
+            total.failed.len(),
+            total.slowest,
+            total.largest,
+            started.elapsed(),
+        );
+        failed.extend(total.failed);
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Runs some cases of a format in children, one after the other's end.
+fn run(format: Format, first: u64, count: u64) -> Tally {
+    let mut tally = Tally::default();
+    let mut next = first;
+    while next < first + count {
+        let mut child = Command::new(std::env::current_exe().expect("this binary"))
+            .args(["--exact", "files::worker::child", "--nocapture"])
+            .env(
+                worker::CASES,
+                format!("{} {next} {}", format.name(), first + count - next),
+            )
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let mut last = None;
+        for line in BufReader::new(child.stdout.take().expect("its output")).lines() {
+            let line = line.expect("a line");
+            let Some(told) = line.split("case ").nth(1) else {
+                continue;
+            };
+            let words: Vec<&str> = told.splitn(5, ' ').collect();
+            let case: u64 = words[0].parse().expect("a case");
+            match words[1] {
+                "begins" => last = Some(case),
+                "read" => tally.read += 1,
+                "refused" => tally.refused += 1,
+                "wrong" => tally.failed.push(format!(
+                    "{} {case}: {}",
+                    format.name(),
+                    words[2..].join(" ")
+                )),
+                _ => {}
+            }
+            if let ("read" | "refused", [_, _, millis, mebibytes, ..]) =
+                (words[1], words.as_slice())
+            {
+                tally.slowest = tally
+                    .slowest
+                    .max(Duration::from_millis(millis.parse().expect("a time")));
+                tally.largest = tally.largest.max(mebibytes.parse().expect("a size"));
+            }
+        }
+        let status = child.wait().expect("its end");
+        if status.success() {
+            break;
+        }
+        let case = last.expect("a child begins a case");
+        tally.failed.push(format!(
+            "{} {case}: the process ended with {status}",
+            format.name()
+        ));
+        next = case + 1;
+    }
+    tally
+}

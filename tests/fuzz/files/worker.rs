@@ -1,0 +1,195 @@
+//! The child that reads malformed files.
+
+use std::path::Path;
+use std::process::exit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use forebay::{Error, RunConfig, Session};
+
+use super::draw::Draw;
+use super::mutate::mutated;
+use super::samples::{Format, samples};
+
+/// Names the cases of a child: format, first case, number of cases.
+pub(super) const CASES: &str = "FOREBAY_FUZZ_CHILD";
+
+/// Bytes that a child may hold in memory.
+const MAX_RESIDENT: u64 = 400 << 20;
+
+/// Address space of a child: what an allocation that is never touched takes.
+const MAX_ADDRESSES: u64 = 6 << 30;
+
+/// Time that one case may take; the machine may be busy.
+const MAX_TIME: Duration = Duration::from_secs(60);
+
+pub(super) fn is_child() -> bool {
+    std::env::var_os(CASES).is_some()
+}
+
+/// Runs the cases that the environment names; a test like any other where it names none.
+#[test]
+fn child() {
+    let Ok(cases) = std::env::var(CASES) else {
+        return;
+    };
+    let words: Vec<&str> = cases.split(' ').collect();
+    let format = Format::ALL
+        .into_iter()
+        .find(|f| f.name() == words[0])
+        .expect("a format");
+    let (first, count): (u64, u64) = (
+        words[1].parse().expect("a case"),
+        words[2].parse().expect("a count"),
+    );
+    limit_addresses();
+    // Decoders that panic over damaged bytes are expected to.
+    std::panic::set_hook(Box::new(|_| {}));
+    let watched = Arc::new(Watch::default());
+    watch(&watched);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let samples = samples(format);
+    for case in first..first + count {
+        println!("case {case} begins");
+        let started = Instant::now();
+        watched.begin();
+        let mut draw = Draw::new(case.wrapping_mul(0x9e37_79b9) ^ words[0].len() as u64);
+        let sample = draw.pick(&samples);
+        // The unchanged files are cases, too.
+        let bytes = if case < samples.len() as u64 {
+            samples[case as usize].clone()
+        } else {
+            let other = draw.pick(&samples);
+            mutated(&mut draw, &sample, &other)
+        };
+        let is_sound = case < samples.len() as u64;
+        let outcome = runtime.block_on(read(format, &bytes, &mut draw));
+        let told = match outcome {
+            Ok(rows) if is_sound && rows == 0 => "wrong a sound file has no rows".to_owned(),
+            Err(error) if is_sound => format!("wrong a sound file is refused: {error}"),
+            Err(error) if error.contains("nternal error") || error.contains("panicked") => {
+                format!("wrong {error}")
+            }
+            outcome => {
+                let word = if outcome.is_ok() { "read" } else { "refused" };
+                let message = outcome.err().unwrap_or_default().replace('\n', " ");
+                format!(
+                    "{word} {} {} {message}",
+                    started.elapsed().as_millis(),
+                    watched.peak() >> 20
+                )
+            }
+        };
+        println!("case {case} {told}");
+    }
+    exit(0);
+}
+
+/// Reads a file by a pipeline drawn at random: rows, or the error.
+async fn read(format: Format, bytes: &[u8], draw: &mut Draw) -> Result<usize, String> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join(format!("t.{}", format.extension()));
+    std::fs::write(&path, bytes).expect("a file");
+    let text = |error: Error| error.to_string();
+    run(format, &path, draw).await.map_err(text)
+}
+
+async fn run(format: Format, path: &Path, draw: &mut Draw) -> Result<usize, Error> {
+    let session = Session::new();
+    let location = path.display();
+    let (columns, predicates): (_, &[&str]) = match format {
+        Format::Image => ("resize(decode_image(image), 8, 8) AS pixels", &["true"]),
+        _ => ("*", &["true", "true", "id > 20", "name < 'n5' AND id < 30"]),
+    };
+    let shuffle = draw.pick(&["", "SHUFFLE WITHIN 20 ROWS", "SHUFFLE GLOBALLY"]);
+    let predicate = draw.pick(predicates);
+    let function = format.function();
+    let sql = format!(
+        "CREATE PIPELINE p AS SELECT {columns} FROM {function}('{location}') WHERE {predicate} {shuffle} BATCH 16"
+    );
+    session.execute(&sql).await?;
+    let config = RunConfig {
+        threads: Some(1),
+        epochs: Some(1),
+        ..RunConfig::default()
+    };
+    let mut run = session.run("p", config).await?;
+    let mut rows = 0;
+    while let Some(batch) = run.next().await {
+        rows += batch?.batch.num_rows();
+    }
+    Ok(rows)
+}
+
+/// When the case began, and the most memory that was seen of it.
+#[derive(Debug, Default)]
+struct Watch {
+    begun: std::sync::Mutex<Option<Instant>>,
+    peak: AtomicU64,
+}
+
+impl Watch {
+    fn begin(&self) {
+        *self.begun.lock().expect("no panic") = Some(Instant::now());
+        self.peak.store(0, Ordering::Relaxed);
+    }
+
+    fn peak(&self) -> u64 {
+        self.peak
+            .fetch_max(resident(), Ordering::Relaxed)
+            .max(resident())
+    }
+}
+
+/// Ends the process when a case takes too long, or too much memory.
+fn watch(watched: &Arc<Watch>) {
+    let watched = Arc::clone(watched);
+    std::thread::spawn(move || {
+        loop {
+            std::thread::park_timeout(Duration::from_millis(5));
+            let begun = *watched.begun.lock().expect("no panic");
+            if begun.is_some_and(|begun| begun.elapsed() > MAX_TIME) {
+                exit(91);
+            }
+            let resident = resident();
+            watched.peak.fetch_max(resident, Ordering::Relaxed);
+            if resident > MAX_RESIDENT {
+                exit(92);
+            }
+        }
+    });
+}
+
+#[cfg(target_os = "linux")]
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident() -> u64 {
+    0
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn limit_addresses() {
+    let limit = libc::rlimit {
+        rlim_cur: MAX_ADDRESSES,
+        rlim_max: MAX_ADDRESSES,
+    };
+    // SAFETY: the call reads the struct that it is given, and nothing else.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(done, 0);
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn limit_addresses() {}
