@@ -21,12 +21,14 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable, lit};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::ident;
 use forebay_planner::catalog::Catalog;
 use forebay_planner::rows::bind::Streams;
 use forebay_runtime::fragment::compile_expr;
 use forebay_runtime::fragment::evaluate::evaluate;
 use forebay_runtime::source::FileResolver;
+use forebay_udfs::hash::hash_bytes;
 use forebay_udfs::row::{ROW_COLUMN, Rows};
 use forebay_udfs::tensor::{Dtype, Layout, TensorType};
 
@@ -254,10 +256,8 @@ fn with_garbage(batch: &RecordBatch, seed: u64) -> RecordBatch {
 /// Each row's value as text, or its error; else the error of all.
 type Values = Result<Vec<String>, String>;
 
-fn values(expr: &Expr, batch: &RecordBatch) -> Values {
-    let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
-    let compiled = compile_expr(expr, schema).map_err(|error| error.to_string())?;
-    let evaluated = catch_unwind(AssertUnwindSafe(|| evaluate(&compiled, batch)));
+fn values(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Values {
+    let evaluated = catch_unwind(AssertUnwindSafe(|| evaluate(expr, batch)));
     let evaluated = evaluated.map_err(|_| "a panic".to_owned())?;
     let (array, failures) = evaluated.map_err(|error| error.to_string())?;
     let options = FormatOptions::default().with_null("NULL");
@@ -269,7 +269,7 @@ fn values(expr: &Expr, batch: &RecordBatch) -> Values {
     Ok((0..batch.num_rows()).map(row).collect())
 }
 
-fn one_by_one(expr: &Expr, batch: &RecordBatch) -> Values {
+fn one_by_one(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Values {
     let mut all = Vec::new();
     for row in 0..batch.num_rows() {
         all.extend(values(expr, &batch.slice(row, 1))?);
@@ -279,6 +279,7 @@ fn one_by_one(expr: &Expr, batch: &RecordBatch) -> Values {
 
 /// How the same rows may come, each way with its name.
 struct Ways {
+    schema: DFSchema,
     plain: RecordBatch,
     others: Vec<(&'static str, RecordBatch)>,
 }
@@ -299,17 +300,25 @@ impl Ways {
             ("taken", taken),
             ("with garbage", dirty),
         ];
-        Self { plain, others }
+        let schema = DFSchema::try_from(plain.schema().as_ref().clone()).unwrap();
+        Self {
+            schema,
+            plain,
+            others,
+        }
     }
 
     /// What an expression gives, and where it gives something else.
     fn check(&self, expr: &Expr) -> (Values, Option<String>) {
-        let plain = values(expr, &self.plain);
-        let mut found: Vec<(String, Values)> = Vec::new();
-        found.push(("row by row".to_owned(), one_by_one(expr, &self.plain)));
+        let compiled = match compile_expr(expr, self.schema.clone()) {
+            Ok(compiled) => compiled,
+            Err(error) => return (Err(error.to_string()), None),
+        };
+        let plain = values(&compiled, &self.plain);
+        let mut found = vec![("row by row".to_owned(), one_by_one(&compiled, &self.plain))];
         for (way, batch) in &self.others {
-            found.push(((*way).to_owned(), values(expr, batch)));
-            found.push((format!("row by row, {way}"), one_by_one(expr, batch)));
+            found.push(((*way).to_owned(), values(&compiled, batch)));
+            found.push((format!("row by row, {way}"), one_by_one(&compiled, batch)));
         }
         let other = found.into_iter().find(|(_, values)| *values != plain);
         let what = other.map(|(way, values)| format!("{expr}, {way}:\n  {plain:?}\n  {values:?}"));
@@ -355,7 +364,7 @@ fn arguments(schema: &Schema) -> Vec<Expr> {
 #[test]
 fn what_a_row_gives_is_a_function_of_the_row() {
     let ways = Ways::new();
-    let schema = DFSchema::try_from(ways.plain.schema().as_ref().clone()).unwrap();
+    let schema = ways.schema.clone();
     let (state, mut functions) = state();
     let (mut wrong, mut checked) = (Vec::new(), 0);
     let texts = EXPRESSIONS.iter().chain(CALLS_BY_HAND);
@@ -382,7 +391,7 @@ fn what_a_row_gives_is_a_function_of_the_row() {
             unmet.push(name);
             continue;
         };
-        let draw = &mut Draw::new(name.bytes().fold(1, |h, b| h * 31 + u64::from(b)));
+        let draw = &mut Draw::new(hash_bytes(name.as_bytes()));
         let mut met = false;
         for count in 0..=4_usize {
             let all = arguments.len().pow(count as u32);

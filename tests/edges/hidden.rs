@@ -106,9 +106,27 @@ async fn the_field_of_a_null_struct_is_null() {
 async fn a_null_list_has_no_elements() {
     insta::assert_snapshot!(
         rows("SELECT array_append(l, 7) AS a, array_prepend(7, l) AS p, array_concat(l, [9]) AS c, l[1] AS e,
-                     array_length(l) AS n, CAST(l AS VARCHAR[]) AS s FROM t").await, @"");
+                     array_length(l) AS n, CAST(l AS VARCHAR[]) AS s FROM t").await, @r"
+    +--------------+--------------+--------------+---+---+-----------+
+    | a            | p            | c            | e | n | s         |
+    +--------------+--------------+--------------+---+---+-----------+
+    | [1, 7]       | [7, 1]       | [1, 9]       | 1 | 1 | [1]       |
+    | [7]          | [7]          | [9]          |   |   |           |
+    | [7]          | [7]          | [9]          |   | 0 | []        |
+    | [3, 4, 5, 7] | [7, 3, 4, 5] | [3, 4, 5, 9] | 3 | 3 | [3, 4, 5] |
+    +--------------+--------------+--------------+---+---+-----------+
+    ");
     insta::assert_snapshot!(
-        rows("SELECT array_append(nullif(l, l), id) AS a, array_append(CASE WHEN id = 0 THEN l END, 7) AS b FROM t").await, @"");
+        rows("SELECT array_append(nullif(l, l), id) AS a, array_append(CASE WHEN id = 0 THEN l END, 7) AS b FROM t").await, @r"
+    +-----+--------+
+    | a   | b      |
+    +-----+--------+
+    | [0] | [1, 7] |
+    | [1] | [7]    |
+    | [2] | [7]    |
+    | [3] | [7]    |
+    +-----+--------+
+    ");
     assert_eq!(
         ints("SELECT unnest(l) AS x FROM t").await,
         [Some(1), Some(3), Some(4), Some(5)]

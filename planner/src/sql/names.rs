@@ -480,8 +480,8 @@ mod tests {
         let joined = "SELECT c.name FROM cases c JOIN cases d USING (NAME)";
         assert_eq!(list(joined).await, "c.Name");
         assert_eq!(
-            list("SELECT * EXCEPT (LABEL) FROM (SELECT Label, Name FROM cases)").await,
-            "cases.Name"
+            list("SELECT * EXCEPT (NAME, label) FROM cases").await,
+            "cases.Label"
         );
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::compute::can_cast_types;
+use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, plan_err};
@@ -211,7 +212,8 @@ pub(crate) fn check_batch(schema: &DFSchema, position: Option<Position>) -> Resu
     }
 }
 
-/// Refuses casts between types that have none. DataFusion would only find out when it runs them.
+/// Refuses casts between types that have none, which DataFusion would only find out when it runs them, and fields that
+/// cannot be null where their struct is.
 pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     plan.apply_with_subqueries(|node| {
         let mut schema = DFSchema::empty();
@@ -226,6 +228,15 @@ pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
                     && !can_cast_types(&from, cast.field.data_type())
                 {
                     return plan_err!("{from} cannot be cast to {}", cast.field.data_type());
+                }
+                if let LogicalExpr::ScalarFunction(call) = expr
+                    && call.name() == "get_field"
+                    && let Ok(found @ (DataType::Union(..) | DataType::RunEndEncoded(..))) =
+                        expr.get_type(&schema)
+                {
+                    return plan_err!(
+                        "a field of type {found} has no nulls of its own, and cannot be taken out of a struct"
+                    );
                 }
                 Ok(TreeNodeRecursion::Continue)
             })

@@ -45,13 +45,9 @@ fn united<'a>(
     match (own, outer.filter(|outer| outer.null_count() > 0)) {
         (own, None) => (own.map(Cow::Borrowed), false),
         (None, Some(outer)) => (Some(Cow::Borrowed(outer)), true),
-        (Some(own), Some(outer)) if outer.contains(own) && own.contains(outer) => {
-            (Some(Cow::Borrowed(own)), false)
-        }
+        (Some(own), Some(outer)) if own.contains(outer) => (Some(Cow::Borrowed(own)), false),
         (Some(own), Some(outer)) => {
-            let both = NullBuffer::union(Some(own), Some(outer));
-            let more = both.as_ref().is_some_and(|both| both.null_count() > own.null_count());
-            (both.map(Cow::Owned), more)
+            (NullBuffer::union(Some(own), Some(outer)).map(Cow::Owned), true)
         }
     }
 }
@@ -63,7 +59,7 @@ fn mask(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef>
     };
     let has_all = |nulls: &NullBuffer| nulls.null_count() > 0 && nulls.contains(outer);
     match array.data_type() {
-        // Neither has a place for a null of its own.
+        // They have no place for a null of their own; the planner refuses to take such a field out of a struct.
         DataType::Null | DataType::Union(..) | DataType::RunEndEncoded(..) => return Ok(None),
         _ if array.nulls().is_some_and(has_all) => return Ok(None),
         _ => {}
