@@ -429,19 +429,21 @@ async fn an_epoch_is_the_same_alone_and_after_others() {
 /// Segments are read ahead of those being computed, but an error of reading comes where its rows would.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_reading_comes_after_the_rows_before_it() {
-    const ROWS: i64 = 40;
+    // A record batch is a window where nothing is shuffled.
+    const WINDOW: i64 = 8192;
+    const ROWS: i64 = 4 * WINDOW;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.arrow");
     let schema = common::table(1).schema();
     let mut writer =
         arrow::ipc::writer::FileWriter::try_new(File::create(&path).unwrap(), &schema).unwrap();
-    for at in (0..ROWS).step_by(10) {
+    for at in (0..ROWS).step_by(WINDOW as usize) {
         writer
-            .write(&common::table(ROWS).slice(at as usize, 10))
+            .write(&common::table(ROWS).slice(at as usize, WINDOW as usize))
             .unwrap();
     }
     writer.finish().unwrap();
-    // The strings of the last ten rows are no UTF-8 any more.
+    // The strings of the last record batch are no UTF-8 any more.
     let mut bytes = std::fs::read(&path).unwrap();
     let last = bytes.windows(2).rposition(|pair| pair == b"n5").unwrap();
     bytes[last + 1] = 0xff;
@@ -449,25 +451,31 @@ async fn an_error_of_reading_comes_after_the_rows_before_it() {
 
     let session = Session::new();
     let sql = format!(
-        "CREATE PIPELINE p AS SELECT id, name FROM arrow('{0}') BATCH 10;
-         CREATE PIPELINE within AS SELECT id, name FROM arrow('{0}') WHERE id >= 0 TAKE 25 BATCH 10;
-         CREATE PIPELINE beyond AS SELECT id, name FROM arrow('{0}') WHERE id >= 0 TAKE 35 BATCH 10;",
-        path.display()
+        "CREATE PIPELINE p AS SELECT id, name FROM arrow('{0}') BATCH 4096;
+         CREATE PIPELINE within AS SELECT id, name FROM arrow('{0}') WHERE id >= 0 TAKE {1} BATCH 4096;
+         CREATE PIPELINE beyond AS SELECT id, name FROM arrow('{0}') WHERE id >= 0 TAKE {2} BATCH 4096;",
+        path.display(),
+        WINDOW * 5 / 2,
+        WINDOW * 7 / 2
     );
     session.execute(&sql).await.unwrap();
     for threads in [1, 2, 8] {
         // What TAKE does not reach is no error, however far ahead it was read.
-        for (pipeline, expected) in [("p", 30), ("within", 25), ("beyond", 30)] {
+        for (pipeline, expected) in [
+            ("p", 3 * WINDOW),
+            ("within", WINDOW * 5 / 2),
+            ("beyond", 3 * WINDOW),
+        ] {
             let config = RunConfig {
                 threads: Some(threads),
-                segment_rows: Some(10),
+                segment_rows: Some(4096),
                 ..config()
             };
             let mut run = session.run(pipeline, config).await.unwrap();
             let (mut rows, mut failure) = (0, None);
             while let Some(batch) = run.next().await {
                 match batch {
-                    Ok(batch) => rows += batch.batch.num_rows(),
+                    Ok(batch) => rows += batch.batch.num_rows() as i64,
                     Err(error) => failure = Some(error.to_string()),
                 }
             }

@@ -41,17 +41,16 @@ fn malformed_files_are_read_or_refused() {
         return;
     }
     if let Ok(only) = std::env::var("FOREBAY_FUZZ_ONLY") {
-        let (format, case) = only.split_once(' ').expect("a format and a case");
+        let (format, case) = only.split_once(' ').unwrap();
         let format = Format::ALL
             .into_iter()
             .find(|f| f.name() == format)
-            .expect("a format");
-        let tally = run(format, case.parse().expect("a case"), 1);
+            .unwrap();
+        let tally = run(format, case.parse().unwrap(), 1);
         assert!(tally.failed.is_empty(), "{:?}", tally.failed);
         return;
     }
-    let cases =
-        std::env::var("FOREBAY_FUZZ_CASES").map_or(CASES, |cases| cases.parse().expect("a number"));
+    let cases = std::env::var("FOREBAY_FUZZ_CASES").map_or(CASES, |cases| cases.parse().unwrap());
     let mut failed = Vec::new();
     for format in Format::ALL {
         let started = Instant::now();
@@ -67,7 +66,7 @@ fn malformed_files_are_read_or_refused() {
                     .collect();
                 threads
                     .into_iter()
-                    .map(|thread| thread.join().expect("a tally"))
+                    .map(|thread| thread.join().unwrap())
                     .collect()
             });
             for tally in tallies {
@@ -99,7 +98,7 @@ fn run(format: Format, first: u64, count: u64) -> Tally {
     let mut tally = Tally::default();
     let mut next = first;
     while next < first + count {
-        let mut child = Command::new(std::env::current_exe().expect("this binary"))
+        let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "files::worker::child", "--nocapture"])
             .env(
                 worker::CASES,
@@ -108,15 +107,15 @@ fn run(format: Format, first: u64, count: u64) -> Tally {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("a child");
+            .unwrap();
         let mut last = None;
-        for line in BufReader::new(child.stdout.take().expect("its output")).lines() {
-            let line = line.expect("a line");
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
             let Some(told) = line.split("case ").nth(1) else {
                 continue;
             };
             let words: Vec<&str> = told.splitn(5, ' ').collect();
-            let case: u64 = words[0].parse().expect("a case");
+            let case: u64 = words[0].parse().unwrap();
             match words[1] {
                 "begins" => last = Some(case),
                 "read" => tally.read += 1,
@@ -133,15 +132,15 @@ fn run(format: Format, first: u64, count: u64) -> Tally {
             {
                 tally.slowest = tally
                     .slowest
-                    .max(Duration::from_millis(millis.parse().expect("a time")));
-                tally.largest = tally.largest.max(mebibytes.parse().expect("a size"));
+                    .max(Duration::from_millis(millis.parse().unwrap()));
+                tally.largest = tally.largest.max(mebibytes.parse().unwrap());
             }
         }
-        let status = child.wait().expect("its end");
+        let status = child.wait().unwrap();
         if status.success() {
             break;
         }
-        let case = last.expect("a child begins a case");
+        let case = last.unwrap();
         tally.failed.push(format!(
             "{} {case}: the process ended with {status}",
             format.name()

@@ -38,11 +38,8 @@ fn child() {
     let format = Format::ALL
         .into_iter()
         .find(|f| f.name() == words[0])
-        .expect("a format");
-    let (first, count): (u64, u64) = (
-        words[1].parse().expect("a case"),
-        words[2].parse().expect("a count"),
-    );
+        .unwrap();
+    let (first, count): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     limit_addresses();
     // Decoders that panic over damaged bytes are expected to.
     std::panic::set_hook(Box::new(|_| {}));
@@ -52,7 +49,7 @@ fn child() {
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("a runtime");
+        .unwrap();
     let samples = samples(format);
     for case in first..first + count {
         println!("case {case} begins");
@@ -92,9 +89,9 @@ fn child() {
 
 /// Reads a file by a pipeline drawn at random: rows, or the error.
 async fn read(format: Format, bytes: &[u8], draw: &mut Draw) -> Result<usize, String> {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(format!("t.{}", format.extension()));
-    std::fs::write(&path, bytes).expect("a file");
+    std::fs::write(&path, bytes).unwrap();
     let text = |error: Error| error.to_string();
     run(format, &path, draw).await.map_err(text)
 }
@@ -135,7 +132,7 @@ struct Watch {
 
 impl Watch {
     fn begin(&self) {
-        *self.begun.lock().expect("no panic") = Some(Instant::now());
+        *self.begun.lock().unwrap() = Some(Instant::now());
         self.peak.store(0, Ordering::Relaxed);
     }
 
@@ -152,7 +149,7 @@ fn watch(watched: &Arc<Watch>) {
     std::thread::spawn(move || {
         loop {
             std::thread::park_timeout(Duration::from_millis(5));
-            let begun = *watched.begun.lock().expect("no panic");
+            let begun = *watched.begun.lock().unwrap();
             if begun.is_some_and(|begun| begun.elapsed() > MAX_TIME) {
                 exit(91);
             }
