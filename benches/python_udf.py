@@ -1,12 +1,17 @@
-"""How much of two processes is a Python function with `concurrency=2`?
+"""How much of two processes is a Python function with `concurrency=2`? And what do lists of Python's cost?
 
     python benches/python_udf.py [--rows 10000] [--ms 1.0] [--rounds 3] [--threads N]
+    python benches/python_udf.py --lists [--rows 7473] [--rounds 3] [--threads N]
 
 Forebay runs a NumPy function that spends so much CPU time a row, in two worker processes. The rival is two
 processes, each pinned to a processor, that call the same function over the same rows, half of them each, in batches
 of the same size, with nothing around them but a pipe for the sums. Rounds are interleaved; starting processes is
 timed on neither side (both are warmed up by rows before the clock starts). Needs Linux, pyarrow and an installed
 `forebay`; the package may be built without optimisation, as the work is in Python.
+
+With `--lists`, a tokeniser returns a list of whole numbers for each text: by rows, over batches as lists, and in Arrow mode, where
+PyArrow makes the array of them. The rival of the first two is the third; all do the same work in plain Python, whose time
+alone is told, too. Needs a package that was built with optimisation.
 """
 
 import argparse
@@ -97,13 +102,68 @@ def forebay(path: Path, warm: Path, seconds: float, threads: int | None) -> tupl
     return took, np.concatenate(sums)
 
 
+def tokens_of(text: str) -> list[int]:
+    """Whole numbers for the words of a text and their parts."""
+    return [hash_of[part] for word in text.split() for part in (word, word[:3])]
+
+
+#: Numbers of words and their parts.
+hash_of: dict[str, int] = {}
+
+
+def by_row(text: str) -> list[int]:
+    return tokens_of(text)
+
+
+def by_batch(texts: np.ndarray) -> list[list[int]]:
+    return [tokens_of(text) for text in texts]
+
+
+def by_arrow(texts: pa.Array) -> pa.Array:
+    return pa.array([tokens_of(text) for text in texts.to_pylist()], pa.list_(pa.int32()))
+
+
+def lists(rows: int, rounds: int, threads: int | None) -> None:
+    draw = np.random.default_rng(0)
+    words = ["".join(map(chr, draw.integers(97, 123, size))) for size in draw.integers(2, 10, 5000)]
+    hash_of.update({part: number for number, word in enumerate(words) for part in (word, word[:3])})
+    texts = [" ".join(draw.choice(words, size)) for size in draw.integers(40, 160, rows)]
+    functions = {"rows": (by_row, "rows"), "numpy": (by_batch, "numpy"), "arrow": (by_arrow, "arrow")}
+    times: dict[str, list[float]] = {name: [] for name in ("python", *functions)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "texts.parquet"
+        pq.write_table(pa.table({"text": texts}), path)
+        for number in range(rounds):
+            begun = time.perf_counter()
+            expected = sum(len(tokens_of(text)) for text in texts)
+            times["python"].append(time.perf_counter() - begun)
+            for name, (function, mode) in functions.items():
+                declared = fb.udf(function, reads=["text"], returns={"tokens": "list<int32>"}, mode=mode, deterministic=True)
+                pipeline = fb.read_parquet(path).map_batches(declared).select("tokens").batch(256)
+                begun = time.perf_counter()
+                with pipeline.run(threads=threads) as run:
+                    found = sum(len(pa.array(batch["tokens"]).flatten()) for batch in run)
+                times[name].append(time.perf_counter() - begun)
+                assert found == expected
+            print(f"round {number}: " + ", ".join(f"{name} {spent[-1]:.2f} s" for name, spent in times.items()))
+    arrow = statistics.median(times["arrow"])
+    for name in ("rows", "numpy"):
+        ratio = statistics.median(times[name]) / arrow
+        print(f"{expected} tokens of {rows} texts: {name} mode takes {ratio:.2f} times what arrow mode takes")
+    print(f"(load average {os.getloadavg()[0]:.1f})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=None, help="10000; of lists 7473")
+    parser.add_argument("--lists", action="store_true", help="what lists of Python's cost")
     parser.add_argument("--ms", type=float, default=1.0, help="CPU time of a row")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=None, help="compute threads of Forebay")
     options = parser.parse_args()
+    if options.lists:
+        return lists(options.rows or 7473, options.rounds, options.threads)
+    options.rows = options.rows or 10_000
     seconds = options.ms / 1000
     rows = np.random.default_rng(0).random((options.rows, WIDTH))
     with tempfile.TemporaryDirectory() as folder:

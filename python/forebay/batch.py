@@ -99,7 +99,9 @@ class Column:
         values = self.numpy()
         if not isinstance(values, np.ndarray) or values.dtype == object:
             raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
-        return (values.copy() if copy else values).__dlpack__(**wanted)
+        if copy or not values.flags.writeable:
+            values = values.copy()
+        return values.__dlpack__(**wanted)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack protocol: the memory is the host's."""

@@ -111,4 +111,5 @@ def _tensor(values: Any) -> Any:
 
     if values.dtype.kind in "mM":
         values = values.view(np.int64)
-    return torch.from_numpy(values)
+    # PyTorch knows no memory that must not be written, as the arguments of functions are.
+    return torch.from_numpy(values if values.flags.writeable else values.copy())

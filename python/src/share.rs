@@ -1,7 +1,7 @@
 //! Whose a batch's columns are once they are handed out.
 //!
 //! NumPy's arrays and PyTorch's tensors may be written, and Arrow's arrays never change. So the elements of a column
-//! are handed to the one kind of consumer or to the other: the second kind gets a copy.
+//! go to the one kind of consumer or to the other: where one kind has them, the other gets a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

@@ -64,8 +64,8 @@ use crate::token::{DataSize, StreamName, Token};
 /// Memory that a run may use for windows, segments and batches where no limit is given.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
 
-/// Settings of a run. None of them but rank, world, epochs and seed, and above the exact tier the plan,
-/// shows in what it yields.
+/// Settings of a run. None of them but rank, world, epochs and seed, what is padded for ranks, and above the exact
+/// tier the plan, shows in what it yields.
 #[derive(Debug, Clone, Default)]
 pub struct RunConfig {
     /// First epoch, from 0.

@@ -141,7 +141,9 @@ impl TableWriter {
 
     /// Ends the file, gives it its name, and returns its bytes.
     pub fn finish(self) -> Result<u64, GenerateError> {
-        let Self { path, inner, file } = self;
+        let Self {
+            path, inner, file, ..
+        } = self;
         if let Err(error) = inner.finish() {
             return Err(failure(path, error));
         }
