@@ -17,7 +17,10 @@ const ELSEWHERE: [(&str, DataType); 4] = [
     ("rand", DataType::Float64),
     ("gen_random_uuid", DataType::Utf8),
     ("newid", DataType::Utf8),
-    ("localtime", DataType::Time64(arrow::datatypes::TimeUnit::Nanosecond)),
+    (
+        "localtime",
+        DataType::Time64(arrow::datatypes::TimeUnit::Nanosecond),
+    ),
 ];
 
 /// The functions that a query may call by name, and what to use in place of the others.
@@ -55,7 +58,9 @@ impl FunctionNames {
             names.refused.entry(name.to_owned()).or_insert(refusal);
         }
         // A name that has several kinds of functions is refused if one of them is.
-        names.accepted.retain(|name| !names.refused.contains_key(name));
+        names
+            .accepted
+            .retain(|name| !names.refused.contains_key(name));
         names
     }
 

@@ -179,7 +179,10 @@ fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String> {
         return Some("no type holds the values of both: give one another name".to_owned());
     };
     let column = quoted(name);
-    Some(format!("bring both to one type, such as {} AS {column}", cast_text(&column, &common)))
+    Some(format!(
+        "bring both to one type, such as {} AS {column}",
+        cast_text(&column, &common)
+    ))
 }
 
 /// Whether two types have the same values: they may differ in the names and nulls of items, and in how Arrow lays out
@@ -216,9 +219,7 @@ fn same_values(a: &DataType, b: &DataType) -> bool {
             }
             _ => false,
         },
-        _ if is_text(a) || is_bytes(a) => {
-            is_text(a) && is_text(b) || is_bytes(a) && is_bytes(b)
-        }
+        _ if is_text(a) || is_bytes(a) => is_text(a) && is_text(b) || is_bytes(a) && is_bytes(b),
         _ => match (item(a), item(b)) {
             (Some(a), Some(b)) => same_values(&a, &b),
             _ => a == b,
@@ -250,7 +251,9 @@ fn cast_text(value: &impl fmt::Display, to: &DataType) -> String {
 /// A name as SQL text has it.
 fn quoted(name: &str) -> Ident {
     let mut letters = name.chars();
-    let begins = letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_');
+    let begins = letters
+        .next()
+        .is_some_and(|c| c.is_ascii_lowercase() || c == '_');
     match begins && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
         true => Ident::new(name),
         false => Ident::with_quote('"', name),
@@ -373,11 +376,19 @@ mod tests {
         let fixed = |size| DataType::new_fixed_size_list(DataType::Int8, size, true);
         for (a, b, same) in [
             (list("item", DataType::Utf8), large, true),
-            (list("item", DataType::Int8), list("item", DataType::Int16), false),
+            (
+                list("item", DataType::Int8),
+                list("item", DataType::Int16),
+                false,
+            ),
             (words, DataType::Utf8, true),
             (DataType::Utf8, DataType::Binary, false),
             (time(None), time(Some("UTC")), false),
-            (DataType::Decimal128(5, 2), DataType::Decimal128(6, 2), false),
+            (
+                DataType::Decimal128(5, 2),
+                DataType::Decimal128(6, 2),
+                false,
+            ),
             (fixed(2), fixed(3), false),
             (fixed(2), list("item", DataType::Int8), false),
         ] {

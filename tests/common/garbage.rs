@@ -49,7 +49,12 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
             let rows: Vec<(usize, usize)> = rows.collect();
             let values = interleave(&[list.values().as_ref(), dirt.as_ref()], &rows).unwrap();
             let values = polluted(&values, draw);
-            Arc::new(FixedSizeListArray::new(Arc::clone(item), *size, values, nulls))
+            Arc::new(FixedSizeListArray::new(
+                Arc::clone(item),
+                *size,
+                values,
+                nulls,
+            ))
         }
         DataType::Dictionary(..) => {
             let dictionary = array.as_dictionary::<UInt32Type>();
@@ -68,7 +73,11 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
         DataType::Null => Arc::clone(array),
         data_type => {
             // Values of the same type, all there; then the nulls of the array put over them again.
-            let dirt = anything(&Field::new("value", data_type.clone(), false), array.len(), draw);
+            let dirt = anything(
+                &Field::new("value", data_type.clone(), false),
+                array.len(),
+                draw,
+            );
             let rows = (0..array.len()).map(|row| (usize::from(is_null(row)), row));
             let rows: Vec<(usize, usize)> = rows.collect();
             let whole = interleave(&[array.as_ref(), dirt.as_ref()], &rows).unwrap();
@@ -118,12 +127,20 @@ fn scattered(
 /// Values of a type, none of them null: odd ones, on which functions fail.
 fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
     let data_type = field.data_type();
-    let texts = ["", "garbage", "-1", "\u{7f}\u{1f600}", "9999999999999999999999"];
+    let texts = [
+        "",
+        "garbage",
+        "-1",
+        "\u{7f}\u{1f600}",
+        "9999999999999999999999",
+    ];
     match data_type {
         DataType::Null => arrow::array::new_null_array(data_type, count),
-        DataType::Boolean => {
-            Arc::new((0..count).map(|_| Some(draw.chance(50))).collect::<BooleanArray>())
-        }
+        DataType::Boolean => Arc::new(
+            (0..count)
+                .map(|_| Some(draw.chance(50)))
+                .collect::<BooleanArray>(),
+        ),
         DataType::Utf8 => {
             let values = (0..count).map(|_| draw.pick(&texts));
             Arc::new(StringArray::from_iter_values(values))
@@ -134,8 +151,13 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
             Arc::new(BinaryArray::from_iter_values(values))
         }
         DataType::Struct(fields) => {
-            let columns = fields.iter().map(|field| anything(field, count, draw)).collect();
-            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, count).unwrap())
+            let columns = fields
+                .iter()
+                .map(|field| anything(field, count, draw))
+                .collect();
+            Arc::new(
+                StructArray::try_new_with_length(fields.clone(), columns, None, count).unwrap(),
+            )
         }
         DataType::List(item) => {
             let lengths: Vec<usize> = (0..count).map(|_| draw.whole(0, 3) as usize).collect();
@@ -147,14 +169,29 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
             let lengths = vec![1; count];
             let entries = anything(entry, count, draw).as_struct().clone();
             let offsets = OffsetBuffer::from_lengths(lengths);
-            Arc::new(MapArray::new(Arc::clone(entry), offsets, entries, None, *ordered))
+            Arc::new(MapArray::new(
+                Arc::clone(entry),
+                offsets,
+                entries,
+                None,
+                *ordered,
+            ))
         }
         DataType::FixedSizeList(item, size) => {
             let values = anything(item, count * *size as usize, draw);
-            Arc::new(FixedSizeListArray::new(Arc::clone(item), *size, values, None))
+            Arc::new(FixedSizeListArray::new(
+                Arc::clone(item),
+                *size,
+                values,
+                None,
+            ))
         }
         DataType::Dictionary(_, values) => {
-            let values = anything(&Field::new("value", values.as_ref().clone(), false), 3, draw);
+            let values = anything(
+                &Field::new("value", values.as_ref().clone(), false),
+                3,
+                draw,
+            );
             let keys = UInt32Array::from_iter_values((0..count).map(|_| draw.whole(0, 2) as u32));
             Arc::new(arrow::array::DictionaryArray::new(keys, values))
         }

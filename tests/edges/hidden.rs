@@ -32,7 +32,9 @@ fn write(path: &Path, garbage: i64) {
     let offsets = OffsetBuffer::from_lengths([1, 2, 0, 3]);
     let l: ArrayRef = Arc::new(ListArray::new(item, offsets, items, Some(valid)));
     let columns = [("id", ids), ("st", st), ("l", l)];
-    let fields = columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
+    let fields = columns
+        .iter()
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let columns = columns.into_iter().map(|(_, column)| column).collect();
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
@@ -48,7 +50,10 @@ async fn run(path: &Path, query: &str, optimize: &str) -> Vec<RecordBatch> {
          CREATE PIPELINE p AS {query} OPTIONS (optimize = '{optimize}')",
         path.display()
     );
-    session.execute(&sql).await.unwrap_or_else(|error| panic!("{query}: {error}"));
+    session
+        .execute(&sql)
+        .await
+        .unwrap_or_else(|error| panic!("{query}: {error}"));
     let batches = batches(&session, "p", RunConfig::default()).await.unwrap();
     batches.iter().map(|batch| batch.batch.clone()).collect()
 }
@@ -78,7 +83,10 @@ async fn ints(query: &str) -> Vec<Option<i64>> {
     let batches = run(&path, query, "default").await;
     let of = |batch: &RecordBatch| {
         let column = arrow::compute::cast(batch.column(0), &DataType::Int64).unwrap();
-        column.as_primitive::<Int64Type>().iter().collect::<Vec<_>>()
+        column
+            .as_primitive::<Int64Type>()
+            .iter()
+            .collect::<Vec<_>>()
     };
     batches.iter().flat_map(of).collect()
 }
@@ -89,7 +97,10 @@ async fn the_field_of_a_null_struct_is_null() {
     assert_eq!(ints("SELECT st['a'] AS x FROM t").await, whole);
     let case = ints("SELECT (CASE WHEN id > 2 THEN st END)['a'] AS x FROM t").await;
     assert_eq!(case, [None, None, None, Some(13)]);
-    assert_eq!(ints("SELECT nullif(st, st)['a'] AS x FROM t").await, [None; 4]);
+    assert_eq!(
+        ints("SELECT nullif(st, st)['a'] AS x FROM t").await,
+        [None; 4]
+    );
     let constant = "SELECT nullif(named_struct('a', 1), named_struct('a', 1))['a'] AS x FROM t";
     assert_eq!(ints(constant).await, [None; 4]);
     let above = "SELECT u.s['a'] AS x FROM (SELECT id, nullif(st, st) AS s FROM t) AS u WHERE u.s['a'] IS NULL";

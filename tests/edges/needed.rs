@@ -31,7 +31,10 @@ async fn run(path: &Path, format: &str, select: &str, options: &str) -> Result<S
          CREATE PIPELINE p AS {select} SHUFFLE GLOBALLY SEED 3 BATCH 7 OPTIONS ({options})",
         path.display()
     );
-    session.execute(&sql).await.map_err(|error| error.to_string())?;
+    session
+        .execute(&sql)
+        .await
+        .map_err(|error| error.to_string())?;
     outcome(&session, "p", RunConfig::default()).await
 }
 
@@ -60,7 +63,11 @@ async fn damage_to_an_unneeded_column_of_parquet_is_unseen_under_every_plan() {
     damage_column(&path, "name");
     for (select, sound) in selects.iter().zip(&sound) {
         for plan in PLANS {
-            assert_eq!(run(&path, "PARQUET", select, plan).await, *sound, "{select}, {plan}");
+            assert_eq!(
+                run(&path, "PARQUET", select, plan).await,
+                *sound,
+                "{select}, {plan}"
+            );
         }
     }
     for plan in PLANS {
@@ -81,13 +88,21 @@ async fn damage_to_an_arrow_file_is_the_same_under_every_plan() {
     // The texts of `name` are found by what they hold.
     let mut bytes = std::fs::read(&path).unwrap();
     let texts = b"n1n2n3n4";
-    let at = bytes.windows(texts.len()).position(|found| found == texts).unwrap();
+    let at = bytes
+        .windows(texts.len())
+        .position(|found| found == texts)
+        .unwrap();
     bytes[at..at + texts.len()].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let expected = run(&path, "ARROW", select, PLANS[0]).await;
     for plan in PLANS {
         assert_eq!(run(&path, "ARROW", select, plan).await, expected, "{plan}");
-        assert!(run(&path, "ARROW", "SELECT name FROM t", plan).await.is_err(), "{plan}");
+        assert!(
+            run(&path, "ARROW", "SELECT name FROM t", plan)
+                .await
+                .is_err(),
+            "{plan}"
+        );
     }
 }
 
@@ -96,7 +111,16 @@ async fn a_cell_of_csv_that_is_no_number_is_unseen_where_nobody_needs_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.csv");
     // The type is told by the first rows.
-    let rows = (0..5_000).map(|i| format!("{i},{}\n", if i == 4_500 { "x".into() } else { i.to_string() }));
+    let rows = (0..5_000).map(|i| {
+        format!(
+            "{i},{}\n",
+            if i == 4_500 {
+                "x".into()
+            } else {
+                i.to_string()
+            }
+        )
+    });
     std::fs::write(&path, format!("id,n\n{}", rows.collect::<String>())).unwrap();
     let select = "SELECT id FROM (SELECT id, n + 1 AS m FROM t) AS s";
     let [default, none, some] = PLANS;

@@ -51,9 +51,19 @@ enum Type {
     Structs,
 }
 
-const TYPES: [Type; 6] = [Type::Int, Type::Bool, Type::Text, Type::List, Type::Struct, Type::Structs];
+const TYPES: [Type; 6] = [
+    Type::Int,
+    Type::Bool,
+    Type::Text,
+    Type::List,
+    Type::Struct,
+    Type::Structs,
+];
 /// The stored column of each type, and the one that an inner query computes.
-const NAMES: [[&str; 6]; 2] = [["i", "p", "s", "l", "st", "sts"], ["i1", "p1", "s1", "l1", "st1", "sts1"]];
+const NAMES: [[&str; 6]; 2] = [
+    ["i", "p", "s", "l", "st", "sts"],
+    ["i1", "p1", "s1", "l1", "st1", "sts1"],
+];
 const FIELDS: [(&str, Type); 3] = [("a", Type::Int), ("b", Type::Text), ("l", Type::List)];
 
 #[derive(Debug, Clone)]
@@ -91,7 +101,8 @@ impl Expr {
     fn sql(&self) -> String {
         let all = |exprs: &[Self]| exprs.iter().map(Self::sql).collect::<Vec<_>>().join(", ");
         let whens = |whens: &[(Self, Self)]| {
-            let when = |(when, then): &(Self, Self)| format!(" WHEN {} THEN {}", when.sql(), then.sql());
+            let when =
+                |(when, then): &(Self, Self)| format!(" WHEN {} THEN {}", when.sql(), then.sql());
             whens.iter().map(when).collect::<String>()
         };
         match self {
@@ -130,9 +141,10 @@ impl Expr {
             Self::Prepend(item, list) => format!("array_prepend({}, {})", item.sql(), list.sql()),
             Self::MakeList(of) => format!("make_array({})", all(of)),
             Self::MakeStruct(of) => {
-                let fields = FIELDS.iter().zip(of).map(|((name, _), value)| {
-                    format!("'{name}', {}", value.sql())
-                });
+                let fields = FIELDS
+                    .iter()
+                    .zip(of)
+                    .map(|((name, _), value)| format!("'{name}', {}", value.sql()));
                 format!("named_struct({})", fields.collect::<Vec<_>>().join(", "))
             }
         }
@@ -164,7 +176,8 @@ impl Expr {
                 .unwrap_or(Value::Null),
             Self::CaseOf(of, branches) => {
                 let of = of.value(row);
-                branch(branches, &|when| equal(&of, &when) == Value::Bool(true)).unwrap_or(Value::Null)
+                branch(branches, &|when| equal(&of, &when) == Value::Bool(true))
+                    .unwrap_or(Value::Null)
             }
             Self::Nullif(a, b) => match both(a, b) {
                 (a, b) if equal(&a, &b) == Value::Bool(true) => Value::Null,
@@ -172,7 +185,9 @@ impl Expr {
             },
             Self::Coalesce(of) => {
                 let mut values = of.iter().map(|expr| expr.value(row));
-                values.find(|value| *value != Value::Null).unwrap_or(Value::Null)
+                values
+                    .find(|value| *value != Value::Null)
+                    .unwrap_or(Value::Null)
             }
             Self::Plus(a, b) => ints(a, b, |a, b| a + b),
             Self::Minus(a, b) => ints(a, b, |a, b| a - b),
@@ -315,9 +330,10 @@ impl Maker<'_> {
                     .collect();
                 Expr::CaseOf(self.boxed(of_branch, down), branches)
             }
-            4 if of == Type::Struct => {
-                Expr::Element(self.boxed(Type::Structs, down), self.draw.whole(1, 3) as usize)
-            }
+            4 if of == Type::Struct => Expr::Element(
+                self.boxed(Type::Structs, down),
+                self.draw.whole(1, 3) as usize,
+            ),
             4 | 5 if FIELDS.iter().any(|(_, t)| *t == of) => {
                 let field = FIELDS.iter().position(|(_, t)| *t == of).unwrap();
                 Expr::Field(self.boxed(Type::Struct, down), field)
@@ -392,7 +408,10 @@ fn fields() -> Fields {
         Type::Text => DataType::Utf8,
         _ => DataType::new_list(DataType::Int64, true),
     };
-    FIELDS.iter().map(|(name, of)| Field::new(*name, data_type(of), true)).collect()
+    FIELDS
+        .iter()
+        .map(|(name, of)| Field::new(*name, data_type(of), true))
+        .collect()
 }
 
 /// An array of values.
@@ -427,7 +446,11 @@ fn array(of: Type, values: &[Value]) -> ArrayRef {
             };
             let items: Vec<Vec<Value>> = values.iter().map(items).collect();
             let offsets = OffsetBuffer::from_lengths(items.iter().map(Vec::len));
-            let inner = if of == Type::List { Type::Int } else { Type::Struct };
+            let inner = if of == Type::List {
+                Type::Int
+            } else {
+                Type::Struct
+            };
             let items = array(inner, &items.concat());
             let item = Arc::new(Field::new("item", items.data_type().clone(), true));
             Arc::new(ListArray::new(item, offsets, items, Some(nulls)))
@@ -530,10 +553,16 @@ async fn check(seed: u64) -> Result<(), String> {
     }
     for optimize in ["default", "none"] {
         let session = Session::new();
-        let table = format!("CREATE EXTERNAL TABLE t STORED AS ARROW LOCATION '{}'", path.display());
+        let table = format!(
+            "CREATE EXTERNAL TABLE t STORED AS ARROW LOCATION '{}'",
+            path.display()
+        );
         let pipeline = format!("CREATE PIPELINE p AS {sql} OPTIONS (optimize = '{optimize}')");
         let wrong = |what: String| format!("seed {seed}, optimize = '{optimize}': {what}\n{sql}");
-        session.execute(&format!("{table}; {pipeline}")).await.map_err(|e| wrong(e.to_string()))?;
+        session
+            .execute(&format!("{table}; {pipeline}"))
+            .await
+            .map_err(|e| wrong(e.to_string()))?;
         let batches = batches(&session, "p", RunConfig::default()).await;
         let batches = batches.map_err(|e| wrong(e.to_string()))?;
         let mut expected = rows.iter();
@@ -546,7 +575,9 @@ async fn check(seed: u64) -> Result<(), String> {
                 for (number, column) in columns.iter().enumerate() {
                     let (found, want) = (read(batch.column(number + 1), at), column.value(row));
                     if found != want {
-                        return Err(wrong(format!("c{number} of row {id:?}: {found:?}, not {want:?}, {row:?}")));
+                        return Err(wrong(format!(
+                            "c{number} of row {id:?}: {found:?}, not {want:?}, {row:?}"
+                        )));
                     }
                 }
             }

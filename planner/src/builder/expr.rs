@@ -101,11 +101,7 @@ impl ScalarUDFImpl for Unresolved {
 
 /// Looks up the functions of an expression, and gives literals the types that SQL gives them:
 /// whole numbers are Int64, others Float64.
-pub(super) fn resolve(
-    expr: Expr,
-    state: &SessionState,
-    functions: &FunctionNames,
-) -> Result<Expr> {
+pub(super) fn resolve(expr: Expr, state: &SessionState, functions: &FunctionNames) -> Result<Expr> {
     let resolved = expr.transform_up(|expr| match expr {
         Expr::ScalarFunction(call) => {
             let name = call.func.name();

@@ -17,7 +17,8 @@ use datafusion::common::DFSchema;
 use sqlparser::ast::{
     AccessExpr, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, LambdaFunction,
     ObjectName, ObjectNamePart, OneOrManyWithParens, Query, RenameSelectItem, Select, SelectItem,
-    TableAlias, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    TableAlias, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    WildcardAdditionalOptions,
 };
 
 use super::cursor::normalize;
@@ -42,9 +43,14 @@ pub(super) fn settle_names(
     let mut given = Given::default();
     let _ = Visit::visit(query, &mut given);
     names.tables = given.tables;
-    given.fields.iter().for_each(|field| names.fields.add(field));
+    given
+        .fields
+        .iter()
+        .for_each(|field| names.fields.add(field));
     let (as_written, foldable): (Vec<_>, Vec<_>) = given.columns.into_iter().partition(is_exact);
-    as_written.iter().for_each(|ident| names.columns.add(&ident.value));
+    as_written
+        .iter()
+        .for_each(|ident| names.columns.add(&ident.value));
     for ident in foldable {
         // A new name is folded, unless it is the name of a column as it is written.
         if !names.columns.has(&ident.value) {
@@ -79,7 +85,10 @@ pub(super) fn settle_clauses(
     }
     let mut padded = BTreeSet::new();
     match clauses.pad.iter().find(|pad| !padded.insert(&pad.column)) {
-        Some(twice) => Err(PlanError::mistake(format!("PAD names \"{}\" twice", twice.column))),
+        Some(twice) => Err(PlanError::mistake(format!(
+            "PAD names \"{}\" twice",
+            twice.column
+        ))),
         None => Ok(()),
     }
 }
@@ -92,7 +101,9 @@ pub(crate) fn spelled<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
 ) -> Result<Option<&'a str>, Vec<&'a str>> {
-    let mut alike: Vec<&str> = known.filter(|known| known.eq_ignore_ascii_case(name)).collect();
+    let mut alike: Vec<&str> = known
+        .filter(|known| known.eq_ignore_ascii_case(name))
+        .collect();
     if let Some(exact) = alike.iter().find(|known| **known == name) {
         return Ok(Some(exact));
     }
@@ -108,7 +119,10 @@ pub(crate) fn spelled<'a>(
 /// The mistake of a name that could be any of several columns.
 pub(crate) fn several(name: &str, alike: &[&str], position: Option<Position>) -> PlanError {
     let quoted: Vec<String> = alike.iter().map(|name| format!("\"{name}\"")).collect();
-    let message = format!("\"{name}\" could be any of the columns {}", quoted.join(", "));
+    let message = format!(
+        "\"{name}\" could be any of the columns {}",
+        quoted.join(", ")
+    );
     PlanError::at(position, message).with_hint("write it as it is spelled there")
 }
 
@@ -158,9 +172,8 @@ impl Spellings {
         }
         let alike = self.0.get(&ident.value.to_ascii_lowercase());
         let alike = alike.into_iter().flatten().map(String::as_str);
-        let found = spelled(&ident.value, alike).map_err(|alike| {
-            several(&ident.value, &alike, Position::of_span(ident.span))
-        })?;
+        let found = spelled(&ident.value, alike)
+            .map_err(|alike| several(&ident.value, &alike, Position::of_span(ident.span)))?;
         // What nobody knows stays as it is written, for the message about it.
         let found = found.unwrap_or(&ident.value).to_owned();
         if found != normalize(ident) {
@@ -182,14 +195,16 @@ struct Given {
 impl Given {
     fn alias(&mut self, alias: &TableAlias) {
         self.tables.insert(normalize(&alias.name));
-        self.columns.extend(alias.columns.iter().map(|column| column.name.clone()));
+        self.columns
+            .extend(alias.columns.iter().map(|column| column.name.clone()));
     }
 
     fn wildcard(&mut self, options: &WildcardAdditionalOptions) {
         match &options.opt_rename {
             Some(RenameSelectItem::Single(renamed)) => self.columns.push(renamed.alias.clone()),
             Some(RenameSelectItem::Multiple(renamed)) => {
-                self.columns.extend(renamed.iter().map(|renamed| renamed.alias.clone()));
+                self.columns
+                    .extend(renamed.iter().map(|renamed| renamed.alias.clone()));
             }
             None => {}
         }
@@ -240,10 +255,12 @@ impl Visitor for Given {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Lambda(LambdaFunction { params, .. }) => {
-                self.columns.extend(params.iter().map(|param| param.name.clone()));
+                self.columns
+                    .extend(params.iter().map(|param| param.name.clone()));
             }
             Expr::Dictionary(entries) => {
-                self.fields.extend(entries.iter().map(|entry| entry.key.value.clone()));
+                self.fields
+                    .extend(entries.iter().map(|entry| entry.key.value.clone()));
             }
             // The names of a struct's fields are texts among its arguments.
             Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("named_struct") => {
@@ -290,7 +307,10 @@ impl Names {
 
     fn define_all(&self, alias: Option<&mut TableAlias>) {
         if let Some(alias) = alias {
-            alias.columns.iter_mut().for_each(|column| self.define(&mut column.name));
+            alias
+                .columns
+                .iter_mut()
+                .for_each(|column| self.define(&mut column.name));
         }
     }
 
@@ -327,11 +347,14 @@ impl Names {
         if let Some(except) = &mut options.opt_except {
             self.columns.settle(&mut except.first_element)?;
             let more = except.additional_elements.iter_mut();
-            more.map(|ident| self.columns.settle(ident)).collect::<Result<()>>()?;
+            more.map(|ident| self.columns.settle(ident))
+                .collect::<Result<()>>()?;
         }
         if let Some(replace) = &mut options.opt_replace {
             let items = replace.items.iter_mut();
-            items.map(|item| self.columns.settle(&mut item.column_name)).collect::<Result<()>>()?;
+            items
+                .map(|item| self.columns.settle(&mut item.column_name))
+                .collect::<Result<()>>()?;
         }
         let renamed = match &mut options.opt_rename {
             Some(RenameSelectItem::Single(renamed)) => std::slice::from_mut(renamed),
@@ -393,7 +416,9 @@ impl Names {
                     OneOrManyWithParens::One(param) => std::slice::from_mut(param),
                     OneOrManyWithParens::Many(params) => params.as_mut_slice(),
                 };
-                params.iter_mut().for_each(|param| self.define(&mut param.name));
+                params
+                    .iter_mut()
+                    .for_each(|param| self.define(&mut param.name));
                 Ok(())
             }
             _ => Ok(()),
@@ -446,37 +471,65 @@ mod tests {
         let mut catalog = filled().await;
         let table = "CREATE EXTERNAL TABLE cases STORED AS PARQUET LOCATION 'cases'";
         run(&mut catalog, table).await.unwrap();
-        let pipeline = run(&mut catalog, sql).await.map_err(|error| error.to_string())?;
+        let pipeline = run(&mut catalog, sql)
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(pipeline.unwrap().plan.display_indent().to_string())
     }
 
     async fn list(sql: &str) -> String {
-        let plan = columns(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        plan.lines().next().unwrap().trim_start_matches("Projection: ").to_owned()
+        let plan = columns(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        plan.lines()
+            .next()
+            .unwrap()
+            .trim_start_matches("Projection: ")
+            .to_owned()
     }
 
     #[tokio::test]
     async fn the_exact_spelling_comes_first() {
         assert_eq!(list("SELECT Label FROM cases").await, "cases.Label");
         assert_eq!(list("SELECT label FROM cases").await, "cases.label");
-        assert_eq!(list("SELECT \"Label\", label FROM cases").await, "cases.Label, cases.label");
-        assert_eq!(list("SELECT c.Label + label AS both FROM Cases C").await, "c.Label + c.label AS both");
+        assert_eq!(
+            list("SELECT \"Label\", label FROM cases").await,
+            "cases.Label, cases.label"
+        );
+        assert_eq!(
+            list("SELECT c.Label + label AS both FROM Cases C").await,
+            "c.Label + c.label AS both"
+        );
         let nested = "SELECT Label FROM (SELECT Label, Label + label AS label FROM cases) x";
         assert_eq!(list(nested).await, "x.Label");
-        let filtered = columns("SELECT name FROM cases WHERE Label > 1").await.unwrap();
+        let filtered = columns("SELECT name FROM cases WHERE Label > 1")
+            .await
+            .unwrap();
         assert!(filtered.contains("Filter: cases.Label > "), "{filtered}");
     }
 
     #[tokio::test]
     async fn else_the_only_one_that_differs_in_case() {
         for name in ["name", "NAME", "cases.naMe", "\"Name\""] {
-            assert_eq!(list(&format!("SELECT {name} FROM cases")).await, "cases.Name");
+            assert_eq!(
+                list(&format!("SELECT {name} FROM cases")).await,
+                "cases.Name"
+            );
         }
         assert_eq!(list("SELECT ID FROM People").await, "people.id");
-        assert_eq!(list("SELECT ID AS Total FROM people").await, "people.id AS total");
-        assert_eq!(list("SELECT TOTAL FROM (SELECT id AS Total FROM people)").await, "total");
+        assert_eq!(
+            list("SELECT ID AS Total FROM people").await,
+            "people.id AS total"
+        );
+        assert_eq!(
+            list("SELECT TOTAL FROM (SELECT id AS Total FROM people)").await,
+            "total"
+        );
         // A new name that is spelled like a column is that name.
-        assert_eq!(list("SELECT upper(name) AS Name FROM cases").await, "upper(cases.Name) AS Name");
+        assert_eq!(
+            list("SELECT upper(name) AS Name FROM cases").await,
+            "upper(cases.Name) AS Name"
+        );
         let joined = "SELECT c.name FROM cases c JOIN cases d USING (NAME)";
         assert_eq!(list(joined).await, "c.Name");
         assert_eq!(
@@ -487,11 +540,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_could_be_either_is_refused() {
-        let error = columns("SELECT name,\n  LABEL FROM cases").await.unwrap_err();
+        let error = columns("SELECT name,\n  LABEL FROM cases")
+            .await
+            .unwrap_err();
         insta::assert_snapshot!(error, @r#"line 2, column 3: "LABEL" could be any of the columns "Label", "label"; write it as it is spelled there"#);
         let error = columns("SELECT \"LABEL\" FROM cases").await.unwrap_err();
         insta::assert_snapshot!(error, @r#"line 1, column 8: unknown column "LABEL"; did you mean "Label"?"#);
-        let error = columns("SELECT \"Label\", label AS Label FROM cases").await.unwrap_err();
+        let error = columns("SELECT \"Label\", label AS Label FROM cases")
+            .await
+            .unwrap_err();
         insta::assert_snapshot!(error, @r#"line 1, column 8: column "Label" is ambiguous; write the table before it, as in table.column"#);
         let error = columns("SELECT Lable FROM cases").await.unwrap_err();
         insta::assert_snapshot!(error, @r#"line 1, column 8: unknown column "Lable"; did you mean "Label"?"#);
@@ -505,15 +562,26 @@ mod tests {
         run(&mut catalog, table).await.unwrap();
         let padded = format!("{rows} BATCH 2 PAD Label, label");
         let padded = run(&mut catalog, &padded).await.unwrap().unwrap();
-        let names: Vec<_> = padded.clauses.pad.iter().map(|pad| pad.column.as_str()).collect();
+        let names: Vec<_> = padded
+            .clauses
+            .pad
+            .iter()
+            .map(|pad| pad.column.as_str())
+            .collect();
         assert_eq!(names, ["Label", "label"]);
         let tokens = format!("{rows} BATCH BY TOKENS 9 ON words");
         let tokens = run(&mut catalog, &tokens).await.unwrap().unwrap();
         assert_eq!(tokens.clauses.tokens_of.as_deref(), Some("Words"));
         let bucketed = format!("{rows} BUCKET BY cardinality(WORDS) BOUNDARIES (3) BATCH 2");
         run(&mut catalog, &bucketed).await.unwrap();
-        for wrong in ["BATCH 2 PAD LABEL", "BATCH 2 PAD Words, words", "PACK WORD INTO 3 BATCH 1"] {
-            let error = run(&mut catalog, &format!("{rows} {wrong}")).await.unwrap_err();
+        for wrong in [
+            "BATCH 2 PAD LABEL",
+            "BATCH 2 PAD Words, words",
+            "PACK WORD INTO 3 BATCH 1",
+        ] {
+            let error = run(&mut catalog, &format!("{rows} {wrong}"))
+                .await
+                .unwrap_err();
             assert!(error.to_string().starts_with("line 1, column "), "{error}");
         }
     }

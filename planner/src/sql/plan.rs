@@ -133,9 +133,7 @@ impl<'a> QueryPlanner<'a> {
             state: self.state,
             tables,
         };
-        let plan_typed = |query: &Query| {
-            check_casts(context.analyze(context.plan(query)?)?)
-        };
+        let plan_typed = |query: &Query| check_casts(context.analyze(context.plan(query)?)?);
         let plan = plan_typed(&query).map_err(|error| {
             if let Some(mistake) = repeated_item(&query, &error) {
                 return mistake;

@@ -52,7 +52,10 @@ pub(super) fn with_cleared_constants(
         let computes = !matches!(expr, Expr::Literal(..) | Expr::Column(_) | Expr::Alias(_));
         let is_nested = |expr: &Expr| expr.get_type(schema).is_ok_and(|found| found.is_nested());
         let varies = |expr: &Expr| {
-            Ok(matches!(expr, Expr::Column(_) | Expr::Lambda(_) | Expr::LambdaVariable(_)))
+            Ok(matches!(
+                expr,
+                Expr::Column(_) | Expr::Lambda(_) | Expr::LambdaVariable(_)
+            ))
         };
         if !computes || !is_nested(&expr) || expr.is_volatile() || expr.exists(varies)? {
             return Ok(Transformed::no(expr));
@@ -70,7 +73,8 @@ pub(super) fn with_cleared_constants(
 
 /// What an expression computes, before its value is cleared.
 pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
-    expr.downcast_ref::<Cleared>().map_or(expr, |cleared| &cleared.of)
+    expr.downcast_ref::<Cleared>()
+        .map_or(expr, |cleared| &cleared.of)
 }
 
 fn reports_rows(expr: &Arc<dyn PhysicalExpr>) -> bool {

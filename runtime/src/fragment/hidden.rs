@@ -46,9 +46,10 @@ fn united<'a>(
         (own, None) => (own.map(Cow::Borrowed), false),
         (None, Some(outer)) => (Some(Cow::Borrowed(outer)), true),
         (Some(own), Some(outer)) if own.contains(outer) => (Some(Cow::Borrowed(own)), false),
-        (Some(own), Some(outer)) => {
-            (NullBuffer::union(Some(own), Some(outer)).map(Cow::Owned), true)
-        }
+        (Some(own), Some(outer)) => (
+            NullBuffer::union(Some(own), Some(outer)).map(Cow::Owned),
+            true,
+        ),
     }
 }
 
@@ -177,8 +178,7 @@ fn clear_fixed(
     }
     let values = values.unwrap_or_else(|| Arc::clone(array.values()));
     let (item, nulls) = (FieldRef::clone(item), nulls.map(Cow::into_owned));
-    let array =
-        FixedSizeListArray::try_new_with_length(item, *size, values, nulls, array.len())?;
+    let array = FixedSizeListArray::try_new_with_length(item, *size, values, nulls, array.len())?;
     Ok(Some(Arc::new(array)))
 }
 
@@ -189,7 +189,9 @@ fn clear_dictionary(
     let masked = mask(array, outer)?;
     let dictionary = masked.as_ref().unwrap_or(array).as_any_dictionary();
     let values = clear(dictionary.values(), None)?;
-    Ok(values.map(|values| dictionary.with_values(values)).or(masked))
+    Ok(values
+        .map(|values| dictionary.with_values(values))
+        .or(masked))
 }
 
 #[cfg(test)]
@@ -241,7 +243,10 @@ mod tests {
         let clear = clear.as_struct();
         assert_eq!(clear.column(0).nulls(), array.nulls());
         let b = clear.column(1).as_list::<i32>();
-        assert_eq!((b.value_offsets(), b.values().len()), ([0, 1, 1, 1].as_slice(), 1));
+        assert_eq!(
+            (b.value_offsets(), b.values().len()),
+            ([0, 1, 1, 1].as_slice(), 1)
+        );
         assert_eq!(clear, array.as_struct());
     }
 
@@ -274,7 +279,12 @@ mod tests {
         let clear = cleared(&array).unwrap();
         assert!(Arc::ptr_eq(&clear, &cleared(&clear).unwrap()));
         // Rows that are picked and put together hide nothing either.
-        let picked = take(&clear, &Int32Array::from(vec![Some(2), None, Some(0)]), None).unwrap();
+        let picked = take(
+            &clear,
+            &Int32Array::from(vec![Some(2), None, Some(0)]),
+            None,
+        )
+        .unwrap();
         let both = concat(&[&picked, &clear]).unwrap();
         assert!(Arc::ptr_eq(&both, &cleared(&both).unwrap()));
         let sliced = cleared(&both.slice(1, 3)).unwrap();

@@ -61,11 +61,7 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
 }
 
 /// Whether a listing of the source would find a file of this absolute path.
-fn is_read_next<'a>(
-    place: &Place,
-    files: impl Iterator<Item = &'a str>,
-    output: &Path,
-) -> bool {
+fn is_read_next<'a>(place: &Place, files: impl Iterator<Item = &'a str>, output: &Path) -> bool {
     if place.is_single_file() {
         return false;
     }
