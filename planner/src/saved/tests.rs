@@ -412,7 +412,7 @@ async fn a_saved_plan_reads_well() {
 async fn what_could_not_be_read_again_is_not_written() {
     let pipeline = planned(&relaxed("none")).await;
     let mut large = saved(&Machine::default(), &pipeline);
-    large.meaning.push("x".repeat(MAX_BYTES));
+    large.file.meaning.push("x".repeat(MAX_BYTES));
     let error = large.to_json().unwrap_err().to_string();
     assert!(error.contains("above 4194304"), "{error}");
 }
