@@ -16,9 +16,12 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use twox_hash::XxHash64;
 
 use super::error::{FileChange, SourceError};
 use super::staged::Place;
@@ -28,42 +31,41 @@ pub(crate) const TAIL_BYTES: u64 = 64 << 10;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// Hash of a file's content and of the options by which it is read.
+/// Hash of a file's content and of the options by which it is read: XXH64, which takes a third of the time of BLAKE3
+/// over a file that is read as a whole. It tells accidents apart, not forgeries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ContentHash([u8; 16]);
+pub struct ContentHash([u8; 8]);
 
 impl ContentHash {
     /// The bytes.
-    pub const fn bytes(&self) -> &[u8; 16] {
+    pub const fn bytes(&self) -> &[u8; 8] {
         &self.0
     }
 }
 
 /// Computes a [`ContentHash`].
 #[derive(Debug, Clone)]
-pub(crate) struct ContentHasher(blake3::Hasher);
+pub(crate) struct ContentHasher(XxHash64);
 
 impl ContentHasher {
     /// Begins the hash of a file of a format, whose rows depend on these options too.
     pub(crate) fn new(format: &str, options: &str) -> Self {
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = XxHash64::with_seed(0);
         for part in [format, options] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
+            hasher.write(&(part.len() as u64).to_le_bytes());
+            hasher.write(part.as_bytes());
         }
         Self(hasher)
     }
 
     /// Adds bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.0.write(bytes);
     }
 
     /// Ends the hash.
     pub(crate) fn finish(&self) -> ContentHash {
-        let mut hash = [0; 16];
-        self.0.finalize_xof().fill(&mut hash);
-        ContentHash(hash)
+        ContentHash(self.0.finish().to_le_bytes())
     }
 
     /// Hashes all bytes of a file.

@@ -153,7 +153,9 @@ fn format_options_and_bytes_make_the_hash() {
 #[test]
 fn a_file_has_one_hash_however_it_is_read() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let bytes: Vec<u8> = (0..700_000u32).map(|n| (n * n >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..700_000u32)
+        .map(|n| (n.wrapping_mul(n) >> 3) as u8)
+        .collect();
     file.write_all(&bytes).unwrap();
     let mut hasher = ContentHasher::new("CSV", "");
     let whole = hasher.clone().whole_file(file.path()).unwrap();

@@ -46,6 +46,9 @@ use prune::Kept;
 
 const FORMAT: &str = "PARQUET";
 
+/// Bytes of a footer below which it is read at all.
+const MAX_FOOTER_BYTES: u64 = 256 << 20;
+
 /// Bytes of footers that an open source keeps, so that reading a row group of a small data set does
 /// not parse the footer again. The footers beyond are read when needed.
 const FOOTER_CACHE_BYTES: usize = 32 << 20;
@@ -163,7 +166,7 @@ fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     // A file without a footer is refused when it is parsed.
     let footer = end.map_or(0, |end| end.metadata_length() as u64);
     let needed = footer.saturating_add(FOOTER_SIZE as u64).min(size);
-    if needed > tail.len() as u64 {
+    if (tail.len() as u64..MAX_FOOTER_BYTES).contains(&needed) {
         return read_tail(file, size, needed);
     }
     Ok(tail)
