@@ -130,9 +130,20 @@ fn rows(count: usize) -> RecordBatch {
         let value = |draw: &mut Draw| (!draw.chance(35)).then(|| draw.whole(from, to) as i64);
         (0..count).map(|_| value(draw)).collect()
     };
-    let texts = ["a", "12", "2026-01-02", "a,b", "", "Zoë", "2026-01-02T03:04:05Z", "{\"x\": 1}"];
+    let texts = [
+        "a",
+        "12",
+        "2026-01-02",
+        "a,b",
+        "",
+        "Zoë",
+        "2026-01-02T03:04:05Z",
+        "{\"x\": 1}",
+    ];
     let text = |draw: &mut Draw, rows: usize| -> StringArray {
-        (0..rows).map(|_| (!draw.chance(35)).then(|| draw.pick(&texts))).collect()
+        (0..rows)
+            .map(|_| (!draw.chance(35)).then(|| draw.pick(&texts)))
+            .collect()
     };
     let lists = |draw: &mut Draw| -> ListArray {
         let item = |draw: &mut Draw| (!draw.chance(25)).then(|| draw.whole(0, 5) as i64);
@@ -145,32 +156,62 @@ fn rows(count: usize) -> RecordBatch {
     };
     let ints = some(draw, 0, 5);
     let i = Int64Array::from(ints.clone());
-    let u: UInt8Array = some(draw, 0, 5).into_iter().map(|v| v.map(|v| v as u8)).collect();
-    let i32s: Int32Array = some(draw, 0, 9).into_iter().map(|v| v.map(|v| v as i32)).collect();
-    let f: Float64Array = some(draw, 0, 9).into_iter().map(|v| v.map(|v| v as f64 / 2.0)).collect();
-    let b: BooleanArray = some(draw, 0, 1).into_iter().map(|v| v.map(|v| v > 0)).collect();
-    let d: Date32Array = some(draw, 0, 20_000).into_iter().map(|v| v.map(|v| v as i32)).collect();
-    let ts: TimestampNanosecondArray =
-        some(draw, 0, 1 << 40).into_iter().map(|v| v.map(|v| v * 1_000_000)).collect();
+    let u: UInt8Array = some(draw, 0, 5)
+        .into_iter()
+        .map(|v| v.map(|v| v as u8))
+        .collect();
+    let i32s: Int32Array = some(draw, 0, 9)
+        .into_iter()
+        .map(|v| v.map(|v| v as i32))
+        .collect();
+    let f: Float64Array = some(draw, 0, 9)
+        .into_iter()
+        .map(|v| v.map(|v| v as f64 / 2.0))
+        .collect();
+    let b: BooleanArray = some(draw, 0, 1)
+        .into_iter()
+        .map(|v| v.map(|v| v > 0))
+        .collect();
+    let d: Date32Array = some(draw, 0, 20_000)
+        .into_iter()
+        .map(|v| v.map(|v| v as i32))
+        .collect();
+    let ts: TimestampNanosecondArray = some(draw, 0, 1 << 40)
+        .into_iter()
+        .map(|v| v.map(|v| v * 1_000_000))
+        .collect();
     let time: Time64NanosecondArray = some(draw, 0, 86_400_000_000_000 - 1).into_iter().collect();
-    let dec: Decimal128Array = some(draw, 0, 999).into_iter().map(|v| v.map(i128::from)).collect();
+    let dec: Decimal128Array = some(draw, 0, 999)
+        .into_iter()
+        .map(|v| v.map(i128::from))
+        .collect();
     let dec = dec.with_precision_and_scale(10, 2).unwrap();
     let bytes: [&[u8]; 4] = [b"a", b"\xff", b"", b"12"];
-    let bin: BinaryArray =
-        (0..count).map(|_| (!draw.chance(35)).then(|| draw.pick(&bytes))).collect();
+    let bin: BinaryArray = (0..count)
+        .map(|_| (!draw.chance(35)).then(|| draw.pick(&bytes)))
+        .collect();
     let s = text(draw, count);
     let l = lists(draw);
     let item = |t: &DataType| Arc::new(Field::new("item", t.clone(), true));
-    let lengths = |draw: &mut Draw| -> Vec<usize> {
-        (0..count).map(|_| draw.whole(0, 2) as usize).collect()
-    };
+    let lengths =
+        |draw: &mut Draw| -> Vec<usize> { (0..count).map(|_| draw.whole(0, 2) as usize).collect() };
     let of = lengths(draw);
     let values = text(draw, of.iter().sum());
     let offsets = OffsetBuffer::from_lengths(of);
-    let ls = ListArray::new(item(&DataType::Utf8), offsets, Arc::new(values), Some(nulls(draw, count)));
+    let ls = ListArray::new(
+        item(&DataType::Utf8),
+        offsets,
+        Arc::new(values),
+        Some(nulls(draw, count)),
+    );
     let of = vec![1; count];
     let offsets = OffsetBuffer::from_lengths(of);
-    let ll = ListArray::new(item(l.data_type()), offsets.clone(), Arc::new(lists(draw)), Some(nulls(draw, count)));
+    let ll = ListArray::new(
+        item(l.data_type()),
+        offsets.clone(),
+        Arc::new(lists(draw)),
+        Some(nulls(draw, count)),
+    );
     let fields = Fields::from(vec![
         Field::new("a", DataType::Int64, true),
         Field::new("b", DataType::Utf8, true),
@@ -185,7 +226,12 @@ fn rows(count: usize) -> RecordBatch {
         StructArray::new(fields.clone(), columns, Some(nulls(draw, count)))
     };
     let st = structs(draw);
-    let sts = ListArray::new(item(st.data_type()), offsets, Arc::new(structs(draw)), Some(nulls(draw, count)));
+    let sts = ListArray::new(
+        item(st.data_type()),
+        offsets,
+        Arc::new(structs(draw)),
+        Some(nulls(draw, count)),
+    );
     let keys = StringArray::from_iter_values((0..count).map(|at| ["x", "y"][at % 2]));
     let entry = Fields::from(vec![
         Field::new("key", DataType::Utf8, false),
@@ -201,9 +247,19 @@ fn rows(count: usize) -> RecordBatch {
         Some(nulls(draw, count)),
         false,
     );
-    let pairs: Int64Array = (0..2 * count as i64).map(|v| (v % 5 != 0).then_some(v)).collect();
-    let fl = FixedSizeListArray::new(item(&DataType::Int64), 2, Arc::new(pairs), Some(nulls(draw, count)));
-    let keys: UInt32Array = some(draw, 0, 2).into_iter().map(|v| v.map(|v| v as u32)).collect();
+    let pairs: Int64Array = (0..2 * count as i64)
+        .map(|v| (v % 5 != 0).then_some(v))
+        .collect();
+    let fl = FixedSizeListArray::new(
+        item(&DataType::Int64),
+        2,
+        Arc::new(pairs),
+        Some(nulls(draw, count)),
+    );
+    let keys: UInt32Array = some(draw, 0, 2)
+        .into_iter()
+        .map(|v| v.map(|v| v as u32))
+        .collect();
     let words = StringArray::from(vec![Some("a"), Some("b"), None]);
     let dct = DictionaryArray::new(keys, Arc::new(words));
     let pixels = tensor();
@@ -212,13 +268,19 @@ fn rows(count: usize) -> RecordBatch {
     let DataType::FixedSizeList(of_pixels, _) = pixels.data_type() else {
         panic!("{:?}", pixels.data_type())
     };
-    let px = FixedSizeListArray::new(of_pixels, size as i32, Arc::new(values), Some(nulls(draw, count)));
+    let px = FixedSizeListArray::new(
+        of_pixels,
+        size as i32,
+        Arc::new(values),
+        Some(nulls(draw, count)),
+    );
     let mut png = std::io::Cursor::new(Vec::new());
     let picture = image::RgbImage::from_fn(5, 4, |x, y| image::Rgb([x as u8, y as u8, 7]));
     picture.write_to(&mut png, image::ImageFormat::Png).unwrap();
     let png = png.into_inner();
-    let img: BinaryArray =
-        (0..count).map(|_| (!draw.chance(35)).then_some(png.as_slice())).collect();
+    let img: BinaryArray = (0..count)
+        .map(|_| (!draw.chance(35)).then_some(png.as_slice()))
+        .collect();
     let numbers = UInt64Array::from_iter_values(0..count as u64);
     let zeros = UInt32Array::from(vec![0; count]);
     let ids = Rows {
@@ -258,7 +320,11 @@ fn rows(count: usize) -> RecordBatch {
         _ => Field::new(*name, column.data_type().clone(), true),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    RecordBatch::try_new(schema, columns.into_iter().map(|(_, column)| column).collect()).unwrap()
+    RecordBatch::try_new(
+        schema,
+        columns.into_iter().map(|(_, column)| column).collect(),
+    )
+    .unwrap()
 }
 
 fn tensor() -> TensorType {
@@ -273,12 +339,16 @@ fn tensor() -> TensorType {
 /// The same rows with other values under nulls.
 fn with_garbage(batch: &RecordBatch, seed: u64) -> RecordBatch {
     let draw = &mut Draw::new(seed);
-    let columns = batch.schema().fields().iter().zip(batch.columns()).map(|(field, column)| {
-        match field.name() == ROW_COLUMN {
+    let columns = batch
+        .schema()
+        .fields()
+        .iter()
+        .zip(batch.columns())
+        .map(|(field, column)| match field.name() == ROW_COLUMN {
             true => Arc::clone(column),
             false => polluted(column, draw),
-        }
-    }).collect();
+        })
+        .collect();
     RecordBatch::try_new(batch.schema(), columns).unwrap()
 }
 
@@ -321,7 +391,10 @@ impl Ways {
         let more = [&before_and_behind, &dirty, &before_and_behind];
         let more = concat_batches(&plain.schema(), more).unwrap();
         let all = UInt64Array::from_iter_values(0..10);
-        let columns = dirty.columns().iter().map(|column| take(column, &all, None).unwrap());
+        let columns = dirty
+            .columns()
+            .iter()
+            .map(|column| take(column, &all, None).unwrap());
         let taken = RecordBatch::try_new(plain.schema(), columns.collect()).unwrap();
         let others = vec![
             ("with other garbage", with_garbage(&plain, 3)),
@@ -378,8 +451,12 @@ fn state() -> (SessionState, BTreeSet<String>) {
 /// The expression with its types coerced and its draws bound; an error where it is none over these columns.
 fn typed(expr: Expr, schema: &DFSchema) -> Result<Expr, String> {
     let bound = Streams::default().bind(expr).map_err(|e| e.to_string())?;
-    let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
-    let expr = ExprSimplifier::new(context).coerce(bound, schema).map_err(|e| e.to_string())?;
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .build();
+    let expr = ExprSimplifier::new(context)
+        .coerce(bound, schema)
+        .map_err(|e| e.to_string())?;
     expr.to_field(schema).map_err(|e| e.to_string())?;
     Ok(expr)
 }
@@ -390,7 +467,13 @@ fn arguments(schema: &Schema) -> Vec<Expr> {
     let columns = columns.filter(|name| *name != ROW_COLUMN).map(ident);
     let interval = ScalarValue::new_interval_mdn(0, 1, 0);
     let constants = ["a", "day", "Int32", "imagenet", "x", "UTC"].map(lit);
-    let numbers = [lit(1_i64), lit(2_i64), lit(0.5), lit(true), Expr::Literal(interval, None)];
+    let numbers = [
+        lit(1_i64),
+        lit(2_i64),
+        lit(0.5),
+        lit(true),
+        Expr::Literal(interval, None),
+    ];
     columns.chain(constants).chain(numbers).collect()
 }
 
@@ -402,7 +485,9 @@ fn what_a_row_gives_is_a_function_of_the_row() {
     let (mut wrong, mut checked) = (Vec::new(), 0);
     let texts = EXPRESSIONS.iter().chain(CALLS_BY_HAND);
     for text in texts {
-        let expr = state.create_logical_expr(text, &schema).map_err(|error| error.to_string());
+        let expr = state
+            .create_logical_expr(text, &schema)
+            .map_err(|error| error.to_string());
         match expr.and_then(|expr| typed(expr, &schema)) {
             Ok(expr) => {
                 let (plain, other) = ways.check(&expr);
@@ -457,5 +542,8 @@ fn what_a_row_gives_is_a_function_of_the_row() {
     }
     eprintln!("{checked} calls of {} functions", functions.len());
     let wrong = format!("{} differ: {}", wrong.len(), wrong.join("\n"));
-    assert_eq!((unmet, wrong), (vec![&"union_extract".to_owned()], "0 differ: ".to_owned()));
+    assert_eq!(
+        (unmet, wrong),
+        (vec![&"union_extract".to_owned()], "0 differ: ".to_owned())
+    );
 }

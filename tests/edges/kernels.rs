@@ -9,7 +9,8 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type};
-use forebay::{Batch, Optimize, RunConfig, Session};
+use forebay::clauses::Optimize;
+use forebay::{Batch, RunConfig, Session};
 
 use crate::common::{batches, digest, parquet};
 
