@@ -189,6 +189,6 @@ mod tests {
         let glob = format!("{data}/*.csv");
         assert!(read(&glob, "data/new.csv").await);
         assert!(!read(&glob, "data/sub/new.csv").await);
-        assert!(read(&format!("{data}/**/n*"), "data/sub/new.txt").await);
+        assert!(read(&format!("{data}/**/?*"), "data/sub/new.txt").await);
     }
 }
