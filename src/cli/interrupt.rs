@@ -174,7 +174,7 @@ fn ignores(signal: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal.as_raw_value() - 1) & 1 == 1)
+    mask.is_some_and(|mask| (mask >> (signal.as_raw_value() - 1)) & 1 == 1)
 }
 
 #[cfg(not(unix))]
