@@ -283,7 +283,7 @@ impl<T: Number> Building for Numbers<T> {
         let bytes = bytes.cast::<PyBytes>()?;
         // The copy is aligned.
         let buffer = arrow::buffer::Buffer::from_slice_ref(bytes.as_bytes());
-        self.values.append_slice(&buffer.typed_data::<T::Native>());
+        self.values.append_slice(buffer.typed_data::<T::Native>());
         Ok(true)
     }
 
@@ -367,7 +367,7 @@ impl Building for Texts {
             Ok(Ok(text)) => {
                 has_room(self.0.values_slice().len(), text.len())?;
                 self.0.append_value(text);
-                return Ok(Ok(()));
+                Ok(Ok(()))
             }
             Ok(Err(_)) => {
                 self.0.append_null();
