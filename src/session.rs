@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -29,7 +29,6 @@ use forebay_runtime::error::Error as RunError;
 use forebay_runtime::pool::ComputePool;
 use forebay_udfs::room::DecodeRoom;
 use object_store::ObjectStore;
-use tokio::sync::RwLock;
 
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
@@ -54,7 +53,8 @@ pub enum Outcome {
 /// Tables and pipelines, and the functions to plan and run them.
 #[derive(Debug)]
 pub struct Session {
-    catalog: RwLock<Catalog>,
+    /// Held to take a snapshot or to change a name, never while something is planned, opened or run.
+    catalog: RwLock<Arc<Catalog>>,
     outputs: Arc<Outputs>,
     prices: Arc<Coefficients>,
     stores: Stores,
@@ -73,7 +73,7 @@ impl Session {
         let resolver = Arc::clone(&outputs);
         let catalog = Catalog::new(forebay_udfs::functions(), resolver);
         Self {
-            catalog: RwLock::new(catalog),
+            catalog: RwLock::new(Arc::new(catalog)),
             outputs,
             prices: Coefficients::declared(),
             stores: Stores::default(),
@@ -92,6 +92,20 @@ impl Session {
     /// it is opened the next time, is refused. Links to the file count as the file.
     pub fn declare_output(&self, path: &Path) {
         self.outputs.declare(path);
+    }
+
+    /// The catalogue as it is now. What is planned over it does not see later changes.
+    fn catalog(&self) -> Arc<Catalog> {
+        let catalog = self.catalog.read();
+        Arc::clone(&catalog.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the catalogue.
+    fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> T) -> T {
+        let catalog = self.catalog.write();
+        change(Arc::make_mut(
+            &mut catalog.unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 
     /// The prices that plans are weighed by.
@@ -178,11 +192,11 @@ impl Session {
                 spec,
             } => {
                 let existing = Existing::of(or_replace, if_not_exists);
-                self.catalog
-                    .write()
-                    .await
-                    .create_source(&name, existing, spec)
-                    .await?;
+                let catalog = self.catalog();
+                if !catalog.keeps_source(&name, existing)? {
+                    let source = catalog.open_source(&name, spec).await?;
+                    self.change(|catalog| catalog.register_source(&name, existing, source))?;
+                }
                 Ok(Outcome::Done(format!("created table {}", name.value)))
             }
             Statement::CreatePipeline {
@@ -196,15 +210,15 @@ impl Session {
                 Ok(Outcome::Done(format!("created pipeline {}", name.value)))
             }
             Statement::DropSource { name, if_exists } => {
-                self.catalog.write().await.drop_source(&name, if_exists)?;
+                self.change(|catalog| catalog.drop_source(&name, if_exists))?;
                 Ok(Outcome::Done(format!("dropped table {}", name.value)))
             }
             Statement::DropPipeline { name, if_exists } => {
-                self.catalog.write().await.drop_pipeline(&name, if_exists)?;
+                self.change(|catalog| catalog.drop_pipeline(&name, if_exists))?;
                 Ok(Outcome::Done(format!("dropped pipeline {}", name.value)))
             }
             Statement::ShowSources => {
-                let catalog = self.catalog.read().await;
+                let catalog = self.catalog();
                 let sources = catalog.sources();
                 let specs = || sources.values().map(|s| &s.spec);
                 text_table([
@@ -214,7 +228,7 @@ impl Session {
                 ])
             }
             Statement::ShowPipelines => {
-                let catalog = self.catalog.read().await;
+                let catalog = self.catalog();
                 let pipelines = catalog.pipelines();
                 let texts = pipelines
                     .values()
@@ -225,7 +239,7 @@ impl Session {
                 ])
             }
             Statement::Describe { name } => {
-                let schema = self.catalog.read().await.describe(&name)?;
+                let schema = self.catalog().describe(&name)?;
                 let fields = || schema.fields().iter();
                 text_table([
                     ("column", fields().map(|f| f.name().clone()).collect()),
@@ -241,9 +255,9 @@ impl Session {
             }
             Statement::Explain { mode, target } => {
                 let pipeline = match target {
-                    ExplainTarget::Pipeline(name) => self.catalog.read().await.pipeline(&name)?,
+                    ExplainTarget::Pipeline(name) => self.catalog().pipeline(&name)?,
                     ExplainTarget::Query(query) => {
-                        Arc::new(self.catalog.read().await.plan_query(&query).await?)
+                        Arc::new(self.catalog().plan_query(&query).await?)
                     }
                 };
                 let analyze = mode == ExplainMode::Analyze;
@@ -266,11 +280,16 @@ impl Session {
         existing: Existing,
         query: &PipelineQuery,
     ) -> Result<()> {
-        let mut catalog = self.catalog.write().await;
+        let catalog = self.catalog();
+        if catalog.keeps_pipeline(name, existing)? {
+            return Ok(());
+        }
         // What cannot be lowered is refused here, not when it is run.
         let planned = catalog.plan_query(query).await?;
-        compile(&keyed(&planned)?, planned.clauses).map_err(|e| positioned(e, query.start))?;
-        catalog.create_pipeline(name, existing, query).await?;
+        let clauses = planned.clauses.clone();
+        compile(&keyed(&planned)?, clauses).map_err(|e| positioned(e, query.start))?;
+        let place = Some(name.position);
+        self.change(|catalog| catalog.register_pipeline(&name.value, place, existing, planned))?;
         Ok(())
     }
 
@@ -285,7 +304,7 @@ impl Session {
     /// # Errors
     /// Mistakes of the calls, and sources that cannot be opened.
     pub async fn build(&self, builder: PipelineBuilder) -> Result<Pipeline> {
-        Ok(builder.build(&*self.catalog.read().await).await?)
+        Ok(builder.build(&self.catalog()).await?)
     }
 
     /// Registers a planned pipeline under a name, in the place of another one of that name.
@@ -294,13 +313,14 @@ impl Session {
     /// The pipeline cannot be run, or a table has that name.
     pub async fn register_planned(&self, name: &str, pipeline: Pipeline) -> Result<()> {
         compile(&keyed(&pipeline)?, pipeline.clauses.clone())?;
-        let mut catalog = self.catalog.write().await;
-        Ok(catalog.register_pipeline(name, Existing::Replace, pipeline)?)
+        let replaced = Existing::Replace;
+        self.change(|catalog| catalog.register_pipeline(name, None, replaced, pipeline))?;
+        Ok(())
     }
 
     /// Runs a query that is just to be looked at: row by row where rows have keys, else by DataFusion.
     async fn query(&self, query: &PipelineQuery) -> Result<Outcome> {
-        let catalog = self.catalog.read().await;
+        let catalog = self.catalog();
         let mut tables: BTreeMap<String, Arc<dyn TableProvider>> = BTreeMap::new();
         for name in catalog.pipelines_in(query) {
             let pipeline = Arc::clone(&catalog.pipelines()[&name]);
@@ -348,17 +368,13 @@ impl Session {
             value: name.to_owned(),
             position: Position { line: 1, column: 1 },
         };
-        self.catalog
-            .read()
-            .await
-            .pipeline(&name)
-            .map_err(|error| match error {
-                PlanError::Mistake(mut mistake) => {
-                    mistake.position = None;
-                    Error::Plan(PlanError::Mistake(mistake))
-                }
-                other => Error::Plan(other),
-            })
+        self.catalog().pipeline(&name).map_err(|error| match error {
+            PlanError::Mistake(mut mistake) => {
+                mistake.position = None;
+                Error::Plan(PlanError::Mistake(mistake))
+            }
+            other => Error::Plan(other),
+        })
     }
 
     /// A registered pipeline: its plan as written, and its clauses.
@@ -478,12 +494,12 @@ impl Session {
             value: name.to_owned(),
             position: Position { line: 1, column: 1 },
         };
-        Ok(self.catalog.read().await.describe(&name)?.as_ref().clone())
+        Ok(self.catalog().describe(&name)?.as_ref().clone())
     }
 
     /// Names of the functions that work row by row, for completion.
     pub async fn functions(&self) -> Vec<String> {
-        let catalog = self.catalog.read().await;
+        let catalog = self.catalog();
         let state = catalog.session().state();
         let accepted = catalog.functions().accepted();
         let known = state.scalar_functions().keys();
@@ -494,7 +510,7 @@ impl Session {
 
     /// Names of all tables and pipelines, for completion.
     pub async fn names(&self) -> Vec<String> {
-        let catalog = self.catalog.read().await;
+        let catalog = self.catalog();
         catalog
             .sources()
             .keys()

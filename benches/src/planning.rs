@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay::generate::Table;
+use forebay::{RunConfig, Session};
 use forebay_planner::catalog::Catalog;
 use forebay_planner::compile::Compiled;
 use forebay_planner::sql::{Statement, parse};
@@ -70,6 +71,53 @@ fn commuting(file: &Path, n: usize) -> String {
     sql
 }
 
+/// How long does a wide pipeline take from its text to its first batch? Planning is linear in its columns, so ten
+/// thousand take about five times as long as two thousand.
+async fn wide(dir: &Path) -> Result<(), Box<dyn Error>> {
+    const COLUMNS: usize = 10_000;
+    let file = dir.join("wide.csv");
+    let line =
+        |cell: &dyn Fn(usize) -> String| (0..COLUMNS).map(cell).collect::<Vec<_>>().join(",");
+    let mut text = line(&|column| format!("a{column}"));
+    for row in 0..20 {
+        text = text + "\n" + &line(&|column| (row * column % 97).to_string());
+    }
+    std::fs::write(&file, text + "\n")?;
+    let computed = |n: usize| {
+        let columns = (0..n).map(|i| format!("a{i} * 2 + {i} AS c{i}"));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let lists = [
+        ("2,000 computed columns", computed(2_000)),
+        ("10,000 computed columns", computed(COLUMNS)),
+        ("SELECT * of 10,000 columns", "*".to_owned()),
+    ];
+    for (what, list) in lists {
+        let sql = format!(
+            "CREATE PIPELINE p AS SELECT {list} FROM csv('{}') WHERE a1 % 2 = 0 SHUFFLE GLOBALLY BATCH 4",
+            file.display()
+        );
+        let session = Session::new();
+        let start = Instant::now();
+        session.execute(&sql).await?;
+        let created = start.elapsed();
+        session.plan("p", RunConfig::default()).await?;
+        let planned = start.elapsed() - created;
+        let mut run = session.run("p", RunConfig::default()).await?;
+        let first = run.next().await.transpose()?;
+        let ran = start.elapsed() - created - planned;
+        println!(
+            "{what}: CREATE PIPELINE {:.0} ms, planned again {:.0} ms, planned and run to the first batch {:.0} ms, \
+             {} columns",
+            millis(created),
+            millis(planned),
+            millis(ran),
+            first.map_or(0, |batch| batch.batch.num_columns()),
+        );
+    }
+    Ok(())
+}
+
 /// Prints the median planning time of each pipeline.
 pub(crate) async fn times(dir: &Path) -> Result<(), Box<dyn Error>> {
     let file = dir.join("rows.parquet");
@@ -108,5 +156,5 @@ pub(crate) async fn times(dir: &Path) -> Result<(), Box<dyn Error>> {
             report.chosen as f64 / report.written as f64,
         );
     }
-    Ok(())
+    wide(dir).await
 }

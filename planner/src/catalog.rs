@@ -33,7 +33,9 @@ pub struct RegisteredSource {
 
 /// Sources and pipelines by name, over a DataFusion session with Forebay's functions.
 ///
-/// Sources and pipelines share one namespace, for both stand after `FROM`.
+/// Sources and pipelines share one namespace, for both stand after `FROM`. A clone is a snapshot: it does not
+/// see later changes.
+#[derive(Clone)]
 pub struct Catalog {
     context: SessionContext,
     resolver: Arc<dyn SourceResolver>,
@@ -137,48 +139,52 @@ impl Catalog {
         &self.pipelines
     }
 
-    /// Opens a source and registers it.
+    /// Whether a statement that creates a source has nothing to do: `IF NOT EXISTS`, and it does.
     ///
     /// # Errors
     ///
-    /// The name is taken, or the source cannot be opened.
-    pub async fn create_source(
-        &mut self,
-        name: &Name,
-        existing: Existing,
-        spec: SourceSpec,
-    ) -> Result<()> {
-        if self.is_taken(&name.value, Some(name.position), existing, Kind::Source)? {
-            return Ok(());
-        }
+    /// The name is taken.
+    pub fn keeps_source(&self, name: &Name, existing: Existing) -> Result<bool> {
+        self.keeps(&name.value, Some(name.position), existing, Kind::Source)
+    }
+
+    /// Whether a statement that creates a pipeline has nothing to do: `IF NOT EXISTS`, and it does.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken.
+    pub fn keeps_pipeline(&self, name: &Name, existing: Existing) -> Result<bool> {
+        self.keeps(&name.value, Some(name.position), existing, Kind::Pipeline)
+    }
+
+    /// Opens a source that a statement creates. It is not registered yet.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be opened.
+    pub async fn open_source(&self, name: &Name, spec: SourceSpec) -> Result<RegisteredSource> {
         let table = self.open(&name.value, Some(name.position), &spec).await?;
-        self.sources
-            .insert(name.value.clone(), RegisteredSource { spec, table });
-        Ok(())
+        Ok(RegisteredSource { spec, table })
     }
 
-    /// Plans a query and registers it as a pipeline.
+    /// Registers an opened source.
     ///
     /// # Errors
     ///
-    /// The name is taken, or the query is refused.
-    pub async fn create_pipeline(
+    /// The name is taken.
+    pub fn register_source(
         &mut self,
         name: &Name,
         existing: Existing,
-        query: &PipelineQuery,
+        source: RegisteredSource,
     ) -> Result<()> {
-        if self.is_taken(&name.value, Some(name.position), existing, Kind::Pipeline)? {
-            return Ok(());
+        if !self.keeps_source(name, existing)? {
+            self.sources.insert(name.value.clone(), source);
         }
-        let mut pipeline = self.plan_query(query).await?;
-        pipeline.name = Some(name.value.clone());
-        self.pipelines
-            .insert(name.value.clone(), Arc::new(pipeline));
         Ok(())
     }
 
-    /// Registers a pipeline that a builder made.
+    /// Registers a planned pipeline, under a name that stands at a place of the text where there is one.
     ///
     /// # Errors
     ///
@@ -186,14 +192,14 @@ impl Catalog {
     pub fn register_pipeline(
         &mut self,
         name: &str,
+        position: Option<Position>,
         existing: Existing,
         mut pipeline: Pipeline,
     ) -> Result<()> {
-        if self.is_taken(name, None, existing, Kind::Pipeline)? {
-            return Ok(());
+        if !self.keeps(name, position, existing, Kind::Pipeline)? {
+            pipeline.name = Some(name.to_owned());
+            self.pipelines.insert(name.to_owned(), Arc::new(pipeline));
         }
-        pipeline.name = Some(name.to_owned());
-        self.pipelines.insert(name.to_owned(), Arc::new(pipeline));
         Ok(())
     }
 
@@ -375,7 +381,7 @@ impl Catalog {
     }
 
     /// Whether the name is taken and the old one stands.
-    fn is_taken(
+    fn keeps(
         &self,
         name: &str,
         position: Option<Position>,

@@ -181,7 +181,10 @@ pub(crate) async fn run(catalog: &mut Catalog, sql: &str) -> Result<Option<Pipel
                 spec,
             } => {
                 let existing = Existing::of(or_replace, if_not_exists);
-                catalog.create_source(&name, existing, spec).await?;
+                if !catalog.keeps_source(&name, existing)? {
+                    let source = catalog.open_source(&name, spec).await?;
+                    catalog.register_source(&name, existing, source)?;
+                }
             }
             Statement::CreatePipeline {
                 name,
@@ -190,7 +193,11 @@ pub(crate) async fn run(catalog: &mut Catalog, sql: &str) -> Result<Option<Pipel
                 query,
             } => {
                 let existing = Existing::of(or_replace, if_not_exists);
-                catalog.create_pipeline(&name, existing, &query).await?;
+                if !catalog.keeps_pipeline(&name, existing)? {
+                    let planned = catalog.plan_query(&query).await?;
+                    let (text, place) = (&name.value, Some(name.position));
+                    catalog.register_pipeline(text, place, existing, planned)?;
+                }
             }
             Statement::DropSource { name, if_exists } => catalog.drop_source(&name, if_exists)?,
             Statement::DropPipeline { name, if_exists } => {

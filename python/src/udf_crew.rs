@@ -4,6 +4,7 @@
 //! rows. No thread here needs the interpreter lock.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,7 +60,20 @@ impl Crew {
         for _ in 0..number {
             let own = Arc::clone(&crew);
             let thread = Builder::new().name("forebay-udf".to_owned());
-            match thread.spawn(move || own.serve()) {
+            let serve = move || {
+                // Chunks in the queue are waited for, so a thread that panics must say that nobody computes them.
+                if catch_unwind(AssertUnwindSafe(|| own.serve())).is_err() {
+                    own.give_up(
+                        "a thread that hands rows to its worker processes panicked".to_owned(),
+                    );
+                }
+            };
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "its panic is caught, and answers every chunk"
+            )]
+            let started = thread.spawn(serve);
+            match started {
                 Ok(thread) => lock(&crew.threads).push(thread),
                 Err(error) => {
                     crew.close();

@@ -40,6 +40,14 @@ pub struct CacheSetup {
     pub frozen: Option<u64>,
 }
 
+/// The key of a prefix of this text, which keeps the draws of a pass where it draws.
+pub(crate) fn key_of(text: &str, frozen: Option<u64>) -> CacheKey {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(format!("forebay cached rows {VERSION}\n{text}").as_bytes());
+    hasher.update(format!("pass {frozen:?}\n").as_bytes());
+    CacheKey::new(*hasher.finalize().as_bytes())
+}
+
 /// A plan cut at its cache point: what is kept, and what reads it.
 #[derive(Debug)]
 pub struct Cut {
@@ -167,10 +175,7 @@ impl CachedPrefix {
     ) -> Result<Option<Self>> {
         let (text, order) = rows_text(prefix)?;
         let frozen = setup.frozen.filter(|_| draws(prefix));
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(format!("forebay cached rows {VERSION}\n{text}").as_bytes());
-        hasher.update(format!("pass {frozen:?}\n").as_bytes());
-        let key = CacheKey::new(*hasher.finalize().as_bytes());
+        let key = key_of(&text, frozen);
         let fields = order.iter().enumerate().map(|(number, &column)| {
             let field = prefix.schema.field(column).clone();
             field.with_name(format!("c{number}")).with_nullable(true)

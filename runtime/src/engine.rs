@@ -28,7 +28,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::internal_datafusion_err;
 use forebay_planner::clauses::{
     Clauses, EqualSteps, OnError, Optimize, Relax, Remainder, Window as Shuffle,
 };
@@ -59,6 +58,7 @@ use crate::keys::KeyColumns;
 use crate::letters::{self, DeadLetter, LetterWriter};
 use crate::order::{self, StoredRow, WindowSplits};
 use crate::tail::{Batch, Budget, RunStats, Tail, Trial};
+use crate::task;
 use crate::token::{DataSize, StreamName, Token};
 
 /// Memory that a run may use for windows, segments and batches where no limit is given.
@@ -418,7 +418,7 @@ impl Opened {
             sender,
             stats: Arc::clone(&stats),
         };
-        let task = tokio::spawn(driver.run());
+        let task = task::start(driver.run());
         Run {
             opened,
             batches,
@@ -452,13 +452,8 @@ impl Run {
         // A run that broke down is no stream that ended.
         let ended = self.task.as_mut()?.await;
         self.task = None;
-        match ended {
-            Err(why) if why.is_panic() => {
-                let broken = internal_datafusion_err!("the run broke down: {why}");
-                Some(Err(Error::Engine(broken)))
-            }
-            _ => None,
-        }
+        let why = ended.err()?;
+        Some(Err(Error::Engine(task::lost("the run", why))))
     }
 
     /// Rows of the cache point that were read from the cache and that were computed, so far; `None` without

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::array::Array;
-use arrow::compute::concat;
-use datafusion::common::DFSchema;
-use datafusion::common::{Result, exec_err, internal_err, not_impl_err};
+use datafusion::common::{Result, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
@@ -23,18 +20,17 @@ use forebay_planner::rows::membership::{
 use forebay_planner::rows::mix::Mix;
 use forebay_planner::rows::{RowOp, RowPlan};
 use forebay_udfs::room::DecodeRoom;
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, TryStreamExt};
 
 use crate::cached::{CacheSetup, CachedPrefix, Cut, cut};
-use crate::fragment::compile::{compile_expr, key_expr, key_types};
-use crate::fragment::evaluate::evaluate;
+use crate::fragment::compile::Compiler;
 use crate::fragment::lookup::LookupTable;
 use crate::fragment::scan::CACHE_LEAF;
 use crate::fragment::{Fragment, NodeTotals};
 use crate::limit;
+use crate::lookups::Lookups;
 use crate::pool::ComputePool;
-use crate::segment;
 use crate::snapshot::{ScanSource, Snapshot};
 use crate::source::{Source, SourceTable};
 use crate::stage::SpillSpace;
@@ -148,35 +144,23 @@ impl Job {
                     ranges.insert(*occurrence, 0..u64::MAX);
                 }
             });
-            let plan = limit::resolve(plan.clone(), &mut ranges, env).await?;
-            Self::over(&plan, &ranges, env).await
+            let lookups = Lookups::read(plan, env).await?;
+            let plan = limit::resolve(plan.clone(), &mut ranges, &lookups, env).await?;
+            Self::over(&plan, &ranges, &lookups, env).await
         }
         .boxed()
     }
 
-    /// Opens a plan without limits, of whose scans only these stored rows are seen.
+    /// Opens a plan without limits, of whose scans only these stored rows are seen. The right sides of its
+    /// lookups are among those that were read.
     pub async fn over(
         plan: &RowPlan,
         ranges: &BTreeMap<u32, Range<u64>>,
+        lookups: &Lookups,
         env: &Env,
     ) -> Result<Self> {
-        let (tables, lookups) = lookup_tables(plan, env).await?;
-        let mut scans = Vec::new();
-        for node in stream_scans(plan) {
-            let RowOp::Scan {
-                occurrence, source, ..
-            } = &node.op
-            else {
-                continue;
-            };
-            let range = ranges.get(occurrence).cloned().unwrap_or(0..u64::MAX);
-            scans.push(ScanSource {
-                occurrence: *occurrence,
-                source: open_source(source)?,
-                range,
-            });
-        }
-        let snapshot = Arc::new(Snapshot::try_new(scans)?);
+        let (tables, lookups) = lookups.of(plan)?;
+        let snapshot = Arc::new(stored_rows(plan, ranges)?);
         let cut = env.cache.as_ref().map(|setup| (setup, cut(plan)));
         let cached = match cut {
             Some((setup, cut)) => match cut? {
@@ -271,14 +255,8 @@ impl Reader {
             let (prune, keep) = match conjunction(prune.iter().cloned()) {
                 None => (None, None),
                 Some(predicate) => (
-                    Some(compile_expr(
-                        &predicate,
-                        DFSchema::try_from(source.schema())?,
-                    )?),
-                    Some(compile_expr(
-                        &predicate,
-                        DFSchema::try_from(Arc::clone(&node.schema))?,
-                    )?),
+                    Some(Compiler::over(&source.schema()).compile(&predicate)?),
+                    Some(Compiler::over(&node.schema).compile(&predicate)?),
                 ),
             };
             let projection = projection.clone();
@@ -345,6 +323,25 @@ impl Reader {
     }
 }
 
+/// The stored rows of a plan without limits, of whose scans only these are seen.
+pub fn stored_rows(plan: &RowPlan, ranges: &BTreeMap<u32, Range<u64>>) -> Result<Snapshot> {
+    let mut scans = Vec::new();
+    for node in stream_scans(plan) {
+        let RowOp::Scan {
+            occurrence, source, ..
+        } = &node.op
+        else {
+            continue;
+        };
+        scans.push(ScanSource {
+            occurrence: *occurrence,
+            source: open_source(source)?,
+            range: ranges.get(occurrence).cloned().unwrap_or(0..u64::MAX),
+        });
+    }
+    Snapshot::try_new(scans)
+}
+
 /// The scans whose rows flow to the output, by ascending occurrence.
 fn stream_scans(plan: &RowPlan) -> Vec<&RowPlan> {
     let mut scans = Vec::new();
@@ -365,85 +362,4 @@ pub fn open_source(table: &Arc<dyn TableSource>) -> Result<Arc<dyn Source>> {
             "a pipeline reads from files; a table of another kind is not supported yet"
         ),
     }
-}
-
-/// Reads the right sides of a plan's lookups, in evaluation order; with the data that they are read from.
-async fn lookup_tables(
-    plan: &RowPlan,
-    env: &Env,
-) -> Result<(Vec<Arc<LookupTable>>, Vec<Arc<Snapshot>>)> {
-    let mut lookups = Vec::new();
-    visit_stream(plan, &mut |node| {
-        if matches!(node.op, RowOp::Lookup { .. }) {
-            lookups.push(node);
-        }
-    });
-    let (mut tables, mut data) = (Vec::with_capacity(lookups.len()), Vec::new());
-    for lookup in lookups {
-        let (table, of) = lookup_table(lookup, env).await?;
-        tables.push(Arc::new(table));
-        data.extend(of);
-    }
-    Ok((tables, data))
-}
-
-async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<(LookupTable, Vec<Arc<Snapshot>>)> {
-    let RowOp::Lookup { on, .. } = &lookup.op else {
-        return internal_err!("not a lookup");
-    };
-    let plan = &lookup.inputs[1];
-    if is_random(plan) {
-        return not_impl_err!("a random function on the right side of a JOIN is not supported yet");
-    }
-    let job = Arc::new(Job::open(plan, env).await?);
-    let splits = 0..job.snapshot.splits.len() as u32;
-    let batches: Vec<_> = segment::stored_order(&job, &job.reader, splits, 0, env)
-        .try_collect()
-        .await?;
-    let key_types = key_types(lookup)?;
-    let mut keys = vec![Vec::new(); on.len()];
-    let mut columns = vec![Vec::new(); plan.schema.fields().len()];
-    for batch in &batches {
-        if let Some((row, errors)) = batch.errors.first_key_value() {
-            let ids = batch.row_ids()?;
-            return exec_err!(
-                "JOIN: {}, row {} of the right side failed: {}: {}",
-                job.snapshot.path(ids.file.value(*row)),
-                ids.row.value(*row),
-                errors[0].operator,
-                errors[0].cause
-            );
-        }
-        let over = batch.for_expressions(&plan.schema)?;
-        for (((_, right), key_type), key) in on.iter().zip(&key_types).zip(&mut keys) {
-            let (values, failures) = evaluate(&key_expr(right, plan, key_type)?, &over)?;
-            if let Some((_, (operator, cause))) = failures.first_key_value() {
-                return exec_err!("JOIN: a key of the right side failed: {operator}: {cause}");
-            }
-            key.push(values);
-        }
-        for (column, values) in columns.iter_mut().zip(&batch.columns) {
-            column.push(Arc::clone(values));
-        }
-    }
-    let join = |pieces: &Vec<arrow::array::ArrayRef>, empty: &arrow::datatypes::DataType| {
-        let pieces: Vec<&dyn Array> = pieces.iter().map(|a| a.as_ref()).collect();
-        if pieces.is_empty() {
-            Ok(arrow::array::new_empty_array(empty))
-        } else {
-            concat(&pieces)
-        }
-    };
-    let columns = columns
-        .iter()
-        .zip(plan.schema.fields())
-        .map(|(c, f)| join(c, f.data_type()));
-    let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let keys = keys
-        .iter()
-        .zip(&key_types)
-        .map(|(k, t)| join(k, t))
-        .collect::<Result<Vec<_>, _>>()?;
-    let table = LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)?;
-    Ok((table, job.data().cloned().collect()))
 }

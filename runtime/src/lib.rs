@@ -8,8 +8,8 @@
 //! | [`stage`] | holds or spills the rows of a window |
 //! | [`fragment`] | row operators over a segment |
 //! | [`window`], [`segment`] | from positions to rows: staging, fetching, computing |
-//! | [`job`], [`limit`] | an opened pipeline; LIMIT resolved to stored rows |
-//! | [`pool`], [`ahead`] | the threads that compute; work begun before its turn |
+//! | [`job`], [`limit`], [`lookups`] | an opened pipeline; LIMIT resolved to stored rows; right sides of joins |
+//! | [`pool`], [`task`] | the threads that compute; tasks, and work begun before its turn |
 //! | [`cache`] | computed rows, kept for later epochs and other processes |
 //! | [`cached`] | the cached prefix of a plan |
 //! | [`group`], [`deal`] | which rows make which batch, and which rank gets it |
@@ -21,7 +21,6 @@
 //! | [`digest`] | one hash of a whole stream |
 //! | [`cpu`] | the time that processors worked |
 
-pub mod ahead;
 pub mod cache;
 pub mod cached;
 pub mod cpu;
@@ -37,6 +36,7 @@ pub mod kept;
 mod keys;
 pub mod letters;
 pub mod limit;
+pub mod lookups;
 pub mod order;
 mod origin;
 pub mod output_file;
@@ -46,5 +46,6 @@ pub mod snapshot;
 pub mod source;
 pub mod stage;
 pub mod tail;
+pub mod task;
 pub mod token;
 pub mod window;

@@ -11,7 +11,8 @@ use forebay_planner::rows::{RowOp, RowPlan};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
 
-use crate::job::{Env, Job};
+use crate::job::{Env, Job, stored_rows};
+use crate::lookups::Lookups;
 use crate::segment;
 
 /// Removes the limits of `plan`, narrowing `ranges` (by scan occurrence) to the stored rows that
@@ -19,6 +20,7 @@ use crate::segment;
 pub fn resolve<'a>(
     mut plan: RowPlan,
     ranges: &'a mut BTreeMap<u32, Range<u64>>,
+    lookups: &'a Lookups,
     env: &'a Env,
 ) -> BoxFuture<'a, Result<RowPlan>> {
     async move {
@@ -30,14 +32,14 @@ pub fn resolve<'a>(
         };
         for index in 0..streams {
             let input = plan.inputs[index].clone();
-            plan.inputs[index] = resolve(input, ranges, env).await?;
+            plan.inputs[index] = resolve(input, ranges, lookups, env).await?;
         }
         let RowOp::Limit { skip, fetch } = plan.op else {
             return Ok(plan);
         };
         let input = plan.inputs.swap_remove(0);
-        let kept = kept_rows(&input, ranges, skip, fetch, env).await?;
-        narrow(&input, ranges, kept, env).await?;
+        let kept = kept_rows(&input, ranges, skip, fetch, lookups, env).await?;
+        narrow(&input, ranges, kept)?;
         Ok(input)
     }
     .boxed()
@@ -49,6 +51,7 @@ async fn kept_rows(
     ranges: &BTreeMap<u32, Range<u64>>,
     skip: u64,
     fetch: Option<u64>,
+    lookups: &Lookups,
     env: &Env,
 ) -> Result<Range<u64>> {
     if fetch == Some(0) {
@@ -58,7 +61,7 @@ async fn kept_rows(
     if is_one_to_one(input) {
         return Ok(skip..until);
     }
-    let job = Arc::new(Job::over(input, ranges, env).await?);
+    let job = Arc::new(Job::over(input, ranges, lookups, env).await?);
     let Some(membership) = &job.membership else {
         return Ok(skip..until);
     };
@@ -84,13 +87,8 @@ async fn kept_rows(
 }
 
 /// Clips the ranges of the scans below a limit to `kept`.
-async fn narrow(
-    input: &RowPlan,
-    ranges: &mut BTreeMap<u32, Range<u64>>,
-    kept: Range<u64>,
-    env: &Env,
-) -> Result<()> {
-    let snapshot = Job::over(input, ranges, env).await?.snapshot;
+fn narrow(input: &RowPlan, ranges: &mut BTreeMap<u32, Range<u64>>, kept: Range<u64>) -> Result<()> {
+    let snapshot = stored_rows(input, ranges)?;
     let mut at = 0;
     let mut occurrences = Vec::new();
     visit_stream(input, &mut |node| {

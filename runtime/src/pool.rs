@@ -7,6 +7,8 @@ use datafusion::common::{Result, internal_datafusion_err};
 use forebay_udfs::room::{self, DecodeRoom};
 use tokio::sync::{oneshot, watch};
 
+use crate::task::panicked;
+
 /// A rayon pool that asynchronous code hands work to.
 #[derive(Debug, Clone)]
 pub struct ComputePool {
@@ -53,18 +55,17 @@ impl ComputePool {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, result) = oneshot::channel();
-        self.pool.spawn(move || {
-            let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-                let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-                let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
-                let what = what.unwrap_or_else(|| "no message".to_owned());
-                Err(internal_datafusion_err!(
-                    "work on the compute pool panicked: {what}"
-                ))
-            });
+        let work = move || {
+            let done = catch_unwind(AssertUnwindSafe(work))
+                .unwrap_or_else(|panic| Err(panicked("work on the compute pool", &*panic)));
             // The receiver is gone where the run was dropped; then nobody wants the answer.
             let _ = answer.send(done);
-        });
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the panic is caught, and sent as the outcome"
+        )]
+        self.pool.spawn(work);
         result
             .await
             .map_err(|_| internal_datafusion_err!("the compute pool dropped its work"))?

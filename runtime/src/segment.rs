@@ -13,7 +13,6 @@ use datafusion::common::{DataFusionError, Result};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use crate::ahead::begun_ahead;
 use crate::cached::{CachedPrefix, Found, Fresh};
 use crate::fragment::evaluate::is_oversized;
 use crate::fragment::row_batch::{RowBatch, SlotError};
@@ -22,6 +21,7 @@ use crate::fragment::width::RowWidth;
 use crate::job::{Env, Job, Reader};
 use crate::order::{self, Place, StoredRow};
 use crate::snapshot::Snapshot;
+use crate::task::begun_ahead;
 use crate::window::{Part, Staged, Window, bytes_of, gather, stage, stage_splits};
 
 /// Rows of a segment at most, whatever their size: enough to amortise the segment's own cost.

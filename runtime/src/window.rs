@@ -7,8 +7,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::{filter_record_batch, interleave_record_batch, prep_null_mask_filter};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
-use tokio::sync::mpsc;
+use futures::stream;
 
 use crate::fragment::unwind::caught;
 use crate::job::{Env, Job, Reader, ScanRead};
@@ -17,6 +16,10 @@ use crate::order::{Place, WindowSplits};
 use crate::snapshot::Snapshot;
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::RowStage;
+use crate::task::read_ahead;
+
+/// Batches of a split that are read before they are staged.
+const BATCHES_AHEAD: usize = 2;
 
 /// The rows of a window, ready to be taken in any order.
 #[derive(Debug)]
@@ -201,7 +204,7 @@ pub(crate) async fn stage_splits(
             let split = snapshot.splits[index as usize];
             let file = snapshot.file_in_source(split.file) as usize;
             let rows = source.read_split(file, split.split as usize, &request);
-            async move { (index, split, ahead(rows)) }
+            async move { (index, split, read_ahead(rows, BATCHES_AHEAD)) }
         })
         .buffered(env.in_flight.max(1));
     while let Some((index, split, mut rows)) = reads.next().await {
@@ -209,7 +212,7 @@ pub(crate) async fn stage_splits(
         let mut offsets = Vec::new();
         loop {
             let start = Instant::now();
-            let Some(stored) = rows.recv().await else {
+            let Some(stored) = rows.next().await else {
                 break;
             };
             let stored = keep(stored?, read)?;
@@ -273,17 +276,4 @@ pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
     columns
         .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
         .sum()
-}
-
-/// Reads a stream in a task of its own, a few batches ahead. The task ends when its reader is dropped.
-fn ahead(mut rows: BoxStream<'static, Result<StoredRows>>) -> mpsc::Receiver<Result<StoredRows>> {
-    let (sender, receiver) = mpsc::channel(2);
-    tokio::spawn(async move {
-        while let Some(batch) = rows.next().await {
-            if sender.send(batch).await.is_err() {
-                break;
-            }
-        }
-    });
-    receiver
 }

@@ -93,8 +93,8 @@ async fn table(args: TableArgs, quiet: bool) -> Result<(), Failure> {
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GenerateError> + Send + 'static,
 ) -> Result<T, Failure> {
-    match tokio::task::spawn_blocking(work).await {
+    match forebay_runtime::task::blocking("the generator", work).await {
         Ok(result) => Ok(result?),
-        Err(error) => Err(Failure::Run(format!("the generator stopped: {error}"))),
+        Err(error) => Err(Failure::Run(error.strip_backtrace())),
     }
 }

@@ -119,9 +119,12 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Failure
             }
         })
     };
-    std::thread::Builder::new()
-        .name("forebay-signals".to_owned())
-        .spawn(watched)?;
+    let thread = std::thread::Builder::new().name("forebay-signals".to_owned());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing waits for an outcome of it but the process"
+    )]
+    let _watching = thread.spawn(watched)?;
     Ok(())
 }
 

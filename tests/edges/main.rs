@@ -15,5 +15,6 @@ mod garbage;
 mod hidden;
 mod kernels;
 mod needed;
+mod planning;
 mod replay;
 mod written_types;

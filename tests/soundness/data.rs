@@ -45,12 +45,13 @@ pub(crate) async fn catalog(dir: &Path) -> Catalog {
         let refuse = Existing::Refuse;
         match statement {
             Statement::CreateSource { name, spec, .. } => {
-                catalog.create_source(&name, refuse, spec).await.unwrap();
+                let source = catalog.open_source(&name, spec).await.unwrap();
+                catalog.register_source(&name, refuse, source).unwrap();
             }
             Statement::CreatePipeline { name, query, .. } => {
+                let planned = catalog.plan_query(&query).await.unwrap();
                 catalog
-                    .create_pipeline(&name, refuse, &query)
-                    .await
+                    .register_pipeline(&name.value, None, refuse, planned)
                     .unwrap();
             }
             other => panic!("{other:?} makes no data"),

@@ -268,16 +268,16 @@ async fn a_built_pipeline_can_be_registered() {
         .await
         .unwrap();
     catalog
-        .register_pipeline("train", Existing::Refuse, pipeline.clone())
+        .register_pipeline("train", None, Existing::Refuse, pipeline.clone())
         .unwrap();
     assert!(
         catalog
-            .register_pipeline("train", Existing::Refuse, pipeline.clone())
+            .register_pipeline("train", None, Existing::Refuse, pipeline.clone())
             .is_err()
     );
     assert!(
         catalog
-            .register_pipeline("photos", Existing::Replace, pipeline)
+            .register_pipeline("photos", None, Existing::Replace, pipeline)
             .is_err()
     );
     assert!(

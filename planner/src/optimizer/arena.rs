@@ -12,14 +12,18 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::TensorType;
+use forebay_udfs::facts::Algebra;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
 use super::coefficients::{Coefficients, FunctionCost, OpCost};
+use super::facts::Column;
 use super::profile::Profile;
 use super::seen::SeenScan;
+use super::slot_map::SlotMap;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
 use crate::clauses::Window;
+use crate::rows::columns::ColumnIndex;
 use crate::rows::mix::Mix;
 use crate::rows::{RowPlan, draws, human, reads, slot as column};
 
@@ -182,7 +186,7 @@ impl Arena {
     }
 
     /// Renames the columns of `over` in an expression to the slots that hold them.
-    pub fn over_slots(&self, expr: &Expr, over: &Schema, slots: &[Slot]) -> Result<Expr> {
+    pub fn over_slots(&self, expr: &Expr, over: &ColumnIndex<'_>, slots: &[Slot]) -> Result<Expr> {
         let renamed = expr.clone().transform_up(|e| match &e {
             Expr::Column(c) if c.name != ROW_COLUMN => {
                 let held = slots[over.index_of(&c.name)?];
@@ -282,6 +286,61 @@ impl Arena {
         Some(self.row(slot, expr, fallible))
     }
 
+    /// Several row operators, or several filters, as one operator. No row operator reads or writes a slot that
+    /// another one writes. `None` without any.
+    pub fn together(&mut self, members: Vec<ParamId>) -> Option<ParamId> {
+        let [first, .., last] = members[..] else {
+            return members.first().copied();
+        };
+        let specs: Vec<Arc<OpSpec>> = members.iter().map(|&m| Arc::clone(self.spec(m))).collect();
+        let (mut reads, mut writes) = (SlotSet::default(), SlotSet::default());
+        for spec in &specs {
+            reads.extend(&spec.reads);
+            writes.extend(&spec.writes);
+        }
+        let (count, is_row) = (specs.len(), specs[0].kind.is_row());
+        let what = if is_row { "columns" } else { "conditions" };
+        let (first, last) = (&self.spec(first).text, &self.spec(last).text);
+        let spec = OpSpec {
+            text: format!("{count} {what}: {first} .. {last}"),
+            reads,
+            writes,
+            draws: specs.iter().any(|spec| spec.draws),
+            fallible: specs.iter().any(|spec| spec.fallible),
+            pinned: specs.iter().any(|spec| spec.pinned),
+            algebra: Algebra::Opaque,
+            // Each member has its own.
+            cost: FunctionCost::default(),
+            kind: match is_row {
+                true => OpKind::Rows(members),
+                false => OpKind::Filters(members),
+            },
+        };
+        Some(self.intern(spec))
+    }
+
+    /// The operators that one stands for: itself, unless it stands for several.
+    pub fn each(&self, param: ParamId) -> Vec<ParamId> {
+        match self.spec(param).kind.members() {
+            [] => vec![param],
+            members => members.to_vec(),
+        }
+    }
+
+    /// The operator without the row operators whose slots nobody wants, where it stands for several.
+    pub fn narrowed(&mut self, param: ParamId, wanted: &SlotSet) -> ParamId {
+        let spec = Arc::clone(self.spec(param));
+        let OpKind::Rows(members) = &spec.kind else {
+            return param;
+        };
+        let used = |&&member: &&ParamId| {
+            let spec = self.spec(member);
+            spec.pinned || !spec.writes.is_disjoint(wanted)
+        };
+        let used: Vec<ParamId> = members.iter().filter(used).copied().collect();
+        self.together(used).unwrap_or(param)
+    }
+
     /// The same operator, which the user fixed where it stands.
     pub fn pin(&mut self, param: ParamId) -> ParamId {
         let mut spec = self.spec(param).as_ref().clone();
@@ -343,7 +402,7 @@ impl Arena {
             draws: false,
             fallible,
             pinned: false,
-            algebra: forebay_udfs::facts::Algebra::Opaque,
+            algebra: Algebra::Opaque,
             cost: FunctionCost::from(OpCost {
                 ps_per_row: 1_000,
                 ..OpCost::default()
@@ -416,21 +475,24 @@ impl Arena {
         &mut self,
         param: ParamId,
         expr: &Expr,
-        columns: &BTreeMap<Slot, TypeId>,
+        columns: &SlotMap<Column>,
     ) -> Result<TypeId, String> {
-        let of_reads: BTreeMap<Slot, TypeId> = self
+        let of_reads: Vec<(Slot, TypeId)> = self
             .spec(param)
             .reads
             .iter()
-            .filter_map(|slot| Some((slot, *columns.get(&slot)?)))
+            .filter_map(|slot| Some((slot, columns.get(slot)?.data_type)))
             .collect();
-        let key = (param, of_reads.values().copied().collect::<Vec<_>>());
+        let key = (
+            param,
+            of_reads.iter().map(|&(_, id)| id).collect::<Vec<_>>(),
+        );
         if let Some(known) = self.outputs.get(&key) {
             return known.clone();
         }
         let mut fields: Vec<FieldRef> = of_reads
             .iter()
-            .map(|(&slot, &id)| {
+            .map(|&(slot, id)| {
                 let field = self.field(id).as_ref().clone();
                 Arc::new(field.with_name(self.name(slot)))
             })

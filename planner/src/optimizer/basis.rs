@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coefficients::Coefficients;
 use super::seen::Seen;
+use super::stored::StoredPoint;
 use super::{Config, Machine, Report};
 
 /// Prices, machine, epochs and sizes that a plan was chosen by.
@@ -39,6 +40,9 @@ pub struct CacheBasis {
     pub write_bps: Option<u64>,
     /// Bytes a second that its storage gave, as measured.
     pub read_bps: Option<u64>,
+    /// What it had of the rows that the plan keeps, where the plan was chosen for that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stored: Option<StoredPoint>,
 }
 
 impl Basis {
@@ -51,6 +55,7 @@ impl Basis {
             at: config.cache.at.clone(),
             write_bps: machine.cache_write,
             read_bps: machine.cache_read,
+            stored: report.and_then(|report| report.stored.clone()),
         });
         Self {
             epochs: config.cache.epochs,
@@ -69,6 +74,7 @@ impl Basis {
             cores: self.cores,
             cache_write: cache.and_then(|cache| cache.write_bps),
             cache_read: cache.and_then(|cache| cache.read_bps),
+            stored: cache.and_then(|cache| Some(Arc::new(cache.stored.clone()?) as _)),
             probe: None,
             basis: Some(Arc::clone(self)),
         }

@@ -1,6 +1,7 @@
 //! Whether and where rows may be cached, and what that costs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 
@@ -10,6 +11,7 @@ use super::facts::PlanFact;
 use super::graph::{param_of, plan_fact};
 use super::lang::Node;
 use super::lower::Lowered;
+use super::stored::StoredRows;
 use super::tree::Tree;
 use super::{Config, Searched};
 
@@ -23,6 +25,8 @@ pub struct CacheCosts {
     pub budget: Option<Budget>,
     /// The one step that the user wants it at: the name of a function, or of an output column.
     pub at: Option<String>,
+    /// What the cache has already, where it was asked.
+    pub stored: Option<Arc<dyn StoredRows>>,
 }
 
 /// A place for cached rows.
@@ -48,6 +52,7 @@ impl Default for CacheCosts {
             epochs: 1,
             budget: None,
             at: None,
+            stored: None,
         }
     }
 }
@@ -118,14 +123,14 @@ impl CacheCosts {
         self.distinct(rows).saturating_mul(rows.live_bytes())
     }
 
-    /// All epochs, where computing the rows of one costs `once`: each row is computed and written the
-    /// first time, read whenever it comes again, and takes room.
-    pub fn total(&self, once: Cost, rows: &PlanFact) -> Cost {
+    /// All epochs, where computing the rows of one costs `once` and so many rows are `stored` already: each other
+    /// row is computed and written the first time, and takes room. It is read whenever it comes again.
+    pub fn total(&self, once: Cost, rows: &PlanFact, stored: u64) -> Cost {
         let Some(budget) = self.budget else {
             return Cost::MAX;
         };
         let (live, each) = (rows.live_bytes(), rows.rows.number());
-        let distinct = self.distinct(rows);
+        let distinct = self.distinct(rows).saturating_sub(stored.into());
         let again = each
             .saturating_mul(self.epochs.into())
             .saturating_sub(distinct);
@@ -149,7 +154,8 @@ pub fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> 
     lowered.tree.visit(&mut |tree| {
         let Tree::Op(param, _) = tree else { return };
         let spec = arena.spec(*param);
-        if spec.function() == Some(step) {
+        let calls = |param| arena.spec(param).function() == Some(step);
+        if arena.each(*param).into_iter().any(calls) {
             found.insert(*param);
         }
         if column.is_some_and(|&(_, slot)| spec.writes.contains(slot)) {

@@ -45,21 +45,18 @@ pub fn self_cost<'a>(
                 return Cost::MAX;
             };
             let spec = arena.spec(param);
-            let read = values(arena, input, &spec.reads);
-            let written = values(arena, out, &spec.writes);
-            let price = match has_floats(arena, input, &spec.reads) {
-                true => spec.cost.floats,
-                false => spec.cost.bytes,
+            let each = |param| computing(arena, param, input, out);
+            let compute = match spec.kind.members() {
+                [] => each(param),
+                members => members.iter().map(|&member| each(member)).sum(),
             };
-            let compute = u128::from(price.ps_per_row)
-                .saturating_add(read.saturating_mul(price.ps_per_value_in.into()))
-                .saturating_add(written.saturating_mul(price.ps_per_value_out.into()));
             let compute = input.rows.number().saturating_mul(compute);
             match spec.kind {
-                OpKind::Row { .. } => compute,
-                OpKind::Filter { .. } | OpKind::Flatten { .. } | OpKind::Lookup { .. } => {
-                    compute.saturating_add(moved(out))
-                }
+                OpKind::Row { .. } | OpKind::Rows(_) => compute,
+                OpKind::Filter { .. }
+                | OpKind::Filters(_)
+                | OpKind::Flatten { .. }
+                | OpKind::Lookup { .. } => compute.saturating_add(moved(out)),
                 // Bytes stay where they are: a batch is a part of what was computed.
                 OpKind::Batch { rows, .. } => {
                     let out = out.rows.number();
@@ -77,9 +74,23 @@ pub fn self_cost<'a>(
     cost.saturating_add(1)
 }
 
+/// What an operator costs a row, apart from what it moves.
+fn computing(arena: &Arena, param: ParamId, input: &PlanFact, out: &PlanFact) -> Cost {
+    let spec = arena.spec(param);
+    let read = values(arena, input, &spec.reads);
+    let written = values(arena, out, &spec.writes);
+    let price = match has_floats(arena, input, &spec.reads) {
+        true => spec.cost.floats,
+        false => spec.cost.bytes,
+    };
+    u128::from(price.ps_per_row)
+        .saturating_add(read.saturating_mul(price.ps_per_value_in.into()))
+        .saturating_add(written.saturating_mul(price.ps_per_value_out.into()))
+}
+
 /// Elements of images and bytes of other columns in a row.
 fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
-    let columns = slots.iter().filter_map(|slot| fact.columns.get(&slot));
+    let columns = slots.iter().filter_map(|slot| fact.columns.get(slot));
     let each = columns.map(|column| {
         let element = arena
             .tensor(column.data_type)
@@ -91,7 +102,7 @@ fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
 
 /// Whether images of floats are among the slots.
 fn has_floats(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> bool {
-    let mut columns = slots.iter().filter_map(|slot| fact.columns.get(&slot));
+    let mut columns = slots.iter().filter_map(|slot| fact.columns.get(slot));
     columns.any(|c| {
         arena
             .tensor(c.data_type)

@@ -38,10 +38,7 @@ impl Log2 {
 
 /// Bytes of a row that an operator reads.
 pub(super) fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
-    let mut read = spec
-        .reads
-        .iter()
-        .filter_map(|slot| input.columns.get(&slot));
+    let mut read = spec.reads.iter().filter_map(|slot| input.columns.get(slot));
     match (read.next(), read.next()) {
         // Its logarithm as it is: through the number, it would be rounded.
         (Some(only), None) => only.bytes,
@@ -63,7 +60,7 @@ pub(super) fn image_bytes(
     let pixel = |tensor: &TensorType| Log2::of((tensor.channels * tensor.dtype.bytes()) as u64);
     let read = read_bytes(spec, input);
     let source = spec.reads.iter().find_map(|slot| {
-        let column = input.columns.get(&slot)?;
+        let column = input.columns.get(slot)?;
         arena.tensor(column.data_type)
     });
     let per_pixel = match source {
@@ -110,8 +107,6 @@ pub fn selectivity(predicate: &Expr) -> Log2 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use arrow::datatypes::{DataType, Field};
     use datafusion::logical_expr::expr::ScalarFunction;
     use datafusion::logical_expr::lit;
@@ -132,7 +127,7 @@ mod tests {
             stored: Some(slot),
         };
         let mut fact = PlanFact {
-            columns: BTreeMap::from([(slot, file)]),
+            columns: [(slot, file)].into_iter().collect(),
             rows: Log2::of(1),
             pool: Log2::of(1),
             draws: None,
@@ -148,7 +143,7 @@ mod tests {
             let param = arena.row(slot, call, false);
             fact = op_fact(&mut arena, param, &SlotSet::from_iter([slot]), &fact).unwrap();
         }
-        fact.columns[&slot].bytes
+        fact.columns.get(slot).unwrap().bytes
     }
 
     #[test]

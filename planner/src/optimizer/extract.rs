@@ -28,27 +28,29 @@ use super::tree::Tree;
 pub struct Priced {
     /// All epochs together.
     pub total: Cost,
-    /// Whether a point of it is cached.
-    pub cached: bool,
+    /// The class that is cached, where one is.
+    pub cached_at: Option<Id>,
     /// What computing a row of what is cached costs.
     pub cached_row: Cost,
 }
 
 /// The cheapest plan of `root` over all epochs, cached at one point if that pays; or right above one of
-/// the operators `at`, if that is legal.
+/// the operators `at`, if that is legal. Of the rows of a class so many are `stored` already; `None` where they must
+/// not be cached.
 pub fn cheapest(
     graph: &PlanGraph,
     prices: &Coefficients,
     cache: &CacheCosts,
     at: Option<&BTreeSet<ParamId>>,
+    stored: &dyn Fn(Id) -> Option<u64>,
     root: Id,
 ) -> Option<(Tree, Priced)> {
     let root = graph.find(root);
-    let best = Best::of(graph, prices, cache, at);
+    let best = Best::of(graph, prices, cache, at, stored);
     let mut chooser = Chooser {
         best: &best,
         chosen: HashMap::new(),
-        cached_row: 0,
+        cached: None,
     };
     let each = best.totals.get(&(root, State::Each)).copied()?;
     let each = each.saturating_mul(cache.epochs.into());
@@ -62,12 +64,11 @@ pub fn cheapest(
         return None;
     }
     let tree = chooser.build(root, state)?;
-    let cached = state == State::Cached;
-    let cached_row = chooser.cached_row;
+    let (cached_at, cached_row) = chooser.cached.unzip();
     let priced = Priced {
         total,
-        cached,
-        cached_row,
+        cached_at,
+        cached_row: cached_row.unwrap_or_default(),
     };
     Some((tree, priced))
 }
@@ -174,6 +175,7 @@ struct Best<'a> {
     prices: &'a Coefficients,
     cache: &'a CacheCosts,
     at: Option<&'a BTreeSet<ParamId>>,
+    stored: &'a dyn Fn(Id) -> Option<u64>,
     totals: HashMap<(Id, State), Cost>,
 }
 
@@ -183,12 +185,14 @@ impl<'a> Best<'a> {
         prices: &'a Coefficients,
         cache: &'a CacheCosts,
         at: Option<&'a BTreeSet<ParamId>>,
+        stored: &'a dyn Fn(Id) -> Option<u64>,
     ) -> Self {
         let mut best = Self {
             graph,
             prices,
             cache,
             at,
+            stored,
             totals: HashMap::new(),
         };
         let mut nodes = Vec::new();
@@ -273,8 +277,9 @@ impl<'a> Best<'a> {
                     return None;
                 }
                 self.cache.refusal(&self.graph.analysis.arena, fact).ok()?;
+                let stored = (self.stored)(class)?;
                 let once = self.totals.get(&(class, State::Each))?;
-                Some(self.cache.total(*once, fact))
+                Some(self.cache.total(*once, fact, stored))
             }
             Way::Node(node, cached) => {
                 let own = match cached {
@@ -299,8 +304,8 @@ struct Chooser<'a> {
     best: &'a Best<'a>,
     /// The chosen way of a class, and what its plan says.
     chosen: HashMap<(Id, State), (Way<'a>, String)>,
-    /// What a row of the cached class costs.
-    cached_row: Cost,
+    /// The cached class, and what a row of it costs.
+    cached: Option<(Id, Cost)>,
 }
 
 impl<'a> Chooser<'a> {
@@ -365,7 +370,7 @@ impl<'a> Chooser<'a> {
             Way::Cache => {
                 let once = *self.best.totals.get(&(class, State::Each))?;
                 let rows = plan_fact(self.best.graph, class)?.rows.number();
-                self.cached_row = once / rows.max(1);
+                self.cached = Some((class, once / rows.max(1)));
                 return Some(Tree::Cache(Box::new(self.build(class, State::Each)?)));
             }
             Way::Node(node, cached) => (node, cached),

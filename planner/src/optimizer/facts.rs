@@ -3,7 +3,6 @@
 //! Two plans of one e-class give the same rows, so facts belong to classes: types must agree, and
 //! estimates are joined by the lower one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -13,6 +12,7 @@ use forebay_udfs::width::fixed_bytes;
 use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
 use super::estimate::{image_bytes, read_bytes};
 use super::lang::Node;
+use super::slot_map::SlotMap;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec};
 use crate::rows::mix::{MixStop, PARTS};
@@ -35,7 +35,7 @@ pub struct Column {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFact {
     /// The slots.
-    pub columns: BTreeMap<Slot, Column>,
+    pub columns: SlotMap<Column>,
     /// The number of rows of an epoch.
     pub rows: Log2,
     /// The number of rows that epochs take theirs from.
@@ -49,22 +49,16 @@ pub struct PlanFact {
 impl PlanFact {
     /// The slots.
     pub fn slots(&self) -> SlotSet {
-        self.columns.keys().copied().collect()
-    }
-
-    /// The types of the slots.
-    pub fn types(&self) -> BTreeMap<Slot, TypeId> {
-        self.columns
-            .iter()
-            .map(|(&s, c)| (s, c.data_type))
-            .collect()
+        self.columns.slots().collect()
     }
 
     /// Whether the other plan has the same slots with the same types.
     pub fn agrees(&self, other: &Self) -> bool {
-        let types = |(&slot, column): (&Slot, &Column)| (slot, column.data_type);
-        let (a, b) = (self.columns.iter(), other.columns.iter());
-        a.map(types).eq(b.map(types))
+        fn types(plan: &PlanFact) -> impl Iterator<Item = (Slot, TypeId)> {
+            let columns = plan.columns.iter();
+            columns.map(|(slot, column)| (slot, column.data_type))
+        }
+        types(self).eq(types(other))
     }
 
     /// Bytes of a row.
@@ -75,7 +69,7 @@ impl PlanFact {
     /// Bytes of the given slots in a row.
     pub fn bytes<'a>(&'a self, slots: impl Iterator<Item = Slot> + 'a) -> u128 {
         slots
-            .filter_map(|s| self.columns.get(&s))
+            .filter_map(|s| self.columns.get(s))
             .map(|c| c.bytes.number())
             .sum()
     }
@@ -127,9 +121,9 @@ pub fn fact<'a>(
             if !a.slots().is_disjoint(&b.slots()) {
                 return Err("the inputs of a zip share slots".to_owned());
             }
-            let columns = a.columns.iter().chain(&b.columns);
+            let columns = a.columns.iter().chain(b.columns.iter());
             Ok(Fact::Plan(Arc::new(PlanFact {
-                columns: columns.map(|(&s, &c)| (s, c)).collect(),
+                columns: columns.map(|(s, &c)| (s, c)).collect(),
                 rows: a.rows.min(b.rows),
                 pool: a.pool.min(b.pool),
                 draws: either(a.draws, b.draws),
@@ -142,11 +136,11 @@ pub fn fact<'a>(
 /// The fact of a union, whose columns are nullable, as in the row plan.
 pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFact, String> {
     let different = || "the inputs of a union have different columns".to_owned();
-    if !a.columns.keys().eq(b.columns.keys()) {
+    if !a.columns.slots().eq(b.columns.slots()) {
         return Err(different());
     }
-    let mut columns = BTreeMap::new();
-    for ((&slot, a), b) in a.columns.iter().zip(b.columns.values()) {
+    let mut columns = Vec::with_capacity(a.columns.len());
+    for ((slot, a), b) in a.columns.iter().zip(b.columns.values()) {
         let data_type = arena.nullable(a.data_type);
         if data_type != arena.nullable(b.data_type) {
             return Err(different());
@@ -156,14 +150,14 @@ pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFac
             bytes: a.bytes.max(b.bytes),
             stored: a.stored.filter(|_| a.stored == b.stored),
         };
-        columns.insert(slot, column);
+        columns.push((slot, column));
     }
     let sum = |a: Log2, b: Log2| {
         let sum = u64::try_from(a.number() + b.number());
         Log2::of(sum.unwrap_or(u64::MAX))
     };
     Ok(PlanFact {
-        columns,
+        columns: columns.into_iter().collect(),
         rows: sum(a.rows, b.rows),
         pool: sum(a.pool, b.pool),
         draws: either(a.draws, b.draws),
@@ -211,7 +205,7 @@ const UNKNOWN_BLOB: u64 = 100_000;
 fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
     let spec = arena.scan(scan).clone();
     let schema = spec.source.schema();
-    let mut columns = BTreeMap::new();
+    let mut columns = Vec::with_capacity(spec.columns.len());
     for &(index, slot) in &spec.columns {
         let field = schema.field(index);
         let seen = arena.profile.stored.get(&slot).copied();
@@ -229,10 +223,10 @@ fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
             bytes,
             stored: varies.then_some(slot),
         };
-        columns.insert(slot, column);
+        columns.push((slot, column));
     }
     PlanFact {
-        columns,
+        columns: columns.into_iter().collect(),
         rows: Log2::of(spec.rows.unwrap_or(UNKNOWN_ROWS)),
         pool: Log2::of(spec.rows.unwrap_or(UNKNOWN_ROWS)),
         draws: None,
@@ -263,45 +257,21 @@ pub fn op_fact(
     let mut out = input.clone();
     out.draws = either(out.draws, spec.draws.then_some(param));
     match &spec.kind {
-        OpKind::Row { slot, expr } => {
-            let data_type = arena.output(param, expr, &input.types())?;
-            let field = Arc::clone(arena.field(data_type));
-            let seen = arena.profile.growth.get(&param).copied();
-            let tensor = arena.tensor(data_type);
-            // Pixels alone tell the size of an image that keeps its shape: then a flip of a flip has the size
-            // of the image, whatever a profile says.
-            let keeps_shape = spec.facts().is_some_and(|facts| facts.keeps_shape);
-            let seen = seen.filter(|_| tensor.is_none() || !keeps_shape);
-            let bytes = match (fixed_bytes(field.data_type()), tensor) {
-                (Some(bytes), _) => Log2::of(bytes),
-                (None, _) if seen.is_some() => {
-                    read_bytes(&spec, input).times(seen.unwrap_or_default())
-                }
-                (None, Some(tensor)) => image_bytes(arena, &spec, input, &tensor),
-                (None, None) => read_bytes(&spec, input),
-            };
-            let varies = fixed_bytes(field.data_type()).is_none();
-            let column = Column {
-                data_type,
-                bytes,
-                stored: stored(&spec, input).filter(|_| varies),
-            };
-            out.columns.insert(*slot, column);
+        OpKind::Row { .. } | OpKind::Rows(_) => {
+            let mut written = Vec::new();
+            for row in arena.each(param) {
+                written.push(column_of(arena, row, input)?);
+            }
+            out.columns.extend(written);
         }
-        OpKind::Filter { predicate } => {
-            let seen = arena.profile.kept.get(&param).copied();
-            let part = seen.unwrap_or_else(|| selectivity(predicate));
-            out.rows = out.rows.times(part);
-            out.pool = out.pool.times(part);
-            for column in out.columns.values_mut() {
-                let stored = column.stored.map(|stored| (param, stored));
-                let factor = stored.and_then(|key| arena.profile.narrowed.get(&key));
-                column.bytes = column.bytes.times(factor.copied().unwrap_or_default());
+        OpKind::Filter { .. } | OpKind::Filters(_) => {
+            for filter in arena.each(param) {
+                filtered(arena, filter, &mut out);
             }
         }
         OpKind::Flatten { lists, .. } => {
             for &(list, element) in lists {
-                let Some(column) = out.columns.remove(&list) else {
+                let Some(column) = out.columns.remove(list) else {
                     return Err(format!("the list {} is not there yet", arena.name(list)));
                 };
                 let (DataType::List(item)
@@ -357,12 +327,61 @@ pub fn op_fact(
     finish(arena, out, kept)
 }
 
+/// The slot that a row operator writes over these rows.
+fn column_of(
+    arena: &mut Arena,
+    param: ParamId,
+    input: &PlanFact,
+) -> Result<(Slot, Column), String> {
+    let spec = Arc::clone(arena.spec(param));
+    let OpKind::Row { slot, expr } = &spec.kind else {
+        return Err(format!("{spec} writes no slot"));
+    };
+    let data_type = arena.output(param, expr, &input.columns)?;
+    let field = Arc::clone(arena.field(data_type));
+    let seen = arena.profile.growth.get(&param).copied();
+    let tensor = arena.tensor(data_type);
+    // Pixels alone tell the size of an image that keeps its shape: then a flip of a flip has the size
+    // of the image, whatever a profile says.
+    let keeps_shape = spec.facts().is_some_and(|facts| facts.keeps_shape);
+    let seen = seen.filter(|_| tensor.is_none() || !keeps_shape);
+    let bytes = match (fixed_bytes(field.data_type()), tensor) {
+        (Some(bytes), _) => Log2::of(bytes),
+        (None, _) if seen.is_some() => read_bytes(&spec, input).times(seen.unwrap_or_default()),
+        (None, Some(tensor)) => image_bytes(arena, &spec, input, &tensor),
+        (None, None) => read_bytes(&spec, input),
+    };
+    let varies = fixed_bytes(field.data_type()).is_none();
+    let column = Column {
+        data_type,
+        bytes,
+        stored: stored(&spec, input).filter(|_| varies),
+    };
+    Ok((*slot, column))
+}
+
+/// The rows that a filter keeps.
+fn filtered(arena: &Arena, param: ParamId, out: &mut PlanFact) {
+    let seen = arena.profile.kept.get(&param).copied();
+    let part = seen.unwrap_or_else(|| match &arena.spec(param).kind {
+        OpKind::Filter { predicate } => selectivity(predicate),
+        _ => Log2::default(),
+    });
+    out.rows = out.rows.times(part);
+    out.pool = out.pool.times(part);
+    if arena.profile.narrowed.is_empty() {
+        return;
+    }
+    for column in out.columns.values_mut() {
+        let stored = column.stored.map(|stored| (param, stored));
+        let factor = stored.and_then(|key| arena.profile.narrowed.get(&key));
+        column.bytes = column.bytes.times(factor.copied().unwrap_or_default());
+    }
+}
+
 /// The stored column that all columns an operator reads follow, where there is one.
 fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
-    let read = spec
-        .reads
-        .iter()
-        .filter_map(|slot| input.columns.get(&slot));
+    let read = spec.reads.iter().filter_map(|slot| input.columns.get(slot));
     let mut stored = read.filter_map(|column| column.stored);
     let first = stored.next()?;
     stored.all(|other| other == first).then_some(first)
@@ -370,7 +389,7 @@ fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
 
 /// The rows with the slots that are passed on.
 fn finish(arena: &Arena, mut out: PlanFact, kept: &SlotSet) -> Result<PlanFact, String> {
-    out.columns.retain(|&slot, _| kept.contains(slot));
+    out.columns.keep(kept);
     match out.columns.len() == kept.iter().count() {
         true => Ok(out),
         false => Err(format!("{:?} is not all there", arena.names(kept))),

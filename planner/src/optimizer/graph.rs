@@ -14,6 +14,8 @@ use super::lang::{Node, Term};
 pub struct Knowledge {
     /// What its leaves stand for.
     pub arena: Arena,
+    /// Columns of all classes that were made.
+    pub columns: usize,
     /// Why the graph must not be believed: two plans of one class do not have the same columns.
     pub poisoned: Option<String>,
 }
@@ -28,7 +30,12 @@ impl Analysis<Node> for Knowledge {
             .filter_map(|&id| Some((id, egraph[id].data.clone()?)))
             .collect();
         match fact(&mut egraph.analysis.arena, node, |id| of.get(&id)) {
-            Ok(fact) => Some(fact),
+            Ok(fact) => {
+                if let Fact::Plan(plan) = &fact {
+                    egraph.analysis.columns += plan.columns.len();
+                }
+                Some(fact)
+            }
             Err(why) => {
                 egraph.analysis.poisoned.get_or_insert(why);
                 None
@@ -108,6 +115,7 @@ const SHORT_PROOFS: usize = 15;
 pub fn plant(arena: Arena, term: &Term, proofs: bool) -> (PlanGraph, Id) {
     let knowledge = Knowledge {
         arena,
+        columns: 0,
         poisoned: None,
     };
     let mut graph = PlanGraph::new(knowledge);

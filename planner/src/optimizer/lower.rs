@@ -18,7 +18,9 @@ use super::seen::SeenScan;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, fallible};
 use super::tree::Tree;
+use super::wide::{Step, joined};
 use crate::clauses::{Batch, Clauses, Remainder, Window};
+use crate::rows::columns::ColumnIndex;
 use crate::rows::{RowOp, RowPlan};
 use crate::source::Format;
 
@@ -46,7 +48,7 @@ pub fn lower(arena: &mut Arena, plan: &RowPlan, clauses: &Clauses) -> Result<Low
         failing,
         shuffle: clauses.shuffle,
     };
-    let free = vec![None; plan.schema.fields().len()];
+    let free = vec![Wish::default(); plan.schema.fields().len()];
     let (tree, slots) = lowering.plan(plan, &free)?;
     let tree = lowering.clauses(tree, clauses);
     let names = plan.schema.fields().iter().map(|f| f.name().clone());
@@ -54,6 +56,24 @@ pub fn lower(arena: &mut Arena, plan: &RowPlan, clauses: &Clauses) -> Result<Low
         tree,
         outputs: names.zip(slots).collect(),
     })
+}
+
+/// What the operators above ask of a column.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wish {
+    /// The slot that it is to be in.
+    slot: Option<Slot>,
+    /// Whether one of them reads it, rather than passing it on.
+    is_read: bool,
+}
+
+/// Notes that expressions read columns.
+fn read<'e>(wishes: &mut [Wish], columns: &ColumnIndex<'_>, exprs: impl Iterator<Item = &'e Expr>) {
+    for column in exprs.flat_map(Expr::column_refs) {
+        if let Ok(index) = columns.index_of(&column.name) {
+            wishes[index].is_read = true;
+        }
+    }
 }
 
 struct Lowering<'a> {
@@ -75,9 +95,9 @@ impl Lowering<'_> {
         wanted.unwrap_or_else(|| self.arena.slot(name))
     }
 
-    /// Lowers `plan`. Output column `i` is in slot `targets[i]` where one is given. Returns the slots
+    /// Lowers `plan`. Output column `i` is in the slot of `wishes[i]` where one is given. Returns the slots
     /// of the output columns; there may be others.
-    fn plan(&mut self, plan: &RowPlan, targets: &[Option<Slot>]) -> Result<(Tree, Vec<Slot>)> {
+    fn plan(&mut self, plan: &RowPlan, wishes: &[Wish]) -> Result<(Tree, Vec<Slot>)> {
         match &plan.op {
             RowOp::Scan {
                 occurrence,
@@ -86,9 +106,9 @@ impl Lowering<'_> {
                 projection,
                 ..
             } => {
-                let fields = plan.schema.fields().iter().zip(targets);
+                let fields = plan.schema.fields().iter().zip(wishes);
                 let slots: Vec<Slot> = fields
-                    .map(|(field, &wanted)| self.target(wanted, field.name()))
+                    .map(|(field, wish)| self.target(wish.slot, field.name()))
                     .collect();
                 let columns = projection.iter().copied().zip(slots.iter().copied());
                 let said = match self.arena.said.get(occurrence) {
@@ -109,59 +129,70 @@ impl Lowering<'_> {
                 Ok((Tree::Scan(scan), slots))
             }
             RowOp::Filter { conjuncts } => {
-                let (mut tree, slots) = self.plan(&plan.inputs[0], targets)?;
-                let typed = plan.inputs[0].expr_schema()?;
+                let columns = ColumnIndex::of(&plan.inputs[0].schema);
+                let mut below = wishes.to_vec();
+                read(&mut below, &columns, conjuncts.iter());
+                let (tree, slots) = self.plan(&plan.inputs[0], &below)?;
+                let mut steps = Vec::with_capacity(conjuncts.len());
                 for conjunct in conjuncts {
-                    let over = &plan.inputs[0].schema;
                     let conjunct = forebay_udfs::without_pins(conjunct.clone())?;
-                    let predicate = self.arena.over_slots(&conjunct.data, over, &slots)?;
+                    let predicate = self.arena.over_slots(&conjunct.data, &columns, &slots)?;
                     let reads = self.arena.reads(&predicate);
-                    let can_fail = fallible(&conjunct.data, &typed) || self.reads_failing(&reads);
+                    let can_fail = fallible(&conjunct.data, &columns.read_by(&conjunct.data)?)
+                        || self.reads_failing(&reads);
                     let param = self.arena.filter(predicate, can_fail);
-                    tree = tree.then(match conjunct.transformed {
-                        true => self.arena.pin(param),
-                        false => param,
+                    steps.push(Step {
+                        param: match conjunct.transformed {
+                            true => self.arena.pin(param),
+                            false => param,
+                        },
+                        is_plain: true,
                     });
                 }
-                Ok((tree, slots))
+                Ok((self.above(tree, &steps), slots))
             }
             RowOp::Project { exprs } => {
                 let input = &plan.inputs[0];
-                let typed = input.expr_schema()?;
+                let columns = ColumnIndex::of(&input.schema);
                 // A column that is passed on keeps its slot; one that is passed on twice is copied.
-                let mut wanted = vec![None; input.schema.fields().len()];
+                let mut below = vec![Wish::default(); input.schema.fields().len()];
                 let mut passed = BTreeMap::new();
                 for (output, named) in exprs.iter().enumerate() {
                     if let Expr::Column(c) = &named.expr {
-                        let from = input.schema.index_of(&c.name)?;
+                        let from = columns.index_of(&c.name)?;
+                        below[from].is_read |= wishes[output].is_read;
                         if let std::collections::btree_map::Entry::Vacant(first) =
                             passed.entry(from)
                         {
                             first.insert(output);
-                            wanted[from] = targets[output];
+                            below[from].slot = wishes[output].slot;
                         }
                     }
                 }
-                let (mut tree, below) = self.plan(input, &wanted)?;
+                let computed = exprs.iter().map(|named| &named.expr);
+                let computed = computed.filter(|expr| !matches!(expr, Expr::Column(_)));
+                read(&mut below, &columns, computed);
+                let (tree, below) = self.plan(input, &below)?;
                 let mut slots = Vec::with_capacity(exprs.len());
+                let mut operators = Vec::with_capacity(exprs.len());
                 for (output, named) in exprs.iter().enumerate() {
                     if let Expr::Column(c) = &named.expr {
-                        let from = input.schema.index_of(&c.name)?;
+                        let from = columns.index_of(&c.name)?;
                         if passed.get(&from) == Some(&output) {
                             slots.push(below[from]);
                             continue;
                         }
                     }
-                    let slot = self.target(targets[output], &named.name);
-                    let expr = self.arena.over_slots(&named.expr, &input.schema, &below)?;
+                    let slot = self.target(wishes[output].slot, &named.name);
+                    let expr = self.arena.over_slots(&named.expr, &columns, &below)?;
                     let steps = chain(expr, self.arena.name(slot))?;
                     let alone = steps.len() == 1;
                     for step in steps {
                         // The steps of a chain are over types between, which only image functions have.
                         let can_fail = match alone {
                             true => {
-                                let plain = forebay_udfs::without_pins(named.expr.clone())?;
-                                fallible(&plain.data, &typed)
+                                let plain = forebay_udfs::without_pins(named.expr.clone())?.data;
+                                fallible(&plain, &columns.read_by(&plain)?)
                             }
                             false => fallible(&step.expr, &DFSchema::empty()),
                         };
@@ -170,19 +201,22 @@ impl Lowering<'_> {
                             self.failing.insert(slot);
                         }
                         let param = self.arena.row(slot, step.expr, can_fail);
-                        tree = tree.then(match step.pinned {
-                            true => self.arena.pin(param),
-                            false => param,
+                        operators.push(Step {
+                            param: match step.pinned {
+                                true => self.arena.pin(param),
+                                false => param,
+                            },
+                            is_plain: alone && !wishes[output].is_read,
                         });
                     }
                     slots.push(slot);
                 }
-                Ok((tree, slots))
+                Ok((self.above(tree, &operators), slots))
             }
             // Where rows are kept is chosen anew.
-            RowOp::Cache => self.plan(&plan.inputs[0], targets),
+            RowOp::Cache => self.plan(&plan.inputs[0], wishes),
             RowOp::Union => {
-                let (trees, slots) = self.inputs(&plan.inputs, targets)?;
+                let (trees, slots) = self.inputs(&plan.inputs, wishes)?;
                 let cat = |a, b| Tree::Cat(Box::new([a, b]));
                 match trees.into_iter().reduce(cat) {
                     Some(tree) => Ok((tree, slots)),
@@ -193,11 +227,11 @@ impl Lowering<'_> {
                 if self.arena.mix.replace(mix.clone()).is_some() {
                     return internal_err!("two mixes in a plan");
                 }
-                let (arms, slots) = self.inputs(&plan.inputs, targets)?;
+                let (arms, slots) = self.inputs(&plan.inputs, wishes)?;
                 Ok((Tree::Mix(arms), slots))
             }
             RowOp::Limit { skip, fetch } => {
-                let (tree, slots) = self.plan(&plan.inputs[0], targets)?;
+                let (tree, slots) = self.plan(&plan.inputs[0], wishes)?;
                 let kind = OpKind::Limit {
                     skip: *skip,
                     fetch: *fetch,
@@ -213,13 +247,14 @@ impl Lowering<'_> {
                 preserve_nulls,
             } => {
                 let input = &plan.inputs[0];
-                let mut wanted = vec![None; input.schema.fields().len()];
+                let mut below = vec![Wish::default(); input.schema.fields().len()];
                 for (output, &from) in columns.iter().enumerate() {
-                    if !lists.contains(&from) {
-                        wanted[from] = targets[output];
+                    match lists.contains(&from) {
+                        true => below[from].is_read = true,
+                        false => below[from] = wishes[output],
                     }
                 }
-                let (tree, below) = self.plan(input, &wanted)?;
+                let (tree, below) = self.plan(input, &below)?;
                 let mut pairs = Vec::new();
                 let mut slots = Vec::with_capacity(columns.len());
                 for (output, &from) in columns.iter().enumerate() {
@@ -227,7 +262,8 @@ impl Lowering<'_> {
                         slots.push(below[from]);
                         continue;
                     }
-                    let element = self.target(targets[output], plan.schema.field(output).name());
+                    let element =
+                        self.target(wishes[output].slot, plan.schema.field(output).name());
                     if self.failing.contains(below[from]) {
                         self.failing.insert(element);
                     }
@@ -248,21 +284,23 @@ impl Lowering<'_> {
             RowOp::Lookup { on, keep_unmatched } => {
                 let (probe, build) = (&plan.inputs[0], &plan.inputs[1]);
                 let split = probe.schema.fields().len();
-                let (tree, mut slots) = self.plan(probe, &targets[..split])?;
+                let probed = ColumnIndex::of(&probe.schema);
+                let mut below = wishes[..split].to_vec();
+                read(&mut below, &probed, on.iter().map(|(l, _)| l));
+                let (tree, mut slots) = self.plan(probe, &below)?;
                 let mut pairs = Vec::with_capacity(on.len());
                 let mut reads = SlotSet::default();
-                let typed = probe.expr_schema()?;
                 let mut can_fail = false;
                 for (l, r) in on {
-                    can_fail |= fallible(l, &typed);
-                    let l = self.arena.over_slots(l, &probe.schema, &slots)?;
+                    can_fail |= fallible(l, &probed.read_by(l)?);
+                    let l = self.arena.over_slots(l, &probed, &slots)?;
                     reads = reads.union(&self.arena.reads(&l));
                     pairs.push((l, r.clone()));
                 }
                 let mut columns = Vec::new();
                 for (i, field) in build.schema.fields().iter().enumerate() {
                     let name = plan.schema.field(split + i).name();
-                    let slot = self.target(targets[split + i], name);
+                    let slot = self.target(wishes[split + i].slot, name);
                     columns.push((field.name().clone(), slot));
                     slots.push(slot);
                 }
@@ -284,20 +322,25 @@ impl Lowering<'_> {
         }
     }
 
+    /// Operators above a plan, the lowest first; many plain ones together.
+    fn above(&mut self, tree: Tree, steps: &[Step]) -> Tree {
+        let operators = joined(self.arena, steps);
+        operators.into_iter().fold(tree, Tree::then)
+    }
+
     /// Lowers the inputs of a plan with the columns of each of them, all to the same slots.
-    fn inputs(
-        &mut self,
-        inputs: &[RowPlan],
-        targets: &[Option<Slot>],
-    ) -> Result<(Vec<Tree>, Vec<Slot>)> {
+    fn inputs(&mut self, inputs: &[RowPlan], wishes: &[Wish]) -> Result<(Vec<Tree>, Vec<Slot>)> {
         let mut trees = Vec::with_capacity(inputs.len());
-        let mut targets = targets.to_vec();
+        let mut wishes = wishes.to_vec();
         for input in inputs {
-            let (tree, slots) = self.plan(input, &targets)?;
+            let (tree, slots) = self.plan(input, &wishes)?;
             trees.push(tree);
-            targets = slots.into_iter().map(Some).collect();
+            for (wish, slot) in wishes.iter_mut().zip(slots) {
+                wish.slot = Some(slot);
+            }
         }
-        Ok((trees, targets.into_iter().flatten().collect()))
+        let slots = wishes.into_iter().filter_map(|wish| wish.slot);
+        Ok((trees, slots.collect()))
     }
 
     /// The operators of the training clauses.

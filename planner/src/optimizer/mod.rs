@@ -6,10 +6,11 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`slots`](mod@slots) | columns under names that no operator changes |
+//! | [`slots`](mod@slots), [`slot_map`](mod@slot_map) | columns under names that no operator changes |
 //! | [`spec`](mod@spec) | operators with what may be assumed of them |
 //! | [`arena`](mod@arena) | what the leaves of a term stand for |
 //! | [`tree`](mod@tree) | a plan as a tree of operators |
+//! | [`wide`](mod@wide) | many operators that are searched as one |
 //! | [`lower`](mod@lower), [`raise`](mod@raise) | row plan to tree and back |
 //! | `chain` | nested calls as steps |
 //! | [`rules`](mod@rules) | the rewrite rules, a file per family |
@@ -21,7 +22,7 @@
 //! | [`profile`](mod@profile) | sizes and selectivities of a few rows |
 //! | [`seen`](mod@seen), [`basis`](mod@basis) | what a choice was made by, for other processes |
 //! | [`coefficients`](mod@coefficients), [`cost`](mod@cost) | prices, and what operators cost |
-//! | [`cache`](mod@cache) | what may be cached, and what that costs |
+//! | [`cache`](mod@cache), [`stored`](mod@stored) | what may be cached, what that costs, and what is stored already |
 //! | [`extract`](mod@extract) | the cheapest plan, with its cache point |
 //! | `proof`, [`explain`](mod@explain) | how it was found, for EXPLAIN |
 
@@ -51,12 +52,15 @@ pub mod raise;
 pub mod rules;
 pub mod saturate;
 pub mod seen;
+pub mod slot_map;
 pub mod slots;
 pub mod sort;
 pub mod spec;
+pub mod stored;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+pub mod wide;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -78,6 +82,7 @@ use self::rules::{Rule, Tier, is_disabled, rules};
 use self::saturate::{Limits, Saturation, saturate};
 use self::seen::{Seen, SeenRows, SeenScan};
 use self::sort::{effects, sorted};
+use self::stored::{StoredPoint, StoredRows};
 use self::tree::Tree;
 use crate::clauses::{Cache, Clauses};
 use crate::rows::{RowOp, RowPlan};
@@ -93,6 +98,8 @@ pub struct Machine {
     pub cache_write: Option<u64>,
     /// Bytes a second that the cache's storage gives, as measured.
     pub cache_read: Option<u64>,
+    /// What the cache has already; absent where it was not asked.
+    pub stored: Option<Arc<dyn StoredRows>>,
     /// Gives rows of the pipeline's sources, where it is to be profiled.
     pub probe: Option<Arc<dyn Probe>>,
     /// What an earlier choice was made by, where it is to be made again. No rows are looked at then.
@@ -106,6 +113,7 @@ impl Default for Machine {
             cores: 1,
             cache_write: None,
             cache_read: None,
+            stored: None,
             probe: None,
             basis: None,
         }
@@ -209,6 +217,7 @@ impl Config {
                     Some(basis) => basis.epochs,
                     None => clauses.repeat.epochs.map_or(ENDLESS, NonZeroU64::get),
                 },
+                stored: machine.stored.clone().filter(|_| budget.is_some()),
                 budget,
                 at,
             },
@@ -246,6 +255,8 @@ pub struct Report {
     pub cached: bool,
     /// What computing a row of what is cached costs.
     pub cached_row: Cost,
+    /// What was stored of it, where it was chosen for that.
+    pub stored: Option<StoredPoint>,
     /// The rules that were applied before the search.
     pub before: Vec<Applied>,
     /// How the search went.
@@ -270,6 +281,13 @@ struct Searched {
 
 /// Searches for the cheapest plan that is equal to a lowered one; else says why it must not be believed.
 fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Searched, String> {
+    let operators = wide::operators(&lowered.tree);
+    if operators > wide::MAX_OPERATORS {
+        return Err(format!(
+            "the plan has {operators} operators, and at most {} are searched",
+            wide::MAX_OPERATORS
+        ));
+    }
     let rules = config.rules();
     let mut report = Report::default();
     let tree = normal(&mut arena, &rules, lowered.tree.clone(), &mut report.before);
@@ -312,11 +330,12 @@ fn search(mut arena: Arena, lowered: &Lowered, config: &Config) -> Result<Search
     }
     let at = config.cache.at.as_ref();
     let at = at.map(|step| cache::steps(&graph.analysis.arena, lowered, step));
-    let found = extract::cheapest(&graph, &config.prices, &config.cache, at.as_ref(), root);
-    let (chosen, priced) = found.ok_or("no plan could be chosen")?;
+    let found = stored::cheapest(&graph, config, lowered, at.as_ref(), root);
+    let (chosen, priced, stored) = found.ok_or("no plan could be chosen")?;
     report.chosen = priced.total;
-    report.cached = priced.cached;
+    report.cached = priced.cached_at.is_some();
     report.cached_row = priced.cached_row;
+    report.stored = stored;
     Ok(Searched {
         start: term,
         normal: tree,

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{and, prep_null_mask_filter};
 use arrow::datatypes::{Field, Int32Type, Schema, SchemaRef};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -20,16 +21,20 @@ use forebay_udfs::row::ROW_COLUMN;
 use forebay_udfs::width::fixed_bytes;
 
 pub use self::late::first;
-use self::late::{Late, Rows, few, sound};
+use self::late::{Late, Rows, few, only, sound};
 use super::arena::{Arena, ParamId};
 use super::facts::Log2;
 use super::slots::Slot;
 use super::spec::OpKind;
 use super::tree::Tree;
+use crate::rows::columns::ColumnIndex;
 use crate::rows::{RowOp, RowPlan};
 
 /// Rows of a profile at most.
 pub const ROWS: usize = 64;
+
+/// Rows that are next to nothing.
+const FEW: usize = 4;
 
 /// Gives rows, and evaluates expressions over them.
 pub trait Probe: fmt::Debug + Send + Sync {
@@ -98,9 +103,11 @@ impl Profile {
                 let rows = probe.sample(spec.occurrence)?;
                 let mut columns: Vec<(String, ArrayRef, Field)> = Vec::new();
                 let schema = spec.source.schema();
+                let read = rows.schema();
+                let read = ColumnIndex::of(&read);
                 for &(index, slot) in &spec.columns {
                     let field = schema.field(index).clone();
-                    let values = rows.column_by_name(field.name())?;
+                    let values = rows.column(read.index_of(field.name()).ok()?);
                     self.stored.insert(slot, Log2::of(row_bytes(values)));
                     columns.push((arena.name(slot).to_owned(), Arc::clone(values), field));
                 }
@@ -115,7 +122,14 @@ impl Profile {
             }
             Tree::Op(param, input) => {
                 let rows = self.walk(arena, input, probe)?;
-                self.operator(arena, *param, rows, probe)
+                match &arena.spec(*param).kind {
+                    OpKind::Rows(members) => {
+                        self.columns(arena, members, &rows, probe);
+                        Some(rows)
+                    }
+                    OpKind::Filters(members) => self.filters(arena, members, rows, probe),
+                    _ => self.operator(arena, *param, rows, probe),
+                }
             }
             Tree::Cache(input) => self.walk(arena, input, probe),
             // Either input's rows stand for all.
@@ -152,7 +166,7 @@ impl Profile {
             OpKind::Row { slot, expr } => {
                 let name = arena.name(*slot);
                 let decodes = spec.algebra == Algebra::Decode;
-                if let Some(field) = probe.field(expr, &rows.schema()) {
+                if let Some(field) = probe.field(expr, &rows.schema_of(expr)) {
                     let told = fixed_bytes(field.data_type()).is_some();
                     let header = || decoded_bytes(expr, &field, &rows, probe);
                     let decoded = decodes.then(header).flatten();
@@ -170,7 +184,7 @@ impl Profile {
                 }
                 let rows = rows.at_hand(probe)?;
                 let rows = if decodes { few(rows) } else { rows };
-                let evaluated = probe.evaluate(expr, &rows)?;
+                let evaluated = probe.evaluate(expr, &only(&rows, expr)?)?;
                 self.grew(arena, param, &rows, row_bytes(&evaluated.values));
                 sound(rows, name, evaluated).map(Rows::from)
             }
@@ -179,25 +193,15 @@ impl Profile {
                     true => rows,
                     false => Rows::from(rows.at_hand(probe)?),
                 };
-                let truth = probe.evaluate(predicate, &rows.batch)?.values;
-                let truth = truth.as_boolean_opt()?;
-                let kept = (0..truth.len()).filter(|&i| truth.is_valid(i) && truth.value(i));
-                let kept: Vec<usize> = kept.collect();
-                // The rule of succession: a predicate that a few rows all pass may still drop others.
-                let part = (kept.len() + 1) as f64 / (truth.len() + 2) as f64;
-                self.kept
-                    .insert(param, Log2((libm::log2(part) * 1024.0) as i32));
+                let mask = self.passes(param, predicate, &rows, probe)?;
                 // Where next to nothing is left, what was dropped says more of sizes than nothing.
-                if kept.len() < 4 {
+                if mask.true_count() < FEW {
                     return Some(rows);
                 }
-                let mask: BooleanArray = (0..truth.len())
-                    .map(|row| Some(kept.binary_search(&row).is_ok()))
-                    .collect();
                 let left = rows.clone().filtered(&mask)?;
                 /// Rows whose mean size is worth something.
                 const ENOUGH: usize = 8;
-                if kept.len() >= ENOUGH {
+                if mask.true_count() >= ENOUGH {
                     self.narrowed(arena, param, &rows.batch, &left.batch);
                 }
                 Some(left)
@@ -206,20 +210,91 @@ impl Profile {
             | OpKind::Shuffle { .. }
             | OpKind::Take { .. }
             | OpKind::Batch { .. } => Some(rows),
-            OpKind::Flatten { .. } | OpKind::Lookup { .. } => None,
+            OpKind::Flatten { .. }
+            | OpKind::Lookup { .. }
+            | OpKind::Rows(_)
+            | OpKind::Filters(_) => None,
+        }
+    }
+
+    /// The rows that pass a predicate; notes how many do.
+    fn passes(
+        &mut self,
+        param: ParamId,
+        predicate: &Expr,
+        rows: &Rows,
+        probe: &dyn Probe,
+    ) -> Option<BooleanArray> {
+        let read = only(&rows.batch, predicate)?;
+        let truth = probe.evaluate(predicate, &read)?.values;
+        let truth = truth.as_boolean_opt()?;
+        let truth = match truth.null_count() {
+            0 => truth.clone(),
+            _ => prep_null_mask_filter(truth),
+        };
+        // The rule of succession: a predicate that a few rows all pass may still drop others.
+        let part = (truth.true_count() + 1) as f64 / (truth.len() + 2) as f64;
+        self.kept
+            .insert(param, Log2((libm::log2(part) * 1024.0) as i32));
+        Some(truth)
+    }
+
+    /// Profiles the columns of a wide projection, each by itself: what reads them has no profile.
+    fn columns(&mut self, arena: &Arena, members: &[ParamId], rows: &Rows, probe: &dyn Probe) {
+        for &member in members {
+            let OpKind::Row { expr, .. } = &arena.spec(member).kind else {
+                continue;
+            };
+            let field = probe.field(expr, &rows.schema_of(expr));
+            let is_told = field.is_some_and(|field| fixed_bytes(field.data_type()).is_some());
+            if is_told || !rows.has(expr) {
+                continue;
+            }
+            let read = only(&rows.batch, expr);
+            let evaluated = read.and_then(|read| Some((probe.evaluate(expr, &read)?, read)));
+            if let Some((evaluated, read)) = evaluated {
+                self.grew(arena, member, &read, row_bytes(&evaluated.values));
+            }
+        }
+    }
+
+    /// Profiles several filters, each over all rows; and the rows that pass all of them.
+    fn filters(
+        &mut self,
+        arena: &Arena,
+        members: &[ParamId],
+        rows: Rows,
+        probe: &dyn Probe,
+    ) -> Option<Rows> {
+        let mut passing = BooleanArray::from(vec![true; rows.batch.num_rows()]);
+        for &member in members {
+            let OpKind::Filter { predicate } = &arena.spec(member).kind else {
+                continue;
+            };
+            if rows.has(predicate)
+                && let Some(mask) = self.passes(member, predicate, &rows, probe)
+            {
+                passing = and(&passing, &mask).ok()?;
+            }
+        }
+        match passing.true_count() < FEW {
+            true => Some(rows),
+            false => rows.filtered(&passing),
         }
     }
 
     /// Notes how much larger the values of stored columns are that a filter keeps.
     fn narrowed(&mut self, arena: &Arena, param: ParamId, all: &RecordBatch, left: &RecordBatch) {
+        let schema = all.schema();
+        let columns = ColumnIndex::of(&schema);
         for &slot in self.stored.keys() {
-            let bytes = |rows: &RecordBatch| {
-                let values = rows.column_by_name(arena.name(slot))?;
-                let varies = fixed_bytes(values.data_type()).is_none();
-                varies.then(|| Log2::of(row_bytes(values)))
+            let Ok(index) = columns.index_of(arena.name(slot)) else {
+                continue;
             };
-            if let (Some(all), Some(left)) = (bytes(all), bytes(left)) {
-                self.narrowed.insert((param, slot), left.over(all));
+            if fixed_bytes(schema.field(index).data_type()).is_none() {
+                let bytes = |rows: &RecordBatch| Log2::of(row_bytes(rows.column(index)));
+                self.narrowed
+                    .insert((param, slot), bytes(left).over(bytes(all)));
             }
         }
     }
@@ -250,7 +325,7 @@ fn decoded_bytes(expr: &Expr, field: &Field, rows: &Rows, probe: &dyn Probe) -> 
             .find(|f| f.name() == name)?;
         let args = vec![file.clone()];
         let call = Expr::ScalarFunction(ScalarFunction { func, args });
-        let values = probe.evaluate(&call, &rows.batch)?.values;
+        let values = probe.evaluate(&call, &only(&rows.batch, &call)?)?.values;
         values.as_primitive_opt::<Int32Type>().cloned()
     };
     let (width, height) = (side("image_width")?, side("image_height")?);

@@ -3,6 +3,7 @@
 //! Shuffle, take and batch stay clauses: the engine orders, takes and batches keys, and computes a row
 //! only when it is wanted, so a row function above them in the term is part of the same fragment.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -65,6 +66,7 @@ fn plan(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
             };
             RowPlan::project(scan, renamed)
         }
+        Tree::Op(param, _) if arena.spec(*param).kind.is_row() => rows(arena, tree, wanted),
         Tree::Op(param, input) => {
             let below = arena.needed(*param, wanted);
             op(arena, *param, plan(arena, input, &below)?)
@@ -117,28 +119,73 @@ fn plan(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
     }
 }
 
-fn op(arena: &Arena, param: ParamId, input: RowPlan) -> Result<RowPlan> {
-    let spec = arena.spec(param);
-    match &spec.kind {
-        OpKind::Row { slot, expr } => {
+/// Row operators above each other. Those of which none reads or writes what another one writes are one
+/// projection, so that columns are passed on once for all of them.
+fn rows(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
+    let (mut above, mut at, mut wanted) = (Vec::new(), tree, wanted.clone());
+    while let Tree::Op(param, input) = at
+        && arena.spec(*param).kind.is_row()
+    {
+        above.push(*param);
+        wanted = arena.needed(*param, &wanted);
+        at = input;
+    }
+    let mut raised = plan(arena, at, &wanted)?;
+    let (mut group, mut written) = (Vec::new(), SlotSet::default());
+    for param in above.into_iter().rev() {
+        let spec = arena.spec(param);
+        if !spec.reads.is_disjoint(&written) || !spec.writes.is_disjoint(&written) {
+            raised = project(arena, &group, raised)?;
+            group.clear();
+            written = SlotSet::default();
+        }
+        group.push(param);
+        written.extend(&spec.writes);
+    }
+    project(arena, &group, raised)
+}
+
+/// A projection that computes the slots of row operators, which are independent of each other, behind the
+/// columns of its input.
+fn project(arena: &Arena, operators: &[ParamId], input: RowPlan) -> Result<RowPlan> {
+    let mut computed = Vec::new();
+    let mut names = HashSet::new();
+    for &param in operators {
+        for member in arena.each(param) {
+            let OpKind::Row { slot, expr } = &arena.spec(member).kind else {
+                return internal_err!("{} computes no column", arena.spec(member));
+            };
             let name = arena.name(*slot);
-            let mut exprs: Vec<NamedExpr> = input
-                .names()
-                .into_iter()
-                .filter(|n| n != name)
-                .map(|n| NamedExpr {
-                    expr: column(&n),
-                    name: n,
-                })
-                .collect();
-            exprs.push(NamedExpr {
+            names.insert(name);
+            computed.push(NamedExpr {
                 name: name.to_owned(),
                 expr: expr.as_ref().clone(),
             });
-            RowPlan::project(input, exprs)
         }
-        OpKind::Filter { predicate } => {
-            Ok(RowPlan::filter(input, vec![predicate.as_ref().clone()]))
+    }
+    let passed = input.names().into_iter();
+    let passed = passed.filter(|name| !names.contains(name.as_str()));
+    let mut exprs: Vec<NamedExpr> = passed
+        .map(|name| NamedExpr {
+            expr: column(&name),
+            name,
+        })
+        .collect();
+    exprs.extend(computed);
+    RowPlan::project(input, exprs)
+}
+
+fn op(arena: &Arena, param: ParamId, input: RowPlan) -> Result<RowPlan> {
+    let spec = arena.spec(param);
+    match &spec.kind {
+        OpKind::Row { .. } | OpKind::Rows(_) => project(arena, &[param], input),
+        OpKind::Filter { .. } | OpKind::Filters(_) => {
+            let filters = arena.each(param).into_iter();
+            let predicates = filters.filter_map(|filter| match &arena.spec(filter).kind {
+                OpKind::Filter { predicate } => Some(predicate.as_ref().clone()),
+                _ => None,
+            });
+            Ok(RowPlan::filter(input, predicates.collect()))
         }
         OpKind::Flatten {
             lists,

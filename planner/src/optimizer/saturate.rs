@@ -24,6 +24,9 @@ pub struct Limits {
     pub iterations: usize,
     /// Nodes at most.
     pub nodes: usize,
+    /// Columns of all classes together at most: what is known of a plan of many columns takes memory and time
+    /// for each of them.
+    pub columns: usize,
 }
 
 impl Default for Limits {
@@ -31,6 +34,7 @@ impl Default for Limits {
         Self {
             iterations: 60,
             nodes: 20_000,
+            columns: 2_000_000,
         }
     }
 }
@@ -42,6 +46,8 @@ pub struct Saturation {
     pub nodes: usize,
     /// Classes in the end.
     pub classes: usize,
+    /// Columns of all classes together, merged ones included.
+    pub columns: usize,
     /// Iterations.
     pub iterations: usize,
     /// Whether nothing was left to rewrite.
@@ -137,12 +143,12 @@ impl Search<'_> {
             let mut changed = false;
             for (found, term) in found.into_iter().zip(terms) {
                 changed |= self.apply(found, term);
-                if self.graph.total_size() > limits.nodes {
+                if self.is_full(limits) {
                     break;
                 }
             }
             self.graph.rebuild();
-            if self.graph.total_size() > limits.nodes {
+            if self.is_full(limits) {
                 break;
             }
             // A class may have changed without growing, so the last look is at all of them.
@@ -153,7 +159,12 @@ impl Search<'_> {
             all = !changed;
         }
         self.report.nodes = self.graph.total_number_of_nodes();
+        self.report.columns = self.graph.analysis.columns;
         self.report.classes = self.graph.number_of_classes();
+    }
+
+    fn is_full(&self, limits: Limits) -> bool {
+        self.graph.total_size() > limits.nodes || self.graph.analysis.columns > limits.columns
     }
 
     /// The matches in which a class takes part for which `fresh` holds.
@@ -213,7 +224,7 @@ impl Search<'_> {
         let arena = &self.graph.analysis.arena;
         let below = in_place(arena.spec(outer), arena.spec(inner)).and_then(|slot| {
             let fact = plan_fact(self.graph, input)?;
-            Some(fact.columns.get(&slot)?.data_type)
+            Some(fact.columns.get(slot)?.data_type)
         });
         Site {
             below,

@@ -199,7 +199,13 @@ fn walk(arena: &Arena, tree: &Tree, f: &mut impl FnMut(Part)) -> Result<String> 
         }
         Tree::Op(param, input) => {
             text += &walk(arena, input, f)?;
-            text += &operator_text(arena, *param)?;
+            let below = text.len();
+            for member in arena.each(*param) {
+                let does = operator_text(arena, member)?;
+                let own = format!("{}{does}", &text[..below]);
+                f(Part::Operator(hash_of(&own), member));
+                text += &does;
+            }
         }
         Tree::Cache(input) => return walk(arena, input, f),
         Tree::Cat(inputs) | Tree::Zip(inputs, _) => {
@@ -215,14 +221,13 @@ fn walk(arena: &Arena, tree: &Tree, f: &mut impl FnMut(Part)) -> Result<String> 
             }
         }
     }
+    Ok(hash_of(&text))
+}
+
+fn hash_of(text: &str) -> String {
     /// Digits of a hash: none of a file's operators is taken for another by accident.
     const DIGITS: usize = 32;
-    let hash = blake3::hash(text.as_bytes()).to_hex();
-    let hash = hash.as_str()[..DIGITS].to_owned();
-    if let Tree::Op(param, _) = tree {
-        f(Part::Operator(hash.clone(), *param));
-    }
-    Ok(hash)
+    blake3::hash(text.as_bytes()).to_hex().as_str()[..DIGITS].to_owned()
 }
 
 fn operator_text(arena: &Arena, param: ParamId) -> Result<String> {

@@ -27,6 +27,16 @@ impl SlotSet {
         self.words[word] |= 1 << (slot % 64);
     }
 
+    /// Adds the slots of another set.
+    pub fn extend(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+    }
+
     /// Whether the slot is in the set.
     pub fn contains(&self, Slot(slot): Slot) -> bool {
         let word = self.words.get((slot / 64) as usize);
@@ -125,6 +135,9 @@ mod tests {
         fn a_slot_set_is_a_set(a in btree_set(0_u32..200, 0..12), b in btree_set(0_u32..200, 0..12)) {
             let (x, y) = (set(&a), set(&b));
             prop_assert_eq!(x.union(&y), set(&(&a | &b)));
+            let mut both = x.clone();
+            both.extend(&y);
+            prop_assert_eq!(both, set(&(&a | &b)));
             prop_assert_eq!(x.difference(&y), set(&(&a - &b)));
             prop_assert_eq!(x.intersection(&y), set(&(&a & &b)));
             prop_assert_eq!(x.is_disjoint(&y), a.is_disjoint(&b));

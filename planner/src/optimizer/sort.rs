@@ -6,7 +6,7 @@
 //! dropped; then functions, those that shrink rows before those that swell them; random ones last, so
 //! that what does not draw can be cached.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use egg::Language;
 
@@ -121,22 +121,31 @@ impl Sorting<'_> {
     }
 
     /// Of the operators that nothing left stands in the way of, the one of the lowest rank, and so on.
-    fn schedule(&mut self, mut ops: Vec<ParamId>) -> Vec<ParamId> {
-        let mut sorted = Vec::with_capacity(ops.len());
-        while !ops.is_empty() {
-            let mut first: Option<(Rank, usize)> = None;
-            for index in 0..ops.len() {
-                let rank = self.rank(ops[index]);
-                if first.is_some_and(|(least, _)| least <= rank) {
-                    continue;
-                }
-                if (0..index).all(|below| self.swaps(ops[index], ops[below])) {
-                    first = Some((rank, index));
+    fn schedule(&mut self, ops: Vec<ParamId>) -> Vec<ParamId> {
+        // By operator: those above that cannot pass it, and how many below it cannot pass.
+        let mut blocks = vec![Vec::new(); ops.len()];
+        let mut blocked = vec![0_usize; ops.len()];
+        for above in 0..ops.len() {
+            for below in 0..above {
+                if !self.swaps(ops[above], ops[below]) {
+                    blocks[below].push(above);
+                    blocked[above] += 1;
                 }
             }
-            // The lowest one always can come first.
-            let index = first.map_or(0, |(_, index)| index);
-            sorted.push(ops.remove(index));
+        }
+        let ranked = |index: usize| (self.rank(ops[index]), index);
+        // The lowest one always can come first, so one is free while any is left.
+        let free = (0..ops.len()).filter(|&index| blocked[index] == 0);
+        let mut free: BTreeSet<(Rank, usize)> = free.map(ranked).collect();
+        let mut sorted = Vec::with_capacity(ops.len());
+        while let Some((_, index)) = free.pop_first() {
+            sorted.push(ops[index]);
+            for &above in &blocks[index] {
+                blocked[above] -= 1;
+                if blocked[above] == 0 {
+                    free.insert(ranked(above));
+                }
+            }
         }
         sorted
     }
@@ -160,10 +169,12 @@ impl Sorting<'_> {
         let effect = self.effects.get(&param).copied().unwrap_or_default();
         match &spec.kind {
             OpKind::Shuffle { .. } | OpKind::Take { .. } | OpKind::Limit { .. } => (0, 0),
-            OpKind::Filter { .. } => (1, (effect.cost / (1.0 - effect.kept).max(1e-6)) as i64),
+            OpKind::Filter { .. } | OpKind::Filters(_) => {
+                (1, (effect.cost / (1.0 - effect.kept).max(1e-6)) as i64)
+            }
             OpKind::Lookup { .. } => (2, effect.growth),
-            OpKind::Row { .. } if !spec.draws => (3, effect.growth),
-            OpKind::Row { .. } => (4, effect.growth),
+            OpKind::Row { .. } | OpKind::Rows(_) if !spec.draws => (3, effect.growth),
+            OpKind::Row { .. } | OpKind::Rows(_) => (4, effect.growth),
             OpKind::Flatten { .. } => (5, effect.growth),
             OpKind::Batch { .. } => (6, 0),
         }

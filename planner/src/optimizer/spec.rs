@@ -11,6 +11,7 @@ use forebay_udfs::facts::{Algebra, FunctionFacts};
 use forebay_udfs::image::ImageCall;
 use forebay_udfs::{DeclaredFunction, UNKNOWN_NS_PER_ROW};
 
+use super::arena::ParamId;
 use super::coefficients::{Coefficients, FunctionCost, OpCost};
 use super::slots::{Slot, SlotSet};
 
@@ -24,11 +25,16 @@ pub enum OpKind {
         /// Its value, over slot names.
         expr: Box<Expr>,
     },
+    /// Computes several slots of each row at once, by row operators none of which reads or writes a slot that
+    /// another one writes: the plain columns of a wide projection.
+    Rows(Vec<ParamId>),
     /// Keeps the rows for which the predicate is true.
     Filter {
         /// The predicate, over slot names.
         predicate: Box<Expr>,
     },
+    /// Keeps the rows for which all of several filters do.
+    Filters(Vec<ParamId>),
     /// A row per element of lists: slots of lists, each with the slot of its elements.
     Flatten {
         /// List and element slots.
@@ -75,6 +81,26 @@ pub enum OpKind {
         /// Whether a remainder is dropped.
         drop_remainder: bool,
     },
+}
+
+impl OpKind {
+    /// Whether it computes slots of each row by itself.
+    pub fn is_row(&self) -> bool {
+        matches!(self, Self::Row { .. } | Self::Rows(_))
+    }
+
+    /// Whether it keeps some of the rows, each of which decides by itself.
+    pub fn is_filter(&self) -> bool {
+        matches!(self, Self::Filter { .. } | Self::Filters(_))
+    }
+
+    /// The operators that it stands for, where it stands for several.
+    pub fn members(&self) -> &[ParamId] {
+        match self {
+            Self::Rows(members) | Self::Filters(members) => members,
+            _ => &[],
+        }
+    }
 }
 
 /// An operator with what the optimiser may assume of it.

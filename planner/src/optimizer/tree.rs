@@ -3,7 +3,6 @@
 use super::arena::{Arena, ParamId, ScanId};
 use super::lang::{Node, Term};
 use super::slots::SlotSet;
-use super::spec::OpKind;
 use egg::Id;
 
 /// A plan.
@@ -72,11 +71,12 @@ impl Tree {
                 let spec = arena.spec(*param);
                 let unused = spec.writes.is_disjoint(wanted) && !spec.pinned;
                 // An error of a slot that nobody needs does not surface.
-                if matches!(spec.kind, OpKind::Row { .. }) && unused {
+                if spec.kind.is_row() && unused {
                     return input.needed(arena, wanted);
                 }
-                let below = arena.needed(*param, wanted);
-                input.needed(arena, &below).then(*param)
+                let param = arena.narrowed(*param, wanted);
+                let below = arena.needed(param, wanted);
+                input.needed(arena, &below).then(param)
             }
             Self::Cache(input) => Self::Cache(Box::new(input.needed(arena, wanted))),
             Self::Cat(inputs) => {

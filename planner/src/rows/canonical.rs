@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
+use super::columns::ColumnIndex;
 use super::definition::{expr_text, plan_text, quoted, type_text, versions};
 use super::{RowOp, RowPlan, slot};
 use crate::clauses::{BatchSize, Cache, Clauses, EqualSteps, Window};
@@ -185,8 +186,10 @@ impl Canonical {
         match &plan.op {
             RowOp::Filter { conjuncts } => {
                 let mut this = only(inputs);
+                let over = ColumnIndex::of(&plan.inputs[0].schema);
+                let mut room = INLINED;
                 for conjunct in conjuncts {
-                    let inlined = this.inline(conjunct, &plan.inputs[0].schema)?;
+                    let inlined = this.inline(conjunct, &over, &mut room)?;
                     this.filters.push(inlined);
                 }
                 Ok(this)
@@ -195,10 +198,11 @@ impl Canonical {
             RowOp::Cache => Ok(only(inputs)),
             RowOp::Project { exprs } => {
                 let mut this = only(inputs);
-                let over = &plan.inputs[0].schema;
+                let over = ColumnIndex::of(&plan.inputs[0].schema);
+                let mut room = INLINED;
                 this.outputs = exprs
                     .iter()
-                    .map(|e| this.inline(&e.expr, over))
+                    .map(|e| this.inline(&e.expr, &over, &mut room))
                     .collect::<Result<_>>()?;
                 Ok(this)
             }
@@ -219,9 +223,11 @@ impl Canonical {
             }
             RowOp::Lookup { on, keep_unmatched } => {
                 let mut base = format!("lookup keep_unmatched={keep_unmatched}\n");
+                let over = [0, 1].map(|side: usize| ColumnIndex::of(&plan.inputs[side].schema));
+                let mut room = INLINED;
                 for (l, r) in on {
-                    let l = inputs[0].inline(l, &plan.inputs[0].schema)?;
-                    let r = inputs[1].inline(r, &plan.inputs[1].schema)?;
+                    let l = inputs[0].inline(l, &over[0], &mut room)?;
+                    let r = inputs[1].inline(r, &over[1], &mut room)?;
                     let _ = writeln!(base, "on {} = {}", expr_text(&l)?, expr_text(&r)?);
                 }
                 Self::above(base, plan, &inputs)
@@ -262,14 +268,32 @@ impl Canonical {
         })
     }
 
-    /// Replaces the slots of `over` by what they hold.
-    fn inline(&self, expr: &Expr, over: &Schema) -> Result<Expr> {
+    /// Replaces the slots of `over` by what they hold. `room` is how many nodes it and those after it may grow by:
+    /// where there is no more, a large slot is named by the hash of what it holds.
+    fn inline(&self, expr: &Expr, over: &ColumnIndex<'_>, room: &mut usize) -> Result<Expr> {
         // Where an operator stands does not change what it gives.
         let expr = forebay_udfs::without_pins(expr.clone())?.data;
+        let mut grown = 0_usize;
+        for column in expr.column_refs() {
+            if column.name != ROW_COLUMN {
+                let held = nodes(&self.outputs[over.index_of(&column.name)?]);
+                // It takes the place of a node.
+                let more = (held - 1).saturating_mul(uses(&expr, &column.name));
+                grown = grown.saturating_add(more);
+            }
+        }
+        let is_whole = grown <= *room;
+        if is_whole {
+            *room -= grown;
+        }
         let inlined = expr.transform_up(|e| match e {
-            Expr::Column(c) if c.name != ROW_COLUMN => Ok(Transformed::yes(
-                self.outputs[over.index_of(&c.name)?].clone(),
-            )),
+            Expr::Column(c) if c.name != ROW_COLUMN => {
+                let held = &self.outputs[over.index_of(&c.name)?];
+                Ok(Transformed::yes(match is_whole || nodes(held) <= SMALL {
+                    true => held.clone(),
+                    false => slot(hash_of(held)?),
+                }))
+            }
             Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
             Expr::Literal(value, metadata) => {
                 let wide = widen(&value)?;
@@ -295,6 +319,44 @@ impl Canonical {
         }
         Ok(text)
     }
+}
+
+/// Nodes that all expressions of an operator may grow by when what they read is inlined. Each level of
+/// `SELECT x + x AS x FROM (..)` doubles them, so without a limit forty levels would never end.
+const INLINED: usize = 1 << 16;
+
+/// Nodes of an expression that is inlined even so.
+const SMALL: usize = 8;
+
+/// The number of nodes of an expression.
+fn nodes(expr: &Expr) -> usize {
+    let mut count = 0;
+    // Counting does not fail.
+    let _ = expr.apply(|_| {
+        count += 1;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    count
+}
+
+/// Names what a large slot holds: its text, with the versions of its functions.
+fn hash_of(held: &Expr) -> Result<String> {
+    let text = format!(
+        "{}\n{:?}",
+        expr_text(held)?,
+        versions(std::iter::once(held))
+    );
+    Ok(format!("blake3 {}", blake3::hash(text.as_bytes())))
+}
+
+/// How often an expression reads a column.
+fn uses(expr: &Expr, name: &str) -> usize {
+    let mut count = 0;
+    let _ = expr.apply(|e| {
+        count += usize::from(matches!(e, Expr::Column(c) if c.name == name));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    count
 }
 
 fn only(mut inputs: Vec<Canonical>) -> Canonical {

@@ -1,12 +1,12 @@
 //! From DataFusion's analysed logical plan to the row plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
-    Column, DFSchema, JoinType, NullEquality, Result, not_impl_err, plan_err,
+    Column, DFSchema, JoinType, NullEquality, Result, TableReference, not_impl_err, plan_err,
 };
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
@@ -63,14 +63,35 @@ fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
     RowPlan::project(plan, exprs)
 }
 
+/// Tables that a pipeline reads at most. A pipeline that reads another one twice reads all of its tables twice,
+/// so that thirty of them in a row would read a billion.
+const MAX_SCANS: u32 = 1024;
+
+/// Deepest plan, in operators: every pass over it descends it, and 2 MiB of stack hold some hundred.
+const MAX_DEPTH: usize = 256;
+
 #[derive(Default)]
 struct Lowering {
     occurrences: u32,
     streams: Streams,
+    depth: usize,
 }
 
 impl Lowering {
     fn plan(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return plan_err!(
+                "the pipeline is nested more than {MAX_DEPTH} operators deep, with all pipelines that it reads: \
+                 write what one of them makes to a file, and read that"
+            );
+        }
+        let lowered = self.operator(plan);
+        self.depth -= 1;
+        lowered
+    }
+
+    fn operator(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
         match plan {
             LogicalPlan::TableScan(scan) => {
                 // A pipeline that another one reads is a view: each instantiation draws anew.
@@ -79,6 +100,12 @@ impl Lowering {
                 }
                 let occurrence = self.occurrences;
                 self.occurrences += 1;
+                if self.occurrences > MAX_SCANS {
+                    return plan_err!(
+                        "the pipeline reads more than {MAX_SCANS} tables, with all pipelines that it reads: write \
+                         what one of them makes to a file, and read that"
+                    );
+                }
                 let table = scan.source.schema();
                 let projection = scan
                     .projection
@@ -103,15 +130,17 @@ impl Lowering {
                 let input = self.plan(&projection.input)?;
                 let names = unique_names(&projection.schema);
                 let mut exprs = Vec::with_capacity(names.len());
+                let over = Resolved::of(projection.input.schema(), &input);
                 for (name, expr) in names.into_iter().zip(&projection.expr) {
-                    let expr = self.expr(expr, projection.input.schema(), &input)?;
+                    let expr = self.expr(expr, &over)?;
                     exprs.push(NamedExpr { name, expr });
                 }
                 RowPlan::project(input, exprs)
             }
             LogicalPlan::Filter(filter) => {
                 let input = self.plan(&filter.input)?;
-                let predicate = self.expr(&filter.predicate, filter.input.schema(), &input)?;
+                let over = Resolved::of(filter.input.schema(), &input);
+                let predicate = self.expr(&filter.predicate, &over)?;
                 Ok(RowPlan::filter(input, split_conjunction_owned(predicate)))
             }
             LogicalPlan::Union(union) => {
@@ -241,9 +270,11 @@ impl Lowering {
             );
         }
         let mut on = Vec::with_capacity(pairs.len());
+        let over_left = Resolved::of(join.left.schema(), &left);
+        let over_right = Resolved::of(join.right.schema(), &right);
         for (l, r) in pairs {
-            let l = self.expr(&l, join.left.schema(), &left)?;
-            on.push((l, self.expr(&r, join.right.schema(), &right)?));
+            let l = self.expr(&l, &over_left)?;
+            on.push((l, self.expr(&r, &over_right)?));
         }
         let fields = left.schema.fields().iter().chain(right.schema.fields());
         let named = unique_names(&join.schema).into_iter().zip(fields);
@@ -257,16 +288,15 @@ impl Lowering {
         })
     }
 
-    /// Rewrites `expr` over `logical`'s columns to one over `input`'s slots, streams bound.
-    fn expr(&mut self, expr: &Expr, logical: &DFSchema, input: &RowPlan) -> Result<Expr> {
+    /// Rewrites `expr` over logical columns to one over slots, streams bound.
+    fn expr(&mut self, expr: &Expr, over: &Resolved<'_>) -> Result<Expr> {
         let resolved = expr
             .clone()
             .unalias_nested()
             .data
             .transform_up(|e| match e {
                 Expr::Column(column) => {
-                    let index = logical.index_of_column(&column)?;
-                    let name = input.schema.field(index).name();
+                    let name = over.slot(&column)?;
                     Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
                         name,
                     ))))
@@ -285,6 +315,50 @@ impl Lowering {
                 other => Ok(Transformed::no(other)),
             })?;
         self.streams.bind(resolved.data)
+    }
+}
+
+/// The columns of a logical plan, and the slots that hold them.
+struct Resolved<'a> {
+    logical: &'a DFSchema,
+    slots: &'a Schema,
+    qualified: HashMap<(&'a TableReference, &'a str), usize>,
+    /// Whatever table they are of.
+    by_name: HashMap<&'a str, usize>,
+}
+
+impl<'a> Resolved<'a> {
+    fn of(logical: &'a DFSchema, input: &'a RowPlan) -> Self {
+        let mut qualified = HashMap::new();
+        let mut by_name = HashMap::with_capacity(logical.fields().len());
+        for (index, (qualifier, field)) in logical.iter().enumerate() {
+            let name = field.name().as_str();
+            if let Some(qualifier) = qualifier {
+                qualified.entry((qualifier, name)).or_insert(index);
+            }
+            by_name.entry(name).or_insert(index);
+        }
+        Self {
+            logical,
+            slots: &input.schema,
+            qualified,
+            by_name,
+        }
+    }
+
+    /// The slot of a column.
+    fn slot(&self, column: &Column) -> Result<&'a String> {
+        let name = column.name.as_str();
+        let found = match &column.relation {
+            Some(table) => self.qualified.get(&(table, name)),
+            None => self.by_name.get(name),
+        };
+        let index = match found {
+            Some(&index) => index,
+            // By another form of its name, or not there.
+            None => self.logical.index_of_column(column)?,
+        };
+        Ok(self.slots.field(index).name())
     }
 }
 

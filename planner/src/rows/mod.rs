@@ -8,6 +8,7 @@
 //! | [`lower`] | analysed `LogicalPlan` to `RowPlan`, refusing what has no row keys |
 //! | [`bind`] | gives each random function its stream |
 //! | [`canonical`] | the text that the semantic hash is taken of |
+//! | [`columns`] | the columns of a node by name |
 //! | [`definition`] | expressions and plans as texts that hide nothing |
 //! | [`membership`] | which stored rows reach the output |
 //! | [`mix`](mod@mix) | the weights of a MIX, and where it may stand |
@@ -15,6 +16,7 @@
 
 pub mod bind;
 pub mod canonical;
+pub mod columns;
 pub mod definition;
 pub mod lower;
 pub mod membership;
@@ -31,10 +33,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
-use forebay_udfs::row::{ROW_COLUMN, row_field};
+use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::logical_expr::{Expr, TableSource};
+use forebay_udfs::row::ROW_COLUMN;
 
+use self::columns::ColumnIndex;
 use self::mix::Mix;
 
 /// An operator with its inputs and output columns.
@@ -120,21 +123,16 @@ pub enum RowOp {
 }
 
 impl RowPlan {
-    /// The schema that expressions over this node's output are resolved against: its columns and
-    /// the hidden row column.
-    pub fn expr_schema(&self) -> Result<DFSchema> {
-        let mut fields: Vec<FieldRef> = self.schema.fields().iter().map(Arc::clone).collect();
-        fields.push(row_field());
-        DFSchema::try_from(Schema::new(fields))
-    }
-
     /// Puts a projection above `input`.
     pub fn project(input: Self, exprs: Vec<NamedExpr>) -> Result<Self> {
-        let over = input.expr_schema()?;
-        let mut fields = Vec::with_capacity(exprs.len());
+        let columns = ColumnIndex::of(&input.schema);
+        let mut fields: Vec<FieldRef> = Vec::with_capacity(exprs.len());
         for NamedExpr { name, expr } in &exprs {
-            let (_, field) = expr.to_field(&over)?;
-            fields.push(Arc::new(field.as_ref().clone().with_name(name)));
+            let field = columns.field_of(expr)?;
+            fields.push(match field.name() == name {
+                true => field,
+                false => Arc::new(field.as_ref().clone().with_name(name)),
+            });
         }
         let schema = Arc::new(Schema::new(fields));
         Ok(Self {

@@ -19,6 +19,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
 use forebay_udfs::facts::Algebra;
 
+use super::columns::ColumnIndex;
 use super::{NamedExpr, RowOp, RowPlan, draws, reads};
 use crate::optimizer::spec::fallible;
 
@@ -113,9 +114,13 @@ fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
     if below.iter().any(repeated) {
         return Ok(node);
     }
-    let typed = node.inputs[0].inputs[0].expr_schema()?;
-    let can_fail = below.iter().filter(|e| fallible(&e.expr, &typed));
-    let can_fail = can_fail.map(|e| e.name.clone()).collect();
+    let columns = ColumnIndex::of(&node.inputs[0].inputs[0].schema);
+    let mut can_fail = BTreeSet::new();
+    for e in below.iter().filter(|e| !is_trivial(&e.expr)) {
+        if fallible(&e.expr, &columns.read_by(&e.expr)?) {
+            can_fail.insert(e.name.clone());
+        }
+    }
     if !exprs.iter().all(|e| passes_failures(&e.expr, &can_fail)) {
         return Ok(node);
     }

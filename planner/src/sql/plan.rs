@@ -1,6 +1,6 @@
 //! From a parsed query to a planned pipeline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use arrow::compute::can_cast_types;
@@ -278,13 +278,11 @@ fn repeated_item(query: &Query, error: &DataFusionError) -> Option<PlanError> {
     if !message_of(error).starts_with("Projections require unique expression names") {
         return None;
     }
-    let items = &select_of(query)?.projection;
-    for (at, item) in items.iter().enumerate() {
+    let (mut items, mut names) = (HashSet::new(), HashSet::new());
+    for item in &select_of(query)?.projection {
         let name = output(item);
-        let twice = items[..at]
-            .iter()
-            .any(|other| other == item || (name.is_some() && output(other) == name));
-        if twice {
+        let is_new_name = name.as_ref().is_none_or(|name| names.insert(name.clone()));
+        if !items.insert(item) || !is_new_name {
             let name = name.unwrap_or_else(|| item.to_string());
             return Some(two_columns(&name, Position::of_span(item.span())));
         }

@@ -1,12 +1,25 @@
 //! What a store is measured to read and write while it is used.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// Bytes of history that are kept at most, so that a store that became slower is soon known to be.
 const HISTORY_BYTES: u64 = 4 << 30;
+
+/// Bytes that are read to measure a store again, at most.
+pub(super) const MEASURED_BYTES: u64 = 1 << 20;
+
+/// Bytes of a measurement that tell more than all that was measured before.
+const ENOUGH: u64 = 64 << 10;
+
+/// Bytes a second that every store counts as carrying: what was measured below it was a moment's trouble, or too
+/// little to be measured.
+const FLOOR: u64 = 256 << 10;
+
+/// Milliseconds for which a measurement counts.
+const VALID_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// What one request to a store carries, in bytes a second. Requests side by side may carry more
 /// together; a directory's figures include what the system holds in memory.
@@ -30,13 +43,22 @@ pub struct Traffic {
 impl Traffic {
     fn bps(self) -> Option<u64> {
         let bps = u128::from(self.bytes) * 1_000_000_000 / u128::from(self.nanos.max(1));
-        (self.bytes > 0 && self.nanos > 0).then_some(u64::try_from(bps).unwrap_or(u64::MAX))
+        let bps = u64::try_from(bps).unwrap_or(u64::MAX).max(FLOOR);
+        (self.bytes > 0 && self.nanos > 0).then_some(bps)
     }
 
     fn plus(self, more: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_add(more.bytes),
             nanos: self.nanos.saturating_add(more.nanos),
+        }
+    }
+
+    /// This measurement, or what was measured before it too where it is of few bytes.
+    fn after(self, before: Self) -> Self {
+        match self.bytes >= ENOUGH {
+            true => self,
+            false => before.aged().plus(self),
         }
     }
 
@@ -57,6 +79,19 @@ impl Traffic {
 pub(super) struct History {
     pub(super) written: Traffic,
     pub(super) read: Traffic,
+    /// When it was kept, in milliseconds since 1970; 0 where nobody knows.
+    #[serde(default)]
+    pub(super) kept_ms: u64,
+}
+
+impl History {
+    /// The history, or none where it is too old to count.
+    pub(super) fn unless_old(self, now_ms: u64) -> Self {
+        match now_ms.saturating_sub(self.kept_ms) > VALID_MS {
+            true => Self::default(),
+            false => self,
+        }
+    }
 }
 
 /// Counts what goes through a store.
@@ -65,6 +100,8 @@ pub(super) struct Meter {
     history: History,
     written: Counter,
     read: Counter,
+    /// What was read before this process is of no account any more.
+    was_read_again: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -104,21 +141,31 @@ impl Meter {
         self.read.add(bytes, time);
     }
 
+    /// Notes that the store was read again to measure it: what was measured before does not count.
+    pub(super) fn read_again(&self) {
+        self.was_read_again.store(true, Ordering::Relaxed);
+    }
+
     /// What this process wrote and read.
     pub(super) fn traffic(&self) -> (Traffic, Traffic) {
         (self.written.traffic(), self.read.traffic())
     }
 
     /// What is to be kept with the store.
-    pub(super) fn history(&self) -> History {
+    pub(super) fn history(&self, now_ms: u64) -> History {
+        let read_before = match self.was_read_again.load(Ordering::Relaxed) {
+            true => Traffic::default(),
+            false => self.history.read,
+        };
         History {
-            written: self.history.written.aged().plus(self.written.traffic()),
-            read: self.history.read.aged().plus(self.read.traffic()),
+            written: self.written.traffic().after(self.history.written),
+            read: self.read.traffic().after(read_before),
+            kept_ms: now_ms,
         }
     }
 
     pub(super) fn bandwidth(&self) -> Bandwidth {
-        let History { written, read } = self.history();
+        let History { written, read, .. } = self.history(0);
         Bandwidth {
             write_bps: written.bps(),
             read_bps: read.bps(),
@@ -137,10 +184,40 @@ mod tests {
         meter.read(1000, Duration::from_millis(1));
         assert_eq!(meter.bandwidth().read_bps, Some(1_000_000));
         assert_eq!(meter.bandwidth().write_bps, None);
-        let later = Meter::new(meter.history());
+        let later = Meter::new(meter.history(0));
         later.read(1000, Duration::from_millis(3));
         assert_eq!(later.bandwidth().read_bps, Some(500_000));
         assert_eq!(later.traffic().1.bytes, 1000);
+    }
+
+    #[test]
+    fn a_slow_moment_does_not_count_for_ever() {
+        let slow = Traffic {
+            bytes: 10 * ENOUGH,
+            nanos: 1 << 50,
+        };
+        let history = History {
+            read: slow,
+            written: slow,
+            kept_ms: 5,
+        };
+        let meter = Meter::new(history.unless_old(VALID_MS));
+        assert_eq!(meter.bandwidth().read_bps, Some(FLOOR));
+        meter.read(ENOUGH, Duration::from_millis(1));
+        assert_eq!(meter.bandwidth().read_bps, Some(ENOUGH * 1000));
+        assert_eq!(meter.bandwidth().write_bps, Some(FLOOR));
+        let later = Meter::new(meter.history(7).unless_old(7 + VALID_MS));
+        assert_eq!(later.bandwidth().read_bps, Some(ENOUGH * 1000));
+        let again = Meter::new(History {
+            kept_ms: 0,
+            ..history
+        });
+        again.read(100, Duration::from_micros(1));
+        assert_eq!(again.bandwidth().read_bps, Some(FLOOR));
+        again.read_again();
+        assert_eq!(again.bandwidth().read_bps, Some(100_000_000));
+        let later = Meter::new(meter.history(7).unless_old(8 + VALID_MS));
+        assert_eq!(later.bandwidth().read_bps, None);
     }
 
     #[test]

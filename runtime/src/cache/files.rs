@@ -249,9 +249,9 @@ impl Files {
     pub(super) async fn load_history(&self) -> History {
         let found = self.read_small(&self.bandwidth(), SMALL).await;
         let found = found.ok().flatten();
-        found
-            .and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default()
+        let found: Option<History> =
+            found.and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
+        found.unwrap_or_default().unless_old(self.clock.unix_ms())
     }
 
     /// Removes what a writer of a key that crashed left half-written.

@@ -18,6 +18,7 @@ use super::files::Unreadable;
 use super::key::checksum_of;
 use super::known::Segment;
 use super::size::{compact, row_bytes};
+use crate::task;
 
 /// Bytes that one request asks for, about: many small blocks together, a large one alone.
 const REQUEST_BYTES: u64 = 4 << 20;
@@ -286,7 +287,7 @@ fn gather(
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CacheError> {
-    tokio::task::spawn_blocking(work)
+    task::blocking("work of the cache", work)
         .await
-        .map_err(|error| CacheError::Invariant(format!("work of the cache was lost: {error}")))
+        .map_err(|error| CacheError::Invariant(error.strip_backtrace()))
 }

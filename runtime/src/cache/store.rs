@@ -9,7 +9,8 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutPayload};
 
-use super::bandwidth::{Bandwidth, Meter, Traffic};
+use super::admin::Summary;
+use super::bandwidth::{Bandwidth, MEASURED_BYTES, Meter, Traffic};
 use super::clock::Clock;
 use super::entry::{Entry, EntryInfo};
 use super::error::CacheError;
@@ -146,6 +147,24 @@ impl CacheStore {
         self.shared.files.meter.bandwidth()
     }
 
+    /// Reads a part of what is stored, so that what the store was measured to carry once does not count for ever:
+    /// a plan that does not read the store would measure nothing. Where that fails, it stays as it was.
+    pub async fn measure_again(&self, entries: &[Summary]) {
+        let segments = entries
+            .iter()
+            .flat_map(|entry| entry.segments.iter().map(|segment| (entry.key, segment)));
+        let Some((key, segment)) = segments.max_by_key(|(_, segment)| segment.bytes) else {
+            return;
+        };
+        let files = &self.shared.files;
+        let path = files.segment(&key, &segment.name);
+        let part = 0..segment.bytes.min(MEASURED_BYTES);
+        match files.range(&path, segment.bytes, part).await {
+            Ok(_) => files.meter.read_again(),
+            Err(error) => log::debug!("the store was not measured again: {error:?}"),
+        }
+    }
+
     /// What went through the store in this process.
     pub fn counters(&self) -> Counters {
         let (written, read) = self.shared.files.meter.traffic();
@@ -168,7 +187,8 @@ impl CacheStore {
 
 impl Shared {
     pub(super) async fn save_bandwidth(&self) -> Result<(), CacheError> {
-        let json = serde_json::to_vec(&self.files.meter.history());
+        let history = self.files.meter.history(self.files.clock.unix_ms());
+        let json = serde_json::to_vec(&history);
         let json = json.map_err(|e| CacheError::Invariant(e.to_string()))?;
         let path = self.files.bandwidth();
         let put = self

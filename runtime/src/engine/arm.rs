@@ -16,6 +16,7 @@ use crate::cursor::ArmCursor;
 use crate::job::{Env, Job};
 use crate::order::{self, StoredRow, WindowSplits};
 use crate::snapshot::Snapshot;
+use crate::task;
 use crate::window::{Window, stage};
 
 /// A window that is read when its rows are needed, or ahead of that.
@@ -86,7 +87,7 @@ impl Handle {
     fn begin(&self) {
         self.ahead.get_or_init(|| {
             let inner = Arc::clone(&self.inner);
-            SpawnedTask::spawn(async move { drop(inner.get().await) })
+            task::owned(async move { drop(inner.get().await) })
         });
     }
 }

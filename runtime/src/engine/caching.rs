@@ -1,14 +1,18 @@
 //! Where the rows of a pipeline's cache point are kept.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use forebay_planner::clauses::{Cache, Clauses};
 use forebay_planner::compile::Compiled;
 use forebay_planner::optimizer::Machine;
+use forebay_planner::optimizer::stored::StoredRows;
 use forebay_udfs::draw::pass_key;
 
 use super::RunConfig;
 use super::sizing::threads;
-use crate::cache::{CacheError, CacheOptions, Stores};
-use crate::cached::CacheSetup;
+use crate::cache::{CacheError, CacheKey, CacheOptions, Stores};
+use crate::cached::{CacheSetup, key_of};
 use crate::error::{Error, Result};
 
 /// Opens the store of a plan that has a cache point. Where it cannot be had, rows are computed, with a
@@ -70,9 +74,20 @@ pub async fn machine(clauses: &Clauses, config: &RunConfig, stores: &Stores) -> 
     if let Some(dir) = clauses.options.cache_dir.as_ref().filter(|_| wanted) {
         match stores.existing(dir, CacheOptions::default()).await {
             Ok(Some(store)) => {
+                let stored = store.list().await;
+                match &stored {
+                    Ok(entries) => store.measure_again(entries).await,
+                    Err(error) => log::debug!("{error}; nothing counts as stored"),
+                }
                 let measured = store.bandwidth();
                 machine.cache_write = measured.write_bps;
                 machine.cache_read = measured.read_bps;
+                // Draws are kept at a step that the user names: nothing is chosen there.
+                if let (Ok(entries), false) = (stored, clauses.freezes()) {
+                    let rows = { entries.into_iter() }
+                        .map(|entry| (entry.key, entry.rows.saturating_add(entry.dropped)));
+                    machine.stored = Some(Arc::new(StoredEntries(rows.collect())));
+                }
             }
             // A store that is not there yet was not measured.
             Ok(None) => {}
@@ -83,6 +98,17 @@ pub async fn machine(clauses: &Clauses, config: &RunConfig, stores: &Stores) -> 
         }
     }
     Ok(machine)
+}
+
+/// The rows of each entry of a store.
+#[derive(Debug)]
+struct StoredEntries(BTreeMap<CacheKey, u64>);
+
+impl StoredRows for StoredEntries {
+    fn rows(&self, text: &str) -> u64 {
+        let rows = self.0.get(&key_of(text, None));
+        rows.copied().unwrap_or_default()
+    }
 }
 
 /// An error that is not the user's, which a run survives.

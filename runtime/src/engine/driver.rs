@@ -10,9 +10,9 @@ use super::Opened;
 use super::arm::Reading;
 use super::span::ENDLESS;
 use super::work::{Orders, Satisfied, Step, compute, read, work};
-use crate::ahead::begun_ahead;
 use crate::error::{Error, Result};
 use crate::tail::{Batch, RunStats};
+use crate::task::begun_ahead;
 
 /// Moves a run's rows from its segments through the tail to its consumer.
 pub(super) struct Driver {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use forebay_planner::optimizer::profile::{Evaluated, Probe, ROWS, first};
@@ -16,7 +16,7 @@ use forebay_udfs::hash::combine;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 use futures::TryStreamExt;
 
-use crate::fragment::compile::compile_expr;
+use crate::fragment::compile::Compiler;
 use crate::fragment::evaluate::evaluate;
 use crate::job::open_source;
 use crate::order::{Place, StoredRow};
@@ -75,8 +75,7 @@ impl Prepared {
 
 /// Prepares an expression over rows of a schema; `None` where it cannot be evaluated.
 pub fn prepare(expr: &Expr, schema: &SchemaRef) -> Option<Prepared> {
-    let over = DFSchema::try_from(schema.as_ref().clone()).ok()?;
-    let compiled = compile_expr(expr, over).ok()?;
+    let compiled = Compiler::over(schema).compile(expr).ok()?;
     let field = compiled.return_field(schema).ok()?.as_ref().clone();
     Some(Prepared { compiled, field })
 }

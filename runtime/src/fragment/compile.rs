@@ -10,8 +10,11 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, when};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use forebay_planner::rows::columns::ColumnIndex;
 use forebay_planner::rows::{RowOp, RowPlan, human};
+use forebay_udfs::row::ROW_COLUMN;
 
 use super::clearing::{clearing, with_cleared_constants};
 use super::row_batch::nullable;
@@ -20,20 +23,58 @@ use super::unwind::caught;
 /// Begins the name of a column that stands for a constant.
 const CONSTANT: &str = "__constant";
 
-/// The expression over the output of `input`, with its text for people.
-pub fn physical_expr(expr: &Expr, input: &RowPlan) -> Result<(Arc<dyn PhysicalExpr>, String)> {
-    Ok((compile_expr(expr, input.expr_schema()?)?, human(expr)))
+/// Compiles expressions over the columns of a plan and its hidden row column. Each costs what it reads, however
+/// many columns there are.
+#[derive(Debug)]
+pub struct Compiler<'a> {
+    columns: ColumnIndex<'a>,
+    /// The index of the hidden row column, behind the others.
+    row: usize,
 }
 
-/// A key of a join over the output of `input`, as the type in which both sides are compared. The cast is a part of the
-/// expression, so that a key which has no value in that type is an error of its row.
-pub fn key_expr(key: &Expr, input: &RowPlan, key_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
-    let schema = input.expr_schema()?;
-    if key.get_type(&schema)? == *key_type {
-        return compile_expr(key, schema);
+impl<'a> Compiler<'a> {
+    /// A compiler of expressions over columns.
+    pub fn over(schema: &'a Schema) -> Self {
+        let columns = ColumnIndex::of(schema);
+        // Rows of a sample have it among their columns.
+        let row = columns.index_of(ROW_COLUMN);
+        Self {
+            row: row.unwrap_or(schema.fields().len()),
+            columns,
+        }
     }
-    let cast = Cast::new(Box::new(key.clone()), key_type.clone());
-    compile_expr(&Expr::Cast(cast), schema)
+
+    /// The expression, as [`compile_expr`] makes it.
+    pub fn compile(&self, expr: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
+        let compiled = compile_expr(expr, self.columns.read_by(expr)?)?;
+        let placed = compiled.transform_down(|node| {
+            let Some(column) = node.downcast_ref::<PhysicalColumn>() else {
+                return Ok(Transformed::no(node));
+            };
+            let index = match column.name() {
+                ROW_COLUMN => self.row,
+                name => self.columns.index_of(name)?,
+            };
+            let placed = PhysicalColumn::new(column.name(), index);
+            Ok(Transformed::yes(Arc::new(placed)))
+        })?;
+        Ok(placed.data)
+    }
+
+    /// The expression with its text for people.
+    pub fn with_text(&self, expr: &Expr) -> Result<(Arc<dyn PhysicalExpr>, String)> {
+        Ok((self.compile(expr)?, human(expr)))
+    }
+
+    /// A key of a join, as the type in which both sides are compared. The cast is a part of the expression, so that
+    /// a key which has no value in that type is an error of its row.
+    pub fn key(&self, key: &Expr, key_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
+        if self.columns.field_of(key)?.data_type() == key_type {
+            return self.compile(key);
+        }
+        let cast = Cast::new(Box::new(key.clone()), key_type.clone());
+        self.compile(&Expr::Cast(cast))
+    }
 }
 
 /// The types in which a lookup's two sides are compared.
@@ -41,14 +82,12 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
     let RowOp::Lookup { on, .. } = &lookup.op else {
         return internal_err!("not a lookup");
     };
-    let (left, right) = (
-        lookup.inputs[0].expr_schema()?,
-        lookup.inputs[1].expr_schema()?,
-    );
+    let [left, right] = [0, 1].map(|side: usize| ColumnIndex::of(&lookup.inputs[side].schema));
     on.iter()
         .map(|(l, r)| {
-            let (l, r) = (l.get_type(&left)?, r.get_type(&right)?);
-            comparison_coercion(&l, &r).ok_or_else(|| {
+            let (l, r) = (left.field_of(l)?, right.field_of(r)?);
+            let (l, r) = (l.data_type(), r.data_type());
+            comparison_coercion(l, r).ok_or_else(|| {
                 datafusion::common::plan_datafusion_err!("JOIN: cannot compare {l} with {r}")
             })
         })

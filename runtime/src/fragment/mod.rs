@@ -45,7 +45,7 @@ use datafusion::physical_plan::{
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use futures::{FutureExt, StreamExt};
 
-use self::compile::{key_expr, key_types, physical_expr};
+use self::compile::{Compiler, key_types};
 use self::exec::RowExec;
 use self::lookup::LookupTable;
 use self::row_batch::RowBatch;
@@ -204,9 +204,10 @@ fn physical(
         }
         RowOp::Filter { conjuncts } => {
             let input = &plan.inputs[0];
+            let over = Compiler::over(&input.schema);
             let conjuncts = conjuncts
                 .iter()
-                .map(|e| physical_expr(e, input))
+                .map(|e| over.with_text(e))
                 .collect::<Result<Vec<_>>>()?;
             let filter = filter::Filter::new(schema, conjuncts, wanted);
             let child = physical(input, filter.reads(), tables)?;
@@ -214,9 +215,10 @@ fn physical(
         }
         RowOp::Project { exprs } => {
             let input = &plan.inputs[0];
+            let over = Compiler::over(&input.schema);
             let exprs = exprs
                 .iter()
-                .map(|e| physical_expr(&e.expr, input))
+                .map(|e| over.with_text(&e.expr))
                 .collect::<Result<Vec<_>>>()?;
             let project = project::Project::new(Arc::clone(&input.schema), schema, exprs);
             let child = physical(input, Some(project.reads()), tables)?;
@@ -257,10 +259,10 @@ fn physical(
             let Some(table) = tables.next() else {
                 return internal_err!("a lookup without its table");
             };
-            let mut keys = Vec::with_capacity(on.len());
-            for ((left, _), key_type) in on.iter().zip(key_types(plan)?) {
-                keys.push(key_expr(left, input, &key_type)?);
-            }
+            let over = Compiler::over(&input.schema);
+            let keys = on.iter().zip(key_types(plan)?);
+            let keys = keys.map(|((left, _), key_type)| over.key(left, &key_type));
+            let keys = keys.collect::<Result<Vec<_>>>()?;
             let text = on
                 .iter()
                 .map(|(l, r)| format!("{} = {}", human(l), human(r)));

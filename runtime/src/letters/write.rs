@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::job::Job;
 use crate::output_file::NewFile;
 use crate::tail::uri;
+use crate::task;
 use crate::token::StreamName;
 
 /// Letters that are held before they are written.
@@ -77,9 +78,8 @@ impl LetterWriter {
             let batch = self.table(letters, &inputs)?;
             let (folder, stem) = (self.folder.clone(), self.stem());
             let next = self.next;
-            let written = tokio::task::spawn_blocking(move || write(&folder, &stem, next, &batch));
-            let lost = |why| exec_datafusion_err!("dead letters were not written: {why}");
-            self.next = written.await.map_err(lost)?? + 1;
+            let write = move || write(&folder, &stem, next, &batch);
+            self.next = task::blocking("writing dead letters", write).await?? + 1;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json::ReaderBuilder;
 use arrow::json::reader::infer_json_schema_from_iterator;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ use super::runs::{Runs, Start};
 use super::staged::{FileRows, Place, SplitReader, StagedSource, open as open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit, guarded};
 use super::{Scan, StoredRows};
+use crate::task;
 
 const FORMAT: &str = "JSON";
 
@@ -50,12 +51,11 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         .map(|file| file.absolute.clone())
         .collect();
     let declared = spec.columns.clone();
-    let (schema, scanned) = tokio::task::spawn_blocking(move || {
+    let (schema, scanned) = task::blocking("opening the source", move || {
         let first = paths.first().cloned().unwrap_or_default();
         guarded(&first, FORMAT, || Ok(scan_all(&paths, declared)?))
     })
-    .await
-    .map_err(|e| exec_datafusion_err!("opening the source was interrupted: {e}"))??;
+    .await??;
     let (rows, starts) = scanned
         .into_iter()
         .map(|(content, file)| {

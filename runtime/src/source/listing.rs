@@ -12,6 +12,7 @@ use url::Url;
 use walkdir::WalkDir;
 
 use super::error::SourceError;
+use crate::task;
 
 /// A file that a listing found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -408,14 +409,13 @@ fn may_match(parts: &[Pattern], relative: &str) -> bool {
 /// named like a file to list and is none (a pipe, a socket, a device).
 async fn walk(root: &Path, filter: Filter) -> Result<Vec<Listed>, SourceError> {
     let folder = root.to_path_buf();
-    tokio::task::spawn_blocking(move || walk_blocking(&folder, &filter))
-        .await
-        .unwrap_or_else(|error| {
-            Err(SourceError::Listing {
-                path: root.to_path_buf(),
-                cause: error.to_string(),
-            })
+    let listed = task::blocking("listing files", move || walk_blocking(&folder, &filter)).await;
+    listed.unwrap_or_else(|error| {
+        Err(SourceError::Listing {
+            path: root.to_path_buf(),
+            cause: error.strip_backtrace(),
         })
+    })
 }
 
 fn walk_blocking(root: &Path, filter: &Filter) -> Result<Vec<Listed>, SourceError> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::common::{Result, exec_datafusion_err, internal_datafusion_err, internal_err};
+use datafusion::common::{Result, internal_datafusion_err, internal_err};
 use forebay_planner::source::SourceSpec;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -18,6 +18,7 @@ use super::error::{FileChange, SourceError};
 use super::listing::{Listed, Listing, modified};
 use super::stream::{Emit, blocking_stream, guarded};
 use super::{Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError};
+use crate::task;
 
 /// Files that are opened at the same time while a source is opened.
 const OPENERS: usize = 16;
@@ -229,12 +230,12 @@ where
     stream::iter(listing.files.clone())
         .map(|file| {
             let inspect = Arc::clone(&inspect);
-            tokio::task::spawn_blocking(move || guarded(&file.absolute, format, || inspect(&file)))
+            let opened = task::blocking("opening the source", move || {
+                guarded(&file.absolute, format, || inspect(&file))
+            });
+            async move { opened.await? }
         })
         .buffered(OPENERS)
-        .map(|outcome| {
-            outcome.map_err(|e| exec_datafusion_err!("opening the source was interrupted: {e}"))?
-        })
         .try_collect()
         .await
 }

@@ -1,16 +1,15 @@
 //! Runs a blocking reader beside the async world, a few batches ahead of its consumer.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use datafusion::common::{Result, exec_datafusion_err};
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use datafusion::common::Result;
+use futures::stream::BoxStream;
 use tokio::sync::mpsc;
 
 use super::StoredRows;
 use super::error::SourceError;
+use crate::task::{self, panic_message};
 
 /// Aim of a batch that a reader hands out. Three of them can be alive for one stream: with the
 /// consumer, in the channel, and with the reader.
@@ -29,11 +28,11 @@ pub(crate) fn rows_per_batch(rows: u64, bytes: u64) -> usize {
 
 /// Where a blocking reader puts what it read.
 #[derive(Debug)]
-pub(crate) struct Emit {
-    sender: mpsc::Sender<Result<StoredRows>>,
+pub(crate) struct Emit<'a> {
+    sender: &'a mpsc::Sender<Result<StoredRows>>,
 }
 
-impl Emit {
+impl Emit<'_> {
     /// Hands a batch on, waiting for room. False when nobody listens any more: the reader stops.
     #[must_use]
     pub(crate) fn send(&self, rows: StoredRows) -> bool {
@@ -50,37 +49,15 @@ pub(crate) fn blocking_stream<F>(
     read: F,
 ) -> BoxStream<'static, Result<StoredRows>>
 where
-    F: FnOnce(&Emit) -> Result<()> + Send + 'static,
+    F: FnOnce(&Emit<'_>) -> Result<()> + Send + 'static,
 {
-    let start = async move {
-        let (sender, receiver) = mpsc::channel(1);
-        let worker = tokio::task::spawn_blocking(move || {
-            let emit = Emit { sender };
-            let outcome = guarded(&path, format, || read(&emit));
-            if let Err(error) = outcome {
-                // Nobody listens: nobody misses the error.
-                drop(emit.sender.blocking_send(Err(error)));
-            }
-        });
-        stream::unfold(
-            (receiver, Some(worker)),
-            |(mut receiver, mut worker)| async move {
-                if let Some(rows) = receiver.recv().await {
-                    return Some((rows, (receiver, worker)));
-                }
-                // The channel closed. A worker that was cancelled (the runtime shuts down) must not look
-                // like the end of the split.
-                let outcome = worker.take()?.await;
-                outcome.err().map(|error| {
-                    (
-                        Err(exec_datafusion_err!("reading was interrupted: {error}")),
-                        (receiver, None),
-                    )
-                })
-            },
-        )
-    };
-    stream::once(start).flatten().boxed()
+    task::blocking_stream("reading", move |sender| {
+        let emit = Emit { sender };
+        if let Err(error) = guarded(&path, format, || read(&emit)) {
+            // Nobody listens: nobody misses the error.
+            drop(sender.blocking_send(Err(error)));
+        }
+    })
 }
 
 /// Runs a decoder, turning a panic into an error that names the file.
@@ -95,19 +72,13 @@ pub(crate) fn guarded<T>(
     })
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("unknown reason")
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+
+    use futures::StreamExt;
 
     use super::*;
 

@@ -42,6 +42,7 @@ impl CacheTable {
         config: &Config,
         lowered: &Lowered,
         chosen: Option<Id>,
+        stored: u64,
     ) -> Self {
         let epochs = Cost::from(config.cache.epochs);
         let places: Vec<_> = walk.positions().collect();
@@ -67,7 +68,10 @@ impl CacheTable {
                 }
                 let below = walk.below(at);
                 let above = whole.saturating_sub(below).saturating_mul(epochs);
-                Ok(config.cache.total(below, fact).saturating_add(above))
+                // Of the other places it is not known.
+                let stored = if chosen == Some(at) { stored } else { 0 };
+                let total = config.cache.total(below, fact, stored);
+                Ok(total.saturating_add(above))
             };
             Some(CachePoint {
                 text: rows_text(arena, walk, at),

@@ -48,6 +48,8 @@ pub enum Stop {
     Iterations(usize),
     /// The limit of nodes.
     Nodes(usize),
+    /// The limit of columns.
+    Columns(usize),
 }
 
 impl Stop {
@@ -55,6 +57,7 @@ impl Stop {
         match search.saturated {
             true => Self::Saturated,
             false if search.iterations == limits.iterations => Self::Iterations(limits.iterations),
+            false if search.columns > limits.columns => Self::Columns(limits.columns),
             false => Self::Nodes(limits.nodes),
         }
     }
@@ -66,6 +69,12 @@ impl std::fmt::Display for Stop {
             Self::Saturated => f.write_str("saturated"),
             Self::Iterations(limit) => write!(f, "stopped at its limit of {limit} iterations"),
             Self::Nodes(limit) => write!(f, "stopped at its limit of {limit} nodes"),
+            Self::Columns(limit) => {
+                write!(
+                    f,
+                    "stopped at its limit of {limit} columns in all plans together"
+                )
+            }
         }
     }
 }
@@ -189,7 +198,8 @@ pub(super) fn told(
     };
     let mut derivation = Derivation::new(&mut graph, &parts, &start, &term)?;
     let arena = &graph.analysis.arena;
-    let cache = CacheTable::new(arena, &walk, &config, lowered, kept);
+    let stored = report.stored.as_ref().map_or(0, |point| point.rows);
+    let cache = CacheTable::new(arena, &walk, &config, lowered, kept, stored);
     if let Some(at) = kept {
         derivation.cached(walk.text(arena, at), report.written, report.chosen);
     }
@@ -239,7 +249,7 @@ fn as_written(
         chosen: written.clone(),
         written,
         derivation: Derivation::default(),
-        cache: CacheTable::new(&arena, &walk, &config, &lowered, None),
+        cache: CacheTable::new(&arena, &walk, &config, &lowered, None, 0),
         stop: Stop::Saturated,
         fired: BTreeMap::new(),
         refused: Vec::new(),
@@ -252,7 +262,7 @@ fn as_written(
 fn text(arena: &Arena, param: ParamId) -> String {
     let spec = arena.spec(param);
     match spec.kind {
-        OpKind::Filter { .. } => format!("filter {}", spec.text),
+        OpKind::Filter { .. } | OpKind::Filters(_) => format!("filter {}", spec.text),
         _ => spec.text.clone(),
     }
 }

@@ -224,16 +224,25 @@ async fn a_limit_is_the_reason_to_stop() {
     );
     config.limits = Limits {
         iterations: 1,
-        nodes: 20_000,
+        ..Limits::default()
     };
     let stop = explained(DESIGN, &config).await.0.stop;
     assert_eq!(stop.to_string(), "stopped at its limit of 1 iterations");
     config.limits = Limits {
-        iterations: 60,
         nodes: 20,
+        ..Limits::default()
     };
     let stop = explained(DESIGN, &config).await.0.stop;
     assert_eq!(stop.to_string(), "stopped at its limit of 20 nodes");
+    config.limits = Limits {
+        columns: 5,
+        ..Limits::default()
+    };
+    let stop = explained(DESIGN, &config).await.0.stop;
+    assert_eq!(
+        stop.to_string(),
+        "stopped at its limit of 5 columns in all plans together"
+    );
 }
 
 #[tokio::test]

@@ -269,7 +269,7 @@ impl World {
         CacheCosts {
             epochs,
             budget: Some(budget),
-            at: None,
+            ..CacheCosts::default()
         }
     }
 

@@ -1,12 +1,14 @@
 //! Rows with columns that are computed when something looks at them, if anything does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take_record_batch};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::logical_expr::Expr;
+use forebay_udfs::row::ROW_COLUMN;
 
 use super::{Evaluated, Probe, row_bytes, with_column};
 
@@ -41,14 +43,23 @@ impl From<RecordBatch> for Rows {
 }
 
 impl Rows {
-    /// The columns, those that are not computed included.
-    pub(super) fn schema(&self) -> SchemaRef {
-        let schema = self.batch.schema();
-        let mut fields: Vec<Field> = schema.fields().iter().map(|f| f.as_ref().clone()).collect();
-        for late in &self.late {
-            fields.retain(|field| *field.name() != late.name);
-            let field = late.field.clone().with_name(&late.name);
-            fields.push(field.with_nullable(true));
+    /// The columns that an expression reads, those that are not computed included, and the hidden row column.
+    pub(super) fn schema_of(&self, expr: &Expr) -> SchemaRef {
+        let schema = self.batch.schema_ref();
+        let is_late = |name: &String| self.late.iter().any(|late| late.name == *name);
+        let mut fields: Vec<FieldRef> = read_by(schema, expr)
+            .into_iter()
+            .map(|index| Arc::clone(&schema.fields()[index]))
+            .filter(|field| !is_late(field.name()))
+            .collect();
+        let read = expr.column_refs();
+        for (at, late) in self.late.iter().enumerate() {
+            let is_read = read.iter().any(|column| column.name == late.name);
+            let is_last = self.late[at + 1..].iter().all(|l| l.name != late.name);
+            if is_read && is_last {
+                let field = late.field.clone().with_name(&late.name);
+                fields.push(Arc::new(field.with_nullable(true)));
+            }
         }
         Arc::new(Schema::new(fields))
     }
@@ -73,7 +84,7 @@ impl Rows {
         let mut batch = self.batch;
         for late in self.late {
             batch = if late.decodes { few(batch) } else { batch };
-            let evaluated = probe.evaluate(&late.expr, &batch)?;
+            let evaluated = probe.evaluate(&late.expr, &only(&batch, &late.expr)?)?;
             batch = sound(batch, &late.name, evaluated)?;
         }
         Some(batch)
@@ -86,6 +97,21 @@ impl Rows {
             late: self.late,
         })
     }
+}
+
+/// The indices of the columns that an expression reads, and of the hidden row column, ascending.
+fn read_by(schema: &Schema, expr: &Expr) -> Vec<usize> {
+    let read = expr.column_refs();
+    let names = read.iter().map(|column| column.name.as_str());
+    let places = names
+        .chain([ROW_COLUMN])
+        .filter_map(|name| schema.index_of(name).ok());
+    places.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The columns that an expression reads, and the hidden row column.
+pub(super) fn only(rows: &RecordBatch, expr: &Expr) -> Option<RecordBatch> {
+    rows.project(&read_by(rows.schema_ref(), expr)).ok()
 }
 
 /// The rows with a column, without those that failed.

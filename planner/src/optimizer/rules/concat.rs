@@ -15,7 +15,7 @@ pub fn past_union(spec: &OpSpec) -> Result<(), &'static str> {
         return Err("it is pinned");
     }
     match spec.kind {
-        OpKind::Row { .. } | OpKind::Filter { .. } => Ok(()),
+        OpKind::Row { .. } | OpKind::Rows(_) | OpKind::Filter { .. } | OpKind::Filters(_) => Ok(()),
         OpKind::Take { .. } | OpKind::Limit { .. } => Err("each input would be cut by itself"),
         OpKind::Shuffle { .. } => Err("each input would be shuffled by itself"),
         OpKind::Batch { .. } => Err("each input would be batched by itself"),

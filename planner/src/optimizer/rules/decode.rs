@@ -19,7 +19,7 @@ pub const RULES: &[Rule] = &[
 /// the filter drops, no error of decoding surfaces in either order.
 fn filter_below(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, d) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !matches!(p.kind, OpKind::Filter { .. }) || d.algebra != Algebra::Decode {
+    if !p.kind.is_filter() || d.algebra != Algebra::Decode {
         return None;
     }
     let blind = match p.reads.is_disjoint(&d.writes) {

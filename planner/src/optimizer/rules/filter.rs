@@ -19,9 +19,9 @@ pub const RULES: &[Rule] = &[
 /// reported, in either order.
 fn below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, f) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Filter { .. }, OpKind::Row { .. }) = (&p.kind, &f.kind) else {
+    if !p.kind.is_filter() || !f.kind.is_row() {
         return None;
-    };
+    }
     // Decoding has a rule of its own, for people ask about it.
     if f.algebra == Algebra::Decode {
         return None;
@@ -33,18 +33,18 @@ fn below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// rows; a row on which both fail would report another one.
 fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, q) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Filter { .. }, OpKind::Filter { .. }) = (&p.kind, &q.kind) else {
+    if !p.kind.is_filter() || !q.kind.is_filter() {
         return None;
-    };
+    }
     Some(swapped(site, &[unpinned(p, q), not_both_fallible(p, q)]))
 }
 
 /// A filter on the probe side's slots below a lookup.
 fn below_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, l) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Filter { .. }, OpKind::Lookup { .. }) = (&p.kind, &l.kind) else {
+    if !p.kind.is_filter() || !matches!(l.kind, OpKind::Lookup { .. }) {
         return None;
-    };
+    }
     let conditions = [unpinned(p, l), independent(p, l), not_both_fallible(p, l)];
     Some(swapped(site, &conditions))
 }
@@ -52,9 +52,9 @@ fn below_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// A filter on stored slots below an unnest.
 fn below_flatten(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, u) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Filter { .. }, OpKind::Flatten { .. }) = (&p.kind, &u.kind) else {
+    if !p.kind.is_filter() || !matches!(u.kind, OpKind::Flatten { .. }) {
         return None;
-    };
+    }
     let draws = match p.draws {
         true => Err("above an unnest it draws for each element, below it for each row"),
         false => Ok(()),
@@ -65,10 +65,11 @@ fn below_flatten(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// Never: the rule stands here so that `WHY NOT filter-past-take` has an answer.
 fn past_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, t) = (arena.spec(site.outer), arena.spec(site.inner));
-    let why = match (&p.kind, &t.kind) {
-        (OpKind::Filter { .. }, OpKind::Take { .. }) => "TAKE would take other rows",
-        (OpKind::Filter { .. }, OpKind::Limit { .. }) => "LIMIT would keep other rows",
-        (OpKind::Filter { .. }, OpKind::Batch { .. }) => "batches would hold other rows",
+    let why = match t.kind {
+        _ if !p.kind.is_filter() => return None,
+        OpKind::Take { .. } => "TAKE would take other rows",
+        OpKind::Limit { .. } => "LIMIT would keep other rows",
+        OpKind::Batch { .. } => "batches would hold other rows",
         _ => return None,
     };
     Some(Err(why))

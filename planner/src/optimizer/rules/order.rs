@@ -17,18 +17,18 @@ pub const RULES: &[Rule] = &[
 /// The order is by row key, so values do not matter to it.
 fn shuffle_below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (s, f) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Shuffle { .. }, OpKind::Row { .. }) = (&s.kind, &f.kind) else {
+    if !matches!(s.kind, OpKind::Shuffle { .. }) || !f.kind.is_row() {
         return None;
-    };
+    }
     Some(swapped(site, &[unpinned(s, f)]))
 }
 
 /// Windows are cut on stored rows, whichever of them a filter keeps.
 fn shuffle_below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (s, p) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Shuffle { .. }, OpKind::Filter { .. }) = (&s.kind, &p.kind) else {
+    if !matches!(s.kind, OpKind::Shuffle { .. }) || !p.kind.is_filter() {
         return None;
-    };
+    }
     Some(swapped(site, &[unpinned(s, p)]))
 }
 
@@ -36,10 +36,9 @@ fn shuffle_below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// surface. Fewer rows are computed above, but below they may be cached.
 fn past_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (a, b) = (arena.spec(site.outer), arena.spec(site.inner));
-    match (&a.kind, &b.kind) {
-        (OpKind::Row { .. }, OpKind::Take { .. } | OpKind::Limit { .. })
-        | (OpKind::Take { .. } | OpKind::Limit { .. }, OpKind::Row { .. }) => {}
-        _ => return None,
+    let takes = |kind: &OpKind| matches!(kind, OpKind::Take { .. } | OpKind::Limit { .. });
+    if !(a.kind.is_row() && takes(&b.kind) || takes(&a.kind) && b.kind.is_row()) {
+        return None;
     }
     Some(swapped(site, &[unpinned(a, b)]))
 }

@@ -14,12 +14,11 @@ pub const RULES: &[Rule] = &[
 /// both fail, the error of the first output column is reported, in either order.
 fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Row { slot: a, .. }, OpKind::Row { slot: b, .. }) = (&f.kind, &g.kind) else {
-        return None;
-    };
-    // Functions of one slot are the image family's.
-    if a == b {
-        return None;
+    match (&f.kind, &g.kind) {
+        // Functions of one slot are the image family's.
+        (OpKind::Row { slot: a, .. }, OpKind::Row { slot: b, .. }) if a == b => return None,
+        (above, below) if above.is_row() && below.is_row() => {}
+        _ => return None,
     }
     Some(swapped(site, &[unpinned(f, g), independent(f, g)]))
 }
@@ -28,19 +27,18 @@ fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// the filter copies large columns.
 fn below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, p) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (OpKind::Row { .. }, OpKind::Filter { .. }) = (&f.kind, &p.kind) else {
+    if !f.kind.is_row() || !p.kind.is_filter() {
         return None;
-    };
+    }
     Some(swapped(site, &[unpinned(f, p), independent(f, p)]))
 }
 
 /// A function past a lookup, either way, whose columns it does not read.
 fn past_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (a, b) = (arena.spec(site.outer), arena.spec(site.inner));
-    match (&a.kind, &b.kind) {
-        (OpKind::Row { .. }, OpKind::Lookup { .. })
-        | (OpKind::Lookup { .. }, OpKind::Row { .. }) => {}
-        _ => return None,
+    let looks_up = |kind: &OpKind| matches!(kind, OpKind::Lookup { .. });
+    if !(a.kind.is_row() && looks_up(&b.kind) || looks_up(&a.kind) && b.kind.is_row()) {
+        return None;
     }
     let conditions = [unpinned(a, b), independent(a, b), not_both_fallible(a, b)];
     Some(swapped(site, &conditions))

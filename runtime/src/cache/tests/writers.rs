@@ -1,5 +1,10 @@
 //! One writer at a time, and what becomes of writers that fail or fall asleep.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test joins its tasks, and fails where one panics"
+)]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

@@ -148,3 +148,53 @@ async fn a_disk_measured_to_be_below_the_break_even_is_not_cached_on_again() {
         assert_eq!(counts, pays.then_some((ROWS * EPOCHS, 0)));
     }
 }
+
+/// A store that was slow once, as the run before this one found it, and holds all rows of the pipeline.
+#[tokio::test]
+async fn one_slow_measurement_does_not_hide_a_complete_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = pipeline(folder.path()).await;
+    let (clauses, config) = (&pipeline.clauses, config());
+    let memory = Arc::new(InMemory::new());
+    let (fast, clock) = throttled(Arc::clone(&memory) as _, 1 << 40);
+    let stores = Stores::on(clock);
+    stores.register("disk://throttled", fast).unwrap();
+    let unknown = machine(clauses, &config, &stores).await.unwrap();
+    let sample = Arc::new(Sample::of(&planned(&pipeline, &unknown).chosen).await);
+    let profiled = |machine: Machine| Machine {
+        probe: Some(Arc::clone(&sample) as _),
+        ..machine
+    };
+    let first = planned(&pipeline, &profiled(unknown));
+    assert!(caches(&first));
+    let (digest, counts) = run(&first, &stores).await;
+    assert_eq!(counts, Some((ROWS * (EPOCHS - 1), ROWS)));
+
+    let crawled = r#"{"bytes": 1048576, "nanos": 1000000000000000}"#;
+    let slow = format!(r#"{{"written": {crawled}, "read": {crawled}, "kept_ms": 1700000000000}}"#);
+    let place = object_store::path::Path::from("rows/bandwidth.json");
+    object_store::ObjectStoreExt::put(memory.as_ref(), &place, slow.into())
+        .await
+        .unwrap();
+    let known = machine(clauses, &config, &stores).await.unwrap();
+    // Written too slowly to pay, if the rows were not there.
+    let empty = Machine {
+        stored: None,
+        ..known.clone()
+    };
+    assert!(!caches(&planned(&pipeline, &profiled(empty))));
+    let second = planned(&pipeline, &profiled(known));
+    assert!(caches(&second));
+    assert!(second.report.as_ref().unwrap().stored.is_some());
+    let (again, counts) = run(&second, &stores).await;
+    assert_eq!(again, digest);
+    assert_eq!(counts, Some((ROWS * EPOCHS, 0)));
+
+    // The choice is made again by what it was made by, wherever there is no such store.
+    let saved = forebay_planner::saved::SavedPlan::of(&second, None).unwrap();
+    let (elsewhere, differs) = saved
+        .compile(&pipeline.plan, pipeline.clauses.clone())
+        .unwrap();
+    assert!(differs.is_none());
+    assert_eq!(elsewhere.plan_hash().unwrap(), second.plan_hash().unwrap());
+}

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use arrow::array::BinaryArray;
 use arrow::buffer::OffsetBuffer;
 use bytes::{Bytes, BytesMut};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, exec_err};
 use forebay_udfs::recycle;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::source::error::{FileChange, SourceError};
+use crate::task;
 
 /// Bytes of an image file at most; a bigger one is an error of its row.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -66,11 +67,10 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
     // Who still held a part of the memory would make the column a copy.
     drop(rest);
     let parts: Vec<(BytesMut, Vec<(usize, String)>)> = stream::iter(groups)
-        .map(|(group, room)| tokio::task::spawn_blocking(move || read_group(&group, room)))
+        .map(|(group, room)| task::blocking("reading images", move || read_group(&group, room)))
         .buffered(READERS)
         .try_collect()
-        .await
-        .map_err(|error| exec_datafusion_err!("reading images was interrupted: {error}"))?;
+        .await?;
 
     let mut bytes = BytesMut::new();
     let mut failed = Vec::new();

@@ -1,0 +1,143 @@
+//! What is known of each of some slots, in one piece of memory: a plan of thousands of columns has one for
+//! each of its classes.
+
+use super::slots::{Slot, SlotSet};
+
+/// Values by slot, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotMap<V>(Vec<(Slot, V)>);
+
+impl<V> Default for SlotMap<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<V> SlotMap<V> {
+    fn find(&self, slot: Slot) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&slot, |&(known, _)| known)
+    }
+
+    /// The number of slots.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no slot.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a slot.
+    pub fn get(&self, slot: Slot) -> Option<&V> {
+        self.find(slot).ok().map(|at| &self.0[at].1)
+    }
+
+    /// Sets the value of a slot.
+    pub fn insert(&mut self, slot: Slot, value: V) {
+        match self.find(slot) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (slot, value)),
+        }
+    }
+
+    /// Takes a slot out.
+    pub fn remove(&mut self, slot: Slot) -> Option<V> {
+        self.find(slot).ok().map(|at| self.0.remove(at).1)
+    }
+
+    /// Keeps the slots of a set.
+    pub fn keep(&mut self, slots: &SlotSet) {
+        self.0.retain(|&(slot, _)| slots.contains(slot));
+    }
+
+    /// The slots.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.0.iter().map(|&(slot, _)| slot)
+    }
+
+    /// The values.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.0.iter().map(|(_, value)| value)
+    }
+
+    /// The values, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    /// Slots with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &V)> {
+        self.0.iter().map(|(slot, value)| (*slot, value))
+    }
+}
+
+impl<V> Extend<(Slot, V)> for SlotMap<V> {
+    /// Sets the values of slots. Of several values of a slot, the last counts.
+    fn extend<I: IntoIterator<Item = (Slot, V)>>(&mut self, values: I) {
+        /// Values that are put in one by one.
+        const FEW: usize = 4;
+        let mut values = values.into_iter();
+        for (slot, value) in values.by_ref().take(FEW) {
+            self.insert(slot, value);
+        }
+        let sorted = self.0.len();
+        self.0.extend(values);
+        if self.0.len() == sorted {
+            return;
+        }
+        // Stable, so the last value of a slot comes last.
+        self.0.sort_by_key(|&(slot, _)| slot);
+        let all = std::mem::take(&mut self.0);
+        self.0.reserve(all.len());
+        for (slot, value) in all {
+            match self.0.last_mut() {
+                Some(last) if last.0 == slot => last.1 = value,
+                _ => self.0.push((slot, value)),
+            }
+        }
+    }
+}
+
+impl<V> FromIterator<(Slot, V)> for SlotMap<V> {
+    fn from_iter<I: IntoIterator<Item = (Slot, V)>>(values: I) -> Self {
+        let mut map = Self::default();
+        map.extend(values);
+        map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_slot_map_is_a_map(
+            values in vec((0_u32..100, 0_u8..), 0..20),
+            more in vec((0_u32..100, 0_u8..), 0..20),
+            gone in vec(0_u32..100, 0..20),
+        ) {
+            let mut expected: BTreeMap<Slot, u8> = BTreeMap::new();
+            expected.extend(values.iter().map(|&(slot, value)| (Slot(slot), value)));
+            let mut map: SlotMap<u8> = values.iter().map(|&(s, v)| (Slot(s), v)).collect();
+            map.extend(more.iter().map(|&(slot, value)| (Slot(slot), value)));
+            expected.extend(more.iter().map(|&(slot, value)| (Slot(slot), value)));
+            for &slot in &gone {
+                prop_assert_eq!(map.remove(Slot(slot)), expected.remove(&Slot(slot)));
+                prop_assert_eq!(map.get(Slot(slot)), None);
+            }
+            let pairs = |map: &SlotMap<u8>| map.iter().map(|(s, &v)| (s, v)).collect::<Vec<_>>();
+            prop_assert_eq!(pairs(&map), expected.clone().into_iter().collect::<Vec<_>>());
+            let kept: SlotSet = (0..50).map(Slot).collect();
+            map.keep(&kept);
+            expected.retain(|&slot, _| kept.contains(slot));
+            prop_assert_eq!(pairs(&map), expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

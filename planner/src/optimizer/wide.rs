@@ -1,0 +1,154 @@
+//! Wide projections and long conditions: many operators that the search takes as one.
+//!
+//! Operators that are independent of each other may stand in any order, so a search over `n` columns that are
+//! computed side by side would see an exponential number of plans of equal cost. Where there are many, the plain
+//! ones become one operator. A column that something above reads stays an operator of its own, so that a filter
+//! over it can still move below the others.
+
+use super::arena::{Arena, ParamId};
+use super::tree::Tree;
+
+/// Plain columns of a projection, or conjuncts of a filter, up to which each is an operator of its own.
+pub const APART: usize = 32;
+
+/// Operators of a plan that is searched. A plan of more runs as it is written.
+pub const MAX_OPERATORS: usize = 512;
+
+/// The number of operators of a plan; one that stands for several counts once.
+pub fn operators(tree: &Tree) -> usize {
+    let mut count = 0;
+    tree.visit(&mut |part| count += usize::from(matches!(part, Tree::Op(..))));
+    count
+}
+
+/// An operator of a plan that is being lowered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    /// The operator.
+    pub(super) param: ParamId,
+    /// Whether it is independent of those beside it, and nothing above reads what it makes.
+    pub(super) is_plain: bool,
+}
+
+/// The operators that stand for these, in their order: all plain ones are one where there are many, which
+/// stands where the first of them does.
+pub(super) fn joined(arena: &mut Arena, steps: &[Step]) -> Vec<ParamId> {
+    let all = || steps.iter().map(|step| step.param);
+    let is_joined = |step: &&Step| step.is_plain && !arena.spec(step.param).pinned;
+    let plain: Vec<ParamId> = { steps.iter().filter(is_joined) }
+        .map(|step| step.param)
+        .collect();
+    if plain.len() <= APART {
+        return all().collect();
+    }
+    let mut apart = Vec::with_capacity(steps.len() - plain.len() + 1);
+    let mut plain = plain.into_iter().peekable();
+    let mut members = Vec::with_capacity(plain.len());
+    let mut place = None;
+    for param in all() {
+        match plain.next_if_eq(&param) {
+            Some(param) => {
+                place.get_or_insert(apart.len());
+                members.push(param);
+            }
+            None => apart.push(param),
+        }
+    }
+    if let (Some(place), Some(together)) = (place, arena.together(members)) {
+        apart.insert(place, together);
+    }
+    apart
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::Compiled;
+    use crate::rows::RowOp;
+    use crate::testing::planned;
+
+    async fn compiled(sql: &str) -> Compiled {
+        let pipeline = planned(sql).await;
+        Compiled::new(&pipeline.plan, pipeline.clauses.clone()).unwrap()
+    }
+
+    fn columns(count: usize) -> String {
+        let columns = (0..count).map(|i| format!("id * {i} + 1 AS c{i}"));
+        columns.collect::<Vec<_>>().join(", ")
+    }
+
+    #[tokio::test]
+    async fn a_wide_projection_is_searched_as_one_operator() {
+        let search = async |count: usize| {
+            let sql = format!(
+                "SELECT {} FROM t WHERE id > 3 SHUFFLE GLOBALLY BATCH 4",
+                columns(count)
+            );
+            let report = compiled(&sql).await.report.unwrap();
+            assert_eq!(report.doubt, None);
+            report.saturation
+        };
+        let (some, many) = (search(100).await, search(1000).await);
+        assert!(some.saturated && many.saturated);
+        assert_eq!((some.nodes, some.classes), (many.nodes, many.classes));
+        assert!(
+            many.columns < 11 * some.columns,
+            "{} and {} columns",
+            some.columns,
+            many.columns
+        );
+    }
+
+    #[tokio::test]
+    async fn a_filter_over_a_column_moves_below_the_others() {
+        let list = columns(200);
+        let sql = format!("SELECT * FROM (SELECT {list} FROM t) AS q WHERE c7 > 5");
+        let chosen = compiled(&sql).await.chosen;
+        let mut filtered = Vec::new();
+        chosen.visit(&mut |node| {
+            if matches!(node.op, RowOp::Filter { .. }) {
+                filtered.push(node.schema.fields().len());
+            }
+        });
+        assert!(filtered.len() == 1 && filtered[0] <= 3, "{filtered:?}");
+        assert_eq!(chosen.schema.fields().len(), 200);
+    }
+
+    #[tokio::test]
+    async fn a_plan_of_too_many_operators_runs_as_written() {
+        let list = |level: usize| {
+            let columns = (0..30).map(|i| format!("id + {} AS l{level}c{i}", level * i));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        let nested = |first: usize, query: &str| {
+            (first..first + 10).fold(query.to_owned(), |query, level| {
+                format!("SELECT *, {} FROM ({query}) AS q{level}", list(level))
+            })
+        };
+        let (below, above) = (nested(0, "SELECT id FROM t"), nested(10, "SELECT * FROM p"));
+        let found = compiled(&format!("CREATE PIPELINE p AS {below}; {above}")).await;
+        let doubt = found.report.unwrap().doubt.unwrap();
+        assert!(doubt.contains("at most 512 are searched"), "{doubt}");
+        assert_eq!(found.chosen.schema.fields().len(), 601);
+    }
+
+    #[test]
+    fn many_plain_operators_stand_where_the_first_of_them_does() {
+        let mut arena = Arena::default();
+        let mut steps = Vec::new();
+        for i in 0..APART + 10 {
+            let slot = arena.slot(&format!("s{i}"));
+            let param = arena.row(slot, datafusion::logical_expr::lit(1), false);
+            steps.push(Step {
+                param,
+                is_plain: i != 5,
+            });
+        }
+        let apart = joined(&mut arena, &steps[..APART]);
+        assert_eq!(apart.len(), APART);
+        let together = joined(&mut arena, &steps);
+        assert_eq!(together.len(), 2);
+        assert_eq!(arena.each(together[0]).len(), APART + 9);
+        assert_eq!(together[1], steps[5].param);
+    }
+}

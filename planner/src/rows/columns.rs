@@ -1,0 +1,95 @@
+//! The columns of a node by name: what is done for an expression costs what it reads, however many columns
+//! there are.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::{DFSchema, Result, plan_datafusion_err};
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use forebay_udfs::row::{ROW_COLUMN, row_field};
+
+/// The columns of a node, found by their names without a search through all of them.
+#[derive(Debug)]
+pub struct ColumnIndex<'a> {
+    schema: &'a Schema,
+    by_name: HashMap<&'a str, usize>,
+}
+
+impl<'a> ColumnIndex<'a> {
+    /// The columns of a schema. Of two with one name, the first counts.
+    pub fn of(schema: &'a Schema) -> Self {
+        let mut by_name = HashMap::with_capacity(schema.fields().len());
+        for (index, field) in schema.fields().iter().enumerate() {
+            by_name.entry(field.name().as_str()).or_insert(index);
+        }
+        Self { schema, by_name }
+    }
+
+    /// The index of a column.
+    ///
+    /// # Errors
+    /// There is no column of that name.
+    pub fn index_of(&self, name: &str) -> Result<usize> {
+        let found = self.by_name.get(name).copied();
+        found.ok_or_else(|| plan_datafusion_err!("there is no column \"{name}\""))
+    }
+
+    /// The schema that an expression is resolved against: the columns that it reads, in their order, and the
+    /// hidden row column.
+    ///
+    /// # Errors
+    /// DataFusion refuses the schema.
+    pub fn read_by(&self, expr: &Expr) -> Result<DFSchema> {
+        let names = expr.column_refs().into_iter();
+        let read: BTreeSet<usize> = names
+            .filter(|column| column.name != ROW_COLUMN)
+            .filter_map(|column| self.by_name.get(column.name.as_str()).copied())
+            .collect();
+        let mut fields: Vec<FieldRef> = read
+            .into_iter()
+            .map(|index| Arc::clone(&self.schema.fields()[index]))
+            .collect();
+        fields.push(row_field());
+        DFSchema::try_from(Schema::new(fields))
+    }
+
+    /// The type of an expression's values, with its extension.
+    ///
+    /// # Errors
+    /// The expression has no type, or reads a column that is not there.
+    pub fn field_of(&self, expr: &Expr) -> Result<FieldRef> {
+        if let Expr::Column(column) = expr
+            && let Some(&index) = self.by_name.get(column.name.as_str())
+        {
+            return Ok(Arc::clone(&self.schema.fields()[index]));
+        }
+        Ok(expr.to_field(&self.read_by(expr)?)?.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field};
+    use datafusion::logical_expr::lit;
+
+    use super::*;
+    use crate::rows::slot;
+
+    #[test]
+    fn an_expression_is_resolved_against_what_it_reads() {
+        let field = |i: usize| Field::new(format!("c{i}"), DataType::Int32, i % 2 == 0);
+        let schema = Schema::new((0..1000).map(field).collect::<Vec<_>>());
+        let columns = ColumnIndex::of(&schema);
+        assert_eq!(columns.index_of("c700").unwrap(), 700);
+        assert!(columns.index_of("d").is_err());
+        let expr = slot("c700") + slot("c3") + lit(1);
+        let over = columns.read_by(&expr).unwrap();
+        let names: Vec<_> = over.fields().iter().map(|f| f.name().as_str()).collect();
+        assert_eq!(names, ["c3", "c700", ROW_COLUMN]);
+        let whole = expr.to_field(&DFSchema::try_from(schema.clone()).unwrap());
+        assert_eq!(columns.field_of(&expr).unwrap(), whole.unwrap().1);
+        assert_eq!(*columns.field_of(&slot("c3")).unwrap(), field(3));
+        assert!(columns.field_of(&slot("d")).is_err());
+    }
+}
