@@ -416,6 +416,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_row_is_lost_to_odd_bytes() {
+        for text in [
+            "{\"a\": 1}\n{\"a\": 2}{\"a\": 3}\n",
+            "{\"a\": 1}\n{\"a\": 2}\r{\"a\": 3}\n",
+            "{\"a\": 1}\n{\"a\": 2",
+            "{\"a\": 1}\n\0\0\0",
+            "{\"a\": 1}\n{\"a\": \"x\ny\"}\n",
+        ] {
+            let error = open_text(text).await.unwrap_err();
+            assert!(error.contains("line 2: column"), "{text:?}: {error}");
+        }
+        for (text, rows) in [("{\"a\": 1}", 1), ("{\"a\": 1}\r\n\r\n{\"a\": 2}\r\n", 2)] {
+            let (_dir, source) = open_text(text).await.unwrap();
+            assert_eq!(read_all(&source, &[0], None).await.unwrap().0.len(), rows);
+        }
+    }
+
+    #[tokio::test]
     async fn declared_columns_leave_the_others_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.json");

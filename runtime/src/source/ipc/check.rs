@@ -314,12 +314,11 @@ where
 }
 
 /// Bytes of the offsets of so many values; none have none.
-const fn offsets(rows: u64, width: u64) -> Option<u64> {
-    match rows.checked_add(1) {
-        Some(2..=u64::MAX) if rows > 0 => (rows + 1).checked_mul(width),
-        Some(_) => Some(0),
-        None => None,
+fn offsets(rows: u64, width: u64) -> Option<u64> {
+    if rows == 0 {
+        return Some(0);
     }
+    rows.checked_add(1)?.checked_mul(width)
 }
 
 /// Checks that a compressed buffer, given with its prefix, holds as many bytes as it says, and as many
