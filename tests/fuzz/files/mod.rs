@@ -4,9 +4,6 @@
 //! it was in, and the rest go on in another. `FOREBAY_FUZZ_CASES=10000 cargo test --test fuzz files -- --nocapture` runs so
 //! many cases for each format; `FOREBAY_FUZZ_ONLY='avro 17'` runs one.
 
-#[path = "../../common/draw.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod draw;
 mod mutate;
 mod samples;
 mod worker;

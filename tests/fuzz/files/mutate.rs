@@ -1,6 +1,6 @@
 //! Damages files.
 
-use super::draw::Draw;
+use crate::draw::Draw;
 
 /// Integers that lengths and counts go wrong at.
 const NUMBERS: &[i64] = &[

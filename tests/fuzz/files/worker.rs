@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use forebay::{Error, RunConfig, Session};
 
-use super::draw::Draw;
 use super::mutate::mutated;
 use super::samples::{Format, samples};
+use crate::draw::Draw;
 
 /// Names the cases of a child: format, first case, number of cases.
 pub(super) const CASES: &str = "FOREBAY_FUZZ_CHILD";

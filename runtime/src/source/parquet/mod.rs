@@ -133,8 +133,7 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
                 "row group {index} states {rows} rows, and {} values of the column '{}'",
                 other.num_values(),
                 other.column_path()
-            ))
-            .into());
+            )));
         }
         let bytes = u64::try_from(group.total_byte_size()).unwrap_or(0);
         splits.push(Split {
