@@ -30,12 +30,12 @@ fn rows(first: i64, count: i64) -> RecordBatch {
     .unwrap()
 }
 
-fn write(path: &std::path::Path, batches: &[RecordBatch]) {
+fn write(path: &Path, batches: &[RecordBatch]) {
     compressed(path, None, batches);
 }
 
 fn compressed(
-    path: &std::path::Path,
+    path: &Path,
     compression: Option<arrow::ipc::CompressionType>,
     batches: &[RecordBatch],
 ) {
