@@ -212,12 +212,18 @@ async fn one_bad_row_costs_one_row_in_each_kernel() {
             wrong.push(format!("{kernel}: fail gives {error:?}"));
         }
         create(&session, &query, 64, "skip").await;
-        let default = given(&session, &query, RunConfig::default()).await;
+        let default = match batches(&session, "p", RunConfig::default()).await {
+            Ok(default) => default,
+            Err(error) => {
+                wrong.push(format!("{kernel}: skip gives {error}"));
+                continue;
+            }
+        };
         if ids(&default) != others {
             wrong.push(format!("{kernel}: {} rows", ids(&default).len()));
         }
-        let written = given(&session, &query, without_plan()).await;
-        if digest(&default) != digest(&written) {
+        let written = batches(&session, "p", without_plan()).await;
+        if written.ok().map(|written| digest(&written)) != Some(digest(&default)) {
             wrong.push(format!("{kernel}: another stream as written"));
         }
         if number % 8 == 0 && of_ranks(&session, &query).await != others {

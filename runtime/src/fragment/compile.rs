@@ -63,6 +63,7 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
+    let schema = Arc::new(schema);
     let cleared = with_cleared_constants(expr.clone(), &schema, |expr| simplify(expr, &schema))?;
     let simple = simplified(&cleared, &schema)?;
     let expr = create_physical_expr(
@@ -76,7 +77,7 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
 
 /// Simplifies an expression. A constant in it that has no value (`CAST('x' AS BIGINT)`) stays as it is: its error is
 /// that of each row that needs it, and of no other.
-fn simplified(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+fn simplified(expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     if let Ok(simple) = simplify(expr.clone(), schema) {
         return Ok(simple);
     }
@@ -90,7 +91,7 @@ fn simplified(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
             Ok(simple) => Ok(Transformed::yes(simple)),
             Err(_) => {
                 let name = format!("{CONSTANT}{}", constants.len());
-                fields.push(Field::new(&name, e.get_type(schema)?, true));
+                fields.push(Field::new(&name, e.get_type(schema.as_ref())?, true));
                 constants.push(e);
                 Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
                     name,
@@ -98,7 +99,7 @@ fn simplified(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
             }
         }
     })?;
-    let schema = DFSchema::try_from(Schema::new(fields))?;
+    let schema = Arc::new(DFSchema::try_from(Schema::new(fields))?);
     let simple = simplify(without.data, &schema)?;
     let whole = simple.transform_up(|e| {
         let number = match &e {
@@ -130,9 +131,9 @@ fn is_constant(expr: &Expr) -> Result<bool> {
 }
 
 /// Simplifies an expression, all of whose constants have values.
-fn simplify(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+fn simplify(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema.clone()))
+        .with_schema(Arc::clone(schema))
         .build();
     match caught(|| ExprSimplifier::new(context).simplify(expr)) {
         Ok(simple) => simple,

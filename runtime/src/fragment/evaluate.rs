@@ -309,7 +309,7 @@ fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     match error {
         DataFusionError::External(source) => match source.downcast::<RowFailure>() {
             Ok(failure) => Ok((Some(failure.operator), failure.cause)),
-            Err(source) => Err(DataFusionError::External(source)),
+            Err(source) => external_cause(source),
         },
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
             row_cause(*inner)
@@ -326,6 +326,19 @@ fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
             value => Ok((None, value.to_string())),
         },
         other => Err(other),
+    }
+}
+
+/// The cause in an error of another library (a pattern that is none), which is a row's unless it is one of I/O.
+fn external_cause(
+    source: Box<dyn std::error::Error + Send + Sync>,
+) -> Result<(Option<String>, String)> {
+    if source.is::<Oversized>() || source.is::<OversizedBatch>() || source.is::<std::io::Error>() {
+        return Err(DataFusionError::External(source));
+    }
+    match source.downcast::<DataFusionError>() {
+        Ok(inner) => row_cause(*inner),
+        Err(source) => Ok((None, source.to_string())),
     }
 }
 
@@ -441,6 +454,62 @@ mod tests {
             rows: 8,
         };
         assert!(is_oversized(&DataFusionError::External(Box::new(too_long))));
+    }
+
+    #[test]
+    fn a_large_constant_is_not_repeated_for_more_rows_than_fit_into_a_column() {
+        let text = "x".repeat(1 << 20);
+        let constant: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(text.into()));
+        let error = evaluate(&constant, &numbers(4_096)).unwrap_err();
+        assert!(is_oversized(&error), "{error}");
+        assert_eq!(evaluate(&constant, &numbers(2)).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn results_that_do_not_fit_together_are_not_allocated() {
+        let state = datafusion::prelude::SessionContext::new().state();
+        let known = |name: &str| state.scalar_functions().get(name).cloned();
+        let mut functions = forebay_udfs::bounded_functions(known).into_iter();
+        let repeat = functions
+            .find(|function| function.name() == "repeat")
+            .unwrap();
+        let of = |times: i64| {
+            let batch = numbers(16);
+            let args: Vec<Arc<dyn PhysicalExpr>> = vec![
+                cast(
+                    col("x", &batch.schema()).unwrap(),
+                    &batch.schema(),
+                    DataType::Utf8,
+                )
+                .unwrap(),
+                Arc::new(Literal::new(times.into())),
+            ];
+            let options = Arc::new(ConfigOptions::default());
+            let repeat = Arc::clone(&repeat);
+            let call = ScalarFunctionExpr::try_new(repeat, args, &batch.schema(), options);
+            evaluate(&(Arc::new(call.unwrap()) as Arc<dyn PhysicalExpr>), &batch)
+        };
+        let error = of(130_000_000).unwrap_err();
+        assert!(is_oversized(&error), "{error}");
+        let (_, failures) = of(3).unwrap();
+        assert!(failures.is_empty());
+        let (_, failures) = of(300_000_000).unwrap();
+        assert_eq!(failures.len(), 16);
+    }
+
+    #[test]
+    fn an_error_of_another_library_is_one_of_its_row() {
+        let batch = numbers(8);
+        let (expr, _) = call(
+            |x| match x.iter().flatten().any(|x| x == 5) {
+                true => Err(DataFusionError::External("no such pattern".into())),
+                false => Ok(()),
+            },
+            &batch,
+        );
+        let (_, failures) = evaluate(&expr, &batch).unwrap();
+        assert_eq!(failures[&5].1, "no such pattern");
+        assert_eq!(failures.len(), 1);
     }
 
     #[test]
