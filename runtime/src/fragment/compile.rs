@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, DataFusionError, Result, internal_err};
+use datafusion::common::{Column, DFSchema, DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, when};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use forebay_planner::rows::{RowOp, RowPlan, human};
@@ -63,7 +63,8 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
-    let cleared = with_cleared_constants(expr.clone(), &schema, |expr| simplify(expr, &schema))?;
+    let strict = null_where_lists_are(expr.clone())?;
+    let cleared = with_cleared_constants(strict, &schema, |expr| simplify(expr, &schema))?;
     let simple = simplified(&cleared, &schema)?;
     let expr = create_physical_expr(
         &simple,
@@ -72,6 +73,26 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
         &Default::default(),
     )?;
     clearing(expr, schema.as_arrow())
+}
+
+/// Functions of two lists that give null for a null list among other rows, and false or true for one alone.
+const OF_TWO_LISTS: [&str; 2] = ["array_has_all", "array_has_any"];
+
+/// The expression in which these functions are null wherever one of their lists is.
+fn null_where_lists_are(expr: Expr) -> Result<Expr> {
+    let strict = expr.transform_up(|e| {
+        let lists = match &e {
+            Expr::ScalarFunction(call) if OF_TWO_LISTS.contains(&call.name()) => call.args.clone(),
+            _ => return Ok(Transformed::no(e)),
+        };
+        let nulls = lists.into_iter().map(Expr::is_null);
+        let Some(is_null) = nulls.reduce(Expr::or) else {
+            return Ok(Transformed::no(e));
+        };
+        let null = Expr::Literal(ScalarValue::Boolean(None), None);
+        Ok(Transformed::yes(when(is_null, null).otherwise(e)?))
+    })?;
+    Ok(strict.data)
 }
 
 /// Simplifies an expression. A constant in it that has no value (`CAST('x' AS BIGINT)`) stays as it is: its error is
