@@ -346,15 +346,12 @@ impl Names {
         }
         if let Some(except) = &mut options.opt_except {
             self.columns.settle(&mut except.first_element)?;
-            let more = except.additional_elements.iter_mut();
-            more.map(|ident| self.columns.settle(ident))
-                .collect::<Result<()>>()?;
+            let mut more = except.additional_elements.iter_mut();
+            more.try_for_each(|ident| self.columns.settle(ident))?;
         }
         if let Some(replace) = &mut options.opt_replace {
-            let items = replace.items.iter_mut();
-            items
-                .map(|item| self.columns.settle(&mut item.column_name))
-                .collect::<Result<()>>()?;
+            let mut items = replace.items.iter_mut();
+            items.try_for_each(|item| self.columns.settle(&mut item.column_name))?;
         }
         let renamed = match &mut options.opt_rename {
             Some(RenameSelectItem::Single(renamed)) => std::slice::from_mut(renamed),
