@@ -18,6 +18,9 @@ use crate::job::{Env, Job};
 use crate::segment;
 use crate::snapshot::Snapshot;
 
+/// The tables of several lookups.
+pub type LookupTables = Vec<Arc<LookupTable>>;
+
 /// A right side: its rows in memory, and the data that they are of.
 #[derive(Debug)]
 struct RightSide {
@@ -51,7 +54,7 @@ impl Lookups {
     ///
     /// # Errors
     /// One was not read.
-    pub fn of(&self, plan: &RowPlan) -> Result<(Vec<Arc<LookupTable>>, Vec<Arc<Snapshot>>)> {
+    pub fn of(&self, plan: &RowPlan) -> Result<(LookupTables, Vec<Arc<Snapshot>>)> {
         let (mut tables, mut data) = (Vec::new(), Vec::new());
         for lookup in lookups_of(plan) {
             let side = self.by_scan.get(&first_scan(lookup)?);

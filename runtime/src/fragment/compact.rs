@@ -359,7 +359,7 @@ mod tests {
             &UInt64Array::from_iter_values((0..16).map(|i| i / 2)),
             None,
         );
-        let fixed = FixedSizeListArray::new(item.clone(), 2, pairs.unwrap(), nulls());
+        let fixed = FixedSizeListArray::new(Arc::clone(&item), 2, pairs.unwrap(), nulls());
         let views = ListViewArray::new(
             item,
             ScalarBuffer::from(vec![0, 1, 2, 2, 4, 3, 0, 6]),
