@@ -42,12 +42,17 @@ const CALLS: usize = 3;
 
 /// Calls of functions whose arguments are too particular to be met by chance.
 const CALLS_BY_HAND: &[&str] = &[
-    "array_any_match(l, x -> x > 1)",
-    "array_filter(l, x -> x > 1)",
-    "array_filter(sts, x -> x['a'] > 1)",
-    "array_first(l, x -> x > 1)",
-    "array_transform(l, x -> x + i)",
-    "array_transform(ll, x -> array_append(x, 7))",
+    "array_has_all(l, CAST(fl AS BIGINT[]))",
+    "array_has_any(ll, ll)",
+    "array_sort(ls, 'DESC', 'NULLS LAST')",
+    "date_part('day', ts)",
+    "date_trunc('day', ts)",
+    "get_field(st, 'a')",
+    "make_time(i, u, 3)",
+    "map(make_array(i), make_array(s))",
+    "nvl(arrow_cast(dct, 'Utf8View'), 'x')",
+    "to_char(ts, '%Y')",
+    "to_time('12:30:00')",
     "array_replace(l, i, 7)",
     "array_replace_n(l, i, 7, 2)",
     "array_slice(l, 1, u)",
@@ -67,9 +72,18 @@ const CALLS_BY_HAND: &[&str] = &[
     "random_rotate(px, 20)",
     "resize(px, 2, 2)",
     "resize(decode_image(img), 2, 2)",
-    "resize(CASE WHEN b THEN decode_image(img) END, 2, 2)",
     "resize_shortest(px, 2)",
     "rotate(px, 90)",
+];
+
+/// Functions that nothing here can call: of lambdas, which the dialect does not read, and of unions.
+const NEVER_CALLED: [&str; 6] = [
+    "array_any_match",
+    "array_filter",
+    "array_first",
+    "array_transform",
+    "union_extract",
+    "union_tag",
 ];
 
 /// Expressions that are no calls of functions by their names.
@@ -506,7 +520,7 @@ fn what_a_row_gives_is_a_function_of_the_row() {
     let mut unmet = Vec::new();
     for name in &functions {
         let Some(function) = state.scalar_functions().get(name) else {
-            unmet.push(name);
+            unmet.push(name.as_str());
             continue;
         };
         let draw = &mut Draw::new(hash_bytes(name.as_bytes()));
@@ -537,13 +551,13 @@ fn what_a_row_gives_is_a_function_of_the_row() {
             }
         }
         if !met {
-            unmet.push(name);
+            unmet.push(name.as_str());
         }
     }
     eprintln!("{checked} calls of {} functions", functions.len());
     let wrong = format!("{} differ: {}", wrong.len(), wrong.join("\n"));
     assert_eq!(
         (unmet, wrong),
-        (vec![&"union_extract".to_owned()], "0 differ: ".to_owned())
+        (NEVER_CALLED.to_vec(), "0 differ: ".to_owned())
     );
 }

@@ -43,6 +43,8 @@ mistakes! {
     time_in_bucket: "SELECT label FROM photos BUCKET BY extract(hour FROM current_time()) BOUNDARIES (12) BATCH 2" => @"line 1, column 54: current_time() is not supported: its result would differ every time; write the time as a literal, such as TIME '12:00:00'";
     time_in_mix: "SELECT x FROM MIX ((SELECT now() AS x FROM people) WEIGHT 1)" => @"line 1, column 28: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
     time_in_view: "CREATE PIPELINE v AS SELECT CAST(now() AS VARCHAR) AS x FROM photos" => @"line 1, column 34: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
+    order_by_row: "SELECT array_sort([id], name) AS x FROM people" => @"line 1, column 8: array_sort expects constants for its order: 'ASC' or 'DESC', and 'NULLS FIRST' or 'NULLS LAST'";
+    map_of_lists: "SELECT map([id], array_append([name], 'x')) AS x FROM people" => @"line 1, column 8: map expects its keys and values in brackets, as many of each: MAP {'a': x, 'b': y}";
     file_name: "SELECT input_file_name() AS x FROM photos" => @"line 1, column 8: input_file_name() is not supported: its result would differ every time; use a column that names the row, or random_uniform()";
     version: "SELECT version() AS x FROM photos" => @"line 1, column 8: version() is not supported: its result would differ from machine to machine; write a literal instead";
     wrong_argument_type: "SELECT normalize(resize(label, 2, 2), 'imagenet') AS x FROM photos" => @"line 1, column 18: resize expects an image, found Int32";

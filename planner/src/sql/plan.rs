@@ -227,6 +227,7 @@ pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
                 {
                     return plan_err!("{from} cannot be cast to {}", cast.field.data_type());
                 }
+                check_rows_apart(expr)?;
                 if let LogicalExpr::ScalarFunction(call) = expr
                     && call.name() == "get_field"
                     && let Ok(found @ (DataType::Union(..) | DataType::RunEndEncoded(..))) =
@@ -241,6 +242,35 @@ pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
         })
     })?;
     Ok(plan)
+}
+
+/// Refuses calls in which DataFusion mixes rows: `array_sort` sorts the lists of all rows as the first row says, and `map`
+/// lines up the keys and the values of all rows at once, so that a row with one key too many takes a value of the next.
+fn check_rows_apart(expr: &LogicalExpr) -> DataFusionResult<()> {
+    let LogicalExpr::ScalarFunction(call) = expr else {
+        return Ok(());
+    };
+    let is_constant = |arg: &LogicalExpr| arg.column_refs().is_empty();
+    let length = |arg: &LogicalExpr| match arg {
+        LogicalExpr::ScalarFunction(made) if made.name() == "make_array" => Some(made.args.len()),
+        _ => None,
+    };
+    match (call.name(), call.args.as_slice()) {
+        ("array_sort", [_, order @ ..]) if !order.iter().all(is_constant) => {
+            plan_err!(
+                "array_sort expects constants for its order: 'ASC' or 'DESC', and 'NULLS FIRST' or 'NULLS LAST'"
+            )
+        }
+        ("map", [keys, values])
+            if !(is_constant(keys) && is_constant(values))
+                && (length(keys).is_none() || length(keys) != length(values)) =>
+        {
+            plan_err!(
+                "map expects its keys and values in brackets, as many of each: MAP {{'a': x, 'b': y}}"
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The mistake of a select list with the same item twice, which DataFusion reports without a place.

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
@@ -25,7 +25,9 @@ pub(super) fn clearing(
         let apart = expr.is::<LambdaExpr>() || reports_rows(&expr);
         // A lambda's own columns are none of the schema's, and have no type here.
         let is_flat = |expr: &Arc<dyn PhysicalExpr>| {
-            expr.data_type(schema).is_ok_and(|found| !found.is_nested())
+            let found = expr.data_type(schema);
+            let is_plain = |t: &DataType| !t.is_nested() && !matches!(t, DataType::Dictionary(..));
+            found.is_ok_and(|found| is_plain(&found))
         };
         if apart || is_flat(&expr) {
             return Ok(Transformed::no(expr));

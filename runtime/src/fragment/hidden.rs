@@ -32,7 +32,7 @@ fn clear(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef
         DataType::LargeList(_) => clear_list(array.as_list::<i64>(), outer),
         DataType::FixedSizeList(..) => clear_fixed(array.as_fixed_size_list(), outer),
         DataType::Map(..) => clear_map(array.as_map(), outer),
-        DataType::Dictionary(_, values) if values.is_nested() => clear_dictionary(array, outer),
+        DataType::Dictionary(..) => clear_dictionary(array, outer),
         _ => mask(array, outer),
     }
 }
@@ -186,7 +186,14 @@ fn clear_dictionary(
     array: &ArrayRef,
     outer: Option<&NullBuffer>,
 ) -> Result<Option<ArrayRef>, ArrowError> {
-    let masked = mask(array, outer)?;
+    // A null among the values is one of the rows that name it: casts read the keys' nulls alone.
+    let values = array.as_any_dictionary().values();
+    let of_values = match values.null_count() > 0 {
+        true => array.logical_nulls(),
+        false => None,
+    };
+    let nulls = NullBuffer::union(of_values.as_ref(), outer);
+    let masked = mask(array, nulls.as_ref())?;
     let dictionary = masked.as_ref().unwrap_or(array).as_any_dictionary();
     let values = clear(dictionary.values(), None)?;
     Ok(values
