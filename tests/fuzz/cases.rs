@@ -30,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 ///
 /// # Panics
 /// The case panics or does not end.
+#[expect(clippy::disallowed_methods, reason = "a case that does not end outlives its test")]
 pub(crate) fn within<T, F>(case: impl FnOnce() -> F + Send + 'static) -> T
 where
     T: Send + 'static,

@@ -144,6 +144,10 @@ impl Watch {
 }
 
 /// Ends the process when a case takes too long, or too much memory.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the watch ends the process, so nothing waits for it"
+)]
 fn watch(watched: &Arc<Watch>) {
     let watched = Arc::clone(watched);
     std::thread::spawn(move || {
