@@ -103,7 +103,7 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
     let schema = Arc::new(schema);
-    let strict = null_where_lists_are(expr.clone())?;
+    let strict = null_where_arguments_are(expr.clone())?;
     let cleared = with_cleared_constants(strict, &schema, |expr| simplify(expr, &schema))?;
     let simple = simplified(&cleared, &schema)?;
     let expr = create_physical_expr(
@@ -115,22 +115,21 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     clearing(expr, schema.as_arrow())
 }
 
-/// Functions of two lists that give null for a null list among other rows, and false or true for one alone.
-const OF_TWO_LISTS: [&str; 2] = ["array_has_all", "array_has_any"];
+/// Functions that look at more than the values of their row where an argument is null: the first two give null for a null
+/// list among other rows, and false or true for one alone; the last computes what is hidden under a null, and fails.
+const STRICT: [&str; 3] = ["array_has_all", "array_has_any", "date_trunc"];
 
-/// The expression in which these functions are null wherever one of their lists is.
-fn null_where_lists_are(expr: Expr) -> Result<Expr> {
+/// The expression in which these functions are null wherever an argument is, without a call.
+fn null_where_arguments_are(expr: Expr) -> Result<Expr> {
     let strict = expr.transform_up(|e| {
-        let lists = match &e {
-            Expr::ScalarFunction(call) if OF_TWO_LISTS.contains(&call.name()) => call.args.clone(),
+        let args = match &e {
+            Expr::ScalarFunction(call) if STRICT.contains(&call.name()) => call.args.clone(),
             _ => return Ok(Transformed::no(e)),
         };
-        let nulls = lists.into_iter().map(Expr::is_null);
-        let Some(is_null) = nulls.reduce(Expr::or) else {
-            return Ok(Transformed::no(e));
-        };
-        let null = Expr::Literal(ScalarValue::Boolean(None), None);
-        Ok(Transformed::yes(when(is_null, null).otherwise(e)?))
+        match args.into_iter().map(Expr::is_not_null).reduce(Expr::and) {
+            Some(has_all) => Ok(Transformed::yes(when(has_all, e).end()?)),
+            None => Ok(Transformed::no(e)),
+        }
     })?;
     Ok(strict.data)
 }
