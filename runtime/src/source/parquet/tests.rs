@@ -371,7 +371,7 @@ async fn no_length_of_a_page_is_believed() {
         Compression::SNAPPY,
         Encoding::PLAIN,
     );
-    let header = [0x15, 0x00, 0x15, 0x80, 0xa4, 0xf4, 0x01];
+    let header = [0x15, 0x00, 0x15, 0x80, 0x92, 0xf4, 0x01];
     assert_eq!(with_bytes(&path, &header, &header).await, Ok(250_000));
     let lie = [0x15, 0x00, 0x15, 0xfe, 0xff, 0xff, 0x7f];
     let error = with_bytes(&path, &header, &lie).await.unwrap_err();
