@@ -139,7 +139,7 @@ impl Catalog {
         &self.pipelines
     }
 
-    /// Whether a statement that creates a source has nothing to do: `IF NOT EXISTS`, and it does.
+    /// True where `IF NOT EXISTS` makes a statement that creates a source do nothing.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Catalog {
         self.keeps(&name.value, Some(name.position), existing, Kind::Source)
     }
 
-    /// Whether a statement that creates a pipeline has nothing to do: `IF NOT EXISTS`, and it does.
+    /// True where `IF NOT EXISTS` makes a statement that creates a pipeline do nothing.
     ///
     /// # Errors
     ///

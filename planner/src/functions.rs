@@ -77,7 +77,7 @@ impl FunctionNames {
     }
 }
 
-/// Whether a function gives the same for the same row, whenever and wherever it is called.
+/// True where a function gives the same for the same row, whenever and wherever it is called.
 pub(crate) fn is_repeatable(function: &ScalarUDF) -> bool {
     let name = function.name();
     let ours = forebay_udfs::declared(function).is_some()

@@ -164,7 +164,7 @@ fn check_types(arms: &[Arm], name: &str) -> Result<(), DataFusionError> {
     Ok(())
 }
 
-/// What to do about the difference between two types, where they are types of other values.
+/// The remedy for two types that have different values.
 fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String> {
     if a.extension_type_name() != b.extension_type_name()
         || a.extension_type_metadata() != b.extension_type_metadata()
@@ -185,7 +185,7 @@ fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String> {
     ))
 }
 
-/// Whether two types have the same values: they may differ in the names and nulls of items, and in how Arrow lays out
+/// True where two types have the same values: they may differ in the names and nulls of items, and in how Arrow lays out
 /// texts, lists and repeated values.
 fn same_values(a: &DataType, b: &DataType) -> bool {
     use DataType as T;

@@ -40,7 +40,7 @@ pub struct CacheBasis {
     pub write_bps: Option<u64>,
     /// Bytes a second that its storage gave, as measured.
     pub read_bps: Option<u64>,
-    /// What it had of the rows that the plan keeps, where the plan was chosen for that.
+    /// The part of the rows that it had when the plan was chosen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stored: Option<StoredPoint>,
 }

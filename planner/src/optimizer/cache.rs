@@ -25,7 +25,7 @@ pub struct CacheCosts {
     pub budget: Option<Budget>,
     /// The one step that the user wants it at: the name of a function, or of an output column.
     pub at: Option<String>,
-    /// What the cache has already, where it was asked.
+    /// The part that the cache holds already, where it was asked.
     pub stored: Option<Arc<dyn StoredRows>>,
 }
 

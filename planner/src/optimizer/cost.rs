@@ -74,7 +74,7 @@ pub fn self_cost<'a>(
     cost.saturating_add(1)
 }
 
-/// What an operator costs a row, apart from what it moves.
+/// The cost of an operator for a row, apart from the bytes that it moves.
 fn computing(arena: &Arena, param: ParamId, input: &PlanFact, out: &PlanFact) -> Cost {
     let spec = arena.spec(param);
     let read = values(arena, input, &spec.reads);
