@@ -31,6 +31,7 @@
 //! ```
 
 pub mod calibrate;
+mod compile;
 mod error;
 mod explain;
 pub mod generate;

@@ -1,7 +1,6 @@
 //! A session: tables, pipelines, and what one can do with them.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -10,26 +9,22 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::not_impl_err;
-use datafusion::logical_expr::LogicalPlan;
 use forebay_planner::builder::PipelineBuilder;
 use forebay_planner::catalog::{Catalog, Existing};
-use forebay_planner::clauses::{Clauses, Optimize};
-use forebay_planner::compile::{Compiled, needed};
+use forebay_planner::compile::Compiled;
 use forebay_planner::error::{PlanError, Position};
 use forebay_planner::optimizer::coefficients::Coefficients;
-use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::rows::bind::draws;
 use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
-use forebay_runtime::engine::{self, DEFAULT_MEMORY, Opened, RunConfig};
+use forebay_runtime::engine::{Opened, RunConfig};
 use forebay_runtime::error::Error as RunError;
-use forebay_runtime::pool::ComputePool;
-use forebay_udfs::room::DecodeRoom;
 use object_store::ObjectStore;
 
+use crate::compile::{compile, compiled, keyed};
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
 use crate::outputs::Outputs;
@@ -528,69 +523,6 @@ fn positioned(error: Error, position: Position) -> Error {
         }
         other => other,
     }
-}
-
-fn available_parallelism() -> std::io::Result<usize> {
-    std::thread::available_parallelism().map(NonZeroUsize::get)
-}
-
-/// The plan of a pipeline with what decides the groups of its rows.
-fn keyed(pipeline: &Pipeline) -> Result<LogicalPlan> {
-    pipeline.keyed().map_err(|error| planning(&error))
-}
-
-fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
-    Compiled::new(plan, clauses).map_err(|error| planning(&error))
-}
-
-pub(crate) async fn compiled(
-    pipeline: &Pipeline,
-    config: &RunConfig,
-    prices: &Arc<Coefficients>,
-    stores: &Stores,
-) -> Result<Compiled> {
-    config.check()?;
-    let mut clauses = pipeline.clauses.clone();
-    clauses.options.optimize = config.optimize.unwrap_or(clauses.options.optimize);
-    let epochs = config.epochs.and_then(NonZeroU64::new);
-    clauses.repeat.epochs = epochs.or(clauses.repeat.epochs);
-    if let Some(saved) = &config.plan {
-        let (compiled, differs) = saved.compile(&keyed(pipeline)?, clauses)?;
-        if let Some(difference) = differs {
-            log::warn!(
-                "the saved plan does not come out again: {difference}; at the tier exact the stream is the \
-                 same"
-            );
-        }
-        return Ok(compiled);
-    }
-    plan(keyed(pipeline)?, clauses, config, prices, stores).await
-}
-
-/// Plans for this machine; over a profile of a few rows where types do not tell sizes or numbers.
-async fn plan(
-    plan: LogicalPlan,
-    clauses: Clauses,
-    config: &RunConfig,
-    prices: &Arc<Coefficients>,
-    stores: &Stores,
-) -> Result<Compiled> {
-    let mut machine = engine::machine(&clauses, config, stores).await?;
-    machine.prices = Arc::clone(prices);
-    if clauses.options.optimize == Optimize::Default {
-        let needed = needed(&plan).map_err(|e| planning(&e))?;
-        if is_guessed(&needed) {
-            machine.probe = Some(Arc::new(engine::Sample::of(&needed).await));
-        }
-    }
-    // Decoding a few photos is no work for a thread that serves others. And without a pool of its own it
-    // would start rayon's global one, which a child of this process would find without threads.
-    let threads = config.threads.map_or_else(available_parallelism, Ok);
-    let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
-    let room = DecodeRoom::new(memory, config.memory_limit.is_some());
-    let pool = ComputePool::new(threads.unwrap_or(1).max(1), Arc::new(room)).map_err(engine)?;
-    let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
-    planned.await.map_err(|e| planning(&e))
 }
 
 fn text_table<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<Outcome> {

@@ -15,8 +15,9 @@ use forebay_runtime::error::Error as RunError;
 use forebay_runtime::token::{StreamName, Token};
 use serde_json::{Value, json};
 
+use crate::compile::compiled;
 use crate::error::{Result, engine, planning};
-use crate::session::{Session, compiled};
+use crate::session::Session;
 
 /// Names a batch of a run.
 #[derive(Debug, Clone)]

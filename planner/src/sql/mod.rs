@@ -8,6 +8,7 @@ mod diagnose;
 mod dialect;
 mod expression;
 mod fold;
+mod long_list;
 #[cfg(test)]
 mod mistakes;
 mod mix;

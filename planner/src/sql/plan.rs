@@ -18,6 +18,7 @@ use super::check::{Names, check_query};
 use super::cursor::normalize;
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
+use super::long_list::plan_long_list;
 use super::mix::place_of;
 use super::names::{settle_clauses, settle_names};
 use super::provider::QueryContext;
@@ -133,7 +134,10 @@ impl<'a> QueryPlanner<'a> {
             state: self.state,
             tables,
         };
-        let plan_typed = |query: &Query| check_casts(context.analyze(context.plan(query)?)?);
+        let plan_typed = |query: &Query| match plan_long_list(&context, query) {
+            Some(plan) => Ok(plan),
+            None => check_casts(context.analyze(context.plan(query)?)?),
+        };
         let plan = plan_typed(&query).map_err(|error| {
             if let Some(mistake) = repeated_item(&query, &error) {
                 return mistake;

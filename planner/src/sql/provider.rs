@@ -27,10 +27,15 @@ pub(crate) struct QueryContext<'a> {
 }
 
 impl QueryContext<'_> {
-    /// The plan of a query, as written.
-    pub(crate) fn plan(&self, query: &Query) -> Result<LogicalPlan> {
+    /// DataFusion's planner over these tables and functions.
+    pub(crate) fn relations(&self) -> SqlToRel<'_, Self> {
         let options = ParserOptions::from(&self.state.config_options().sql_parser);
         SqlToRel::new_with_options(self, options)
+    }
+
+    /// The plan of a query, as written.
+    pub(crate) fn plan(&self, query: &Query) -> Result<LogicalPlan> {
+        self.relations()
             .sql_statement_to_plan(Statement::Query(Box::new(query.clone())))
     }
 

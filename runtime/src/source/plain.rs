@@ -4,7 +4,7 @@
 //! shows plain strings, bytes and lists instead, so that the meaning of a pipeline does not depend
 //! on who wrote the file. Batches are a few MiB, far below what 32-bit offsets hold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -66,11 +66,9 @@ pub(crate) fn merged_schema<'a>(
         return Ok(Arc::new(Schema::empty()));
     };
     let mut merged: Vec<FieldRef> = schema.fields().to_vec();
-    for (index, field) in merged.iter().enumerate() {
-        if merged[..index]
-            .iter()
-            .any(|other| other.name() == field.name())
-        {
+    let mut names = HashSet::with_capacity(merged.len());
+    for field in &merged {
+        if !names.insert(field.name()) {
             return Err(SourceError::Schema(format!(
                 "'{first}' has two columns '{}': rename one",
                 field.name()
