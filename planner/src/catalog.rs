@@ -11,7 +11,7 @@ use datafusion::datasource::ViewTable;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use forebay_udfs::bounded_functions;
+use forebay_udfs::guarded_functions;
 
 use crate::error::{PlanError, Position, Result, closest};
 use crate::functions::FunctionNames;
@@ -98,8 +98,8 @@ impl Catalog {
             .build();
         let own = functions.iter().map(|function| function.name().to_owned());
         let own: BTreeSet<String> = own.collect();
-        let bounded = bounded_functions(|name| state.scalar_functions().get(name).cloned());
-        for function in bounded.into_iter().chain([octet_length()]).chain(functions) {
+        let guarded = guarded_functions(state.scalar_functions().values().cloned());
+        for function in guarded.into_iter().chain([octet_length()]).chain(functions) {
             // The default registry of a session accepts every function.
             let _ = datafusion::execution::FunctionRegistry::register_udf(&mut state, function);
         }

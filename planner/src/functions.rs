@@ -54,6 +54,9 @@ impl FunctionNames {
             };
         }
         for (name, data_type) in ELSEWHERE {
+            if own.contains(name) {
+                continue;
+            }
             let refusal = (TIME, stand_in(&data_type));
             names.refused.entry(name.to_owned()).or_insert(refusal);
         }

@@ -380,7 +380,8 @@ impl Opened {
         let is_tried =
             matches!(self.only, Only::All) && self.clauses.options.on_error != OnError::Fail;
         if is_tried {
-            tail.trial = Trial::of(self.host_functions.clone());
+            let has_all = self.resume.is_none() && self.deal.world == 1 && self.turns.of == 1;
+            tail.trial = Trial::of(self.host_functions.clone(), has_all);
         }
         Ok(tail)
     }

@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::compute::concat;
-use datafusion::common::{Result, exec_err, internal_datafusion_err, internal_err, not_impl_err};
+use arrow::array::{Array, ArrayRef, new_empty_array};
+use arrow::datatypes::DataType;
+use datafusion::common::{
+    Result, exec_datafusion_err, exec_err, internal_datafusion_err, internal_err, not_impl_err,
+};
 use forebay_planner::rows::membership::{is_random, visit_stream};
 use forebay_planner::rows::{RowOp, RowPlan};
 use futures::TryStreamExt;
 
 use crate::fragment::compile::{Compiler, key_types};
-use crate::fragment::evaluate::evaluate;
+use crate::fragment::evaluate::{concatenated, evaluate, is_oversized};
 use crate::fragment::lookup::LookupTable;
 use crate::job::{Env, Job};
 use crate::segment;
@@ -127,26 +129,29 @@ async fn lookup_table(lookup: &RowPlan, env: &Env) -> Result<(LookupTable, Vec<A
             column.push(Arc::clone(values));
         }
     }
-    let join = |pieces: &Vec<arrow::array::ArrayRef>, empty: &arrow::datatypes::DataType| {
-        let pieces: Vec<&dyn Array> = pieces.iter().map(|a| a.as_ref()).collect();
-        if pieces.is_empty() {
-            Ok(arrow::array::new_empty_array(empty))
-        } else {
-            concat(&pieces)
-        }
-    };
+    let columns = columns.iter().zip(plan.schema.fields());
     let columns = columns
-        .iter()
-        .zip(plan.schema.fields())
-        .map(|(c, f)| join(c, f.data_type()));
+        .map(|(pieces, field)| joined(pieces, field.data_type(), &format!("'{}'", field.name())));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let keys = keys
-        .iter()
-        .zip(&key_types)
-        .map(|(k, t)| join(k, t))
-        .collect::<Result<Vec<_>, _>>()?;
+    let keys = keys.iter().zip(&key_types);
+    let keys = keys.map(|(pieces, key_type)| joined(pieces, key_type, "of the keys"));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
     let table = LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)?;
     Ok((table, job.data().cloned().collect()))
+}
+
+/// A whole column of a right side.
+fn joined(pieces: &[ArrayRef], data_type: &DataType, column: &str) -> Result<ArrayRef> {
+    if pieces.is_empty() {
+        return Ok(new_empty_array(data_type));
+    }
+    let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+    concatenated(&pieces).map_err(|error| match is_oversized(&error) {
+        true => {
+            exec_datafusion_err!("JOIN: column {column} of the right side is too large: {error}")
+        }
+        false => error,
+    })
 }
 
 #[cfg(test)]

@@ -119,14 +119,15 @@ fn decoding_keeps_to_the_memory_limit() {
     RgbImage::new(60, 60)
         .save(folder.path().join("small/0.png"))
         .unwrap();
-    let from = |photos: &str, more: &[&str]| {
+    let of = |resized: &str, photos: &str, more: &[&str]| {
         let query = format!(
-            "SELECT resize(decode_image(image), 8, 8) AS x FROM images('{photos}') BATCH 2 \
-             OPTIONS (on_error = 'skip')"
+            "SELECT {resized} AS x FROM images('{photos}') BATCH 2 OPTIONS (on_error = 'skip')"
         );
         let words = ["run", "-e", &query, "--json", "--digest", "--threads", "4"];
         forebay(folder.path(), &[&words, more].concat())
     };
+    let resized = "resize(decode_image(image), 8, 8)";
+    let from = |photos: &str, more: &[&str]| of(resized, photos, more);
     let run = |more: &[&str]| from("photos", more);
     let limited = run(&["--memory-limit", "160MiB"]).json();
     assert_eq!(
@@ -144,6 +145,11 @@ fn decoding_keeps_to_the_memory_limit() {
     assert_eq!(run(&[]).json()["digest"], limited["digest"]);
     let refused = run(&["--memory-limit", "100MiB"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    // Within another expression, too, it ends the run: a row that fails for want of memory would change the stream.
+    let nested = format!("CASE WHEN path <> '' THEN {resized} END");
+    let nested = of(&nested, "photos", &["--memory-limit", "100MiB"]);
+    assert_eq!(nested.code, Some(2), "{}", nested.stderr);
+    assert!(nested.stderr.contains("at least "), "{}", nested.stderr);
     let minimum = refused.stderr.split("at least ").nth(1).unwrap();
     let minimum = minimum.split(' ').next().unwrap();
     assert_eq!(

@@ -64,8 +64,18 @@ pub fn row_function(udf: &ScalarUDF) -> Option<&dyn RowFunction> {
         .map(|function| function as &dyn RowFunction)
 }
 
-/// The values where no row failed; else the first failure as an error.
-pub(crate) fn all_or_first((values, failures): (ArrayRef, Vec<RowFailure>)) -> Result<ArrayRef> {
+/// An error of a [`RowFunction`] that is no row's: it ends the run wherever in an expression the function stands.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct RunFailure(pub DataFusionError);
+
+/// The values of a [`RowFunction`] where no row failed; else the first failure as an error.
+///
+/// # Errors
+/// A [`RowFailure`] or a [`RunFailure`], so that whoever called an expression around it tells them apart.
+pub(crate) fn all_or_first(invoked: Result<(ArrayRef, Vec<RowFailure>)>) -> Result<ArrayRef> {
+    let (values, failures) =
+        invoked.map_err(|error| DataFusionError::External(Box::new(RunFailure(error))))?;
     match failures.into_iter().next() {
         None => Ok(values),
         Some(first) => Err(DataFusionError::External(Box::new(first))),

@@ -69,7 +69,7 @@ fn planned(context: &QueryContext<'_>, query: &Query, select: &Select) -> Result
         alias: Ident::with_quote('"', STAND_IN),
     }];
     let mut query = query.clone();
-    query.body = Box::new(SetExpr::Select(Box::new(rest)));
+    *query.body = SetExpr::Select(Box::new(rest));
     let stood_in = check_casts(context.analyze(context.plan(&query)?)?)?;
     let mut is_placed = false;
     let plan = stood_in.transform_down(|node| match node {

@@ -54,11 +54,13 @@ impl Traffic {
         }
     }
 
-    /// This measurement, or what was measured before it too where it is of few bytes.
-    fn after(self, before: Self) -> Self {
-        match self.bytes >= ENOUGH {
-            true => self,
-            false => before.aged().plus(self),
+    /// This measurement of now, or what was measured before it too where it is of few bytes; and when it was measured.
+    /// A few bytes make nothing new of what is old.
+    fn after(self, before: Self, before_ms: u64, now_ms: u64) -> (Self, u64) {
+        match (before.bytes, self.bytes) {
+            (0, 0) => (self, 0),
+            (0, _) | (_, ENOUGH..) => (self, now_ms),
+            _ => (before.aged().plus(self), before_ms),
         }
     }
 
@@ -79,17 +81,26 @@ impl Traffic {
 pub(super) struct History {
     pub(super) written: Traffic,
     pub(super) read: Traffic,
-    /// When it was kept, in milliseconds since 1970; 0 where nobody knows.
+    /// When writing was measured, in milliseconds since 1970; 0 where nobody knows.
     #[serde(default)]
-    pub(super) kept_ms: u64,
+    pub(super) written_ms: u64,
+    /// When reading was.
+    #[serde(default)]
+    pub(super) read_ms: u64,
 }
 
 impl History {
-    /// The history, or none where it is too old to count.
+    /// The history, without what is too old to count.
     pub(super) fn unless_old(self, now_ms: u64) -> Self {
-        match now_ms.saturating_sub(self.kept_ms) > VALID_MS {
-            true => Self::default(),
-            false => self,
+        let unless_old =
+            |measured: Traffic, at_ms: u64| match now_ms.saturating_sub(at_ms) > VALID_MS {
+                true => Traffic::default(),
+                false => measured,
+            };
+        Self {
+            written: unless_old(self.written, self.written_ms),
+            read: unless_old(self.read, self.read_ms),
+            ..self
         }
     }
 }
@@ -157,10 +168,18 @@ impl Meter {
             true => Traffic::default(),
             false => self.history.read,
         };
+        let before = self.history;
+        let written = self.written.traffic();
+        let (written, written_ms) = written.after(before.written, before.written_ms, now_ms);
+        let (read, read_ms) = self
+            .read
+            .traffic()
+            .after(read_before, before.read_ms, now_ms);
         History {
-            written: self.written.traffic().after(self.history.written),
-            read: self.read.traffic().after(read_before),
-            kept_ms: now_ms,
+            written,
+            read,
+            written_ms,
+            read_ms,
         }
     }
 
@@ -199,7 +218,8 @@ mod tests {
         let history = History {
             read: slow,
             written: slow,
-            kept_ms: 5,
+            written_ms: 5,
+            read_ms: 5,
         };
         let meter = Meter::new(history.unless_old(VALID_MS));
         assert_eq!(meter.bandwidth().read_bps, Some(FLOOR));
@@ -208,10 +228,14 @@ mod tests {
         assert_eq!(meter.bandwidth().write_bps, Some(FLOOR));
         let later = Meter::new(meter.history(7).unless_old(7 + VALID_MS));
         assert_eq!(later.bandwidth().read_bps, Some(ENOUGH * 1000));
-        let again = Meter::new(History {
-            kept_ms: 0,
-            ..history
-        });
+        // Reading says nothing new of writing, nor do a few bytes.
+        let kept = meter.history(7);
+        assert_eq!((kept.written_ms, kept.read_ms), (5, 7));
+        assert_eq!(Meter::new(kept).history(9), kept);
+        let later = Meter::new(kept.unless_old(6 + VALID_MS));
+        assert_eq!(later.bandwidth().write_bps, None);
+        assert_eq!(later.bandwidth().read_bps, Some(ENOUGH * 1000));
+        let again = Meter::new(history);
         again.read(100, Duration::from_micros(1));
         assert_eq!(again.bandwidth().read_bps, Some(FLOOR));
         again.read_again();

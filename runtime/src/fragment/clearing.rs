@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
-use datafusion::physical_expr::expressions::{LambdaExpr, Literal};
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use forebay_udfs::row_function;
 
@@ -21,15 +21,10 @@ pub(super) fn clearing(
     schema: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     expr.transform_up(|expr| {
-        // A lambda is no value. What image functions give is made by them in full.
-        let apart = expr.is::<LambdaExpr>() || reports_rows(&expr);
-        // A lambda's own columns are none of the schema's, and have no type here.
-        let is_flat = |expr: &Arc<dyn PhysicalExpr>| {
-            let found = expr.data_type(schema);
-            let is_plain = |t: &DataType| !t.is_nested() && !matches!(t, DataType::Dictionary(..));
-            found.is_ok_and(|found| is_plain(&found))
-        };
-        if apart || is_flat(&expr) {
+        let data_type = expr.data_type(schema)?;
+        let is_flat = !data_type.is_nested() && !matches!(data_type, DataType::Dictionary(..));
+        // Functions that report their rows make all of their values.
+        if is_flat || reports_rows(&expr) {
             return Ok(Transformed::no(expr));
         }
         Ok(Transformed::yes(match expr.downcast_ref::<Literal>() {
@@ -53,12 +48,7 @@ pub(super) fn with_cleared_constants(
     let folded = expr.transform_up(|expr| {
         let computes = !matches!(expr, Expr::Literal(..) | Expr::Column(_) | Expr::Alias(_));
         let is_nested = |expr: &Expr| expr.get_type(schema).is_ok_and(|found| found.is_nested());
-        let varies = |expr: &Expr| {
-            Ok(matches!(
-                expr,
-                Expr::Column(_) | Expr::Lambda(_) | Expr::LambdaVariable(_)
-            ))
-        };
+        let varies = |expr: &Expr| Ok(matches!(expr, Expr::Column(_)));
         if !computes || !is_nested(&expr) || expr.is_volatile() || expr.exists(varies)? {
             return Ok(Transformed::no(expr));
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, DataFusionError, Result, internal_err};
+use datafusion::common::{Column, DFSchema, DataFusionError, Result, internal_err, not_impl_err};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, when};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
@@ -103,8 +103,10 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
     let schema = Arc::new(schema);
-    let strict = null_where_arguments_are(expr.clone())?;
-    let cleared = with_cleared_constants(strict, &schema, |expr| simplify(expr, &schema))?;
+    if expr.exists(|e| Ok(matches!(e, Expr::Lambda(_) | Expr::LambdaVariable(_))))? {
+        return not_impl_err!("functions of functions are not supported: {}", human(expr));
+    }
+    let cleared = with_cleared_constants(expr.clone(), &schema, |e| simplify(e, &schema))?;
     let simple = simplified(&cleared, &schema)?;
     let expr = create_physical_expr(
         &simple,
@@ -113,25 +115,6 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
         &Default::default(),
     )?;
     clearing(expr, schema.as_arrow())
-}
-
-/// Functions that look at more than the values of their row where an argument is null: the first two give null for a null
-/// list among other rows, and false or true for one alone; the last computes what is hidden under a null, and fails.
-const STRICT: [&str; 3] = ["array_has_all", "array_has_any", "date_trunc"];
-
-/// The expression in which these functions are null wherever an argument is, without a call.
-fn null_where_arguments_are(expr: Expr) -> Result<Expr> {
-    let strict = expr.transform_up(|e| {
-        let args = match &e {
-            Expr::ScalarFunction(call) if STRICT.contains(&call.name()) => call.args.clone(),
-            _ => return Ok(Transformed::no(e)),
-        };
-        match args.into_iter().map(Expr::is_not_null).reduce(Expr::and) {
-            Some(has_all) => Ok(Transformed::yes(when(has_all, e).end()?)),
-            None => Ok(Transformed::no(e)),
-        }
-    })?;
-    Ok(strict.data)
 }
 
 /// Simplifies an expression. A constant in it that has no value (`CAST('x' AS BIGINT)`) stays as it is: its error is
@@ -179,10 +162,7 @@ fn is_constant(expr: &Expr) -> Result<bool> {
     let reads = |e: &Expr| {
         Ok(matches!(
             e,
-            Expr::Column(_)
-                | Expr::OuterReferenceColumn(..)
-                | Expr::Lambda(_)
-                | Expr::LambdaVariable(_)
+            Expr::Column(_) | Expr::OuterReferenceColumn(..)
         ))
     };
     let computes = !matches!(expr, Expr::Literal(..) | Expr::Column(_) | Expr::Alias(_));

@@ -11,16 +11,18 @@ use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array, n
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, LambdaExpr, LambdaVariable, Literal,
+    BinaryExpr, CastExpr, Column, InListExpr, LikeExpr, Literal,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
-use forebay_udfs::{MAX_BATCH_BYTES, OversizedBatch, RowFailure, bounded, row_function};
+use forebay_udfs::{
+    MAX_BATCH_BYTES, OversizedBatch, RowFailure, RunFailure, bounded, row_function,
+};
 
 use super::clearing::uncleared;
 use super::compact::{compact, compact_batch};
@@ -83,19 +85,30 @@ pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Ar
 
 /// Refuses to repeat a large constant for so many rows that it does not fit into a column.
 fn check_constants(expr: &Arc<dyn PhysicalExpr>, rows: usize) -> Result<()> {
-    let mut bytes = 0_u64;
-    expr.apply(|e| {
-        if let Some(literal) = e.downcast_ref::<Literal>() {
-            bytes = bytes.saturating_add(literal.value().size() as u64);
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if rows > 1 && bytes.saturating_mul(rows as u64) > MAX_BATCH_BYTES {
+    if rows > 1 && repeated_bytes(expr).saturating_mul(rows as u64) > MAX_BATCH_BYTES {
         let function = "a constant".to_owned();
         let oversized = OversizedBatch { function, rows };
         return Err(DataFusionError::External(Box::new(oversized)));
     }
     Ok(())
+}
+
+/// Bytes of the texts, lists and the like among the constants that a kernel may repeat for each row. Comparisons and
+/// lists of values to be found take constants as they are.
+fn repeated_bytes(expr: &Arc<dyn PhysicalExpr>) -> u64 {
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        let bytes = literal.value().size();
+        return bytes.saturating_sub(size_of::<ScalarValue>()) as u64;
+    }
+    let children = match expr.downcast_ref::<InListExpr>() {
+        Some(list) => vec![list.expr()],
+        None => expr.children(),
+    };
+    let keeps_constants = expr.is::<BinaryExpr>() || expr.is::<LikeExpr>();
+    let repeated = children
+        .into_iter()
+        .filter(|child| !(keeps_constants && child.is::<Literal>()));
+    repeated.map(repeated_bytes).fold(0, u64::saturating_add)
 }
 
 /// An evaluation that gave no values.
@@ -158,7 +171,10 @@ fn invoke_rows(
         let field = arg.return_field(batch.schema_ref());
         arg_fields.push(field.map_err(Failed::Run)?);
         let (value, of_arg) = argument(arg, batch).map_err(Failed::Run)?;
-        failures.extend(of_arg);
+        // Of several arguments that failed, the first counts.
+        for (row, why) in of_arg {
+            failures.entry(row).or_insert(why);
+        }
         args.push(value);
     }
     let return_field = call.return_field(batch.schema_ref());
@@ -226,16 +242,11 @@ fn recover(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRe
     Ok((take(&value, &first, None)?, of_all.collect()))
 }
 
-/// The expression over the columns that it reads, and those columns. Variables of a lambda are numbered after all
-/// columns, so there all of them stay.
+/// The expression over the columns that it reads, and those columns.
 fn narrowed(
     expr: &Arc<dyn PhysicalExpr>,
     batch: &RecordBatch,
 ) -> Result<(Arc<dyn PhysicalExpr>, RecordBatch)> {
-    let has_lambda = expr.exists(|e| Ok(e.is::<LambdaExpr>() || e.is::<LambdaVariable>()))?;
-    if has_lambda {
-        return Ok((Arc::clone(expr), batch.clone()));
-    }
     let read: Vec<usize> = Reads::of(expr).columns().collect();
     let moved = Arc::clone(expr).transform_up(|e| {
         let Some(column) = e.downcast_ref::<Column>() else {
@@ -336,6 +347,10 @@ fn external_cause(
     if source.is::<Oversized>() || source.is::<OversizedBatch>() || source.is::<std::io::Error>() {
         return Err(DataFusionError::External(source));
     }
+    let source = match source.downcast::<RunFailure>() {
+        Ok(run) => return Err(run.0),
+        Err(source) => source,
+    };
     match source.downcast::<DataFusionError>() {
         Ok(inner) => row_cause(*inner),
         Err(source) => Ok((None, source.to_string())),
@@ -374,7 +389,7 @@ mod tests {
     use arrow::datatypes::Int64Type;
     use datafusion::common::exec_err;
     use datafusion::logical_expr::{Volatility, create_udf};
-    use datafusion::physical_expr::expressions::{cast, col};
+    use datafusion::physical_expr::expressions::{cast, col, in_list};
 
     use super::*;
 
@@ -463,14 +478,27 @@ mod tests {
         let error = evaluate(&constant, &numbers(4_096)).unwrap_err();
         assert!(is_oversized(&error), "{error}");
         assert_eq!(evaluate(&constant, &numbers(2)).unwrap().0.len(), 2);
+        // Values to be found are not repeated, however many they are.
+        let batch = numbers(16_384);
+        let schema = batch.schema();
+        let ids = (0..10_000_i64).map(|id| Arc::new(Literal::new(id.into())) as _);
+        let found = in_list(col("x", &schema).unwrap(), ids.collect(), &false, &schema).unwrap();
+        assert_eq!(
+            evaluate(&found, &batch)
+                .unwrap()
+                .0
+                .as_boolean()
+                .true_count(),
+            10_000
+        );
     }
 
     #[test]
     fn results_that_do_not_fit_together_are_not_allocated() {
         let state = datafusion::prelude::SessionContext::new().state();
-        let known = |name: &str| state.scalar_functions().get(name).cloned();
-        let mut functions = forebay_udfs::bounded_functions(known).into_iter();
-        let repeat = functions
+        let functions = state.scalar_functions().values().cloned();
+        let mut guarded = forebay_udfs::guarded_functions(functions).into_iter();
+        let repeat = guarded
             .find(|function| function.name() == "repeat")
             .unwrap();
         let of = |times: i64| {

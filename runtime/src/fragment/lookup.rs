@@ -129,15 +129,19 @@ impl RowOperator for Lookup {
         let mut failures = Failures::new();
         let mut keys = Vec::with_capacity(self.keys.len());
         for expr in &self.keys {
-            let (key, failed) = evaluate(expr, &over)?;
-            failures.extend(failed);
-            keys.push(key);
+            // Of several keys that failed, the first counts; and what failed before its expression did.
             let reads = Reads::of(expr);
             for (&row, of_row) in &batch.errors {
                 if let Some(error) = reads.error(of_row) {
-                    failures.insert(row, (error.operator.clone(), error.cause.clone()));
+                    let why = || (error.operator.clone(), error.cause.clone());
+                    failures.entry(row).or_insert_with(why);
                 }
             }
+            let (key, failed) = evaluate(expr, &over)?;
+            for (row, why) in failed {
+                failures.entry(row).or_insert(why);
+            }
+            keys.push(key);
         }
         let mut found = self.table.find(&keys)?;
         let failed: BTreeSet<usize> = failures.keys().copied().collect();

@@ -1,9 +1,10 @@
 //! Panics of kernels, caught and made values.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
+
+use crate::task::panic_message;
 
 thread_local! {
     /// How many calls on this thread catch panics.
@@ -32,17 +33,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     CATCHING.set(CATCHING.get() + 1);
     let outcome = catch_unwind(AssertUnwindSafe(work));
     CATCHING.set(CATCHING.get() - 1);
-    outcome.map_err(|payload| Panicked(message(payload.as_ref())))
-}
-
-fn message(payload: &(dyn Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "no message".to_owned()
-    }
+    outcome.map_err(|payload| Panicked(panic_message(payload.as_ref()).to_owned()))
 }
 
 #[cfg(test)]

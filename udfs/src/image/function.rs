@@ -117,7 +117,7 @@ impl ScalarUDFImpl for ImageFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        all_or_first(self.invoke_rows(args)?).map(ColumnarValue::Array)
+        all_or_first(self.invoke_rows(args)).map(ColumnarValue::Array)
     }
 }
 

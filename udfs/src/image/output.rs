@@ -12,7 +12,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, UInt8Type};
-use datafusion::common::{Result, exec_datafusion_err, internal_err};
+use datafusion::common::{Result, internal_err};
 use half::f16;
 
 use super::kernel::convert;
@@ -286,11 +286,7 @@ pub(crate) fn variable_column<E: Element>(
         .map(|(elements, _)| elements.len())
         .sum();
     if i32::try_from(total).is_err() {
-        return Err(exec_datafusion_err!(
-            "{} images of different shapes have {total} elements together, above 2^31; use smaller \
-             batches, or resize the images",
-            rows.len()
-        ));
+        return internal_err!("{} images have {total} elements together", rows.len());
     }
     let mut elements = Vec::with_capacity(total);
     let mut lengths = Vec::with_capacity(rows.len());

@@ -18,6 +18,7 @@ use super::output::{Element, Tail, fixed_column, tail_length, variable_column};
 use super::pixels::{Scratch, Shape};
 use super::scratch::with_scratch;
 use super::step::Step;
+use crate::bounded::OversizedBatch;
 use crate::draw::Draws;
 use crate::failure::RowFailure;
 use crate::recycle::take;
@@ -190,13 +191,31 @@ fn run_as<E: Element>(
             (fixed_column(values, &valid, &output)?, failures)
         }
         _ => {
+            let elements = AtomicU64::new(0);
+            let fit = |elements: u64| elements <= i32::MAX as u64;
             let done = chain.rows(std::iter::repeat_n((), count), |row, ()| {
-                chain.row(row, |pixels, flip, tail| {
-                    let mut out = vec![E::default(); pixels.shape.len()];
+                if !fit(elements.load(Ordering::Relaxed)) {
+                    return Ok(None);
+                }
+                let done = chain.row(row, |pixels, flip, tail| {
+                    let own = pixels.shape.len();
+                    let before = elements.fetch_add(own as u64, Ordering::Relaxed);
+                    if !fit(before + own as u64) {
+                        return Ok(None);
+                    }
+                    let mut out = vec![E::default(); own];
                     tail.write(pixels, flip, &mut out);
-                    Ok((out, pixels.shape))
-                })
+                    Ok(Some((out, pixels.shape)))
+                });
+                done.map(Option::flatten)
             });
+            // No image alone has so many elements: it has at most `MAX_PIXELS` pixels.
+            if !fit(elements.into_inner()) {
+                return Err(DataFusionError::External(Box::new(OversizedBatch {
+                    function: "images of different shapes".to_owned(),
+                    rows: count,
+                })));
+            }
             let mut failures = Vec::new();
             let images = done.into_iter().map(|d| {
                 d.unwrap_or_else(|f| {

@@ -171,7 +171,8 @@ async fn one_slow_measurement_does_not_hide_a_complete_cache() {
     assert_eq!(counts, Some((ROWS * (EPOCHS - 1), ROWS)));
 
     let crawled = r#"{"bytes": 1048576, "nanos": 1000000000000000}"#;
-    let slow = format!(r#"{{"written": {crawled}, "read": {crawled}, "kept_ms": 1700000000000}}"#);
+    let at = r#""written_ms": 1700000000000, "read_ms": 1700000000000"#;
+    let slow = format!(r#"{{"written": {crawled}, "read": {crawled}, {at}}}"#);
     let place = object_store::path::Path::from("rows/bandwidth.json");
     object_store::ObjectStoreExt::put(memory.as_ref(), &place, slow.into())
         .await
