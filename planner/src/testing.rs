@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::{
+    ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
@@ -45,6 +47,18 @@ impl SourceResolver for TestResolver {
                 ("label", Arc::new(Int64Array::from(vec![3, 4])) as _),
                 ("Name", Arc::new(StringArray::from(vec!["x", "y"])) as _),
             ])?,
+            _ if spec.location == "nested" => {
+                let lists = || {
+                    let lists = [Some(vec![Some(1)]), Some(vec![Some(2)])];
+                    Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)) as ArrayRef
+                };
+                let s = StructArray::try_from(vec![("name", lists()), ("Other", lists())])?;
+                RecordBatch::try_from_iter([
+                    ("s", Arc::new(s) as _),
+                    ("Name", lists()),
+                    ("other", lists()),
+                ])?
+            }
             _ => RecordBatch::try_from_iter([
                 ("id", Arc::new(Int64Array::from(vec![1, 2])) as _),
                 ("name", Arc::new(StringArray::from(vec!["x", "y"])) as _),

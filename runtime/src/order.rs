@@ -263,6 +263,7 @@ mod tests {
         };
         let manifest = Manifest {
             files: files.collect(),
+            links: Vec::new(),
         };
         let source = Sizes {
             spec,

@@ -268,7 +268,7 @@ fn destination(path: &Path) -> io::Result<Destination> {
 
 /// The file that a name leads to, links followed, whether it exists or not; `None` where it is no file, or cannot
 /// be looked at.
-pub(crate) fn resolved(path: &Path) -> Option<PathBuf> {
+pub fn resolved(path: &Path) -> Option<PathBuf> {
     match destination(path) {
         Ok(Destination::File(path, _)) => Some(path),
         // Its folder is still to be made.

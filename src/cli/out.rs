@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use forebay::Session;
 use forebay::generate::{TableFormat, TableWriter};
-use forebay_runtime::output_file::{FileIdentity, write_whole};
+use forebay_runtime::output_file::{FileIdentity, resolved, write_whole};
 
 use super::args::{Engine, Statements};
 use super::costs::session;
@@ -55,8 +55,10 @@ pub(crate) fn session_for<'a>(
 
 /// Whether two names lead to the same file, or would.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    let (first, second) = (FileIdentity::of(one), FileIdentity::of(other));
-    one == other || first.is_some() && first == second
+    // A file that is still to be made has no identity, but a place.
+    one == other
+        || FileIdentity::of(one).is_some_and(|first| FileIdentity::of(other) == Some(first))
+        || resolved(one).is_some_and(|first| resolved(other) == Some(first))
 }
 
 /// Refuses an output that is one of the files that a command reads, or in a folder that it reads.

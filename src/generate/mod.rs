@@ -2,6 +2,7 @@
 //! measured without a download. What is made follows from the options alone: the same options give
 //! the same files on every machine.
 
+mod finite;
 mod noise;
 mod painter;
 mod photos;

@@ -9,6 +9,7 @@
 //! | intervals of months, days and nanoseconds | none | as text | as text | as it is |
 //! | lists, structs, maps | as it is | none | as it is, maps with keys of text | as it is |
 //! | unions | none | none | none | as it is |
+//! | NaN and infinities | as they are | as text | none | as they are |
 //!
 //! Bytes are hexadecimal digits in CSV and JSON.
 

@@ -17,8 +17,8 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::GenerateError;
 use super::stored::{stored_batch, stored_schema};
+use super::{GenerateError, finite};
 
 /// Bytes after which a Parquet row group ends: a reader holds a row group or two.
 const ROW_GROUP_BYTES: usize = 16 << 20;
@@ -64,6 +64,15 @@ impl TableFormat {
             _ => None,
         }
     }
+
+    /// Whether readers have the rows of a file that is cut off: lines. Parquet and Arrow files cannot be read
+    /// before their footer is there, and their writers hold rows back.
+    const fn is_read_by_the_row(self) -> bool {
+        match self {
+            Self::Csv | Self::Json => true,
+            Self::Parquet | Self::Arrow => false,
+        }
+    }
 }
 
 /// A file being written. Memory stays bounded by a row group and a batch. The file has its name once it is
@@ -74,6 +83,7 @@ pub struct TableWriter {
     schema: SchemaRef,
     inner: Inner,
     file: OutputFile,
+    is_direct: bool,
 }
 
 impl fmt::Debug for TableWriter {
@@ -112,8 +122,9 @@ impl TableWriter {
             Ok(begun) => begun,
             Err(source) => return Err(GenerateError::Io { path, source }),
         };
-        // A reader of a pipe has every batch that was written, however the process ends.
-        let buffer = if file.is_direct() { 0 } else { BUFFER };
+        // A reader of lines in a pipe has every batch that was written, however the process ends.
+        let is_direct = file.is_direct() && format.is_read_by_the_row();
+        let buffer = if is_direct { 0 } else { BUFFER };
         let handle = BufWriter::with_capacity(buffer, handle);
         let inner = match open(handle, format, &schema) {
             Ok(inner) => inner,
@@ -124,12 +135,14 @@ impl TableWriter {
             schema,
             inner,
             file,
+            is_direct,
         })
     }
 
-    /// Whether rows reach their reader as they are written (a pipe, a device), rather than with the whole file.
+    /// Whether rows reach their reader as they are written (lines in a pipe or a device), rather than with the whole
+    /// file.
     pub const fn is_direct(&self) -> bool {
-        self.file.is_direct()
+        self.is_direct
     }
 
     /// Writes the rows of a batch.
@@ -164,7 +177,10 @@ impl Inner {
         match self {
             Self::Parquet(writer) => write_parquet(writer, batch).map_err(ArrowError::from),
             Self::Csv(writer) => writer.write(batch),
-            Self::Json(writer) => writer.write(batch),
+            Self::Json(writer) => {
+                finite::check(batch)?;
+                writer.write(batch)
+            }
             Self::Arrow(writer) => writer.write(batch),
         }
     }
@@ -247,7 +263,7 @@ mod tests {
     use std::fs;
     use std::sync::Arc;
 
-    use arrow::array::{BinaryArray, Int64Array};
+    use arrow::array::{BinaryArray, Float64Array, Int64Array};
     use forebay_udfs::draw::Draws;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -314,5 +330,45 @@ mod tests {
             fs::remove_file(&path).unwrap();
         }
         assert_eq!(TableFormat::of_path(Path::new("x.txt")), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_lines_are_delivered_before_the_end() {
+        use TableFormat::{Arrow, Csv, Json, Parquet};
+        let folder = tempfile::tempdir().unwrap();
+        let rows = batch(3, 3).project(&[0]).unwrap();
+        for (format, expected) in [(Csv, true), (Json, true), (Parquet, false), (Arrow, false)] {
+            let device = TableWriter::create(Path::new("/dev/null"), format, &rows.schema());
+            let mut device = device.unwrap();
+            assert_eq!(device.is_direct(), expected, "{format}");
+            device.write(&rows).unwrap();
+            device.finish().unwrap();
+            let path = folder.path().join("t");
+            let file = TableWriter::create(&path, format, &rows.schema()).unwrap();
+            assert!(!file.is_direct(), "{format}");
+        }
+    }
+
+    #[test]
+    fn json_files_hold_finite_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = Float64Array::from(vec![1.0, f64::INFINITY]);
+        let rows = RecordBatch::try_from_iter([("x", Arc::new(odd) as _)]).unwrap();
+        for name in ["x.parquet", "x.csv", "x.arrow", "x.json"] {
+            let path = folder.path().join(name);
+            let format = TableFormat::of_path(&path).unwrap();
+            let mut writer = TableWriter::create(&path, format, &rows.schema()).unwrap();
+            let written = writer.write(&rows).and_then(|()| writer.finish());
+            match format {
+                TableFormat::Json => {
+                    let error = written.unwrap_err().to_string();
+                    assert!(error.contains("column \"x\": a number is NaN"), "{error}");
+                    assert!(error.contains(".parquet, .arrow or .csv"), "{error}");
+                    assert!(!path.exists());
+                }
+                _ => assert!(written.unwrap() > 0, "{name}"),
+            }
+        }
     }
 }

@@ -88,6 +88,36 @@ fn an_output_that_is_an_input_is_refused() {
 }
 
 #[test]
+fn rows_and_token_are_two_files() {
+    let folder = tables();
+    let absolute = folder.path().join("r.json").display().to_string();
+    let mut pairs = vec![
+        ("r.json", "r.json"),
+        ("./r.json", "r.json"),
+        ("r.json", absolute.as_str()),
+        ("./r.json", "sub/../r.json"),
+    ];
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("r.json", folder.path().join("token")).unwrap();
+        std::os::unix::fs::symlink(".", folder.path().join("here")).unwrap();
+        pairs.extend([("r.json", "token"), ("here/r.json", "r.json")]);
+    }
+    let query = "SELECT id FROM csv('t.csv') BATCH 9";
+    for exists in [false, true] {
+        for (out, token) in &pairs {
+            let words = ["run", "-e", query, "--out", out, "--save-token", token];
+            let ran = forebay(folder.path(), &words);
+            assert_eq!(ran.code, Some(2), "{words:?}: {}", ran.stderr);
+            assert!(ran.stderr.contains("name the same file"), "{}", ran.stderr);
+            assert_eq!(folder.path().join("r.json").exists(), exists, "{words:?}");
+        }
+        forebay(folder.path(), &["run", "-e", query, "--out", "r.json"]).ok();
+    }
+}
+
+#[test]
 fn dead_letters_do_not_become_rows() {
     let folder = tables();
     fs::create_dir(folder.path().join("data")).unwrap();

@@ -406,7 +406,16 @@ impl Names {
                     AccessExpr::Dot(Expr::Identifier(ident)) => Some(ident),
                     _ => None,
                 });
-                self.compound(std::iter::once(root).chain(dots))
+                let mut parts: Vec<&mut Ident> = std::iter::once(root).chain(dots).collect();
+                self.compound(parts.iter_mut().map(|part| &mut **part))?;
+                if parts.len() > 1 {
+                    // The parts are expressions, which are visited next: a quoted name has one reading.
+                    for part in parts {
+                        part.value = normalize(part);
+                        part.quote_style.get_or_insert('"');
+                    }
+                }
+                Ok(())
             }
             Expr::Lambda(LambdaFunction { params, .. }) => {
                 let params = match params {
@@ -549,6 +558,32 @@ mod tests {
         insta::assert_snapshot!(error, @r#"line 1, column 8: column "Label" is ambiguous; write the table before it, as in table.column"#);
         let error = columns("SELECT Lable FROM cases").await.unwrap_err();
         insta::assert_snapshot!(error, @r#"line 1, column 8: unknown column "Lable"; did you mean "Label"?"#);
+    }
+
+    #[tokio::test]
+    async fn fields_of_which_items_are_taken_are_fields() {
+        let mut catalog = filled().await;
+        let table = "CREATE EXTERNAL TABLE nested STORED AS PARQUET LOCATION 'nested'";
+        run(&mut catalog, table).await.unwrap();
+        for (item, expected) in [
+            ("s.name[1]", "get_field(nested.s, Utf8(\"name\"))"),
+            ("S.NAME[1]", "get_field(nested.s, Utf8(\"name\"))"),
+            ("nested.s.name[1]", "get_field(nested.s, Utf8(\"name\"))"),
+            ("NAME.s.Name[1]", "get_field(name.s, Utf8(\"name\"))"),
+            ("s.\"name\"[1]", "get_field(nested.s, Utf8(\"name\"))"),
+            ("s.other[1]", "get_field(nested.s, Utf8(\"Other\"))"),
+        ] {
+            let alias = if item.starts_with("NAME.") {
+                " name"
+            } else {
+                ""
+            };
+            let sql = format!("SELECT {item} AS x FROM nested{alias}");
+            let pipeline = run(&mut catalog, &sql).await;
+            let pipeline = pipeline.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let plan = pipeline.unwrap().plan.display_indent().to_string();
+            assert!(plan.contains(expected), "{sql}: {plan}");
+        }
     }
 
     #[tokio::test]

@@ -34,6 +34,8 @@ pub(crate) struct Listing {
     pub(crate) root: PathBuf,
     /// Ascending by relative path (order of bytes).
     pub(crate) files: Vec<Listed>,
+    /// Relative paths of the symbolic links to folders.
+    pub(crate) links: Vec<String>,
 }
 
 /// Which files of a folder or glob a format reads.
@@ -169,6 +171,7 @@ fn single_file(
     Ok(Listing {
         root: root.to_path_buf(),
         files: vec![file],
+        links: Vec::new(),
     })
 }
 
@@ -182,7 +185,7 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> Option<i128> {
 }
 
 async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Listing, SourceError> {
-    let mut files = walk(root, Filter::Folder(*wanted)).await?;
+    let Walked { mut files, links } = walk(root, Filter::Folder(*wanted)).await?;
     let other = files.first().map(|file| file.relative.clone());
     files.retain(|file| wanted.has_extension(&file.relative));
     if files.is_empty() {
@@ -201,6 +204,7 @@ async fn list_folder(location: &str, root: &Path, wanted: &Wanted) -> Result<Lis
     Ok(Listing {
         root: root.to_path_buf(),
         files,
+        links,
     })
 }
 
@@ -212,7 +216,7 @@ async fn list_glob(location: &str, path: &Path, wanted: &Wanted) -> Result<Listi
         Err(error) if is_absent(&error) => return Err(missing(&root.to_string_lossy())),
         Err(error) => return Err(SourceError::unreadable(&root, error)),
     }
-    let mut files = walk(&root, filter).await?;
+    let Walked { mut files, links } = walk(&root, filter).await?;
     let other = files.first().map(|file| file.relative.clone());
     if wanted.strict {
         files.retain(|file| wanted.has_extension(&file.relative));
@@ -230,7 +234,7 @@ async fn list_glob(location: &str, path: &Path, wanted: &Wanted) -> Result<Listi
             ),
         }));
     }
-    Ok(Listing { root, files })
+    Ok(Listing { root, files, links })
 }
 
 /// Splits a glob into the folder that it is matched below, and the filter of paths relative to that folder.
@@ -404,10 +408,18 @@ fn may_match(parts: &[Pattern], relative: &str) -> bool {
     true
 }
 
+/// What a walk came by.
+#[derive(Debug)]
+struct Walked {
+    files: Vec<Listed>,
+    /// Relative paths of the symbolic links to folders that were entered.
+    links: Vec<String>,
+}
+
 /// The files below a folder that a filter takes, ascending by relative path. Errors: a folder that
 /// cannot be read, a symbolic link that leads nowhere or to a folder around it, and an entry that is
 /// named like a file to list and is none (a pipe, a socket, a device).
-async fn walk(root: &Path, filter: Filter) -> Result<Vec<Listed>, SourceError> {
+async fn walk(root: &Path, filter: Filter) -> Result<Walked, SourceError> {
     let folder = root.to_path_buf();
     let listed = task::blocking("listing files", move || walk_blocking(&folder, &filter)).await;
     listed.unwrap_or_else(|error| {
@@ -418,7 +430,7 @@ async fn walk(root: &Path, filter: Filter) -> Result<Vec<Listed>, SourceError> {
     })
 }
 
-fn walk_blocking(root: &Path, filter: &Filter) -> Result<Vec<Listed>, SourceError> {
+fn walk_blocking(root: &Path, filter: &Filter) -> Result<Walked, SourceError> {
     let relative = |path: &Path| -> String {
         let parts = path.strip_prefix(root).unwrap_or(path).components();
         let parts: Vec<_> = parts
@@ -426,7 +438,7 @@ fn walk_blocking(root: &Path, filter: &Filter) -> Result<Vec<Listed>, SourceErro
             .collect();
         parts.join("/")
     };
-    let mut files = Vec::new();
+    let (mut files, mut links) = (Vec::new(), Vec::new());
     let entries = WalkDir::new(root).min_depth(1).follow_links(true);
     let entered = entries
         .into_iter()
@@ -444,7 +456,13 @@ fn walk_blocking(root: &Path, filter: &Filter) -> Result<Vec<Listed>, SourceErro
         };
         let relative = relative(entry.path());
         let kind = entry.file_type();
-        if kind.is_dir() || !filter.takes(&relative) {
+        if kind.is_dir() {
+            if entry.path_is_symlink() {
+                links.push(relative);
+            }
+            continue;
+        }
+        if !filter.takes(&relative) {
             continue;
         }
         if !kind.is_file() {
@@ -470,7 +488,7 @@ fn walk_blocking(root: &Path, filter: &Filter) -> Result<Vec<Listed>, SourceErro
         });
     }
     files.sort_unstable_by(|a, b| a.relative.cmp(&b.relative));
-    Ok(files)
+    Ok(Walked { files, links })
 }
 
 /// What is wrong with an entry that a walk cannot go on with.

@@ -53,6 +53,9 @@ pub use table::{SourceExec, SourceTable};
 pub struct Manifest {
     /// Files in ascending order of their relative path.
     pub files: Vec<SourceFile>,
+    /// The folders below the source's location that symbolic links lead to, by the paths of the links relative to
+    /// it; files may come to be in them.
+    pub links: Vec<String>,
 }
 
 /// A file of a snapshot.

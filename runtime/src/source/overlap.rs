@@ -1,7 +1,6 @@
 //! Outputs that would take the place of what a source reads, or be read by it the next time.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use forebay_planner::source::Format;
@@ -32,7 +31,8 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
             cause,
         })
     };
-    let files = &source.manifest().files;
+    let manifest = source.manifest();
+    let files = &manifest.files;
     let place = Place::of(&spec.location, wanted(spec.format))?;
     if let Some(identity) = FileIdentity::of(output) {
         // The same file has the same size, so few of a folder of photos are looked at.
@@ -50,8 +50,7 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     let Some(output) = resolved(output) else {
         return Ok(());
     };
-    let paths = files.iter().map(|file| file.path.as_str());
-    if is_read_next(&place, paths, &output) {
+    if is_read_next(&place, &manifest.links, &output) {
         return clash(format!(
             "'{}' would read it as input the next time; write it to another folder",
             spec.location
@@ -60,48 +59,23 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     Ok(())
 }
 
-/// Whether a listing of the source would find a file of this absolute path.
-fn is_read_next<'a>(place: &Place, files: impl Iterator<Item = &'a str>, output: &Path) -> bool {
+/// Whether a listing of the source would find a file of this absolute path, below its folder or below one of those
+/// that `links` in it lead to.
+fn is_read_next(place: &Place, links: &[String], output: &Path) -> bool {
     if place.is_single_file() {
         return false;
     }
-    let (Some(folder), Some(name)) = (output.parent(), output.file_name()) else {
-        return false;
-    };
-    let Some(name) = name.to_str() else {
-        return false;
-    };
-    let takes = |relative: &str| place.takes(relative);
-    let Ok(root) = place.root.canonicalize() else {
-        return false;
-    };
-    if let Some(relative) = output.strip_prefix(&root).ok().and_then(Path::to_str)
-        && takes(relative)
-    {
-        return true;
-    }
-    // Folders that links lead to are below the root by another name.
-    let mut folders = BTreeSet::new();
-    for file in files {
-        let mut folder = Path::new(file).parent();
-        while let Some(inner) = folder.filter(|f| !f.as_os_str().is_empty()) {
-            if !folders.insert(inner.to_path_buf()) {
-                break;
-            }
-            folder = inner.parent();
-        }
-    }
-    let is_folder = |inner: &PathBuf| {
-        let real = root.join(inner).canonicalize();
-        real.is_ok_and(|real| real == folder)
-    };
-    folders
-        .iter()
-        .filter(|inner| is_folder(inner))
-        .any(|inner| {
-            let relative = inner.join(name);
-            relative.to_str().is_some_and(takes)
-        })
+    let links = links.iter().map(String::as_str);
+    let mut folders = std::iter::once("").chain(links);
+    folders.any(|folder| {
+        let Ok(real) = place.root.join(folder).canonicalize() else {
+            return false;
+        };
+        let below = output.strip_prefix(real).ok();
+        let relative = below.map(|below| Path::new(folder).join(below));
+        let relative = relative.as_deref().and_then(Path::to_str);
+        relative.is_some_and(|relative| place.takes(relative))
+    })
 }
 
 /// Whether an error is that of an output which a source reads.
@@ -190,5 +164,34 @@ mod tests {
         assert!(read(&glob, "data/new.csv").await);
         assert!(!read(&glob, "data/sub/new.csv").await);
         assert!(read(&format!("{data}/**/?*"), "data/sub/new.txt").await);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn linked_folders_count_without_files_in_them() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["data", "far/deep", "further", "hidden"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fs::write(at("data/a.csv"), "a\n1\n").unwrap();
+        symlink("../far", at("data/link")).unwrap();
+        symlink("../further", at("far/more")).unwrap();
+        symlink("../hidden", at("data/.hidden")).unwrap();
+        let data = at("data").display().to_string();
+        let read = async |location: &str, name: &str| {
+            checked(Format::Csv, location, &at(name)).await.is_err()
+        };
+        for name in ["far/new.csv", "far/deep/new.csv", "further/new.csv"] {
+            assert!(read(&data, name).await, "{name}");
+            assert!(read(&format!("{data}/**/*.csv"), name).await, "{name}");
+            assert!(!read(&format!("{data}/*.csv"), name).await, "{name}");
+        }
+        // A folder that is still to be made.
+        assert!(read(&data, "far/later/new.csv").await);
+        for name in ["far/new.json", "far/_new.csv", "hidden/new.csv"] {
+            assert!(!read(&data, name).await, "{name}");
+        }
     }
 }

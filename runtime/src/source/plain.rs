@@ -110,6 +110,15 @@ pub(crate) fn merged_schema<'a>(
                     ),
                 ));
             }
+            if let Some((one, other)) = other_names(known.data_type(), field.data_type()) {
+                return Err(differ(
+                    file,
+                    format!(
+                        "column '{}' has the field '{one}' and, in its place, '{other}'",
+                        known.name()
+                    ),
+                ));
+            }
             if field.is_nullable() && !known.is_nullable() {
                 *known = Arc::new(known.as_ref().clone().with_nullable(true));
             }
@@ -122,6 +131,44 @@ pub(crate) fn merged_schema<'a>(
         }
     }
     Ok(Arc::new(Schema::new(merged)))
+}
+
+/// The first field of a struct or union, at any depth, that has another name in the second of two types that are
+/// equal but for names, with that name. Fields are told apart by their names, while a cast would take them by their
+/// places. Writers are free to name the items of lists and the entries of maps as they like.
+fn other_names<'a>(one: &'a DataType, other: &'a DataType) -> Option<(&'a str, &'a str)> {
+    let within = |one: &'a FieldRef, other: &'a FieldRef| {
+        if one.name() == other.name() {
+            other_names(one.data_type(), other.data_type())
+        } else {
+            Some((one.name().as_str(), other.name().as_str()))
+        }
+    };
+    match (one, other) {
+        (DataType::Struct(one), DataType::Struct(other)) => {
+            one.iter().zip(other).find_map(|(a, b)| within(a, b))
+        }
+        (DataType::Union(one, _), DataType::Union(other, _)) => {
+            one.iter().find_map(|(id, field)| {
+                let (_, named) = other.iter().find(|(of, _)| *of == id)?;
+                within(field, named)
+            })
+        }
+        (DataType::List(one), DataType::List(other))
+        | (DataType::FixedSizeList(one, _), DataType::FixedSizeList(other, _)) => {
+            other_names(one.data_type(), other.data_type())
+        }
+        (DataType::Map(one, _), DataType::Map(other, _)) => {
+            let (DataType::Struct(one), DataType::Struct(other)) =
+                (one.data_type(), other.data_type())
+            else {
+                return None;
+            };
+            let mut parts = one.iter().zip(other);
+            parts.find_map(|(a, b)| other_names(a.data_type(), b.data_type()))
+        }
+        _ => None,
+    }
 }
 
 /// Brings the stored columns of a batch to a plain schema.
@@ -206,5 +253,47 @@ mod tests {
         assert!(error(&c).contains("'c' lacks the column 'y'"));
         let c = schema(&[("y", DataType::Utf8, false), ("x", DataType::Int64, false)]);
         assert!(error(&c).contains("column 1 is 'x' and 'y'"));
+    }
+
+    #[test]
+    fn fields_of_structs_have_the_same_names() {
+        let point = |names: [&str; 2]| {
+            let fields = names.map(|name| Field::new(name, DataType::Float64, true));
+            DataType::Struct(fields.into_iter().collect())
+        };
+        let list = |item: &str, of| DataType::List(Arc::new(Field::new(item, of, true)));
+        let map = |names: [&str; 3], of| {
+            let key = Field::new(names[1], DataType::Utf8, false);
+            let parts = vec![key, Field::new(names[2], of, true)];
+            let entries = Field::new(names[0], DataType::Struct(parts.into()), false);
+            DataType::Map(Arc::new(entries), false)
+        };
+        let merged = |one: DataType, other: DataType| {
+            let (a, b) = (schema(&[("s", one, true)]), schema(&[("s", other, true)]));
+            merged_schema("PARQUET", [("a", &a), ("b", &b)]).map_err(|error| error.to_string())
+        };
+        let (xy, place) = (point(["x", "y"]), point(["lat", "lon"]));
+        let error = merged(xy.clone(), place.clone()).unwrap_err();
+        assert!(
+            error.contains(
+                "column 's' has the field 'x' and, in its place, 'lat' ('a' was read first, then 'b')"
+            ),
+            "{error}"
+        );
+        let error = merged(xy.clone(), point(["y", "x"])).unwrap_err();
+        assert!(
+            error.contains("the field 'x' and, in its place, 'y'"),
+            "{error}"
+        );
+        let (spark, arrow) = (["key_value", "k", "v"], ["entries", "keys", "values"]);
+        for (one, other) in [
+            (list("item", xy.clone()), list("item", place.clone())),
+            (map(arrow, xy.clone()), map(arrow, place.clone())),
+        ] {
+            assert!(merged(one, other).is_err());
+        }
+        // Items and entries are named by the writer.
+        merged(list("item", xy.clone()), list("element", xy.clone())).unwrap();
+        merged(map(spark, xy.clone()), map(arrow, xy)).unwrap();
     }
 }

@@ -125,6 +125,7 @@ impl StagedSource {
 
 /// The manifest of listed files, and where to open each.
 pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, Vec<PathBuf>) {
+    let links = listing.links;
     let mut paths = Vec::with_capacity(listing.files.len());
     let mut files = Vec::with_capacity(listing.files.len());
     for (file, FileRows { content, splits }) in listing.files.into_iter().zip(rows) {
@@ -138,7 +139,7 @@ pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, V
             splits,
         });
     }
-    (Manifest { files }, paths)
+    (Manifest { files, links }, paths)
 }
 
 /// Finds a split in a manifest.

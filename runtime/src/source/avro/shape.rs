@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 /// Levels that types may be nested, and values of recursive types.
 const MAX_DEPTH: usize = 64;
 
+/// Types that a schema may have, named ones counted each time that they are named: `arrow-avro` makes a field for each.
+const MAX_TYPES: u64 = 1 << 20;
+
 /// Items of arrays in a block that may take no bytes (nulls, mostly): a count alone makes these.
 const MAX_EMPTY_ITEMS: u64 = 1 << 20;
 
@@ -74,24 +77,66 @@ impl Shape {
     }
 }
 
+/// The tree that a type is, with named types in the place of their names.
+#[derive(Debug, Clone, Copy)]
+struct Tree {
+    types: u64,
+    levels: usize,
+}
+
 #[derive(Debug, Default)]
 struct Parser {
     types: Vec<Type>,
+    /// Of each type; that of a record within itself is a leaf.
+    trees: Vec<Tree>,
     /// Named types by their full names.
     names: HashMap<String, usize>,
 }
 
 impl Parser {
-    fn add(&mut self, found: Type) -> usize {
+    fn add(&mut self, found: Type) -> Result<usize, String> {
+        let tree = self.tree(&found)?;
         self.types.push(found);
-        self.types.len() - 1
+        self.trees.push(tree);
+        Ok(self.types.len() - 1)
+    }
+
+    /// Says what a type is of which only the name was known.
+    fn complete(&mut self, id: usize, found: Type) -> Result<(), String> {
+        self.trees[id] = self.tree(&found)?;
+        self.types[id] = found;
+        Ok(())
+    }
+
+    fn tree(&self, of: &Type) -> Result<Tree, String> {
+        let children: &[usize] = match of {
+            Type::Array(child) | Type::Map(child) => std::slice::from_ref(child),
+            Type::Union(children) | Type::Record(children) => children,
+            _ => &[],
+        };
+        let mut tree = Tree {
+            types: 1,
+            levels: 0,
+        };
+        for &child in children {
+            let child = self.trees[child];
+            tree.types = tree.types.saturating_add(child.types);
+            tree.levels = tree.levels.max(child.levels + 1);
+        }
+        if tree.types > MAX_TYPES {
+            return Err(format!(
+                "its schema has more than {MAX_TYPES} types, counted wherever they are named"
+            ));
+        }
+        if tree.levels > MAX_DEPTH {
+            return Err(too_deep());
+        }
+        Ok(tree)
     }
 
     fn parse(&mut self, schema: &Value, namespace: &str, depth: usize) -> Result<usize, String> {
         if depth > MAX_DEPTH {
-            return Err(format!(
-                "its schema is nested in more than {MAX_DEPTH} levels"
-            ));
+            return Err(too_deep());
         }
         match schema {
             Value::String(name) => self.named(name, namespace),
@@ -100,7 +145,7 @@ impl Parser {
                 let branches = branches
                     .map(|branch| self.parse(branch, namespace, depth + 1))
                     .collect::<Result<_, _>>()?;
-                Ok(self.add(Type::Union(branches)))
+                self.add(Type::Union(branches))
             }
             Value::Object(object) => self.object(object, namespace, depth),
             _ => Err("its schema has something that is no type".to_owned()),
@@ -123,7 +168,7 @@ impl Parser {
                 });
             }
         };
-        Ok(self.add(primitive))
+        self.add(primitive)
     }
 
     fn object(
@@ -143,11 +188,11 @@ impl Parser {
         match of {
             "array" => {
                 let items = self.parse(part("items")?, namespace, depth + 1)?;
-                Ok(self.add(Type::Array(items)))
+                self.add(Type::Array(items))
             }
             "map" => {
                 let values = self.parse(part("values")?, namespace, depth + 1)?;
-                Ok(self.add(Type::Map(values)))
+                self.add(Type::Map(values))
             }
             "record" | "error" => {
                 let (id, namespace) = self.define(object, namespace)?;
@@ -161,12 +206,12 @@ impl Parser {
                         .ok_or("its schema has a field without a type")?;
                     children.push(self.parse(of, &namespace, depth + 1)?);
                 }
-                self.types[id] = Type::Record(children);
+                self.complete(id, Type::Record(children))?;
                 Ok(id)
             }
             "enum" => {
                 let (id, _) = self.define(object, namespace)?;
-                self.types[id] = Type::Integer;
+                self.complete(id, Type::Integer)?;
                 Ok(id)
             }
             "fixed" => {
@@ -174,8 +219,8 @@ impl Parser {
                 let size = part("size")?
                     .as_u64()
                     .and_then(|size| usize::try_from(size).ok());
-                self.types[id] =
-                    Type::Fixed(size.ok_or("its schema has a fixed type without a size")?);
+                let size = size.ok_or("its schema has a fixed type without a size")?;
+                self.complete(id, Type::Fixed(size))?;
                 Ok(id)
             }
             other => self.named(other, namespace),
@@ -195,10 +240,14 @@ impl Parser {
             .rsplit_once('.')
             .map_or("", |(within, _)| within)
             .to_owned();
-        let id = self.add(Type::Null);
+        let id = self.add(Type::Null)?;
         self.names.insert(full, id);
         Ok((id, within))
     }
+}
+
+fn too_deep() -> String {
+    format!("its schema is nested in more than {MAX_DEPTH} levels")
 }
 
 fn full_name(name: &str, namespace: &str) -> String {
@@ -375,5 +424,44 @@ mod tests {
         ] {
             assert!(Shape::parse(schema.as_bytes()).is_err(), "{schema}");
         }
+    }
+
+    /// Records of two fields, the first of which is the record before it and the second of the same type.
+    fn doubled(records: usize) -> String {
+        let mut schema = "\"int\"".to_owned();
+        let mut inner = "int".to_owned();
+        for record in 0..records {
+            schema = format!(
+                r#"{{"type": "record", "name": "r{record}", "fields": [
+                    {{"name": "a", "type": {schema}}}, {{"name": "b", "type": "{inner}"}}]}}"#
+            );
+            inner = format!("r{record}");
+        }
+        schema
+    }
+
+    #[test]
+    fn named_types_count_wherever_they_are_named() {
+        Shape::parse(doubled(10).as_bytes()).unwrap();
+        let error = Shape::parse(doubled(30).as_bytes()).unwrap_err();
+        assert!(error.contains("more than 1048576 types"), "{error}");
+        // Each record holds the one before it by name.
+        let chain = |records: usize| {
+            let fields = (0..records).map(|record| {
+                let of = match record.checked_sub(1) {
+                    None => "int".to_owned(),
+                    Some(before) => format!("r{before}"),
+                };
+                format!(
+                    r#"{{"name": "f{record}", "type": {{"type": "record", "name": "r{record}",
+                        "fields": [{{"name": "a", "type": "{of}"}}]}}}}"#
+                )
+            });
+            let fields = fields.collect::<Vec<_>>().join(",");
+            format!(r#"{{"type": "record", "name": "row", "fields": [{fields}]}}"#)
+        };
+        Shape::parse(chain(60).as_bytes()).unwrap();
+        let error = Shape::parse(chain(1000).as_bytes()).unwrap_err();
+        assert!(error.contains("nested in more than 64 levels"), "{error}");
     }
 }

@@ -104,7 +104,8 @@ impl ImageFolder {
             Field::new("class", DataType::Utf8, false),
             Field::new("label", DataType::Int32, false),
         ]));
-        let manifest = Manifest { files };
+        let links = listing.links;
+        let manifest = Manifest { files, links };
         Ok(Self {
             spec: spec.clone(),
             schema,

@@ -27,6 +27,10 @@ const MAX_ZSTD_RATIO: u64 = 32 << 10;
 /// whether it holds what it says.
 const DOUBTFUL_RATIO: u64 = 64;
 
+/// Bytes that the compressed buffers of a record batch, or of a dictionary, may hold together. All columns that are
+/// read of a record batch are in memory at once.
+pub(super) const MAX_HELD_BYTES: u64 = 4 << 30;
+
 /// The message of a block, whose lengths are within the block.
 #[derive(Debug)]
 pub(super) struct Checked {
@@ -322,11 +326,12 @@ fn offsets(rows: u64, width: u64) -> Option<u64> {
 }
 
 /// Checks that a compressed buffer, given with its prefix, holds as many bytes as it says, and as many
-/// as its values need.
+/// as its values need. `held_before` counts the bytes of the buffers before it, of [`MAX_HELD_BYTES`].
 pub(super) fn compressed(
     codec: CompressionType,
     bytes: &[u8],
     needed: &BodyBuffer,
+    held_before: &mut u64,
 ) -> Result<(), String> {
     let needed = needed.needed;
     if bytes.is_empty() {
@@ -345,6 +350,12 @@ pub(super) fn compressed(
     if stated < needed {
         return Err(format!(
             "a compressed buffer of {stated} bytes is too short for its values"
+        ));
+    }
+    *held_before = held_before.saturating_add(stated);
+    if *held_before > MAX_HELD_BYTES {
+        return Err(format!(
+            "with a compressed buffer of {stated} bytes it holds {held_before}, above the limit of {MAX_HELD_BYTES}: write smaller record batches"
         ));
     }
     if stated <= held.saturating_mul(DOUBTFUL_RATIO) {
@@ -375,4 +386,38 @@ fn decompressed_bytes(codec: CompressionType, stored: &[u8], most: u64) -> Optio
         }
     };
     counted.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer of zeros in Zstandard, with its prefix.
+    fn zeros(bytes: usize, stated: u64) -> Vec<u8> {
+        let stored = zstd::bulk::compress(&vec![0; bytes], 1).unwrap();
+        [stated.to_le_bytes().as_slice(), &stored].concat()
+    }
+
+    #[test]
+    fn a_message_holds_bounded_bytes_however_small_it_is() {
+        let needed = BodyBuffer {
+            bytes: 0..0,
+            needed: 0,
+        };
+        let check =
+            |bytes: &[u8], held: &mut u64| compressed(CompressionType::ZSTD, bytes, &needed, held);
+        let honest = zeros(1 << 20, 1 << 20);
+        let mut held = 0;
+        check(&honest, &mut held).unwrap();
+        assert_eq!(held, 1 << 20);
+        // The last buffer that fits, and the first that does not.
+        held = MAX_HELD_BYTES - (1 << 20);
+        check(&honest, &mut held).unwrap();
+        let error = check(&honest, &mut held).unwrap_err();
+        assert!(error.contains("write smaller record batches"), "{error}");
+        // Refused by what it states, without a look at what it holds.
+        let large = zeros(1 << 20, MAX_HELD_BYTES + 1);
+        let error = check(&large, &mut 0).unwrap_err();
+        assert!(error.contains("write smaller record batches"), "{error}");
+    }
 }

@@ -213,13 +213,15 @@ fn check_compressed(
     let Some(compression) = batch.compression() else {
         return Ok(());
     };
+    let mut held = 0;
     for buffer in columns
         .iter()
         .flat_map(|&column| checked.columns[column].clone())
     {
         let buffer = &checked.buffers[buffer];
         let bytes = &body[buffer.bytes.start as usize..buffer.bytes.end as usize];
-        check::compressed(compression.codec(), bytes, buffer).map_err(ArrowError::IpcError)?;
+        check::compressed(compression.codec(), bytes, buffer, &mut held)
+            .map_err(ArrowError::IpcError)?;
     }
     Ok(())
 }

@@ -4,8 +4,10 @@
 //! of a few pages and batches.
 
 mod footer;
+mod index;
 mod pages;
 mod prune;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod thrift;
@@ -171,9 +173,9 @@ fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-fn read_footer(file: &File, index: PageIndexPolicy) -> parquet::errors::Result<ParquetMetaData> {
+fn read_footer(file: &File) -> parquet::errors::Result<ParquetMetaData> {
     ParquetMetaDataReader::new()
-        .with_page_index_policy(index)
+        .with_page_index_policy(PageIndexPolicy::Skip)
         .parse_and_finish(file)
 }
 
@@ -189,25 +191,28 @@ struct Reader {
 impl Reader {
     /// The footer of a file, with its page index where it is to prune.
     fn footer(&self, place: &Place, file: &File, prune: bool) -> Result<Arc<ParquetMetaData>> {
-        let damaged = |e| SourceError::damaged(&place.path, FORMAT, e);
         if prune {
             let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((_, footer)) = indexed.as_ref().filter(|(of, _)| *of == place.file) {
                 return Ok(Arc::clone(footer));
             }
+            let footer = self.plain_footer(place, file)?;
             // A file with a broken page index can be read all the same, without.
-            if let Ok(footer) = read_footer(file, PageIndexPolicy::Optional) {
-                let footer = Arc::new(footer);
-                *indexed = Some((place.file, Arc::clone(&footer)));
-                return Ok(footer);
-            }
+            let footer = index::with_index(file, place.size, &footer).map_or(footer, Arc::new);
+            *indexed = Some((place.file, Arc::clone(&footer)));
+            return Ok(footer);
         }
-        match self.footers.get(place.file) {
-            Some(Some(footer)) => Ok(Arc::clone(footer)),
-            _ => Ok(Arc::new(
-                read_footer(file, PageIndexPolicy::Skip).map_err(damaged)?,
-            )),
+        self.plain_footer(place, file)
+    }
+
+    /// The footer of a file, without a page index.
+    fn plain_footer(&self, place: &Place, file: &File) -> Result<Arc<ParquetMetaData>> {
+        if let Some(Some(footer)) = self.footers.get(place.file) {
+            return Ok(Arc::clone(footer));
         }
+        let footer = read_footer(file);
+        let damaged = |e| SourceError::damaged(&place.path, FORMAT, e);
+        Ok(Arc::new(footer.map_err(damaged)?))
     }
 }
 
@@ -229,8 +234,8 @@ impl SplitReader for Reader {
             )
             .into());
         };
-        let is_index_sound = check_pages(place, &file, &footer, group, scan).map_err(damaged)?;
-        if !is_index_sound {
+        let checked = check_pages(place, &file, &footer, group, scan).map_err(damaged)?;
+        if !checked.is_index_sound {
             footer = self.footer(place, &file, false)?;
         }
         let group = footer.row_group(place.split);
@@ -243,7 +248,7 @@ impl SplitReader for Reader {
                 footer.file_metadata().schema_descr(),
                 scan.projection.iter().copied(),
             ))
-            .with_batch_size(batch_rows);
+            .with_batch_size(batch_rows.min(checked.batch_rows));
         // The numbers follow from the selection alone; the reader's virtual column of row numbers
         // would be decoded to say the same.
         let first_row = place.rows.first_row;
@@ -296,15 +301,22 @@ impl SplitReader for Reader {
     }
 }
 
-/// Checks the pages of the columns that a scan reads. False where the page index is not that of these
-/// pages: it can be done without.
+/// The pages of the columns that a scan reads.
+struct CheckedPages {
+    /// False where the page index is not that of these pages: it can be done without.
+    is_index_sound: bool,
+    /// Rows that a batch may have at most.
+    batch_rows: usize,
+}
+
+/// Checks the pages of the columns that a scan reads.
 fn check_pages(
     place: &Place,
     file: &File,
     footer: &ParquetMetaData,
     group: &RowGroupMetaData,
     scan: &Scan,
-) -> Result<bool, String> {
+) -> Result<CheckedPages, String> {
     let mut roots: HashSet<usize> = scan.projection.iter().copied().collect();
     if let Some(predicate) = &scan.prune {
         roots.extend(
@@ -316,7 +328,10 @@ fn check_pages(
     let index = footer
         .offset_index()
         .and_then(|index| index.get(place.split));
-    let mut is_index_sound = true;
+    let mut checked = CheckedPages {
+        is_index_sound: true,
+        batch_rows: usize::MAX,
+    };
     for (leaf, column) in group.columns().iter().enumerate() {
         if !roots.contains(&group.schema_descr().get_column_root_idx(leaf)) {
             continue;
@@ -326,9 +341,11 @@ fn check_pages(
             format!("row group {}, column '{name}': {cause}", place.split)
         })?;
         let locations = index.and_then(|index| index.get(leaf));
-        is_index_sound &= locations.is_none_or(|found| pages.fit(found.page_locations(), column));
+        checked.is_index_sound &=
+            locations.is_none_or(|found| pages.fit(found.page_locations(), column));
+        checked.batch_rows = checked.batch_rows.min(pages.batch_rows);
     }
-    Ok(is_index_sound)
+    Ok(checked)
 }
 
 /// The numbers of the selected rows of a row group that begins at `first`.

@@ -14,6 +14,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::rows;
 use super::thrift::{Field, Thrift};
 
 /// Bytes that are read to find a page header, at first and at most.
@@ -23,10 +24,19 @@ const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Bytes that a page may state beyond those that its compressed ones can yield.
 const SLACK_BYTES: u64 = 4 << 10;
 
-/// Bytes that the values of a column with lists may take, beyond so many for each stored byte: a row may
-/// have all of them, so that no batch of few rows bounds them.
+/// Bytes that a page in Brotli may state: its ratio has no bound of use.
+const MAX_BROTLI_BYTES: u64 = 512 << 20;
+
+/// Bytes that the values of a column with lists may take in a batch, beyond so many for each stored byte. A row may
+/// have all values of a column chunk, so that no number of rows bounds them.
 const MAX_LIST_BYTES: u64 = 256 << 20;
-const MAX_LIST_RATIO: u64 = 4 << 10;
+const MAX_LIST_RATIO: u64 = 64;
+
+/// Bytes of the two levels of a value in a list.
+const LEVEL_BYTES: u64 = 4;
+
+/// Lengths that a delta encoding may state in a page: the reader decodes all of them at once.
+const MAX_LENGTHS: u64 = 64 << 20;
 
 /// A data page of a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +48,7 @@ struct DataPage {
 }
 
 /// What a page header states.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Header {
     kind: i64,
     compressed: i64,
@@ -49,12 +59,22 @@ struct Header {
 
 /// Numbers of `PageType`.
 const DATA: i64 = 0;
+const INDEX: i64 = 1;
 const DICTIONARY: i64 = 2;
 const DATA_V2: i64 = 3;
 
+/// Numbers of the fields of a page header that are headers of data pages, dictionaries and data pages of version 2.
+const DATA_HEADER: i64 = 5;
+const DICTIONARY_HEADER: i64 = 7;
+const DATA_V2_HEADER: i64 = 8;
+
 /// The data pages of a column chunk whose lengths are sound.
 #[derive(Debug)]
-pub(super) struct Pages(Vec<DataPage>);
+pub(super) struct Pages {
+    pages: Vec<DataPage>,
+    /// Rows that a batch may have at most.
+    pub(super) batch_rows: usize,
+}
 
 impl Pages {
     /// Reads the page headers of a column chunk of a file of `size` bytes, whose row group has `rows` rows.
@@ -78,6 +98,7 @@ impl Pages {
             )
         })?;
         let stored = range.end - range.start;
+        let most = u64::try_from(column.num_values()).unwrap_or(0);
         let mut pages = Vec::new();
         let (mut at, mut values, mut has_deltas) = (range.start, 0u64, false);
         while at < range.end {
@@ -94,6 +115,11 @@ impl Pages {
                     values: header.values as u64,
                 });
                 values = values.saturating_add(header.values as u64);
+                if values > most {
+                    return Err(failed(format!(
+                        "the pages up to here have {values} values, where {most} are stated"
+                    )));
+                }
                 has_deltas |= has_delta_lengths(header.encoding);
             }
             at = end;
@@ -102,23 +128,31 @@ impl Pages {
         if !is_list && values != rows {
             return Err(format!("its pages have {values} values for {rows} rows"));
         }
-        let decoded = values.saturating_mul(width(column).max(1));
-        if is_list && decoded > MAX_LIST_BYTES.saturating_add(stored.saturating_mul(MAX_LIST_RATIO))
-        {
-            return Err(format!("its pages state {values} values in {stored} bytes"));
+        let mut batch_rows = usize::MAX;
+        let room = MAX_LIST_BYTES.saturating_add(stored.saturating_mul(MAX_LIST_RATIO));
+        let each = width(column) + LEVEL_BYTES;
+        if is_list && values.saturating_mul(each) > room {
+            let largest = rows::largest(file, column, rows)?;
+            let in_room = room / largest.saturating_mul(each).max(1);
+            if in_room == 0 {
+                return Err(format!(
+                    "a row has {largest} values, where its pages have {stored} bytes: more than a row may take"
+                ));
+            }
+            batch_rows = usize::try_from(in_room).unwrap_or(usize::MAX);
         }
         if has_deltas {
             check_deltas(file, column, rows)?;
         }
-        Ok(Self(pages))
+        Ok(Self { pages, batch_rows })
     }
 
     /// True where an offset index names these pages, and the rows that they begin with.
     pub(super) fn fit(&self, index: &[PageLocation], column: &ColumnChunkMetaData) -> bool {
         let is_list = column.column_descr().max_rep_level() > 0;
         let mut row = 0u64;
-        index.len() == self.0.len()
-            && self.0.iter().zip(index).all(|(page, location)| {
+        index.len() == self.pages.len()
+            && self.pages.iter().zip(index).all(|(page, location)| {
                 let fits = u64::try_from(location.offset) == Ok(page.offset)
                     && u64::try_from(location.compressed_page_size) == Ok(page.bytes)
                     && (is_list || u64::try_from(location.first_row_index) == Ok(row));
@@ -158,29 +192,58 @@ fn header(mut file: &File, at: u64, end: u64) -> Result<(Header, u64), String> {
 }
 
 fn parse(thrift: &mut Thrift<'_>) -> Result<Header, String> {
-    let mut header = Header::default();
+    let (mut kind, mut uncompressed, mut compressed) = (None, None, None);
+    // Per header of a kind of page: its number, values and encoding.
+    let mut parts = Vec::new();
     thrift.fields(|thrift, id, field| {
         match (id, field) {
-            (1, Field::Integer(kind)) => header.kind = kind,
-            (2, Field::Integer(bytes)) => header.uncompressed = bytes,
-            (3, Field::Integer(bytes)) => header.compressed = bytes,
-            // The headers of data pages, dictionaries and data pages of version 2.
-            (5 | 7 | 8, Field::Struct) => {
-                let encoding = if id == 8 { 4 } else { 2 };
-                return thrift.fields(|thrift, of, field| {
+            (1, Field::Integer(number)) => kind = Some(number),
+            (2, Field::Integer(bytes)) => uncompressed = Some(bytes),
+            (3, Field::Integer(bytes)) => compressed = Some(bytes),
+            (DATA_HEADER | DICTIONARY_HEADER | DATA_V2_HEADER, Field::Struct) => {
+                let (mut values, mut encoding) = (None, None);
+                let encoding_id = if id == DATA_V2_HEADER { 4 } else { 2 };
+                thrift.fields(|thrift, of, field| {
                     match field {
-                        Field::Integer(values) if of == 1 => header.values = values,
-                        Field::Integer(number) if of == encoding => header.encoding = number,
+                        Field::Integer(count) if of == 1 => values = Some(count),
+                        Field::Integer(number) if of == encoding_id => encoding = Some(number),
                         _ => {}
                     }
                     thrift.pass(field)
-                });
+                })?;
+                parts.push((id, values, encoding));
+                return Ok(());
             }
             _ => {}
         }
         thrift.pass(field)
     })?;
-    Ok(header)
+    let missing = || "it lacks its type or its lengths".to_owned();
+    let kind = kind.ok_or_else(missing)?;
+    let part = match kind {
+        DATA => Some(DATA_HEADER),
+        DICTIONARY => Some(DICTIONARY_HEADER),
+        DATA_V2 => Some(DATA_V2_HEADER),
+        // Pages of an index have nothing to say, and are passed over.
+        INDEX => None,
+        other => return Err(format!("{other} is no type of a page")),
+    };
+    let (values, encoding) = match part {
+        None => (0, 0),
+        Some(part) => {
+            // The last one counts for the reader, too.
+            let part = parts.into_iter().rfind(|(id, ..)| *id == part);
+            part.and_then(|(_, values, encoding)| values.zip(encoding))
+                .ok_or("it lacks its values or their encoding")?
+        }
+    };
+    Ok(Header {
+        kind,
+        compressed: compressed.ok_or_else(missing)?,
+        uncompressed: uncompressed.ok_or_else(missing)?,
+        values,
+        encoding,
+    })
 }
 
 fn check_header(
@@ -188,7 +251,7 @@ fn check_header(
     compressed: u64,
     column: &ColumnChunkMetaData,
 ) -> Result<(), String> {
-    // What a compressed byte yields at most.
+    // Bytes that a compressed byte yields at most.
     let ratio = match column.compression() {
         Compression::UNCOMPRESSED => 1,
         Compression::SNAPPY => 64,
@@ -196,7 +259,10 @@ fn check_header(
         Compression::GZIP(_) => 1032,
         _ => 32 << 10,
     };
-    let most = compressed.saturating_mul(ratio).saturating_add(SLACK_BYTES);
+    let most = match column.compression() {
+        Compression::BROTLI(_) => MAX_BROTLI_BYTES,
+        _ => compressed.saturating_mul(ratio).saturating_add(SLACK_BYTES),
+    };
     let uncompressed = stated(header.uncompressed, most).map_err(|_| {
         format!(
             "it states {} bytes in {compressed} compressed ones",
@@ -313,6 +379,11 @@ fn lengths(bytes: &mut Thrift<'_>, most: u64) -> Result<(), String> {
     bytes.signed()?;
     if total > most {
         return Err(format!("a page of {most} values states {total} lengths"));
+    }
+    if total > MAX_LENGTHS {
+        return Err(format!(
+            "a page states {total} lengths, more than {MAX_LENGTHS}: write smaller pages"
+        ));
     }
     let each = block.checked_div(miniblocks).filter(|&each| each > 0);
     let each = each.ok_or_else(|| format!("blocks of {block} lengths in {miniblocks} parts"))?;

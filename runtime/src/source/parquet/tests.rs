@@ -2,8 +2,10 @@ use std::fs;
 use std::path::Path;
 
 use arrow::array::{
-    ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+    ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
+    UInt32Array, new_null_array,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
@@ -13,7 +15,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, IsNullExpr, col, lit};
 use forebay_planner::source::Format;
 use futures::StreamExt;
 use parquet::arrow::ArrowWriter;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::*;
 use crate::source::Source;
@@ -429,7 +431,7 @@ async fn an_offset_index_of_other_pages_is_not_used() {
     let path = dir.path().join("t.parquet");
     write(&path, &table(0));
     let sound = fs::read(&path).unwrap();
-    let footer = read_footer(&File::open(&path).unwrap(), PageIndexPolicy::Skip).unwrap();
+    let footer = read_footer(&File::open(&path).unwrap()).unwrap();
     let column = footer.row_group(1).column(0);
     let start = column.offset_index_offset().unwrap() as usize;
     let length = column.offset_index_length().unwrap() as usize;
@@ -457,5 +459,145 @@ async fn an_offset_index_of_other_pages_is_not_used() {
         );
         let wanted = found.iter().filter(|&&id| id > 450).count();
         assert_eq!(wanted, 549, "byte {at}");
+    }
+}
+
+/// Writes lists of null values of 4 KiB, so that files stay small.
+fn write_lists(path: &Path, lengths: &[usize]) {
+    let values = new_null_array(&DataType::FixedSizeBinary(4096), lengths.iter().sum());
+    let item = Arc::new(Field::new("item", values.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().copied());
+    let lists: ArrayRef = Arc::new(ListArray::new(item, offsets, values, None));
+    let batch = RecordBatch::try_from_iter([("l", lists)]).unwrap();
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// Lists that compress well are read, however many there are; a row of them is not.
+#[tokio::test]
+async fn rows_of_lists_are_bounded_and_not_their_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let batch_rows = || {
+        let file = File::open(&path).unwrap();
+        let size = file.metadata().unwrap().len();
+        let footer = read_footer(&file).unwrap();
+        let group = footer.row_group(0);
+        let checked = Pages::check(&file, size, group.column(0), group.num_rows() as u64);
+        checked.map(|pages| pages.batch_rows)
+    };
+    write_lists(&path, &[100; 700]);
+    assert!((600..700).contains(&batch_rows().unwrap()));
+    let source = open(Format::Parquet, &path, &[]).await.unwrap();
+    assert_eq!(count_rows(&source).await, Ok(700));
+    // One of many rows is large: a batch has no other.
+    let mut lengths = vec![50; 800];
+    lengths[700] = 40_000;
+    write_lists(&path, &lengths);
+    assert_eq!(batch_rows(), Ok(1));
+    write_lists(&path, &[3, 70_000, 5]);
+    let source = open(Format::Parquet, &path, &[]).await.unwrap();
+    let error = count_rows(&source).await.unwrap_err();
+    assert!(error.contains("a row has 70000 values"), "{error}");
+    assert!(error.contains("t.parquet' is not a sound"), "{error}");
+    // Below the bound there is no need to look.
+    write_lists(&path, &[3, 700, 5]);
+    assert_eq!(batch_rows(), Ok(usize::MAX));
+}
+
+#[tokio::test]
+async fn page_headers_say_what_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+    let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .build();
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    // A data page of 8000 bytes, twice, and its header: 1000 values, plain.
+    let header = [
+        0x15, 0x00, 0x15, 0x80, 0x7d, 0x15, 0x80, 0x7d, 0x2c, 0x15, 0xd0, 0x0f, 0x15, 0x00,
+    ];
+    assert_eq!(with_bytes(&path, &header, &header).await, Ok(1000));
+    let changed = |at: usize, to: u8| {
+        let mut changed = header;
+        changed[at] = to;
+        changed
+    };
+    for (lie, cause) in [
+        ([0; 14], "it lacks its type or its lengths"),
+        (changed(1, 0x06), "it lacks its values or their encoding"),
+        (changed(1, 0x04), "it lacks its values or their encoding"),
+        (changed(1, 0x20), "16 is no type of a page"),
+        (changed(8, 0x3c), "it lacks its values or their encoding"),
+        (changed(10, 0xd2), "have 1001 values, where 1000 are stated"),
+    ] {
+        let error = with_bytes(&path, &header, &lie).await.unwrap_err();
+        assert!(error.contains(cause), "{cause}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn pages_in_brotli_may_be_far_smaller_than_what_they_hold() {
+    use parquet::basic::{BrotliLevel, Compression};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 250_000]));
+    let batch = RecordBatch::try_from_iter([("c", zeros)]).unwrap();
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::BROTLI(BrotliLevel::default()))
+        .set_data_page_size_limit(4 << 20)
+        .set_data_page_row_count_limit(1 << 20)
+        .set_write_batch_size(1 << 20)
+        .build();
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let header = [0x15, 0x00, 0x15, 0x80, 0x92, 0xf4, 0x01];
+    assert_eq!(with_bytes(&path, &header, &header).await, Ok(250_000));
+}
+
+/// The reader reserves memory for as many pages as an offset index states.
+#[tokio::test]
+async fn an_offset_index_of_more_pages_than_bytes_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    write(&path, &table(0));
+    let sound = fs::read(&path).unwrap();
+    let footer = Arc::new(read_footer(&File::open(&path).unwrap()).unwrap());
+    let size = sound.len() as u64;
+    let with_index = || index::with_index(&File::open(&path).unwrap(), size, &footer);
+    assert!(with_index().unwrap().offset_index().is_some());
+    let column = footer.row_group(1).column(0);
+    let start = column.offset_index_offset().unwrap() as usize;
+    // A list of six structs, then one of 2,147,483,647, and one of which the first is empty.
+    assert_eq!(sound[start..start + 2], [0x19, 0x6c]);
+    for lie in [
+        &[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07][..],
+        &[0x19, 0x6c, 0x00],
+    ] {
+        let mut bytes = sound.clone();
+        bytes[start..start + lie.len()].copy_from_slice(lie);
+        fs::write(&path, bytes).unwrap();
+        assert!(with_index().is_none());
+        // The rows are read all the same.
+        let source = open(Format::Parquet, &path, &[]).await.unwrap();
+        let above = compare(
+            "id",
+            Operator::Gt,
+            ScalarValue::from(450i64),
+            source.schema(),
+        );
+        let (keys, _) = read_all(&source, &[0], Some(above)).await.unwrap();
+        assert_eq!(keys.len(), 700);
     }
 }

@@ -1,0 +1,105 @@
+//! Reads the page index of a file, once its lists are known to be no longer than its bytes.
+//!
+//! The `parquet` crate reserves memory for as many pages as an offset index says that it has.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
+};
+
+use super::thrift::{Field, Thrift};
+
+/// Bytes of a page index above which it is not read.
+const MAX_INDEX_BYTES: u64 = 256 << 20;
+
+/// Number of the field of an offset index that lists its pages.
+const PAGES: i64 = 1;
+
+/// Fields of a page in an offset index: its place, its bytes and its first row.
+const PAGE_FIELDS: i64 = 3;
+
+/// A footer with its page index; `None` where the file has none that is sound.
+pub(super) fn with_index(
+    file: &File,
+    size: u64,
+    footer: &Arc<ParquetMetaData>,
+) -> Option<ParquetMetaData> {
+    check(file, size, footer)?;
+    let mut reader = ParquetMetaDataReader::new_with_metadata(footer.as_ref().clone())
+        .with_page_index_policy(PageIndexPolicy::Optional);
+    reader.read_page_indexes(file).ok()?;
+    reader.finish().ok()
+}
+
+/// Goes over the index of each column chunk; `None` where one is not sound, or there is none.
+fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
+    let columns = || footer.row_groups().iter().flat_map(|group| group.columns());
+    let mut whole: Option<Range<u64>> = None;
+    for range in columns().flat_map(ranges).flatten() {
+        let range = range?;
+        whole = Some(match whole {
+            Some(whole) => whole.start.min(range.start)..whole.end.max(range.end),
+            None => range,
+        });
+    }
+    // The crate reads all that lies between the first index and the last.
+    let whole = whole.filter(|whole| {
+        whole.end <= size && whole.end.saturating_sub(whole.start) <= MAX_INDEX_BYTES
+    })?;
+    let mut bytes = vec![0; (whole.end - whole.start) as usize];
+    file.seek(SeekFrom::Start(whole.start)).ok()?;
+    file.read_exact(&mut bytes).ok()?;
+    let part = |range: Range<u64>| {
+        let (start, end) = (range.start - whole.start, range.end - whole.start);
+        bytes.get(start as usize..end as usize)
+    };
+    for column in columns() {
+        let [offsets, values] = ranges(column);
+        if let Some(range) = offsets {
+            offset_index(&mut Thrift::new(part(range?)?)).ok()?;
+        }
+        if let Some(range) = values {
+            let mut index = Thrift::new(part(range?)?);
+            index.fields(|index, _, field| index.pass(field)).ok()?;
+        }
+    }
+    Some(())
+}
+
+/// Where the offset index and the column index of a column chunk lie, if there are any; `Some(None)` for a place
+/// that there cannot be.
+fn ranges(column: &ColumnChunkMetaData) -> [Option<Option<Range<u64>>>; 2] {
+    [
+        (column.offset_index_offset(), column.offset_index_length()),
+        (column.column_index_offset(), column.column_index_length()),
+    ]
+    .map(|(start, length)| {
+        let (start, length) = start.zip(length)?;
+        let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
+        Some(range.and_then(|(start, length)| Some(start..start.checked_add(length)?)))
+    })
+}
+
+fn offset_index(index: &mut Thrift<'_>) -> Result<(), String> {
+    index.fields(|index, id, field| {
+        let Field::Structs(pages) = field else {
+            return index.pass(field);
+        };
+        for _ in 0..pages {
+            let mut last = 0;
+            index.fields(|index, id, field| {
+                last = id;
+                index.pass(field)
+            })?;
+            // A page without its fields takes far more memory than bytes.
+            if id == PAGES && last != PAGE_FIELDS {
+                return Err("a page of which fields are missing".to_owned());
+            }
+        }
+        Ok(())
+    })
+}
