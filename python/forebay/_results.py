@@ -5,11 +5,14 @@ A column is handed over by its kind, and values one by one are checked there: `u
 
 from __future__ import annotations
 
+import datetime
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from ._trace import cause_of, head_of
 
 __all__ = ["Column", "Mistake", "by_column", "gathered", "of_batch", "of_rows"]
 
@@ -64,13 +67,16 @@ def of_rows(
     wrong: dict[int, str] = {}
     split: list[list[Any]] = [[None] * len(values) for _ in columns]
     for row, value in enumerate(values):
-        if value is None:
+        if value is None or value is np.ma.masked:
             continue
         try:
             for column, part in zip(split, by_column(value, columns, is_struct)):
                 column[row] = part
         except _Wrong as error:
             wrong[row] = f"TypeError: {error}"
+        except Exception as error:
+            # A mapping of the user's own.
+            wrong[row] = cause_of(error)
     return [("values", column) for column in split], wrong
 
 
@@ -124,28 +130,49 @@ def gathered(
     mask = np.zeros(len(values), np.uint8)
     wrong = []
     for number, value in enumerate(values):
-        if value is None:
-            mask[number] = 1
-            continue
         try:
-            array[number] = _element(value, dtype, shape, named)
-        except (_Wrong, OverflowError, TypeError, ValueError) as error:
+            element = None if value is None else _element(value, dtype, shape, named)
+            if element is not None:
+                array[number] = element
+                continue
+        except _Wrong as error:
             wrong.append((number, str(error)))
-            mask[number] = 1
+        except Exception as error:
+            wrong.append((number, f"reading it raised {head_of(error)}"))
+        mask[number] = 1
     return array.tobytes(), mask.tobytes() if mask.any() else None, wrong
 
 
+#: What scalars may be, by the kind of the type.
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "f": (int, float, np.integer, np.floating),
+    "M": (np.datetime64, datetime.date),
+    "m": (np.timedelta64, datetime.timedelta),
+}
+
+
 def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: str) -> Any:
-    """A time, a half or a tensor."""
+    """A time, a half or a tensor; None where it is masked."""
     if shape:
+        if not isinstance(value, np.ndarray) and _is_masked(value):
+            return None
         array = np.asarray(value)
         if array.dtype != dtype or array.shape != shape:
             raise _Wrong(f"expected {dtype} of shape {shape}, found {array.dtype} of shape {array.shape}")
-        return array
+        return None if _is_masked(value) else array
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
-    is_flag = isinstance(value, (bool, np.bool_))
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not is_flag
-    if not (is_number if dtype.kind == "f" else not isinstance(value, (str, bytes)) and not is_flag):
+    if value is np.ma.masked:
+        return None
+    # NumPy's durations and Python's truth values are whole numbers, too.
+    is_other = dtype.kind == "f" and isinstance(value, (np.timedelta64, bool))
+    if is_other or not isinstance(value, _SCALARS[dtype.kind]):
         raise _Wrong(f"expected {named}, found a {type(value).__name__}")
     return value
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether any element of an array, or of lists in each other, is masked."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_masked, value))
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import traceback
 
-__all__ = ["bounded", "cause_of"]
+__all__ = ["bounded", "cause_of", "head_of"]
 
 #: The folder of this package, whose frames are nobody's business.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -36,10 +36,19 @@ def cause_of(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     _narrow(told, set())
     frames = "".join(told.format()).rstrip()
+    head = _head(told)
+    return f"{head}\n{bounded(frames, CAUSE - len(head.encode()) - 1)}"
+
+
+def head_of(error: BaseException) -> str:
+    """The exception's type and message."""
+    return _head(traceback.TracebackException.from_exception(error))
+
+
+def _head(told: traceback.TracebackException) -> str:
     # Notes stand behind the message, whose last line it is to be.
     told.__dict__["__notes__"] = None
-    head = bounded(list(told.format_exception_only())[-1].strip(), MESSAGE)
-    return f"{head}\n{bounded(frames, CAUSE - len(head.encode()) - 1)}"
+    return bounded(list(told.format_exception_only())[-1].strip(), MESSAGE)
 
 
 def _narrow(told: traceback.TracebackException, seen: set[int]) -> None:

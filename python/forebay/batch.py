@@ -76,8 +76,8 @@ class Column:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         import numpy as np
 
-        if copy is False and not self._raw.is_own:
-            raise ValueError(f'others have the memory of column "{self.name}"; allow a copy')
+        if copy is False and (why := self._copied()):
+            raise ValueError(why)
         values = np.asarray(self.numpy())
         if dtype is not None and values.dtype != dtype:
             if copy is False:
@@ -90,18 +90,24 @@ class Column:
         copied.
 
         Raises:
-            BufferError: No copy is allowed, and others have the memory; or the column is no array.
+            BufferError: No copy is allowed, and others have the memory, or the values are stored otherwise; or the
+                column is no array.
         """
-        import numpy as np
-
-        if copy is False and not self._raw.is_own:
-            raise BufferError(f'others have the memory of column "{self.name}"; allow a copy')
-        values = self.numpy()
-        if not isinstance(values, np.ndarray) or values.dtype == object:
+        if self._raw.kind not in ("dense", "bool"):
             raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
+        if copy is False and (why := self._copied()):
+            raise BufferError(why)
+        values: np.ndarray = self.numpy()
         if copy or not values.flags.writeable:
             values = values.copy()
         return values.__dlpack__(**wanted)
+
+    def _copied(self) -> str | None:
+        """Why an array of its values that may be written is a copy; None where it is none."""
+        stored = self._raw.stored
+        if stored is not None:
+            return f'the values of column "{self.name}" are stored otherwise ({stored}); allow a copy'
+        return None if self._raw.is_own else f'others have the memory of column "{self.name}"; allow a copy'
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack protocol: the memory is the host's."""

@@ -50,6 +50,8 @@ class Iteration(Iterator["dict[str, Any]"]):
         #: Whether this is a worker that does not know the state which it is to go on from.
         self._is_late = is_late
         self._batches: BatchIterator | None = None
+        #: Rows of the first and of the last batch that it gave.
+        self._sizes: tuple[int, int] | None = None
 
     def __iter__(self) -> Iteration:
         return self
@@ -69,7 +71,10 @@ class Iteration(Iterator["dict[str, Any]"]):
             self._dataset._is_over = True
             raise StopIteration
         try:
-            return self._dataset._converted(batch)
+            self._dataset._check_follows(self._sizes)
+            converted = self._dataset._converted(batch)
+            self._sizes = (batch.num_rows if self._sizes is None else self._sizes[0], batch.num_rows)
+            return converted
         except BaseException:
             # What cannot be converted is not lost.
             batches.put_back(batch)
@@ -88,6 +93,7 @@ class Iteration(Iterator["dict[str, Any]"]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is: behind the last batch that it gave. As of `BatchIterator`."""
+        self._dataset._check_state()
         return self._start.to_dict() if self._batches is None else self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -193,7 +199,7 @@ class Dataset(ABC):
         given = self._padded
         if given is None:
             settings = {**self._settings, **self._place()}
-            given = settings["uneven"] == "pad" and (settings.get("world") or 1) > 1
+            given = (settings.get("world") or 1) > 1 and self._repeats_rows()
         if not given:
             return None
         if PADDED in batch:
@@ -202,6 +208,18 @@ class Dataset(ABC):
                 "column another name, or leave the mask out with padded=False"
             )
         return np.arange(batch.num_rows) >= batch.num_rows - batch.padded
+
+    def _repeats_rows(self) -> bool:
+        """Whether rows may repeat so that ranks have equally many, or equally many batches."""
+        uneven = self._settings["uneven"]
+        # Where steps are dropped, the pipeline's option does not hold.
+        return uneven == "pad" or uneven == "keep" and self._pipeline._plan().clauses()["equal_steps"] == "pad"
+
+    def _check_follows(self, sizes: tuple[int, int] | None) -> None:
+        """Refuses another batch behind a first and a last one of so many rows, if who reads them loses rows then."""
+
+    def _check_state(self) -> None:
+        """Refuses to say where an iteration is, if it is ahead of the loop."""
 
     @abstractmethod
     def _converted(self, batch: Batch) -> dict[str, Any]:
@@ -217,7 +235,7 @@ class Dataset(ABC):
         turn, turns = (0, 1) if worker is None else worker[:2]
         settings = {**self._settings, **self._place(), "turns": turns}
         world = settings.get("world") or 1
-        start = State(None, first, span, self._seed(), world=world)
+        start = State(None, first, span, self._seed(), world=world, drops=settings["uneven"] == "drop")
         known, state = self._resume
         is_late = bool(number) and known != number
         if number and state is not None and not is_late:

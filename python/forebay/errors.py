@@ -104,8 +104,9 @@ class DataError(Error):
 
 
 class FunctionError(Error):
-    """A Python function is at fault, whatever the row: its set-up fails, it returns something else than it
-    declared, or its worker process died.
+    """A Python function is at fault, whatever the row: its set-up fails, it fails in all of the first rows, an array
+    that it returns is none of the declared type, shape or length, or its worker process died. A wrong value is the
+    failure of its row, a `DataError`.
 
     Attributes:
         function: The function's name.

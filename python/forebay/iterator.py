@@ -142,6 +142,7 @@ class BatchIterator(Iterator[Batch]):
             turns=self._turns,
             world=self._begun.get("world") or 1,
             taken=None if self._settings.get("limit_batches") is None else self._taken,
+            drops=self._begun.get("uneven") == "drop",
         ).to_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -319,7 +319,8 @@ class Pipeline:
             resume: Where the first iteration goes on, as `NumpyDataset.load_state_dict` takes it.
             nulls: What stands for numbers that are not there, as of `Batch.numpy`. Without it, nulls are a ValueError.
             padded: Whether batches have the mask `"padded"`: truth values, true for rows that only repeat others. If it
-                is not said, they have it where several ranks are padded.
+                is not said, they have it where several ranks are padded: with `uneven="pad"`, or if the pipeline says
+                `equal_steps = 'pad'`.
             **settings: As of `run`.
         """
         dataset = NumpyDataset(self, {**settings}, nulls, padded, uneven="keep")
@@ -346,7 +347,8 @@ class Pipeline:
             resume: Where the first iteration goes on, as `ForebayDataset.resume` takes it.
             nulls: What stands for numbers that are not there, as of `Batch.torch`. Without it, nulls are a ValueError.
             padded: Whether batches have the mask `"padded"`: a `torch.bool` for each row, true for those that only
-                repeat others. If it is not said, they have it where several ranks are padded.
+                repeat others. If it is not said, they have it where several ranks are padded, which `uneven="pad"` and
+                `equal_steps = 'pad'` do.
             pin_memory: Whether tensors are pinned, where there is a GPU and no loader worker.
             **settings: As of `run`, but `uneven` is `"pad"` if it is not said.
         """

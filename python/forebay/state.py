@@ -10,6 +10,7 @@ with a token and what a run must be told besides, all of it plain values that JS
 * `turn`, `turns`: how many steps behind the token the next batch is, and every which step is taken. More than
   one turn has a `DataLoader` with several workers. Where they are left out, it is the next batch, and every one.
 * `world`: ranks, whose steps those are.
+* `drops`: whether steps in which a rank has no batch are none of them (`uneven="drop"`); left out where not.
 * `taken`: steps before the token that count for `limit_batches`; left out where there is no limit.
 """
 
@@ -43,6 +44,7 @@ class State:
     turns: int = 1
     world: int = 1
     taken: int | None = None
+    drops: bool = False
 
     @staticmethod
     def of(state: Any) -> State:
@@ -60,6 +62,7 @@ class State:
                 int(state.get("turns", 1)),
                 int(state.get("world", 1)),
                 state.get("taken"),
+                bool(state.get("drops", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ResumeError(f"this state of a Forebay iterator is damaged: {error!r}") from error
@@ -77,6 +80,8 @@ class State:
             said["seed"] = self.seed
         if self.turn or self.turns > 1:
             said.update(turn=self.turn, turns=self.turns)
+        if self.drops:
+            said["drops"] = True
         if self.taken is not None:
             said["taken"] = self.taken
         return said
@@ -127,10 +132,14 @@ class State:
     def at_world(self, world: int, given: dict[str, Any], pipeline: Pipeline) -> State:
         """The same state in steps of so many ranks, for a run that has epochs left."""
         self.within(given.get("epochs") or pipeline._plan().clauses()["epochs"])
-        if self.turn == 0 or self.turns > 1 or self.world == world:
-            return replace(self, world=world) if self.turns == 1 else self
+        if self.turns > 1:
+            return self
+        drops = given.get("uneven") == "drop"
+        if self.turn == 0 or (self.world, self.drops) == (world, drops):
+            return replace(self, world=world, drops=drops)
         taken = None if self.taken is None else self.taken + self.turn
-        return replace(self, token=self._advanced(given, pipeline), turn=0, world=world, taken=taken)
+        token = self._advanced(given, pipeline)
+        return replace(self, token=token, turn=0, world=world, taken=taken, drops=drops)
 
     def part(self, turn: int, turns: int) -> State:
         """What one of several loader workers goes on from."""
@@ -160,6 +169,8 @@ class State:
             "turn": self.turn - 1,
             "turns": 1,
             "limit_batches": self.turn,
+            # As the steps were counted, whatever those to come leave out.
+            "uneven": "drop" if self.drops else None,
             "resume": self.token,
         }
         if self.token is None:

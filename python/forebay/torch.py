@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.data
 
-from ._splits import second_split
+from ._splits import Reader, counter, found
 from .batch import Batch
 from .convert import RAISE
 from .dataset import PADDED, Dataset, Worker
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .settings import DatasetSettings
 
 __all__ = ["ForebayDataset", "global_state"]
+
+#: What never needs a library that splits.
+_OWN = "leave the loader out of accelerator.prepare(..), and give each process batches of its own with pipeline.torch()"
 
 
 def _place(rank: int | None, world: int | None) -> tuple[int, int]:
@@ -75,6 +78,10 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
         super().__init__(pipeline, {**settings}, nulls, padded, uneven="pad")
         self._given = (rank, world)
         self._pin_memory = pin_memory
+        #: The library that reads this process's latest iteration, and the one that was known in the process that this
+        #: one is a loader worker of.
+        self._reader: Reader | None = None
+        self._parents_reader: Reader | None = None
 
     def state(self) -> dict[str, Any]:
         """Where the latest iteration in this process is, for `resume`; if it is over, the beginning of the next
@@ -83,7 +90,9 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
 
         Raises:
             ValueError: No iteration has begun in this process.
+            ConfigError: A library reads ahead of the loop.
         """
+        self._check_ahead()
         if self._running is None:
             raise ValueError("no iteration has begun here; with loader workers, use a StatefulDataLoader")
         return self._state()
@@ -102,9 +111,37 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
         """
         self._go_on(state)
 
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration begins with this epoch, also in loader workers that live on.
+
+        If the next iteration is to go on from a state of this epoch, it does. A state of another epoch is given up,
+        with a warning.
+
+        Raises:
+            ConfigError: A library that counts the epochs by itself would have the state given up.
+        """
+        epoch = int(epoch)
+        state = self._pending()
+        if state is not None:
+            epochs = {state.epoch + 1} if state.is_over else {state.epoch, state.first_epoch}
+            by = None if epoch in epochs else counter()
+            if by is not None:
+                raise ConfigError(
+                    f"{by} counts the epochs by itself and is at epoch {epoch}, so that the state of epoch "
+                    f"{max(epochs)}, from which the iteration is to go on, would be given up: call "
+                    f"set_epoch({max(epochs)}) of the prepared loader first"
+                )
+        super().set_epoch(epoch)
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        self._check_splits()
         info = torch.utils.data.get_worker_info()
+        self._reader = self._found_reader() or (None if info is None else self._parents_reader)
+        if self._reader is not None and self._reader.deals and info is not None and info.num_workers > 1:
+            raise ConfigError(
+                f"{self._reader.name} splits the stream of {info.num_workers} loader workers between "
+                f"{self._reader.processes} processes, and none of the workers can tell whether all rows get there: set "
+                f"num_workers=0, or {_OWN}"
+            )
         return self._begun(None if info is None else Worker(info.id, info.num_workers, info.seed - info.id))
 
     def _place(self) -> dict[str, int]:
@@ -126,17 +163,55 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
             # A worker does not know what the process group of its parent is.
             state["_given"] = _place(*self._given)
             # Nor does it have its parent's stack.
-            self._check_splits()
+            reader = self._found_reader()
+            state["_parents_reader"] = None if reader is None else reader.sent()
+        state["_reader"] = None
         return state
 
-    def _check_splits(self) -> None:
-        world = self._place()["world"]
-        splitter = second_split() if world > 1 else None
-        if splitter is not None:
+    def _found_reader(self) -> Reader | None:
+        """The library that reads the dataset, if it is one that is known.
+
+        Raises:
+            ConfigError: It splits what is split between the ranks already.
+        """
+        world, reader = self._place()["world"], found()
+        if reader is not None and reader.splits and world > 1:
             raise ConfigError(
-                f"{splitter} splits the batches between the {world} processes once more, so that most of the rows would "
+                f"{reader.name} splits the batches between the {world} processes once more, so that most of the rows would "
                 "be lost: leave the loader out of accelerator.prepare(..), as each process has batches of its own "
                 "already; or have the library split the whole stream, with pipeline.torch(rank=0, world=1)"
+            )
+        return reader
+
+    def _check_follows(self, sizes: tuple[int, int] | None) -> None:
+        if sizes is None:
+            # A loader may have made the iterator before it read.
+            self._reader = self._reader or self._found_reader()
+            return
+        reader = self._reader
+        if reader is None or not reader.deals:
+            return
+        first, last = sizes
+        if first != last:
+            why = f"a batch of {last} rows is not the last one, and others have {first}"
+        elif reader.splits_batches and last % reader.processes:
+            why = f"a batch of {last} rows is not the last one, and {last} is not divisible by {reader.processes}"
+        else:
+            return
+        raise ConfigError(
+            f"{reader.name} splits the stream between {reader.processes} processes and would lose rows: {why}; make "
+            f"batches of one size (drop_remainder or pad_remainder with .batch), or {_OWN}"
+        )
+
+    def _check_state(self) -> None:
+        if self._reader is not None and self._reader.deals:
+            self._check_ahead()
+
+    def _check_ahead(self) -> None:
+        if self._reader is not None and self._reader.is_ahead():
+            raise ConfigError(
+                f"{self._reader.name} reads ahead of the loop, so the dataset is not where the loop is: take states at "
+                f"the end of an epoch, or {_OWN}"
             )
 
 

@@ -17,6 +17,7 @@ import functools
 import inspect
 import os
 import pickle
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
 
@@ -227,12 +228,19 @@ class Udf(_Named):
 
     def _check_arguments(self, count: int) -> None:
         """Refuses columns that the function cannot be called with: a mistake of the code, which no row is to fail of."""
-        target, places = self._target, (None,) * count
+        target: Any = self._target
+        places: tuple[None, ...] = (None,) * count
         if self._setup is not None:
-            # Without `__call__`, that is said once an object is there.
-            if not any("__call__" in base.__dict__ for base in self._target.__mro__):  # type: ignore[attr-defined]
+            target = inspect.getattr_static(target, "__call__")
+            if isinstance(target, types.FunctionType):
+                places = (None, *places)
+            elif isinstance(target, classmethod):
+                target, places = target.__func__, (None, *places)
+            elif isinstance(target, staticmethod):
+                target = target.__func__
+            else:
+                # Other descriptors do not say, and without `__call__` that is said once an object is there.
                 return
-            target, places = target.__call__, (None, *places)
         wrong = _misfit(target, places, {})
         if wrong is not None:
             raise PlanError(
@@ -338,7 +346,8 @@ def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
 def _misfit(target: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> str | None:
     """What is wrong with the number or the names of arguments; None where they fit, or it does not say."""
     try:
-        signature = inspect.signature(target)
+        # A decorator's function may take other arguments than the one that it wraps.
+        signature = inspect.signature(target, follow_wrapped=False)
     except (TypeError, ValueError):
         return None
     try:

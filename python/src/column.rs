@@ -129,6 +129,20 @@ impl RawColumn {
         }
     }
 
+    /// How the values are stored, where NumPy has them otherwise.
+    #[getter]
+    fn stored(&self) -> Option<String> {
+        // The array is converted already, and the field is not.
+        Some(match self.field.data_type() {
+            DataType::Dictionary(_, _) => "a dictionary".to_owned(),
+            DataType::RunEndEncoded(_, _) => "run-end encoded".to_owned(),
+            DataType::Date32 => "days in four bytes".to_owned(),
+            DataType::Boolean => "bits".to_owned(),
+            _ if self.dense().is_none() => named(&self.field),
+            _ => return None,
+        })
+    }
+
     /// Whether a view that may be written needs no copy.
     #[getter]
     fn is_own(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay::builder::{self, Input, PipelineBuilder};
-use forebay::clauses::{BatchSize, Remainder};
+use forebay::clauses::{BatchSize, EqualSteps, Remainder};
 use forebay::{Error, Explanation, Pipeline, Session};
 use forebay_planner::error::PlanError;
 use forebay_planner::groups::check_groups;
@@ -93,6 +93,12 @@ impl Plan {
         let said = PyDict::new(py);
         said.set_item("epochs", clauses.repeat.epochs.map(|n| n.get()))?;
         said.set_item("seed", clauses.seed)?;
+        let equal_steps = match clauses.options.equal_steps {
+            EqualSteps::Count => "count",
+            EqualSteps::Drop => "drop",
+            EqualSteps::Pad => "pad",
+        };
+        said.set_item("equal_steps", equal_steps)?;
         Ok(said)
     }
 

@@ -108,8 +108,8 @@ pub(crate) fn value(columns: Vec<Field>, name: &str, is_struct: bool) -> FieldRe
     }
 }
 
-/// How Python hands over values of a type: `("dense", dtype, shape)`, `("bool",)`, `("text",)`, `("bytes",)`,
-/// `("list", kind of its items)`, or `("arrow",)`, as an Arrow array alone.
+/// How Python hands over values of a type: `("dense", dtype, shape)` and `("bool",)`, also as an array of NumPy's;
+/// `("values",)`, one by one; or `("arrow",)`, as an Arrow array alone.
 pub(crate) fn kind<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyTuple>> {
     if let DataType::FixedSizeList(item, _) = field.data_type()
         && let (Some(dtype), Some(shape)) = (element(item.data_type()), tensor_shape(field))
@@ -121,9 +121,7 @@ pub(crate) fn kind<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, P
     }
     match field.data_type() {
         DataType::Boolean => ("bool",).into_pyobject(py),
-        DataType::Utf8 => ("text",).into_pyobject(py),
-        DataType::Binary => ("bytes",).into_pyobject(py),
-        DataType::List(item) => ("list", kind(py, item)?).into_pyobject(py),
+        DataType::Utf8 | DataType::Binary | DataType::List(_) => ("values",).into_pyobject(py),
         _ => ("arrow",).into_pyobject(py),
     }
 }

@@ -14,8 +14,10 @@ use arrow::datatypes::{
     DataType, Field, FieldRef, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use pyo3::exceptions::PyValueError;
+use forebay_udfs::bounded;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView,
     PyString, PyTuple,
@@ -32,14 +34,38 @@ pub(crate) type Wrong = String;
 /// Rows whose values are wrong, in their order.
 pub(crate) type WrongRows = Vec<(usize, Wrong)>;
 
+/// Why a value was not read.
+#[derive(Debug)]
+enum Refused {
+    /// It is wrong, and its row fails.
+    Wrong(Wrong),
+    /// The call ends.
+    Broken(PyErr),
+}
+
+impl From<PyErr> for Refused {
+    /// An exception is the value's, as reading it runs the value's own code. What is none, as an interrupt, ends the
+    /// call.
+    fn from(error: PyErr) -> Self {
+        match Python::attach(|py| error.is_instance_of::<PyException>(py)) {
+            true => Self::Wrong(bounded(format!("reading it raised {error}"))),
+            false => Self::Broken(error),
+        }
+    }
+}
+
+type Pushed = Result<(), Refused>;
+
 /// The column that values of Python make. Rows that are wrong are null.
 pub(crate) fn column(field: &Field, values: &Bound<'_, PyAny>) -> PyResult<(ArrayRef, WrongRows)> {
     let py = values.py();
-    let mut building = builder(py, field, &Arc::new(NumpyTypes::of(py)?))?;
+    let mut building = builder(py, field)?;
     let mut wrong = Vec::new();
     for (row, value) in values.try_iter()?.enumerate() {
-        if let Err(why) = building.push(&value?)? {
-            wrong.push((row, why));
+        match building.push(&value?) {
+            Ok(()) => {}
+            Err(Refused::Wrong(why)) => wrong.push((row, why)),
+            Err(Refused::Broken(error)) => return Err(error),
         }
     }
     let (array, found_late) = building.finish(py)?;
@@ -53,14 +79,44 @@ pub(crate) fn column(field: &Field, values: &Bound<'_, PyAny>) -> PyResult<(Arra
 
 /// A column that grows by a row at a time.
 trait Building {
-    /// Appends a value; null where it is `None`, or wrong.
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>>;
+    /// Appends a value, or nothing where it is refused.
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed;
 
-    /// Appends the values of a list. The first that is wrong makes the list wrong.
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>>;
+    fn append_null(&mut self);
+
+    /// Appends a value; null where it is `None`, masked, or wrong. An array without dimensions is its element.
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        if is_missing(value)? {
+            self.append_null();
+            return Ok(());
+        }
+        let refused = match self.append(value) {
+            Err(refused @ Refused::Wrong(_)) => refused,
+            appended => return appended,
+        };
+        let why = match element_of(value) {
+            Ok(Some(element)) => return self.push(&element),
+            Ok(None) => refused,
+            Err(broken @ Refused::Broken(_)) => return Err(broken),
+            Err(why) => why,
+        };
+        self.append_null();
+        Err(why)
+    }
+
+    /// Appends the values of a list, up to the first that is wrong, which makes the list wrong.
+    fn extend(&mut self, list: &Bound<'_, PyAny>) -> Pushed {
+        if let Ok(list) = list.cast::<PyList>() {
+            list.iter().try_for_each(|value| self.push(&value))
+        } else if let Ok(tuple) = list.cast::<PyTuple>() {
+            tuple.iter().try_for_each(|value| self.push(&value))
+        } else {
+            list.try_iter()?.try_for_each(|value| self.push(&value?))
+        }
+    }
 
     /// Appends the elements of a NumPy array, if they are of the column's type.
-    fn extend_array(&mut self, _array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn extend_array(&mut self, _array: &Bound<'_, PyAny>) -> Result<bool, Refused> {
         Ok(false)
     }
 
@@ -70,33 +126,57 @@ trait Building {
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)>;
 }
 
-/// Types of NumPy's that values may be of.
-struct NumpyTypes {
+/// What values are told by: NumPy's types, and what stands for a masked element.
+struct Numpy {
     array: Py<PyAny>,
     whole: Py<PyAny>,
     real: Py<PyAny>,
     flag: Py<PyAny>,
+    masked: Py<PyAny>,
 }
 
-impl NumpyTypes {
-    fn of(py: Python<'_>) -> PyResult<Self> {
-        let numpy = py.import("numpy")?;
-        let named = |name: &str| numpy.getattr(name).map(Bound::unbind);
-        Ok(Self {
-            array: named("ndarray")?,
-            whole: named("integer")?,
-            real: named("floating")?,
-            flag: named("bool_")?,
-        })
+impl Numpy {
+    /// NumPy's, looked up once.
+    fn get(py: Python<'_>) -> Result<&'static Self, Refused> {
+        static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
+        let found = NUMPY.get_or_try_init(py, || {
+            let numpy = py.import("numpy")?;
+            let named = |name: &str| numpy.getattr(name).map(Bound::unbind);
+            Ok(Self {
+                array: named("ndarray")?,
+                whole: named("integer")?,
+                real: named("floating")?,
+                flag: named("bool_")?,
+                masked: py.import("numpy.ma")?.getattr("masked")?.unbind(),
+            })
+        });
+        found.map_err(Refused::Broken)
     }
+}
+
+/// Whether no value is there.
+fn is_missing(value: &Bound<'_, PyAny>) -> Result<bool, Refused> {
+    Ok(value.is_none() || value.is(&Numpy::get(value.py())?.masked))
+}
+
+/// The element of an array without dimensions.
+fn element_of<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Refused> {
+    let py = value.py();
+    let array = &Numpy::get(py)?.array;
+    if !is_a(value, array)? || value.getattr("ndim")?.extract::<usize>()? != 0 {
+        return Ok(None);
+    }
+    let element = value.get_item(PyTuple::empty(py))?;
+    let is_plain = is_missing(&element)? || !is_a(&element, array)?;
+    Ok(is_plain.then_some(element))
 }
 
 fn is_a(value: &Bound<'_, PyAny>, class: &Py<PyAny>) -> PyResult<bool> {
     value.is_instance(class.bind(value.py()))
 }
 
-fn builder(py: Python<'_>, field: &Field, numpy: &Arc<NumpyTypes>) -> PyResult<Box<dyn Building>> {
-    fn numbers<T: Number>(field: &Field, numpy: &Arc<NumpyTypes>) -> Box<dyn Building>
+fn builder(py: Python<'_>, field: &Field) -> PyResult<Box<dyn Building>> {
+    fn numbers<T: Number>(field: &Field) -> Box<dyn Building>
     where
         T::Native: Send,
     {
@@ -104,33 +184,28 @@ fn builder(py: Python<'_>, field: &Field, numpy: &Arc<NumpyTypes>) -> PyResult<B
             values: PrimitiveBuilder::new(),
             name: named(field),
             dtype: element(field.data_type()).unwrap_or_default(),
-            numpy: Arc::clone(numpy),
         })
     }
     Ok(match field.data_type() {
-        DataType::Int8 => numbers::<Int8Type>(field, numpy),
-        DataType::Int16 => numbers::<Int16Type>(field, numpy),
-        DataType::Int32 => numbers::<Int32Type>(field, numpy),
-        DataType::Int64 => numbers::<Int64Type>(field, numpy),
-        DataType::UInt8 => numbers::<UInt8Type>(field, numpy),
-        DataType::UInt16 => numbers::<UInt16Type>(field, numpy),
-        DataType::UInt32 => numbers::<UInt32Type>(field, numpy),
-        DataType::UInt64 => numbers::<UInt64Type>(field, numpy),
-        DataType::Float32 => numbers::<Float32Type>(field, numpy),
-        DataType::Float64 => numbers::<Float64Type>(field, numpy),
-        DataType::Boolean => Box::new(Flags {
-            values: BooleanBuilder::new(),
-            numpy: Arc::clone(numpy),
-        }),
+        DataType::Int8 => numbers::<Int8Type>(field),
+        DataType::Int16 => numbers::<Int16Type>(field),
+        DataType::Int32 => numbers::<Int32Type>(field),
+        DataType::Int64 => numbers::<Int64Type>(field),
+        DataType::UInt8 => numbers::<UInt8Type>(field),
+        DataType::UInt16 => numbers::<UInt16Type>(field),
+        DataType::UInt32 => numbers::<UInt32Type>(field),
+        DataType::UInt64 => numbers::<UInt64Type>(field),
+        DataType::Float32 => numbers::<Float32Type>(field),
+        DataType::Float64 => numbers::<Float64Type>(field),
+        DataType::Boolean => Box::new(Flags(BooleanBuilder::new())),
         DataType::Utf8 => Box::new(Texts(StringBuilder::new())),
         DataType::Binary => Box::new(Bytes(BinaryBuilder::new())),
         DataType::List(item) => Box::new(Lists {
-            items: builder(py, item, numpy)?,
+            items: builder(py, item)?,
             item: Arc::clone(item),
             offsets: vec![0],
             valid: Vec::new(),
             name: named(field),
-            numpy: Arc::clone(numpy),
         }),
         data_type => {
             let kind = kind(py, field)?;
@@ -141,7 +216,7 @@ fn builder(py: Python<'_>, field: &Field, numpy: &Arc<NumpyTypes>) -> PyResult<B
                 )));
             }
             Box::new(Gathered {
-                values: PyList::empty(py).unbind(),
+                values: Vec::new(),
                 data_type: data_type.clone(),
                 name: named(field),
                 kind: kind.unbind(),
@@ -152,33 +227,23 @@ fn builder(py: Python<'_>, field: &Field, numpy: &Arc<NumpyTypes>) -> PyResult<B
 
 /// Numbers that Python's are read as.
 trait Number: ArrowPrimitiveType {
-    /// The number, or why it is none; `numpy` tells NumPy's numbers.
-    fn read(
-        value: &Bound<'_, PyAny>,
-        name: &str,
-        numpy: &NumpyTypes,
-    ) -> PyResult<Result<Self::Native, Wrong>>;
+    /// The number; `name` is the declared type.
+    fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<Self::Native, Refused>;
 }
 
 macro_rules! whole_numbers {
     ($($type:ty: $native:ty as $wide:ty),*) => {$(
         impl Number for $type {
-            fn read(
-                value: &Bound<'_, PyAny>,
-                name: &str,
-                numpy: &NumpyTypes,
-            ) -> PyResult<Result<$native, Wrong>> {
+            fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<$native, Refused> {
                 let is_whole = value.is_exact_instance_of::<PyInt>()
                     || value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
-                    || is_a(value, &numpy.whole)?;
+                    || is_a(value, &Numpy::get(value.py())?.whole)?;
                 if !is_whole {
-                    return unwrapped::<Self>(value, name, numpy);
+                    return Err(found(name, value));
                 }
                 let wide = value.extract::<$wide>().ok();
-                Ok(match wide.and_then(|wide| <$native>::try_from(wide).ok()) {
-                    Some(number) => Ok(number),
-                    None => Err(format!("{} does not fit into {name}", shown(value))),
-                })
+                let number = wide.and_then(|wide| <$native>::try_from(wide).ok());
+                number.ok_or_else(|| no_room(name, value))
             }
         }
     )*};
@@ -192,23 +257,18 @@ whole_numbers!(
 macro_rules! real_numbers {
     ($($type:ty: $native:ty),*) => {$(
         impl Number for $type {
-            fn read(
-                value: &Bound<'_, PyAny>,
-                name: &str,
-                numpy: &NumpyTypes,
-            ) -> PyResult<Result<$native, Wrong>> {
+            fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<$native, Refused> {
+                let numpy = Numpy::get(value.py())?;
                 let is_real = value.is_exact_instance_of::<PyFloat>()
                     || value.is_instance_of::<PyFloat>()
                     || value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
                     || is_a(value, &numpy.real)?
                     || is_a(value, &numpy.whole)?;
                 if !is_real {
-                    return unwrapped::<Self>(value, name, numpy);
+                    return Err(found(name, value));
                 }
-                Ok(match value.extract::<f64>() {
-                    Ok(number) => Ok(number as $native),
-                    Err(_) => Err(format!("{} does not fit into {name}", shown(value))),
-                })
+                let number = value.extract::<f64>().ok();
+                Ok(number.ok_or_else(|| no_room(name, value))? as $native)
             }
         }
     )*};
@@ -216,19 +276,8 @@ macro_rules! real_numbers {
 
 real_numbers!(Float32Type: f32, Float64Type: f64);
 
-/// The number in an array without dimensions; what else is no number.
-fn unwrapped<T: Number>(
-    value: &Bound<'_, PyAny>,
-    name: &str,
-    numpy: &NumpyTypes,
-) -> PyResult<Result<T::Native, Wrong>> {
-    if is_a(value, &numpy.array)? && value.getattr("ndim")?.extract::<usize>()? == 0 {
-        let inner = value.call_method0("item")?;
-        if !is_a(&inner, &numpy.array)? {
-            return T::read(&inner, name, numpy);
-        }
-    }
-    Ok(Err(found(name, value)))
+fn no_room(name: &str, value: &Bound<'_, PyAny>) -> Refused {
+    Refused::Wrong(format!("{} does not fit into {name}", shown(value)))
 }
 
 /// A number as text, unless it has more digits than Python prints.
@@ -240,10 +289,10 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-fn found(name: &str, value: &Bound<'_, PyAny>) -> Wrong {
+fn found(name: &str, value: &Bound<'_, PyAny>) -> Refused {
     let class = value.get_type().name().map(|name| name.to_string());
     let class = class.unwrap_or_else(|_| "value".to_owned());
-    format!("expected {name}, found a {class}")
+    Refused::Wrong(format!("expected {name}, found a {class}"))
 }
 
 /// Numbers.
@@ -252,35 +301,26 @@ struct Numbers<T: Number> {
     name: String,
     /// NumPy's name of the type.
     dtype: String,
-    numpy: Arc<NumpyTypes>,
 }
 
 impl<T: Number> Building for Numbers<T> {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        if value.is_none() {
-            self.values.append_null();
-            return Ok(Ok(()));
-        }
-        let read = T::read(value, &self.name, &self.numpy)?;
-        match read {
-            Ok(number) => self.values.append_value(number),
-            Err(_) => self.values.append_null(),
-        }
-        Ok(read.map(drop))
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        self.values.append_value(T::read(value, &self.name)?);
+        Ok(())
     }
 
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        push_all(self, list)
+    fn append_null(&mut self) {
+        self.values.append_null();
     }
 
-    fn extend_array(&mut self, array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn extend_array(&mut self, array: &Bound<'_, PyAny>) -> Result<bool, Refused> {
         let dtype: String = array.getattr("dtype")?.getattr("str")?.extract()?;
         let is_masked = array.hasattr("mask")?;
         if dtype != self.dtype || is_masked {
             return Ok(false);
         }
         let bytes = array.call_method0("tobytes")?;
-        let bytes = bytes.cast::<PyBytes>()?;
+        let bytes = bytes.cast::<PyBytes>().map_err(PyErr::from)?;
         // The copy is aligned.
         let buffer = arrow::buffer::Buffer::from_slice_ref(bytes.as_bytes());
         self.values.append_slice(buffer.typed_data::<T::Native>());
@@ -296,60 +336,28 @@ impl<T: Number> Building for Numbers<T> {
     }
 }
 
-/// Appends the values of a list.
-fn push_all<B: Building>(building: &mut B, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-    let mut wrong = Ok(());
-    let mut push = |value: &Bound<'_, PyAny>| -> PyResult<()> {
-        let pushed = building.push(value)?;
-        if wrong.is_ok() {
-            wrong = pushed;
-        }
-        Ok(())
-    };
-    if let Ok(list) = list.cast::<PyList>() {
-        list.iter().try_for_each(|value| push(&value))?;
-    } else if let Ok(tuple) = list.cast::<PyTuple>() {
-        tuple.iter().try_for_each(|value| push(&value))?;
-    } else {
-        for value in list.try_iter()? {
-            push(&value?)?;
-        }
-    }
-    Ok(wrong)
-}
-
 /// Truth values.
-struct Flags {
-    values: BooleanBuilder,
-    numpy: Arc<NumpyTypes>,
-}
+struct Flags(BooleanBuilder);
 
 impl Building for Flags {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        if value.is_none() {
-            self.values.append_null();
-        } else if value.is_instance_of::<PyBool>() || is_a(value, &self.numpy.flag)? {
-            self.values.append_value(value.is_truthy()?);
-        } else if is_a(value, &self.numpy.array)? && value.getattr("ndim")?.extract::<usize>()? == 0
-        {
-            return self.push(&value.call_method0("item")?);
-        } else {
-            self.values.append_null();
-            return Ok(Err(found("boolean", value)));
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        if !value.is_instance_of::<PyBool>() && !is_a(value, &Numpy::get(value.py())?.flag)? {
+            return Err(found("boolean", value));
         }
-        Ok(Ok(()))
+        self.0.append_value(value.is_truthy()?);
+        Ok(())
     }
 
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        push_all(self, list)
+    fn append_null(&mut self) {
+        self.0.append_null();
     }
 
     fn len(&self) -> usize {
-        arrow::array::ArrayBuilder::len(&self.values)
+        arrow::array::ArrayBuilder::len(&self.0)
     }
 
     fn finish(mut self: Box<Self>, _: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
-        Ok((Arc::new(self.values.finish()), Vec::new()))
+        Ok((Arc::new(self.0.finish()), Vec::new()))
     }
 }
 
@@ -357,33 +365,21 @@ impl Building for Flags {
 struct Texts(StringBuilder);
 
 impl Building for Texts {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        if value.is_none() {
-            self.0.append_null();
-            return Ok(Ok(()));
-        }
-        let text = value.cast::<PyString>();
-        match text.as_ref().map(|text| text.to_str()) {
-            Ok(Ok(text)) => {
-                has_room(self.0.values_slice().len(), text.len())?;
-                self.0.append_value(text);
-                Ok(Ok(()))
-            }
-            Ok(Err(_)) => {
-                self.0.append_null();
-                Ok(Err(
-                    "a text that UTF-8 cannot hold (a lone surrogate)".to_owned()
-                ))
-            }
-            Err(_) => {
-                self.0.append_null();
-                Ok(Err(found("utf8", value)))
-            }
-        }
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        let Ok(text) = value.cast::<PyString>() else {
+            return Err(found("utf8", value));
+        };
+        let Ok(text) = text.to_str() else {
+            let why = "a text that UTF-8 cannot hold (a lone surrogate)";
+            return Err(Refused::Wrong(why.to_owned()));
+        };
+        has_room(self.0.values_slice().len(), text.len())?;
+        self.0.append_value(text);
+        Ok(())
     }
 
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        push_all(self, list)
+    fn append_null(&mut self) {
+        self.0.append_null();
     }
 
     fn len(&self) -> usize {
@@ -399,26 +395,23 @@ impl Building for Texts {
 struct Bytes(BinaryBuilder);
 
 impl Building for Bytes {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         let is_view =
             value.is_instance_of::<PyByteArray>() || value.is_instance_of::<PyMemoryView>();
-        if value.is_none() {
-            self.0.append_null();
-        } else if let Ok(bytes) = value.cast::<PyBytes>() {
-            has_room(self.0.values_slice().len(), bytes.as_bytes().len())?;
-            self.0.append_value(bytes.as_bytes());
-        } else if is_view {
+        if is_view {
             let bytes = value.py().get_type::<PyBytes>().call1((value,))?;
-            return self.push(&bytes);
-        } else {
-            self.0.append_null();
-            return Ok(Err(found("binary", value)));
+            return self.append(&bytes);
         }
-        Ok(Ok(()))
+        let Ok(bytes) = value.cast::<PyBytes>() else {
+            return Err(found("binary", value));
+        };
+        has_room(self.0.values_slice().len(), bytes.as_bytes().len())?;
+        self.0.append_value(bytes.as_bytes());
+        Ok(())
     }
 
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        push_all(self, list)
+    fn append_null(&mut self) {
+        self.0.append_null();
     }
 
     fn len(&self) -> usize {
@@ -431,13 +424,12 @@ impl Building for Bytes {
 }
 
 /// Offsets of Arrow's are numbers of 32 bits.
-fn has_room(held: usize, more: usize) -> PyResult<()> {
+fn has_room(held: usize, more: usize) -> Pushed {
     if held.saturating_add(more) <= i32::MAX as usize {
         return Ok(());
     }
-    Err(PyValueError::new_err(
-        "a call returned more than 2 GiB; give udf a smaller batch_size",
-    ))
+    let why = "a call returned more than 2 GiB; give udf a smaller batch_size";
+    Err(Refused::Broken(PyValueError::new_err(why)))
 }
 
 /// Lists.
@@ -447,21 +439,25 @@ struct Lists {
     offsets: Vec<i32>,
     valid: Vec<bool>,
     name: String,
-    numpy: Arc<NumpyTypes>,
 }
 
 impl Lists {
     /// Appends the items of a list; what is no list is wrong.
-    fn items_of(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
+    fn items_of(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
             return self.items.extend(value);
         }
-        if is_a(value, &self.numpy.array)? {
+        if is_a(value, &Numpy::get(value.py())?.array)? {
             if value.getattr("ndim")?.extract::<usize>()? != 1 {
                 return self.items.extend(value);
             }
             if self.items.extend_array(value)? {
-                return Ok(Ok(()));
+                return Ok(());
+            }
+            let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
+            if matches!(kind.as_str(), "m" | "M") {
+                // Plain numbers have no unit.
+                return self.items.extend(value);
             }
             return self.items.extend(&value.call_method0("tolist")?);
         }
@@ -471,26 +467,30 @@ impl Lists {
             || value.cast::<PyMapping>().is_ok()
             || !value.hasattr("__len__")?;
         if is_other {
-            return Ok(Err(found(&self.name, value)));
+            return Err(found(&self.name, value));
         }
         self.items.extend(value)
+    }
+
+    /// Ends a list behind the items that are there.
+    fn end(&mut self, is_valid: bool) {
+        self.offsets.push(self.items.len() as i32);
+        self.valid.push(is_valid);
     }
 }
 
 impl Building for Lists {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        let pushed = match value.is_none() {
-            true => Ok(()),
-            false => self.items_of(value)?,
-        };
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        let appended = self.items_of(value);
+        // Items before one that was refused are those of a list that is null.
         has_room(self.items.len(), 0)?;
-        self.offsets.push(self.items.len() as i32);
-        self.valid.push(!value.is_none() && pushed.is_ok());
-        Ok(pushed)
+        appended?;
+        self.end(true);
+        Ok(())
     }
 
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        push_all(self, list)
+    fn append_null(&mut self) {
+        self.end(false);
     }
 
     fn len(&self) -> usize {
@@ -518,31 +518,31 @@ impl Building for Lists {
 
 /// Values that NumPy reads, all at once.
 struct Gathered {
-    values: Py<PyList>,
+    values: Vec<Py<PyAny>>,
     data_type: DataType,
     name: String,
     kind: Py<PyTuple>,
 }
 
 impl Building for Gathered {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        self.values.bind(value.py()).append(value)?;
-        Ok(Ok(()))
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        self.values.push(value.clone().unbind());
+        Ok(())
     }
 
-    fn extend(&mut self, list: &Bound<'_, PyAny>) -> PyResult<Result<(), Wrong>> {
-        push_all(self, list)
+    fn append_null(&mut self) {
+        self.values.push(Python::attach(|py| py.None()));
     }
 
     fn len(&self) -> usize {
-        Python::attach(|py| self.values.bind(py).len())
+        self.values.len()
     }
 
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
         type Read<'py> = (Bound<'py, PyBytes>, Option<Vec<u8>>, WrongRows);
-        let values = self.values.bind(py);
+        let values = PyList::new(py, &self.values)?;
         let results = py.import("forebay._results")?;
-        let read = results.call_method1("gathered", (values, self.name, self.kind))?;
+        let read = results.call_method1("gathered", (&values, self.name, self.kind))?;
         let (bytes, mask, wrong): Read<'_> = read.extract()?;
         let array = dense(&self.data_type, values.len(), bytes.as_bytes(), mask)?;
         Ok((array, wrong))

@@ -115,6 +115,41 @@ def accelerate_twice(table, rank):
     return raised, network()
 
 
+def accelerate_states(table, _):
+    """A dataset whose state is asked for at every step of a loop that Accelerate reads ahead of."""
+    from accelerate import Accelerator
+    from torch.utils.data import DataLoader
+
+    dataset = rows(table).torch(rank=0, world=1)
+    loader = Accelerator(cpu=True).prepare(DataLoader(dataset, batch_size=None))
+    said = []
+    for _ in loader:
+        try:
+            said.append(dataset.state()["first_epoch"])
+        except (fb.ConfigError, ValueError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return said, network()
+
+
+def accelerate_resumed(table, _):
+    """A state of the second epoch: Accelerate counts from the first, unless it is told."""
+    from accelerate import Accelerator
+    from torch.utils.data import DataLoader
+
+    run = rows(table).run(first_epoch=1)
+    next(run)
+    dataset = rows(table).torch(rank=0, world=1, resume=run.state_dict())
+    loader = Accelerator(cpu=True).prepare(DataLoader(dataset, batch_size=None))
+    steps = []
+    try:
+        next(iter(loader))
+    except fb.ConfigError as error:
+        steps.append(str(error))
+    loader.set_epoch(1)
+    steps += [batch["id"].tolist() for batch in loader]
+    return steps, network()
+
+
 def lightning(table, _):
     import lightning
     from torch.utils.data import DataLoader

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import forebay as fb
@@ -104,6 +105,31 @@ def test_without_a_copy_what_others_have_is_refused(table, photos):
     pa.array(own["a"])
     with pytest.raises(BufferError):
         own["a"].__dlpack__(copy=False)
+
+
+def test_without_a_copy_what_is_stored_otherwise_is_refused(tmp_path):
+    columns = {
+        "day": pa.array([1, 2], pa.date32()),
+        "word": pa.array([3, 4]),
+        "flag": pa.array([True, False]),
+        "text": pa.array(["a", "b"]),
+    }
+    pa.parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    rows = fb.read_parquet(tmp_path / "rows.parquet").with_column("word", "arrow_cast(word, 'Dictionary(Int32, Int64)')")
+    batch = next(iter(rows.batch(2)))
+    stored = {"day": "days in four bytes", "word": "a dictionary", "flag": "bits", "text": "Utf8"}
+    assert "Dictionary" in batch["word"].type
+    for name, how in stored.items():
+        with pytest.raises(ValueError) as raised:
+            batch[name].__array__(copy=False)
+        assert str(raised.value) == f'the values of column "{name}" are stored otherwise ({how}); allow a copy'
+        assert np.asarray(batch[name]).tolist() == batch[name].numpy().tolist()
+    for name in ("word", "flag"):
+        with pytest.raises(BufferError, match="are stored otherwise"):
+            batch[name].__dlpack__(copy=False)
+        assert np.from_dlpack(batch[name]).tolist() == batch[name].numpy().tolist()
+    with pytest.raises(BufferError, match='column "text" of Utf8 is no array of one shape'):
+        batch["text"].__dlpack__(copy=False)
 
 
 def test_a_functions_arguments_are_read_only(table):

@@ -184,6 +184,46 @@ def test_failed_rows_are_made_up_for(few):
     assert [len(batch["id"]) for batch in alone][:2] == [4, 3]
 
 
+@pytest.mark.parametrize(
+    ("failed", "size", "expected"),
+    [
+        ({0}, 3, ([1, 1, 1], 1)),
+        ({1}, 4, ([0, 0, 0, 0], 2)),
+        (set(), 3, ([0, 1, 0], 1)),
+    ],
+)
+def test_rows_that_stand_in_are_no_padding(few, failed, size, expected):
+    @fb.udf(reads=["id"], returns={"v": "int64"}, mode="rows", deterministic=True)
+    def picky(number):
+        if number in failed:
+            raise ValueError("no")
+        return number
+
+    pipeline = fb.read_parquet(few).take(2).select("id").map_batches(picky).batch(size, pad_remainder=True)
+    (batch,) = pipeline.options(on_error="replace")
+    assert (batch["id"].numpy().tolist(), batch.padded) == expected
+    own = {"skip": [row for row in (0, 1) if row not in failed], "null": [0, 1]}
+    for policy, rows in own.items():
+        (batch,) = pipeline.options(on_error=policy)
+        assert batch["id"].numpy().tolist()[: batch.num_rows - batch.padded] == rows
+
+
+@pytest.mark.parametrize("make", ["numpy", "torch"])
+def test_steps_that_repeat_have_a_mask(few, make):
+    pipeline = stream(few).select("id").batch(4).options(equal_steps="pad")
+    for settings in ({}, {"uneven": "keep"}, {"uneven": "pad"}):
+        counted = []
+        for rank in range(3):
+            for batch in getattr(pipeline, make)(rank=rank, world=3, **settings):
+                counted += batch["id"][~batch["padded"]].tolist()
+        assert sorted(counted) == list(range(ROWS))
+    # Where steps are dropped, the pipeline's option does not hold.
+    dropped = [len(list(getattr(pipeline, make)(rank=rank, world=3, uneven="drop"))) for rank in range(3)]
+    assert dropped == [3, 3, 3]
+    assert "padded" not in next(iter(getattr(pipeline, make)(rank=0, world=3, uneven="drop")))
+    assert "padded" not in next(iter(getattr(pipeline, make)(rank=0, world=1)))
+
+
 def test_a_batch_without_a_good_row_is_an_error(few):
     pipeline = fb.read_parquet(few).map_batches(udfs.fails_on_row_7).select("id", "v").batch(1).options(on_error="skip")
     with pytest.raises(fb.DataError, match="every row of this rank's batch failed, so none can be repeated"):

@@ -95,3 +95,99 @@ def test_a_shard_of_a_share_is_refused(odd):
     with pytest.raises(fb.ConfigError, match="accelerate's IterableDatasetShard splits the batches"):
         list(shard(pipeline.torch(rank=0, world=2)))
     assert [batch["id"].tolist() for batch in shard(pipeline.torch(rank=0, world=1))][0] == [0, 1, 2, 3]
+
+
+def test_a_state_that_is_ahead_of_the_loop_is_refused(odd, tmp_path):
+    ranks = trained("accelerate_states", odd, tmp_path)
+    for rank, last in zip(ranks, [1, "ValueError: no iteration has begun here"]):
+        *ahead, end = rank["steps"]
+        assert len(ahead) == 2
+        for message in ahead:
+            assert message.startswith("ConfigError: accelerate's DataLoaderDispatcher reads ahead of the loop")
+        assert end == last or str(end).startswith(str(last))
+
+
+def test_a_state_that_accelerates_count_of_epochs_would_give_up_is_refused(odd, tmp_path):
+    ranks = trained("accelerate_resumed", odd, tmp_path)
+    for rank in ranks:
+        message = rank["steps"].pop(0)
+        assert message.startswith("accelerate's DataLoaderDispatcher counts the epochs by itself and is at epoch 0")
+        assert "call set_epoch(1) of the prepared loader first" in message
+    pipeline = fb.read_parquet(odd).select("id").shuffle("global", seed=3).batch(4)
+    expected = [batch["id"].numpy().tolist() for batch in pipeline.run(first_epoch=1)][1:]
+    # The stream in pairs of batches, of which the ranks have the halves.
+    first, second = (rank["steps"] for rank in ranks)
+    assert first[0] + second[0] == expected[0] + expected[1]
+    assert set(sum(first + second, [])) == set(sum(expected, []))
+
+
+@pytest.fixture
+def dispatcher(monkeypatch):
+    """Accelerate's loader of a process that reads for three, and is alone."""
+    data_loader = pytest.importorskip("accelerate.data_loader")
+    state = pytest.importorskip("accelerate.state").PartialState(cpu=True)
+    monkeypatch.setattr(state, "num_processes", 3)
+
+    def made(dataset, **options):
+        return data_loader.DataLoaderDispatcher(dataset, batch_size=None, **options)
+
+    return made
+
+
+OWN = r"leave the loader out of accelerator\.prepare"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_split_of_batches_of_several_sizes_is_refused(odd, dispatcher, workers):
+    pipeline = fb.read_parquet(odd).select("id").take(5).batch(4)
+    several = pipeline.repeat(2).torch(rank=0, world=1)
+    message = r"would lose rows: a batch of 1 rows is not the last one, and others have 4; .*" + OWN
+    with pytest.raises(fb.ConfigError, match=message):
+        list(dispatcher(several, num_workers=workers))
+    # A short batch at the end alone is completed.
+    (step,) = dispatcher(pipeline.torch(rank=0, world=1), num_workers=workers)
+    assert step["id"].tolist() == [0, 1]
+
+
+def test_a_split_of_batches_that_are_not_divisible_is_refused(odd, dispatcher):
+    pipeline = fb.read_parquet(odd).select("id")
+    with pytest.raises(fb.ConfigError, match="a batch of 4 rows is not the last one, and 4 is not divisible by 3"):
+        list(dispatcher(pipeline.batch(4).torch(rank=0, world=1), split_batches=True))
+    steps = dispatcher(pipeline.batch(6).torch(rank=0, world=1), split_batches=True)
+    assert [step["id"].tolist() for step in steps] == [[0, 1], [6, 7], [12, 13]]
+
+
+def test_a_split_of_several_loader_workers_is_refused(odd, dispatcher):
+    dataset = fb.read_parquet(odd).select("id").batch(4).torch(rank=0, world=1)
+    with pytest.raises(fb.ConfigError, match="set num_workers=0, or " + OWN):
+        list(dispatcher(dataset, num_workers=2))
+
+
+def test_a_stateful_loader_that_reads_for_others_is_refused(odd, dispatcher):
+    pytest.importorskip("torchdata.stateful_dataloader")
+    dataset = fb.read_parquet(odd).select("id").batch(4).torch(rank=0, world=1)
+    with pytest.raises(fb.ConfigError, match="DataLoaderDispatcher reads ahead of the loop"):
+        list(dispatcher(dataset, use_stateful_dataloader=True))
+
+
+def test_a_loader_of_one_process_reads_ahead_too(odd):
+    data_loader = pytest.importorskip("accelerate.data_loader")
+    pytest.importorskip("accelerate.state").PartialState(cpu=True)
+    pipeline = fb.read_parquet(odd).select("id").batch(4)
+    dataset = pipeline.torch(rank=0, world=1)
+    told = []
+    for _ in data_loader.DataLoaderShard(dataset, batch_size=None):
+        try:
+            told.append(dataset.state()["first_epoch"])
+        except fb.ConfigError as error:
+            told.append("DataLoaderShard reads ahead of the loop" in str(error))
+    assert told == [True, True, True, True, 1]
+    assert next(iter(dataset))["id"].tolist() == [0, 1, 2, 3]
+    assert dataset.state()["token"] is not None
+    run = pipeline.run(first_epoch=2)
+    next(run)
+    loader = data_loader.DataLoaderShard(pipeline.torch(rank=0, world=1, resume=run.state_dict()), batch_size=None)
+    with pytest.raises(fb.ConfigError, match=r"call set_epoch\(2\) of the prepared loader first"):
+        list(loader)
+    loader.set_epoch(2)
+    assert [batch["id"].tolist()[0] for batch in loader] == [4, 8, 12, 16]

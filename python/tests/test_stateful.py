@@ -273,6 +273,32 @@ def test_a_global_state_serves_any_ranks_and_workers(table, before, after, every
         assert joined(pipeline, *after, resume=state)[0] == whole[len(got) :]
 
 
+@pytest.mark.parametrize("stop", [3, 7])
+@pytest.mark.parametrize(("before", "after"), [(None, "drop"), ("drop", None), ("drop", "drop")])
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_state_behind_its_token_serves_other_ways_to_be_uneven(table, world, before, after, stop):
+    # Epochs of five batches: two ranks take three steps of each, or two without the one that rank 1 has no batch for.
+    pipeline = fb.read_parquet(table).select("id", r=fn.random_int(0, 10**6)).shuffle(300, seed=5).take(300).batch(64)
+    pipeline = pipeline.repeat(4)
+    steps = [[], []]
+    states = []
+    for rank in range(2):
+        dl = loader(pipeline.torch(rank=rank, world=2, uneven=before), 1, snapshot_every_n_steps=100)
+        steps[rank] = rows(itertools.islice(iter(dl), stop))
+        states.append(json.loads(json.dumps(global_state(dl.state_dict()))))
+    assert states[0] == states[1] and states[0]["turn"] == stop
+    taken = [row for step in zip(*steps) for row in step if row[0]]
+    epoch, ahead = divmod(stop, 2 if before else 3)
+    per_epoch = [epochs(pipeline, number) for number in range(4)]
+    most = 4 if before else 5
+    assert taken == [row for whole in per_epoch[:epoch] for row in whole[:most]] + per_epoch[epoch][: 2 * ahead]
+    left = [per_epoch[epoch][2 * ahead :], *per_epoch[epoch + 1 :]]
+    if after:
+        left = [whole[: len(whole) // world * world] for whole in left]
+    ranks = [rows(loader(pipeline.torch(rank=rank, world=world, uneven=after, resume=states[0]), 0)) for rank in range(world)]
+    assert [row for step in zip(*ranks) for row in step if row[0]] == [row for whole in left for row in whole]
+
+
 def test_without_workers_a_loaders_state_serves_any_world(table):
     pipeline = stream(table)
     whole = epochs(pipeline, 0)

@@ -1,5 +1,7 @@
 """Python functions in pipelines: what they take and give, their errors, and what the optimiser makes of them."""
 
+import datetime
+import functools
 import json
 
 import numpy as np
@@ -177,6 +179,30 @@ def test_a_wrong_value_of_a_row_is_that_rows_failure(table):
     assert "expected int64, found a str" in run.stats().failures[0].cause
 
 
+class Raising:
+    """A list that raises behind so many elements."""
+
+    def __init__(self, good):
+        self.good = good
+
+    def __len__(self):
+        return self.good + 1
+
+    def __getitem__(self, place):
+        if place >= self.good:
+            raise KeyError(place)
+        return place
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("no array")
+
+
+def released():
+    view = memoryview(b"abc")
+    view.release()
+    return view
+
+
 ODD = {
     "text": (["a"], "int64", "expected int64, found a str"),
     "large": ([300], "uint8", "300 does not fit into uint8"),
@@ -195,12 +221,23 @@ ODD = {
     "text in a list of lists": ([[[1], ["a"]]], "list<list<int32>>", "expected int32, found a str"),
     "tensor": ([np.zeros(3, "f4")], "tensor<float32>[2]", "expected float32 of shape (2,), found float32 of shape (3,)"),
     "time": (["now"], "datetime64[ms]", "expected timestamp(ms), found a str"),
+    "duration as a time": ([np.timedelta64(5, "s")], "datetime64[ms]", "expected timestamp(ms), found a timedelta64"),
+    "number as a time": ([1.5], "datetime64[ms]", "expected timestamp(ms), found a float"),
+    "time as a duration": ([datetime.date(2020, 1, 1)], "timedelta64[ms]", "expected duration(ms), found a date"),
+    "number as a duration": ([3], "timedelta64[ms]", "expected duration(ms), found a int"),
+    "time in lists of durations": ([np.array([1], "M8[s]")], "list<timedelta64[ms]>", "found a datetime64"),
+    "array that is no list": ([np.array(5)], "list<int32>", "expected list<int32>, found a int64"),
+    "released memory": ([released()], "bytes", "reading it raised ValueError: operation forbidden on released memoryview"),
+    "list that raises": ([Raising(1)], "list<int32>", "reading it raised KeyError: 1"),
+    "list that raises half way": ([[[1], Raising(3)]], "list<list<int32>>", "reading it raised KeyError: 3"),
+    "tensor that raises": ([Raising(1)], "tensor<float32>[2]", "reading it raised RuntimeError: no array"),
     "tensor in a list": ([[np.zeros(3, "f4")]], "list<tensor<float32>[2]>", "found float32 of shape (3,)"),
 }
 GOOD = {
     "int64": 5, "uint8": 5, "uint64": 2**63 + 1, "int32": 5, "bool": True, "str": "é", "bytes": b"\0",
     "list<int32>": [1, None, 3], "list<list<int32>>": [[1], []], "tensor<float32>[2]": np.ones(2, "f4"),
-    "datetime64[ms]": np.datetime64("2020-01-02", "ms"), "list<tensor<float32>[2]>": [np.ones(2, "f4")],
+    "datetime64[ms]": np.datetime64("2020-01-02", "ms"), "timedelta64[ms]": datetime.timedelta(seconds=2),
+    "list<timedelta64[ms]>": [np.timedelta64(1, "s")], "list<tensor<float32>[2]>": [np.ones(2, "f4")],
 }  # fmt: skip
 
 
@@ -245,6 +282,99 @@ def test_lists_are_read_as_they_are(table):
     function = returning(lambda i: odd[i % len(odd)], "list<int32>", mode="rows")
     batch = next(iter(fb.read_parquet(table).select("id").map_batches(function).batch(1000)))
     assert pa.array(batch["<lambda>"]).to_pylist() == [told[i % len(told)] for i in range(1000)]
+
+
+MASKED = {
+    "int64": [np.ma.masked, np.ma.array(5, mask=True), 1],
+    "float32": [np.ma.masked, np.ma.array(5.0, mask=True), 1.0],
+    "float16": [np.ma.masked, np.ma.array(5.0, mask=True), 1.0],
+    "bool": [np.ma.masked, np.ma.array(True, mask=True), True],
+    "str": [np.ma.masked, "a"],
+    "bytes": [np.ma.masked, b"a"],
+    "datetime64[s]": [np.ma.masked, np.ma.array(np.datetime64(5, "s"), mask=True), datetime.datetime(2020, 1, 1)],
+    "list<int64>": [np.ma.masked, [np.ma.masked, 1], np.ma.array([1, 2], mask=[True, False])],
+    "list<datetime64[s]>": [[np.ma.masked], np.ma.array(np.array([1, 2], "M8[ns]"), mask=[True, True])],
+    "tensor<float64>[2]": [
+        np.ma.masked,
+        np.ma.array([1.0, 2.0], mask=[False, True]),
+        [np.ma.masked, 1.0],
+        np.ma.array([1.0, 2.0]),
+    ],
+}
+TOLD = {
+    "int64": [None, None, 1],
+    "float32": [None, None, 1.0],
+    "float16": [None, None, 1.0],
+    "bool": [None, None, True],
+    "str": [None, "a"],
+    "bytes": [None, b"a"],
+    "datetime64[s]": [None, None, datetime.datetime(2020, 1, 1)],
+    "list<int64>": [None, [None, 1], [None, 2]],
+    "list<datetime64[s]>": [[None], [None, None]],
+    "tensor<float64>[2]": [None, None, None, [1.0, 2.0]],
+}
+
+
+@pytest.mark.parametrize("mode", ["rows", "numpy"])
+@pytest.mark.parametrize("returns", MASKED)
+def test_what_is_masked_is_null(table, returns, mode):
+    values = MASKED[returns]
+
+    def batch(numbers):
+        return [values[number] for number in numbers.tolist()]
+
+    function = fb.udf(values.__getitem__ if mode == "rows" else batch, reads=["id"], returns={"v": returns}, mode=mode, name="odd")
+    pipeline = fb.read_parquet(table).select("id").take(len(values)).map_batches(function).batch(10)
+    (batch,) = pipeline
+    array = pa.array(batch["v"])
+    assert getattr(array, "storage", array).to_pylist() == TOLD[returns]
+
+
+def test_a_masked_struct_is_null(table):
+    function = returning(lambda i: np.ma.masked if i == 1 else (i, "a"), {"a": "int64", "b": "str"}, mode="rows")
+    (batch,) = fb.read_parquet(table).select("id").take(3).map_batches(function).batch(10)
+    assert pa.record_batch(batch).to_pydict() == {"id": [0, 1, 2], "a": [0, None, 2], "b": ["a", None, "a"]}
+
+
+def test_times_in_lists_keep_their_unit(table):
+    odd = [np.array([5], "M8[s]"), np.array([5_000_000_000], "M8[ns]"), [np.datetime64(5, "s")], np.array([[5]], "M8[s]")]
+    told = [[datetime.datetime(1970, 1, 1, 0, 0, 5)]] * 3
+    function = returning(lambda i: odd[i], "list<datetime64[ms]>", mode="rows")
+    pipeline = fb.read_parquet(table).select("id").map_batches(function)
+    (batch,) = pipeline.take(3).batch(10)
+    assert pa.array(batch["<lambda>"]).to_pylist() == told
+    nested = returning(lambda i: odd[3], "list<list<datetime64[ms]>>", mode="rows")
+    (batch,) = fb.read_parquet(table).select("id").map_batches(nested).take(1).batch(10)
+    assert pa.array(batch["<lambda>"]).to_pylist() == [told[:1]]
+    ticks = returning(lambda i: np.array([3 * 10**9], "m8[ns]"), "list<timedelta64[s]>", mode="rows")
+    (batch,) = fb.read_parquet(table).select("id").map_batches(ticks).take(1).batch(10)
+    assert pa.array(batch["<lambda>"]).to_pylist() == [[datetime.timedelta(seconds=3)]]
+
+
+def test_a_tensor_that_requires_a_gradient_fails_its_row(table):
+    torch = pytest.importorskip("torch")
+    function = returning(lambda i: torch.ones(2, requires_grad=i == 3), {"v": "tensor<float32>[2]"}, mode="rows")
+    run = fb.read_parquet(table).select("id").map_batches(function).options(on_error="skip").run()
+    assert sum(batch.num_rows for batch in run) == 999
+    assert "reading it raised RuntimeError: Can't call numpy()" in run.stats().failures[0].cause
+
+
+def test_a_mapping_that_raises_fails_its_row(table):
+    class Mine(dict):
+        def __getitem__(self, name):
+            raise OSError("gone")
+
+    function = returning(lambda i: Mine(a=i) if i == 3 else {"a": i}, {"a": "int64"}, mode="rows")
+    run = fb.read_parquet(table).select("id").map_batches(function).options(on_error="skip").run()
+    assert sum(batch.num_rows for batch in run) == 999
+    assert "OSError: gone" in run.stats().failures[0].cause
+
+
+@pytest.mark.parametrize("concurrency", [0, 1])
+def test_an_interrupt_while_a_value_is_read_ends_the_call(table, concurrency):
+    function = fb.udf(udfs.interrupted, reads=["id"], returns={"v": "list<int64>"}, mode="rows", concurrency=concurrency)
+    with pytest.raises(fb.FunctionError):
+        list(fb.read_parquet(table).select("id").map_batches(function).options(on_error="skip"))
 
 
 # Mistakes of the code, and failures without measure
@@ -330,6 +460,43 @@ def test_the_number_of_arguments_is_checked_before_anything_runs(table):
         fb.udf(Pair, reads=["id", "x"], **options)()
     pipeline.map_batches(fb.udf(Pair, reads=["id", "x"], **options)(3))
     pipeline.map_batches(fb.udf(lambda *columns: columns[0], reads=["id", "x"], **options))
+
+
+def test_what_a_decorator_gives_is_not_asked_of_the_columns(table):
+    def with_rate(function):
+        @functools.wraps(function)
+        def wrapper(*columns):
+            return function(0.5, *columns)
+
+        return wrapper
+
+    @with_rate
+    def scaled(rate, number):
+        return number * rate
+
+    class Static:
+        @staticmethod
+        def __call__(number):
+            return number / 2
+
+    class OfClass:
+        @classmethod
+        def __call__(cls, number):
+            return number / 2
+
+    class Decorated:
+        @with_rate
+        def __call__(*given):
+            return given[0] * given[2]
+
+    pipeline = fb.read_parquet(table).take(3)
+    options = {"reads": ["id"], "returns": {"v": "float64"}, "mode": "rows"}
+    functions = [fb.udf(scaled, **options), *(fb.udf(made, **options)() for made in (Static, OfClass, Decorated))]
+    for function in functions:
+        assert column(pipeline.map_batches(function)).tolist() == [0.0, 0.5, 1.0]
+    for made in (Static, OfClass):
+        with pytest.raises(fb.PlanError, match="too many positional arguments"):
+            pipeline.map_batches(fb.udf(made, **{**options, "reads": ["id", "x"]})())
 
 
 @pytest.mark.parametrize("concurrency", [0, 1])

@@ -115,6 +115,20 @@ def shown(pair, things):
     return f"{pair} {things}"
 
 
+def interrupted(number):
+    return Interrupting()
+
+
+class Interrupting:
+    """A list, of which reading is interrupted."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, place):
+        raise KeyboardInterrupt
+
+
 SET_UP = 0
 
 

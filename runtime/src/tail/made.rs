@@ -41,11 +41,12 @@ impl Made {
     ) -> Result<Self> {
         let picks = settled.picks;
         let packs = packs.map(|packs| pack::left(&packs, &picks));
-        let own = if own < settled.rows.len() {
+        let own = if picks.len() == settled.rows.len() {
+            // Every row is in its place, or another one stands in for it there.
+            own
+        } else {
             // Rows that come again stand behind the others.
             picks.partition_point(|&row| row < own)
-        } else {
-            picks.len()
         };
         let padded = padded(picks.len(), own, packs.as_deref());
         let picks = UInt64Array::from_iter_values(picks.iter().map(|&row| row as u64));

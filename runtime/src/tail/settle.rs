@@ -13,7 +13,7 @@ use crate::fragment::row_batch::{RowBatch, SlotError};
 pub(super) struct Settled {
     /// The rows, with nulls where the policy puts them.
     pub(super) rows: RowBatch,
-    /// Which of them make the batch, in order.
+    /// Which of them make the batch: in order, or as many as there are, each in its own place or standing in there.
     pub(super) picks: Vec<usize>,
     /// What became of the failed ones.
     pub(super) fates: Fates,
