@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, Spanned, TableFactor, Value,
-    ValueWithSpan, Visit, Visitor,
+    ValueWithSpan, Visitor,
 };
 
 use super::cursor::normalize;
+use super::walk::walk;
 use crate::error::{PlanError, Position, Result};
 use crate::functions::FunctionNames;
 
@@ -32,25 +33,22 @@ pub(crate) fn check_query(query: &Query, names: &Names<'_>) -> Result<()> {
         depth: 0,
         selects: 0,
     };
-    match query.visit(&mut checker) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk(query, &mut checker)
 }
 
 /// The names of all `WITH` queries, at any depth.
 pub(crate) fn cte_names(query: &Query) -> BTreeSet<String> {
     struct Ctes(BTreeSet<String>);
     impl Visitor for Ctes {
-        type Break = ();
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        type Break = PlanError;
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<PlanError> {
             let tables = query.with.iter().flat_map(|with| &with.cte_tables);
             self.0.extend(tables.map(|cte| normalize(&cte.alias.name)));
             ControlFlow::Continue(())
         }
     }
     let mut ctes = Ctes(BTreeSet::new());
-    let _ = query.visit(&mut ctes);
+    let _ = walk(query, &mut ctes);
     ctes.0
 }
 
@@ -58,8 +56,8 @@ pub(crate) fn cte_names(query: &Query) -> BTreeSet<String> {
 pub(crate) fn relations(query: &Query) -> Vec<(String, Option<Position>)> {
     struct Relations(Vec<(String, Option<Position>)>);
     impl Visitor for Relations {
-        type Break = ();
-        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        type Break = PlanError;
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<PlanError> {
             if let TableFactor::Table {
                 name, args: None, ..
             } = factor
@@ -72,7 +70,7 @@ pub(crate) fn relations(query: &Query) -> Vec<(String, Option<Position>)> {
     }
     let ctes = cte_names(query);
     let mut relations = Relations(Vec::new());
-    let _ = query.visit(&mut relations);
+    let _ = walk(query, &mut relations);
     relations.0.retain(|(name, _)| !ctes.contains(name));
     relations.0
 }

@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError, SchemaError};
 use sqlparser::ast::{
-    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned, Visit,
-    Visitor, With,
+    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned, Visitor, With,
 };
 
 use super::cursor::normalize;
 use super::mix::weighted;
 use super::plan::two_columns;
+use super::walk::walk;
 use crate::error::{Mistake, PlanError, Position, closest, message_of};
 
 /// Columns that a message lists, at most.
@@ -69,8 +69,8 @@ impl Diagnosis<'_> {
     fn explain_condition(&self, message: &str) -> Option<PlanError> {
         struct Find(Vec<Position>);
         impl Visitor for Find {
-            type Break = ();
-            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            type Break = PlanError;
+            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
                 let conditions = select.selection.iter().chain(&select.having);
                 self.0
                     .extend(conditions.filter_map(|expr| Position::of_span(expr.span())));
@@ -86,7 +86,7 @@ impl Diagnosis<'_> {
             format!("WHERE expects a condition, found a value of type {found}")
         };
         let mut conditions = Find(Vec::new());
-        let _ = self.query.visit(&mut conditions);
+        let _ = walk(self.query, &mut conditions);
         // With several conditions the first is only a guess.
         let position = conditions.0.first().copied().unwrap_or(self.start);
         Some(PlanError::at(position, explained))
@@ -94,11 +94,14 @@ impl Diagnosis<'_> {
 
     /// The first use of a name as a column.
     fn find_name(&self, name: &str) -> Option<Position> {
-        struct Find<'a>(&'a str);
+        struct Find<'a> {
+            name: &'a str,
+            first: Option<Position>,
+        }
         impl Visitor for Find<'_> {
-            type Break = Position;
+            type Break = PlanError;
 
-            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Position> {
+            fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
                 let joins = select.from.iter().flat_map(|from| &from.joins);
                 let using = joins.filter_map(|join| match &join.join_operator {
                     JoinOperator::Join(JoinConstraint::Using(names))
@@ -112,14 +115,13 @@ impl Diagnosis<'_> {
                 });
                 let name = using
                     .flatten()
-                    .find(|name| name.to_string().eq_ignore_ascii_case(self.0));
-                match name.and_then(|name| Position::of_span(name.span())) {
-                    Some(position) => ControlFlow::Break(position),
-                    None => ControlFlow::Continue(()),
-                }
+                    .find(|name| name.to_string().eq_ignore_ascii_case(self.name));
+                let position = name.and_then(|name| Position::of_span(name.span()));
+                self.first = self.first.or(position);
+                ControlFlow::Continue(())
             }
 
-            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Position> {
+            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<PlanError> {
                 let ident = match expr {
                     Expr::Identifier(ident) => ident,
                     Expr::CompoundIdentifier(idents) => match idents.last() {
@@ -128,16 +130,15 @@ impl Diagnosis<'_> {
                     },
                     _ => return ControlFlow::Continue(()),
                 };
-                match Position::of_span(expr.span()) {
-                    Some(position) if normalize(ident) == self.0 => ControlFlow::Break(position),
-                    _ => ControlFlow::Continue(()),
+                if normalize(ident) == self.name {
+                    self.first = self.first.or_else(|| Position::of_span(expr.span()));
                 }
+                ControlFlow::Continue(())
             }
         }
-        match self.query.visit(&mut Find(name)) {
-            ControlFlow::Break(position) => Some(position),
-            ControlFlow::Continue(()) => None,
-        }
+        let mut found = Find { name, first: None };
+        let _ = walk(self.query, &mut found);
+        found.first
     }
 
     /// The innermost expression that fails on its own, preferably with the same message.
@@ -339,36 +340,36 @@ fn trials(query: &Query) -> Vec<Trial> {
         found: Vec<Trial>,
     }
     impl Visitor for Trials {
-        type Break = ();
+        type Break = PlanError;
 
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<PlanError> {
             self.withs.push(query.with.clone());
             ControlFlow::Continue(())
         }
 
-        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<PlanError> {
             self.withs.pop();
             ControlFlow::Continue(())
         }
 
-        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
             self.selects.push(select.clone());
             ControlFlow::Continue(())
         }
 
-        fn post_visit_select(&mut self, _select: &Select) -> ControlFlow<()> {
+        fn post_visit_select(&mut self, _select: &Select) -> ControlFlow<PlanError> {
             self.selects.pop();
             ControlFlow::Continue(())
         }
 
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<PlanError> {
             if let Some((arm, _)) = weighted(expr) {
                 self.arms.push(arm.clone());
             }
             ControlFlow::Continue(())
         }
 
-        fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<PlanError> {
             let trivial = matches!(
                 expr,
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
@@ -392,7 +393,7 @@ fn trials(query: &Query) -> Vec<Trial> {
         }
     }
     let mut trials = Trials::default();
-    let _ = query.visit(&mut trials);
+    let _ = walk(query, &mut trials);
     trials.found
 }
 

@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Query, Spanned, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    ObjectName, Query, Spanned, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 
 use forebay_udfs::PIN_MARKER;
 
 use super::cursor::normalize;
+use super::walk::walk_mut;
 use crate::error::{PlanError, Position, Result};
 
 /// Name of the marker that carries a stream's name to a random function.
@@ -28,10 +29,7 @@ pub(crate) fn fold_arguments(
     query: &mut Query,
     parameters: &dyn Fn(&str) -> Option<Vec<String>>,
 ) -> Result<()> {
-    match query.visit(&mut Folder { parameters }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk_mut(query, &mut Folder { parameters })
 }
 
 struct Folder<'a> {

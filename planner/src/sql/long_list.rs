@@ -16,13 +16,15 @@ use datafusion::logical_expr::utils::expand_wildcard;
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, Projection};
 use datafusion::sql::planner::PlannerContext;
 use sqlparser::ast::{
-    Expr as SqlExpr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Value,
-    WildcardAdditionalOptions, visit_expressions,
+    Expr as SqlExpr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Value, Visitor,
+    WildcardAdditionalOptions,
 };
 
 use super::cursor::normalize;
 use super::plan::check_casts;
 use super::provider::QueryContext;
+use super::walk::walk;
+use crate::error::PlanError;
 
 /// Items of a list, or columns behind a `*`, up to which DataFusion plans a query in one piece.
 const SHORT: usize = 256;
@@ -217,31 +219,53 @@ impl<'a> List<'a> {
 
     /// The places of the input's columns with names that stand in the items; of each table, where several have one.
     fn named(&self, items: &[SelectItem]) -> Result<BTreeSet<usize>> {
-        let mut places = BTreeSet::new();
-        let mut add = |ident: &Ident| {
-            for name in [&ident.value, &normalize(ident)] {
-                places.extend(self.by_name.get(name).into_iter().flatten());
-            }
+        let mut named = Named {
+            by_name: &self.by_name,
+            places: BTreeSet::new(),
+            reads_more: false,
         };
-        let visited = visit_expressions(&items.to_vec(), |expr| {
-            match expr {
-                SqlExpr::Identifier(ident) => add(ident),
-                SqlExpr::CompoundIdentifier(parts) => parts.iter().for_each(&mut add),
-                SqlExpr::Wildcard(_)
-                | SqlExpr::QualifiedWildcard(..)
-                | SqlExpr::Subquery(_)
-                | SqlExpr::InSubquery { .. }
-                | SqlExpr::Exists { .. } => return ControlFlow::Break(()),
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        });
-        match visited {
-            ControlFlow::Continue(()) => Ok(places),
-            ControlFlow::Break(()) => {
-                in_one_piece("an item over more than the columns that it names")
-            }
+        for item in items {
+            let _ = walk(item, &mut named);
         }
+        match named.reads_more {
+            true => in_one_piece("an item over more than the columns that it names"),
+            false => Ok(named.places),
+        }
+    }
+}
+
+/// Finds the columns that expressions name.
+struct Named<'a> {
+    by_name: &'a HashMap<String, Vec<usize>>,
+    places: BTreeSet<usize>,
+    /// An expression reads columns that it does not name.
+    reads_more: bool,
+}
+
+impl Named<'_> {
+    fn add(&mut self, ident: &Ident) {
+        for name in [&ident.value, &normalize(ident)] {
+            let places = self.by_name.get(name).into_iter().flatten();
+            self.places.extend(places);
+        }
+    }
+}
+
+impl Visitor for Named<'_> {
+    type Break = PlanError;
+
+    fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<PlanError> {
+        match expr {
+            SqlExpr::Identifier(ident) => self.add(ident),
+            SqlExpr::CompoundIdentifier(parts) => parts.iter().for_each(|part| self.add(part)),
+            SqlExpr::Wildcard(_)
+            | SqlExpr::QualifiedWildcard(..)
+            | SqlExpr::Subquery(_)
+            | SqlExpr::InSubquery { .. }
+            | SqlExpr::Exists { .. } => self.reads_more = true,
+            _ => {}
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -16,8 +16,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, Select, Spanned,
-    TableAlias, TableFactor, TableFunctionArgs, UnaryOperator, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    TableAlias, TableFactor, TableFunctionArgs, UnaryOperator, Value, Visitor, VisitorMut,
 };
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
@@ -25,6 +24,7 @@ use sqlparser::tokenizer::Token;
 use self::arm::subquery;
 pub(super) use self::plan::PLANNERS;
 use super::cursor::normalize;
+use super::walk::{walk, walk_mut};
 use crate::error::{PlanError, Position, Result};
 use crate::rows::mix::{MAX_ARMS, MixStop, is_weight};
 
@@ -134,10 +134,7 @@ pub(super) fn expand(query: &mut Query) -> Result<()> {
             ControlFlow::Continue(())
         }
     }
-    match query.visit(&mut Expand { outer: Vec::new() }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk_mut(query, &mut Expand { outer: Vec::new() })
 }
 
 /// Where a mistake about a MIX is that only the plan shows: at the MIX on the right side of a join, at the
@@ -150,16 +147,16 @@ pub(super) fn place_of(query: &Query, error: &PlanError) -> Option<Position> {
         first: Option<Position>,
     }
     impl Visitor for Find {
-        type Break = ();
+        type Break = PlanError;
 
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<PlanError> {
             let limit = query.limit_clause.as_ref();
             let limit = limit.and_then(|limit| Position::of_span(limit.span()));
             self.limit = self.limit.or(limit);
             ControlFlow::Continue(())
         }
 
-        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
             let joined = select.from.iter().flat_map(|from| &from.joins);
             let right = joined.map(|join| &join.relation);
             let right = right.chain(select.from.iter().skip(1).map(|from| &from.relation));
@@ -168,7 +165,7 @@ pub(super) fn place_of(query: &Query, error: &PlanError) -> Option<Position> {
             ControlFlow::Continue(())
         }
 
-        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<PlanError> {
             if is_mix(factor) {
                 self.first = self.first.or_else(|| place(factor));
             }
@@ -176,7 +173,7 @@ pub(super) fn place_of(query: &Query, error: &PlanError) -> Option<Position> {
         }
     }
     let mut found = Find::default();
-    let _ = query.visit(&mut found);
+    let _ = walk(query, &mut found);
     let message = error.to_string();
     let special = match () {
         () if message.starts_with("LIMIT") => found.limit,

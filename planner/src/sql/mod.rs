@@ -20,6 +20,7 @@ mod provider;
 mod source;
 mod statement;
 mod table_function;
+mod walk;
 
 pub use dialect::ForebayDialect;
 pub use statement::{

@@ -17,11 +17,11 @@ use datafusion::common::DFSchema;
 use sqlparser::ast::{
     AccessExpr, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, LambdaFunction,
     ObjectName, ObjectNamePart, OneOrManyWithParens, Query, RenameSelectItem, Select, SelectItem,
-    TableAlias, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
-    WildcardAdditionalOptions,
+    TableAlias, TableFactor, Value, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::cursor::normalize;
+use super::walk::{walk, walk_mut};
 use crate::clauses::Clauses;
 use crate::error::{PlanError, Position, Result};
 
@@ -41,7 +41,7 @@ pub(super) fn settle_names(
         }
     }
     let mut given = Given::default();
-    let _ = Visit::visit(query, &mut given);
+    let _ = walk(&*query, &mut given);
     names.tables = given.tables;
     given
         .fields
@@ -60,10 +60,7 @@ pub(super) fn settle_names(
     for name in &names.folded {
         names.columns.add(&name.to_ascii_lowercase());
     }
-    match query.visit(&mut names) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk_mut(query, &mut names)
 }
 
 /// Brings the columns that clauses name without quotes to their spelling in the query's output.
@@ -212,15 +209,15 @@ impl Given {
 }
 
 impl Visitor for Given {
-    type Break = ();
+    type Break = PlanError;
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<PlanError> {
         let with = query.with.iter().flat_map(|with| &with.cte_tables);
         with.for_each(|cte| self.alias(&cte.alias));
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
         for item in &select.projection {
             match item {
                 SelectItem::ExprWithAlias { alias, .. } => self.columns.push(alias.clone()),
@@ -236,7 +233,7 @@ impl Visitor for Given {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<PlanError> {
         let alias = match factor {
             TableFactor::Table { name, alias, .. } => {
                 let last = name.0.last().and_then(ObjectNamePart::as_ident);
@@ -252,7 +249,7 @@ impl Visitor for Given {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<PlanError> {
         match expr {
             Expr::Lambda(LambdaFunction { params, .. }) => {
                 self.columns
@@ -264,7 +261,7 @@ impl Visitor for Given {
             }
             // The names of a struct's fields are texts among its arguments.
             Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("named_struct") => {
-                let _ = call.args.visit(&mut Texts(&mut self.fields));
+                let _ = walk(&call.args, &mut Texts(&mut self.fields));
             }
             _ => {}
         }
@@ -276,9 +273,9 @@ impl Visitor for Given {
 struct Texts<'a>(&'a mut Vec<String>);
 
 impl Visitor for Texts<'_> {
-    type Break = ();
+    type Break = PlanError;
 
-    fn pre_visit_value(&mut self, value: &sqlparser::ast::ValueWithSpan) -> ControlFlow<()> {
+    fn pre_visit_value(&mut self, value: &sqlparser::ast::ValueWithSpan) -> ControlFlow<PlanError> {
         if let Value::SingleQuotedString(text) = &value.value {
             self.0.push(text.clone());
         }

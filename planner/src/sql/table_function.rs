@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, Spanned, TableAlias, TableFactor,
-    UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    UnaryOperator, Value, Visitor, VisitorMut,
 };
 
 use super::cursor::normalize;
 use super::mix::is_mix;
+use super::walk::{walk, walk_mut};
 use crate::error::{PlanError, Position, Result};
 use crate::source::{Format, SourceSpec};
 
@@ -52,10 +53,8 @@ pub(crate) fn table_calls(query: &Query) -> Result<Vec<TableCall>> {
         }
     }
     let mut calls = Calls(Vec::new());
-    match query.visit(&mut calls) {
-        ControlFlow::Continue(()) => Ok(calls.0),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk(query, &mut calls)?;
+    Ok(calls.0)
 }
 
 /// Puts the canonical name in the place of each call; its alias is the function's name unless the
@@ -63,8 +62,8 @@ pub(crate) fn table_calls(query: &Query) -> Result<Vec<TableCall>> {
 pub(crate) fn replace_table_calls(query: &mut Query) {
     struct Replace;
     impl VisitorMut for Replace {
-        type Break = ();
-        fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        type Break = PlanError;
+        fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<PlanError> {
             let Ok(Some(found)) = call(factor) else {
                 return ControlFlow::Continue(());
             };
@@ -87,7 +86,7 @@ pub(crate) fn replace_table_calls(query: &mut Query) {
             ControlFlow::Continue(())
         }
     }
-    let _ = query.visit(&mut Replace);
+    let _ = walk_mut(query, &mut Replace);
 }
 
 fn call(factor: &TableFactor) -> Result<Option<TableCall>> {
