@@ -17,6 +17,7 @@ use forebay_planner::rows::{RowOp, RowPlan, human};
 use forebay_udfs::row::ROW_COLUMN;
 
 use super::clearing::{clearing, with_cleared_constants};
+use super::in_list::with_lists_of_rows;
 use super::row_batch::nullable;
 use super::unwind::caught;
 
@@ -114,6 +115,7 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
         &ExecutionProps::new(),
         &Default::default(),
     )?;
+    let expr = with_lists_of_rows(expr, schema.as_arrow())?;
     clearing(expr, schema.as_arrow())
 }
 
@@ -189,6 +191,30 @@ mod tests {
 
     use super::super::evaluate::evaluate;
     use super::*;
+
+    #[test]
+    fn a_list_with_a_case_is_looked_up_in_each_row() {
+        let ids = Int64Array::from(vec![Some(1), Some(2), None]);
+        let batch = RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap();
+        let outer = when(col("id").eq(col("id")), col("id").gt(lit(1_i64))).end();
+        let item = when(outer.unwrap(), col("id"))
+            .otherwise(lit(9_i64))
+            .unwrap();
+        for (negated, expected) in [
+            (false, [Some(false), Some(true)]),
+            (true, [Some(true), Some(false)]),
+        ] {
+            let expr = (col("id")).in_list(vec![item.clone(), lit(7_i64)], negated);
+            let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
+            let compiled = compile_expr(&expr, schema).unwrap();
+            let (values, failures) = evaluate(&compiled, &batch).unwrap();
+            assert!(failures.is_empty());
+            assert_eq!(
+                values.as_boolean().iter().take(2).collect::<Vec<_>>(),
+                expected
+            );
+        }
+    }
 
     #[test]
     fn a_constant_without_a_value_is_an_error_where_it_is_needed() {

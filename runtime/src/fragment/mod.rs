@@ -23,6 +23,7 @@ pub mod evaluate;
 pub mod exec;
 pub mod filter;
 pub mod hidden;
+mod in_list;
 pub mod lookup;
 pub mod project;
 pub mod row_batch;
