@@ -129,7 +129,7 @@ impl RawColumn {
         }
     }
 
-    /// How the values are stored, where NumPy has them otherwise.
+    /// The form in which values are stored, where NumPy has another.
     #[getter]
     fn stored(&self) -> Option<String> {
         // The array is converted already, and the field is not.

@@ -126,7 +126,7 @@ trait Building {
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)>;
 }
 
-/// What values are told by: NumPy's types, and what stands for a masked element.
+/// NumPy's types, and its mark of a masked element.
 struct Numpy {
     array: Py<PyAny>,
     whole: Py<PyAny>,
@@ -154,7 +154,7 @@ impl Numpy {
     }
 }
 
-/// Whether no value is there.
+/// True where no value is there.
 fn is_missing(value: &Bound<'_, PyAny>) -> Result<bool, Refused> {
     Ok(value.is_none() || value.is(&Numpy::get(value.py())?.masked))
 }

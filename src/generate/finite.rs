@@ -18,7 +18,7 @@ pub(super) fn check(batch: &RecordBatch) -> Result<(), ArrowError> {
     }
 }
 
-/// Whether all numbers in the rows of an array are finite.
+/// True where all numbers in the rows of an array are finite.
 fn are_finite(array: &dyn Array) -> bool {
     let is_clean = match array.data_type() {
         DataType::Float16 => return floats::<Float16Type>(array, |x| x.is_finite()),
@@ -31,7 +31,7 @@ fn are_finite(array: &dyn Array) -> bool {
         DataType::Map(..) => are_finite(array.as_map().entries()),
         _ => return true,
     };
-    // What is found below may belong to no row, or to one that is null.
+    // A value found below may belong to no row, or to one that is null.
     is_clean || (0..array.len()).all(|row| is_finite(array, row))
 }
 
@@ -41,7 +41,7 @@ fn floats<T: ArrowPrimitiveType>(array: &dyn Array, is_finite: fn(T::Native) -> 
     array.values().iter().all(|&value| is_finite(value)) || array.iter().flatten().all(is_finite)
 }
 
-/// Whether all numbers in a row of an array are finite.
+/// True where all numbers in a row of an array are finite.
 fn is_finite(array: &dyn Array, row: usize) -> bool {
     if array.is_null(row) {
         return true;

@@ -65,7 +65,7 @@ impl TableFormat {
         }
     }
 
-    /// Whether readers have the rows of a file that is cut off: lines. Parquet and Arrow files cannot be read
+    /// True where readers have the rows of a file that is cut off: lines. Parquet and Arrow files cannot be read
     /// before their footer is there, and their writers hold rows back.
     const fn is_read_by_the_row(self) -> bool {
         match self {
@@ -139,7 +139,7 @@ impl TableWriter {
         })
     }
 
-    /// Whether rows reach their reader as they are written (lines in a pipe or a device), rather than with the whole
+    /// True where rows reach their reader as they are written (lines in a pipe or a device), rather than with the whole
     /// file.
     pub const fn is_direct(&self) -> bool {
         self.is_direct

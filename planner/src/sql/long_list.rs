@@ -276,7 +276,7 @@ fn is_expression(item: &SelectItem) -> bool {
     )
 }
 
-/// Whether the value of an expression is of one row, as are those below it.
+/// True where the value of an expression is of one row, as are those below it.
 fn is_of_a_row(expr: &Expr) -> bool {
     !matches!(
         expr,

@@ -408,7 +408,7 @@ fn may_match(parts: &[Pattern], relative: &str) -> bool {
     true
 }
 
-/// What a walk came by.
+/// The files and links that a walk found.
 #[derive(Debug)]
 struct Walked {
     files: Vec<Listed>,

@@ -59,7 +59,7 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     Ok(())
 }
 
-/// Whether a listing of the source would find a file of this absolute path, below its folder or below one of those
+/// True where a listing of the source would find a file of this absolute path, below its folder or below one of those
 /// that `links` in it lead to.
 fn is_read_next(place: &Place, links: &[String], output: &Path) -> bool {
     if place.is_single_file() {

@@ -17,7 +17,7 @@ const ROWS: u64 = 100;
 pub(crate) struct Trial {
     /// The functions that a mistake may be in: those of the host's language. None, once the trial is over.
     functions: BTreeSet<String>,
-    /// Whether the run has the rows of whole epochs.
+    /// True for a run that has the rows of whole epochs.
     has_all: bool,
     rows: u64,
     /// The first failure, and the kind of all of them.
