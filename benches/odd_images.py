@@ -5,9 +5,10 @@
     FOREBAY_TEST_DATA=DATA venv/bin/python benches/odd_images.py target/release/examples/decode_dump
 
 DATA holds `odd_images/` (with CATALOG.tsv). Further GIF, BMP, TIFF, PNG and WebP files are made
-here with Pillow. Alpha is dropped without blending, 16 bits keep their high byte, the first frame
-counts. In scope are files that Pillow decodes to 8-bit gray or RGB, those made here included; they are
-counted a second time by CATALOG.tsv alone. Files of other kinds than 8-bit gray or RGB JPEG, PNG and WebP are listed with the reason.
+here with Pillow. Forebay drops alpha without blending, keeps the high byte of 16 bits, and decodes the
+first frame. In scope are files that Pillow decodes to 8-bit gray or RGB, including those made here; the
+files of CATALOG.tsv are also counted separately. Other files than 8-bit gray or RGB JPEG, PNG and WebP
+are listed with the reason.
 """
 
 import csv
@@ -29,7 +30,7 @@ SIGNATURES = (b"\xff\xd8", b"\x89PNG", b"RIFF", b"GIF8", b"BM", b"II*\0", b"MM\0
 
 
 def reference(path):
-    """What Pillow makes of a file: RGB bytes and the mode, or an error."""
+    """Returns what Pillow makes of a file: its RGB bytes and mode, or an error."""
     try:
         with Image.open(path) as image:
             mode, kind = image.mode, image.format
@@ -51,7 +52,7 @@ def reference(path):
 
 
 def generated(folder):
-    """GIF, BMP, TIFF, PNG and WebP files of many kinds, made with Pillow."""
+    """Makes GIF, BMP, TIFF, PNG and WebP files of many kinds with Pillow."""
     rng = np.random.default_rng(7)
     y, x = np.mgrid[0:61, 0:83]
     rgb = np.stack([x * 3, y * 4, (x + y) * 2 % 256], axis=2).astype(np.uint8)
@@ -88,7 +89,7 @@ def generated(folder):
 
 
 def in_catalog(row):
-    """Whether the catalogue has Pillow decode a file as 8-bit gray or RGB JPEG, PNG or WebP."""
+    """True if Pillow, according to the catalogue, decodes a file as 8-bit gray or RGB JPEG, PNG or WebP."""
     return (row.get("pillow_result") == "ok" and row["pillow_format"] in ("JPEG", "PNG", "WEBP")
             and row["mode"] in ("RGB", "L") and row["precision"] in ("", "8"))
 

@@ -1,14 +1,15 @@
-"""How fast is the training chain (R4) beside its peers, one thread each?
+"""How fast is the training chain (R4) compared with its peers, on one thread each?
 
     python3 -m venv venv && venv/bin/pip install numpy pillow torch torchvision tensorflow-cpu
     cargo build --release
     venv/bin/python benches/peers.py target/release/forebay PHOTOS
 
-R4: decode, random resized crop 224, random horizontal flip, normalise to f32, batches of 32. PHOTOS
-holds photos in the page cache; peers have them in memory. Rounds are interleaved, so that drift of the
-machine meets all; the figure is the median of the rounds. tf.data crops while decoding and does not
-antialias. One thread computes; what else a contender does (Forebay reads files) may use other cores, so
-two threads of Forebay are compared with one thread, and with all of it on one core.
+R4: decode, random resized crop 224, random horizontal flip, normalise to f32, batches of 32. PHOTOS is
+a folder of photos in the page cache; the peers hold them in memory. The contenders take turns, so that a
+drift of the machine's speed affects all of them; a contender's figure is the median of its rounds. tf.data
+crops while decoding and does not antialias. Each contender computes on one thread, but its other work
+(Forebay reads files) may use further cores. So Forebay is also measured with two threads, and with all
+of its threads on one core.
 """
 
 import io
@@ -89,7 +90,7 @@ PEERS = {"tf.data decode_and_crop": tf_data, "torchvision.io + v2": torch_io, "P
 
 SQL = """SELECT normalize(random_hflip(random_resized_crop(decode_image(image), 224, 224)), 'imagenet') AS pixels
 FROM images('{}') BATCH 32"""
-# A run of Forebay has this many epochs, so that its start does not weigh more than that of its peers.
+# Number of epochs of a run of Forebay: enough that starting the process weighs no more than for the peers.
 EPOCHS = 10
 OURS = {"forebay": (1,), "forebay, one core": (1, ("taskset", "-c", "0")), "forebay, 2 threads": (2,)}
 
@@ -102,7 +103,7 @@ def forebay(program, folder, threads, prefix=()):
 
 
 def serve(name, folder):
-    """Runs a peer's round for each line of standard input and answers with photos a second."""
+    """Runs a round of a peer for each line of standard input, and prints the photos per second."""
     files = photos(folder)
     run = PEERS[name](files)
     run()
@@ -117,7 +118,7 @@ def main():
     program, folder = sys.argv[1], sys.argv[2]
     if len(sys.argv) > 3:
         return serve(sys.argv[3], folder)
-    # A process each: TensorFlow and PyTorch do not load into one.
+    # Each peer has a process, since TensorFlow and PyTorch do not load into one.
     peers = {}
     for name in PEERS:
         command = [sys.executable, __file__, program, folder, name]

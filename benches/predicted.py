@@ -1,13 +1,13 @@
-"""How near the optimiser's prediction comes: fourteen pipelines that calibration does not run.
+"""How close is the optimiser's prediction, for fourteen pipelines that calibration does not run?
 
     cargo build --release
     python3 benches/predicted.py PHOTOS [OTHER_PHOTOS]
 
-Calibrates (about a minute) unless FOREBAY_COSTS names a file of prices, then runs each pipeline three
-times on one thread, whole processes by turns, and prints seconds of one core as predicted and as all threads
-took in the cheapest run, their ratio, and the prediction beside a wall clock of the fastest run: there, what
-is read while something is computed does not count. PHOTOS is a folder with a folder per class, as is
-OTHER_PHOTOS (the same one if left out).
+Calibrates (about a minute) unless FOREBAY_COSTS names a file of prices. Then it runs each pipeline three
+times on one thread, in turns and each time as a new process. It prints the predicted seconds of one core, the CPU
+seconds of all threads in the cheapest run, their ratio, and the prediction for a wall clock beside the time of the
+fastest run: on a wall clock, reading during a computation does not count. PHOTOS and OTHER_PHOTOS are folders
+with one folder per class; OTHER_PHOTOS defaults to PHOTOS.
 """
 
 import json

@@ -18,12 +18,12 @@ import tempfile
 import time
 from pathlib import Path
 
-#: Rows of the table.
+#: Number of rows of the table.
 ROWS = 2_000_000
 
 
 def make_table(path: Path) -> None:
-    """A table of numbers."""
+    """Writes a table of numbers."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -35,11 +35,11 @@ def make_table(path: Path) -> None:
 
 
 def python_side(sql: str, kind: str) -> None:
-    """Runs a pipeline and prints rows per second."""
+    """Runs a pipeline in Python and prints the rows per second."""
     import forebay as fb
 
     if kind == "torch":
-        # Not what is measured.
+        # The time of this import is not measured.
         import torch  # noqa: F401
     run = fb.sql(sql).run()
     start = time.perf_counter()
@@ -54,7 +54,7 @@ def python_side(sql: str, kind: str) -> None:
 
 
 def rate(command: str, sql: str, kind: str) -> float:
-    """Rows per second of one side."""
+    """Returns the rows per second of one side: of the command line, or of Python for a kind of array."""
     if kind == "command":
         told = subprocess.run([command, "-q", "run", "-e", sql, "--json"], check=True, capture_output=True, text=True)
         return json.loads(told.stdout)["rows_per_second"]
@@ -65,7 +65,7 @@ def rate(command: str, sql: str, kind: str) -> float:
 
 
 def main() -> None:
-    """Interleaves the sides, and prints ratios."""
+    """Runs both sides in turns, and prints their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command")
     parser.add_argument("--photos")
@@ -97,7 +97,7 @@ def main() -> None:
                 order = ["command", *kinds]
                 for kind in order[turn % len(order) :] + order[: turn % len(order)]:
                     found = rate(given.command, sql, kind)
-                    # The first round warms the file cache up.
+                    # The first round only warms the file cache up.
                     if turn:
                         rates[kind].append(found)
             command = statistics.median(rates["command"])

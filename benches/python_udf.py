@@ -28,13 +28,13 @@ import pyarrow.parquet as pq
 
 import forebay as fb
 
-#: Rows of the rival's calls: those that Forebay makes of the declared cost.
+#: Rows per call of the rival: as many as Forebay chooses for the declared cost.
 CALL = 50
 WIDTH = 64
 
 
 def work(rows: np.ndarray, seconds: float) -> np.ndarray:
-    """Spends CPU time on each row, and gives its sum."""
+    """Spends CPU time on each row, and returns the sum of each row."""
     out = np.empty(len(rows), dtype=np.float64)
     for row, values in enumerate(rows):
         until = time.thread_time() + seconds
@@ -46,7 +46,7 @@ def work(rows: np.ndarray, seconds: float) -> np.ndarray:
 
 
 class Work:
-    """The function, of a class so that the time is part of its set-up."""
+    """The measured function. It is a class, so that its time per row is an argument of its set-up."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -61,7 +61,7 @@ Worked = fb.udf(
 
 
 def rival(processor: int, rows: np.ndarray, seconds: float, pipe) -> None:
-    """A pinned process: waits for the word, computes, tells."""
+    """A process pinned to a processor: sets up, waits for a message, computes its rows, and sends the sums."""
     os.sched_setaffinity(0, {processor})
     work(rows[:2], seconds)
     pipe.send("ready")
@@ -92,7 +92,7 @@ def two_processes(rows: np.ndarray, seconds: float) -> tuple[float, np.ndarray]:
 
 def forebay(path: Path, warm: Path, seconds: float, threads: int | None) -> tuple[float, np.ndarray]:
     function = Worked(seconds)
-    # Another run on the same function keeps its processes, as they are shared.
+    # The other run keeps the function's worker processes alive, so that they need not start during the measured run.
     with fb.read_parquet(warm).map_batches(function).select("sum").batch(4).run(threads=threads) as other:
         next(other)
         begun = time.perf_counter()
@@ -103,11 +103,11 @@ def forebay(path: Path, warm: Path, seconds: float, threads: int | None) -> tupl
 
 
 def tokens_of(text: str) -> list[int]:
-    """Whole numbers for the words of a text and their parts."""
+    """Returns one whole number for each word of a text, and one for each word's first three letters."""
     return [hash_of[part] for word in text.split() for part in (word, word[:3])]
 
 
-#: Numbers of words and their parts.
+#: The numbers of words and of their beginnings.
 hash_of: dict[str, int] = {}
 
 

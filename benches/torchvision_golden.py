@@ -1,9 +1,9 @@
-"""Makes the arrays that `udfs/tests/torchvision.rs` and the unit tests compare with.
+"""Makes the arrays that `udfs/tests/torchvision.rs` and the crate's unit tests compare their results with.
 
     python3 -m venv venv && venv/bin/pip install numpy torch torchvision
     venv/bin/python benches/torchvision_golden.py udfs/tests/golden
 
-Writes `functions.json` (cases: call, input, shape, tolerance), `functions.bin` (their bytes) and
+Writes `functions.json` (cases: call, input, shape, tolerance), `functions.bin` (inputs and results) and
 `parameters.json` (parameters that torchvision drew, for tests of distribution).
 """
 
@@ -23,7 +23,7 @@ HEIGHT, WIDTH, SAMPLES = 29, 37, 1500
 
 
 def picture():
-    """A picture with gradients, edges and noise, u8 [3, H, W]."""
+    """Returns a picture with gradients, edges and noise, u8 [3, H, W]."""
     rng = np.random.default_rng(11)
     y, x = np.mgrid[0:HEIGHT, 0:WIDTH]
     planes = [x * 6, y * 8, ((x // 5 + y // 4) % 2) * 200 + 20]
@@ -32,7 +32,7 @@ def picture():
 
 
 def cases(image):
-    """(call, input type, result, tolerance): tolerance in units of 1/255."""
+    """Yields cases (call, input type, result, tolerance); the tolerance is in units of 1/255."""
     filters = {"bilinear": Mode.BILINEAR, "bicubic": Mode.BICUBIC, "nearest": Mode.NEAREST}
     floats = F.to_dtype(image, torch.float32, scale=True)
     for kind, source in (("u8", image), ("f32", floats)):
@@ -41,7 +41,7 @@ def cases(image):
         for name, mode in filters.items():
             for size in ((14, 20), (50, 61), (29, 12)):
                 result = F.resize(source, list(size), mode, antialias=True)
-                # The nearest pixel is copied; other filters round twice.
+                # The nearest pixel is copied exactly; other filters round twice.
                 bar = exact if name == "nearest" else rounded
                 yield ["resize", *size, name], kind, result, bar
         yield ["resize_shortest", 15], kind, F.resize(source, [15], antialias=True), rounded
@@ -67,7 +67,7 @@ def cases(image):
                    F.adjust_saturation(source, factor), rounded)
         for turn in (-0.4, 0.1, 0.5):
             result = F.adjust_hue(source, turn)
-            # Hue is a quotient of small differences: one rounding more or less shows twice.
+            # Hue is a quotient of small differences, so a different rounding has twice the effect.
             yield ["color_jitter", same, same, same, [turn] * 2], kind, result, 2 * rounded
         yield ["grayscale", 1], kind, F.rgb_to_grayscale(source, 1), rounded
         yield ["grayscale", 3], kind, F.rgb_to_grayscale(source, 3), rounded
@@ -83,7 +83,7 @@ def cases(image):
 
 
 def parameters():
-    """Parameters that torchvision draws for a 120 x 90 (height x width) image."""
+    """Returns parameters that torchvision draws for a 120 x 90 (height x width) image."""
     torch.manual_seed(5)
     image = torch.zeros(3, 120, 90)
 

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int32Type;
-use forebay::builder::{Window, call, col, images, lit};
+use forebay::builder::{WindowSize, call, col, images, lit};
 use forebay::{Pipeline, RunConfig, Session};
 
 #[tokio::main]
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pipeline = Pipeline::from(images(folder)?)
         .with_column("pixels", pixels)
         .select([col("label"), col("pixels")])
-        .shuffle(Window::rows(10_000), 42)
+        .shuffle(WindowSize::rows(10_000), 42)
         .batch(32)
         .drop_remainder()
         .repeat(2);

@@ -1,6 +1,6 @@
-//! From a planned pipeline to the plan that runs.
+//! Compiles a pipeline to the plan that a run executes.
 
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
@@ -10,27 +10,23 @@ use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
 use forebay_runtime::cache::Stores;
-use forebay_runtime::engine::{self, DEFAULT_MEMORY, RunConfig};
 use forebay_runtime::pool::ComputePool;
+use forebay_runtime::run::{self as engine, DEFAULT_MEMORY, RunConfig};
 use forebay_udfs::room::DecodeRoom;
 
 use crate::error::{Result, engine, planning};
 
-fn available_parallelism() -> std::io::Result<usize> {
-    std::thread::available_parallelism().map(NonZeroUsize::get)
-}
-
-/// The plan of a pipeline with what decides the groups of its rows.
+/// Returns the plan of a pipeline, with the hidden columns by which rows are grouped into batches.
 pub(crate) fn keyed(pipeline: &Pipeline) -> Result<LogicalPlan> {
-    pipeline.keyed().map_err(|error| planning(&error))
+    pipeline.keyed().map_err(planning)
 }
 
-/// Plans without a look at the data or the machine.
+/// Compiles a plan as written, without reading data or inspecting the machine.
 pub(crate) fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
-    Compiled::new(plan, clauses).map_err(|error| planning(&error))
+    Compiled::new(plan, clauses).map_err(planning)
 }
 
-/// Plans a pipeline for a run: anew, or as a saved plan says.
+/// Compiles a pipeline for a run. If the configuration has a saved plan, its facts are used.
 pub(crate) async fn compiled(
     pipeline: &Pipeline,
     config: &RunConfig,
@@ -46,7 +42,7 @@ pub(crate) async fn compiled(
         let (compiled, differs) = saved.compile(&keyed(pipeline)?, clauses)?;
         if let Some(difference) = differs {
             log::warn!(
-                "the saved plan does not come out again: {difference}; at the tier exact the stream is the \
+                "planning here gives another plan than the saved one: {difference}; with relax = 'none' the stream is the \
                  same"
             );
         }
@@ -55,7 +51,8 @@ pub(crate) async fn compiled(
     plan(keyed(pipeline)?, clauses, config, prices, stores).await
 }
 
-/// Plans for this machine; over a profile of a few rows where types do not tell sizes or numbers.
+/// Chooses a plan for this machine. If the types leave sizes or counts unknown, a few rows are
+/// profiled.
 async fn plan(
     plan: LogicalPlan,
     clauses: Clauses,
@@ -63,20 +60,19 @@ async fn plan(
     prices: &Arc<Coefficients>,
     stores: &Stores,
 ) -> Result<Compiled> {
-    let mut machine = engine::machine(&clauses, config, stores).await?;
+    let mut machine = engine::machine(&clauses, config.threads, stores).await?;
     machine.prices = Arc::clone(prices);
     if clauses.options.optimize == Optimize::Default {
-        let needed = needed(&plan).map_err(|e| planning(&e))?;
+        let needed = needed(&plan).map_err(planning)?;
         if is_guessed(&needed) {
             machine.probe = Some(Arc::new(engine::Sample::of(&needed).await));
         }
     }
-    // Decoding a few photos is no work for a thread that serves others. And without a pool of its own it
-    // would start rayon's global one, which a child of this process would find without threads.
-    let threads = config.threads.map_or_else(available_parallelism, Ok);
+    // Decoding photos would block an async thread, which serves other tasks. Outside a pool, it
+    // would also start rayon's global pool, whose threads do not exist in a forked child process.
     let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
     let room = DecodeRoom::new(memory, config.memory_limit.is_some());
-    let pool = ComputePool::new(threads.unwrap_or(1).max(1), Arc::new(room)).map_err(engine)?;
+    let pool = ComputePool::open(config.threads, Arc::new(room)).map_err(engine)?;
     let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
-    planned.await.map_err(|e| planning(&e))
+    planned.await.map_err(planning)
 }

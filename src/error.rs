@@ -1,21 +1,23 @@
-//! Errors of the library's surface.
+//! Errors of the library's public interface.
 
 use forebay_planner::error::PlanError;
 
-/// What went wrong, in one message for the user.
+use crate::generate::GenerateError;
+
+/// An error, with one message for the user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text or the builder calls are wrong, or a source cannot be opened.
+    /// The SQL or the builder calls are wrong, or a source cannot be opened.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A run stopped.
+    /// A run failed.
     #[error(transparent)]
     Run(#[from] forebay_runtime::error::Error),
 }
 
 impl Error {
-    /// Whether the user's input or settings are at fault, rather than a broken invariant of ours.
+    /// True if the user's input or settings are at fault, rather than a bug in Forebay.
     pub fn is_user(&self) -> bool {
         match self {
             Self::Plan(error) => !matches!(error, PlanError::Internal { .. }),
@@ -24,13 +26,15 @@ impl Error {
     }
 }
 
-/// Result of the library.
+/// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-pub(crate) fn planning(error: &datafusion::common::DataFusionError) -> Error {
-    Error::Plan(PlanError::mistake(forebay_planner::error::message_of(
-        error,
-    )))
+pub(crate) fn planning(error: datafusion::common::DataFusionError) -> Error {
+    Error::Plan(error.into())
+}
+
+pub(crate) fn generation(error: GenerateError) -> Error {
+    planning(datafusion::common::exec_datafusion_err!("{error}"))
 }
 
 pub(crate) fn engine(error: datafusion::common::DataFusionError) -> Error {

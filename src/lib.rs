@@ -1,8 +1,9 @@
-//! Forebay is a query compiler for ML input pipelines: SQL, or builder calls, to shuffled,
-//! augmented, batched tensors.
+//! Forebay is a query compiler for ML input pipelines. It compiles SQL, or builder calls, to
+//! streams of shuffled, augmented, batched tensors.
 //!
-//! The sample stream of a pipeline is a pure function of its meaning, the data snapshot, the seed and
-//! the epoch. Threads, memory limits, execution batch sizes and rewrites do not show in it.
+//! The stream of samples is a pure function of the pipeline's meaning, the data snapshot, the seed
+//! and the epoch. Threads, memory limits, execution batch sizes and rewrites do not change the
+//! stream.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), forebay::Error> {
@@ -35,7 +36,7 @@ mod compile;
 mod error;
 mod explain;
 pub mod generate;
-mod outputs;
+mod output_guard;
 mod pipeline_table;
 pub mod preview;
 mod run;
@@ -49,18 +50,18 @@ pub use forebay_planner::clauses;
 pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
 pub use forebay_planner::saved::SavedPlan;
-pub use forebay_runtime::digest;
-pub use forebay_runtime::engine::{Only, RunConfig, Uneven};
-pub use forebay_runtime::letters;
+pub use forebay_runtime::dead_letters;
+pub use forebay_runtime::run::{RunConfig, RunInternals, RunScope, Uneven, WorkerStride};
+pub use forebay_runtime::stream::digest;
+pub use forebay_runtime::stream::token::{StreamName, Token};
 pub use forebay_runtime::tail::{Batch, Failure, RunStats};
-pub use forebay_runtime::token::{StreamName, Token};
-/// The object stores that [`Session::register_object_store`] takes, in the version that it takes.
+/// The object store crate, in the version that [`Session::register_object_store`] accepts.
 pub use object_store;
 pub use run::Run;
 pub use session::{Outcome, Session};
 pub use which::{BatchName, Provenance, RowOrigin};
 
-/// The programs in the README are compiled with the documentation's.
+/// Compiles the programs of the README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -9,20 +9,26 @@ fn main() -> ExitCode {
     cli::main()
 }
 
-/// Has glibc give large images back to the system when they are freed, keep the memory of a table's
-/// columns, and spread small buffers over two arenas only. By default its threshold for the first grows up
-/// to 32 MiB, and buffers of that size then tear holes into the heap; and the end of the heap is given back
-/// with every batch and faulted in again (`docs/internals.md`, "Measured choices").
+/// Tunes glibc's allocator: large images return to the system when freed, columns of tables are
+/// reused, and small buffers share two arenas.
+///
+/// By default, glibc raises its threshold for large blocks up to 32 MiB, and freed buffers below
+/// the threshold then fragment the heap. By default, glibc also returns the top of the heap to the
+/// system after every batch, and faults it in again for the next one (`docs/internals.md`,
+/// "Measured choices").
 fn limit_heap_growth() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        /// Bytes: above nearly all decoded photos, below batches.
+        /// Size, in bytes, from which a block is mapped separately and returned to the system when
+        /// freed: more than the columns of most batches, less than nearly all decoded photos.
         const THRESHOLD: libc::c_int = 2 << 20;
-        /// One for the threads that read and one for those that compute, about.
+        /// Maximum number of arenas: about one for the threads that read and one for those that
+        /// compute.
         const ARENAS: libc::c_int = 2;
-        /// Bytes that stay at the heap's end: more than the columns of the batches that are under way.
+        /// Number of free bytes that stay at the top of the heap: more than the columns of the
+        /// batches in flight.
         const KEPT: libc::c_int = 64 << 20;
-        /// Bytes by which the heap grows at least.
+        /// Minimum number of bytes by which the heap grows.
         const GROWTH: libc::c_int = 4 << 20;
         // SAFETY: no other thread runs yet, and mallopt takes two integers by value.
         unsafe {

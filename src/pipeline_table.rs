@@ -1,4 +1,4 @@
-//! A pipeline as a table: one epoch's rows before BATCH, for queries that look at it.
+//! A pipeline as a table, for queries over its rows: one epoch, before BATCH.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
-use forebay_planner::clauses::{Clauses, Options, Repeat};
+use forebay_planner::clauses::{Clauses, PipelineOptions, Repeat};
 use forebay_planner::compile::Compiled;
 use forebay_runtime::cache::Stores;
-use forebay_runtime::engine::{Opened, RunConfig};
+use forebay_runtime::run::{JobRun, RunConfig};
 use futures::{StreamExt, stream};
 
-/// A pipeline whose rows a query reads.
+/// A table provider over the rows of a pipeline.
 #[derive(Debug)]
 pub(crate) struct PipelineTable {
     compiled: Arc<Compiled>,
@@ -26,8 +26,8 @@ pub(crate) struct PipelineTable {
 }
 
 impl PipelineTable {
-    /// The table over a pipeline that was compiled without BATCH and REPEAT; its cache may be in one of these
-    /// stores.
+    /// Creates the table of a pipeline compiled without BATCH and REPEAT. The pipeline's cache may
+    /// be in one of `stores`.
     pub(crate) fn new(compiled: Compiled, stores: Stores) -> Self {
         let schema = Arc::clone(&compiled.chosen.schema);
         Self {
@@ -87,7 +87,7 @@ impl PartitionStream for PipelineRows {
         let (compiled, stores) = (Arc::clone(&self.compiled), self.stores.clone());
         let external = |e: forebay_runtime::error::Error| DataFusionError::External(Box::new(e));
         let run = async move {
-            let opened = Opened::new(&compiled, &RunConfig::default(), &stores)
+            let opened = JobRun::open(&compiled, &RunConfig::default(), &stores)
                 .await
                 .map_err(external)?;
             Ok::<_, DataFusionError>(stream::unfold(opened.start(), move |mut run| async move {
@@ -106,7 +106,7 @@ impl PartitionStream for PipelineRows {
     }
 }
 
-/// What `SELECT .. FROM pipeline` sees: one epoch's rows before BATCH.
+/// Returns the clauses for `SELECT .. FROM pipeline`: one epoch, before BATCH.
 pub(crate) fn one_epoch(clauses: Clauses) -> Clauses {
     let Clauses {
         shuffle,
@@ -129,8 +129,8 @@ pub(crate) fn one_epoch(clauses: Clauses) -> Clauses {
         take,
         repeat: Repeat::default(),
         cache,
-        // A look at rows is no run: it tells nobody of those that failed.
-        options: Options {
+        // A query is not a run, so it records no dead letters.
+        options: PipelineOptions {
             dead_letters: None,
             ..options
         },

@@ -1,18 +1,18 @@
-//! A run of a pipeline, batch by batch.
+//! A running pipeline, which yields batches.
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use forebay_runtime::engine::Run as EngineRun;
+use forebay_runtime::run::BatchStream;
+use forebay_runtime::stream::token::Token;
 use forebay_runtime::tail::{Batch, RunStats};
-use forebay_runtime::token::Token;
 
 use crate::error::{Error, Result};
 
-/// A run in progress; dropping it stops it.
+/// A run of a pipeline in progress. Dropping this handle stops the run.
 #[derive(Debug)]
 pub struct Run {
-    pub(crate) inner: EngineRun,
+    pub(crate) inner: BatchStream,
     pub(crate) schema: SchemaRef,
     pub(crate) steps: Option<u64>,
     pub(crate) seed: u64,
@@ -22,42 +22,43 @@ pub struct Run {
 }
 
 impl Run {
-    /// The schema of the batches.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Number of batches to come, where known.
+    /// Number of batches to come; `None` if unknown or infinite.
     pub fn steps(&self) -> Option<u64> {
         self.steps
     }
 
-    /// Number of rows to come at most, where known.
+    /// Upper bound on the number of rows to come; `None` if unknown.
     pub fn expected_rows(&self) -> Option<u64> {
         self.expected_rows
     }
 
-    /// Rows of each epoch over all ranks, after SKIP and TAKE, where known before they come.
+    /// Number of rows per epoch over all ranks, after SKIP and TAKE; `None` if not known in
+    /// advance.
     pub fn epoch_rows(&self) -> Option<u64> {
         self.epoch_rows
     }
 
-    /// Stops the run, and returns when its threads have ended; dropping it stops it without waiting.
+    /// Stops the run and waits for its threads. Dropping the run stops it without waiting.
     pub async fn stop(self) {
         self.inner.stop().await;
     }
 
-    /// The seed in force.
+    /// Returns the seed in effect.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What a run has to be given to begin where this one did.
+    /// Returns the token with which another run starts where this run started.
     pub const fn beginning(&self) -> &Token {
         &self.token
     }
 
-    /// The next batch; `None` at the end. After an error the run has ended.
+    /// Returns the next batch, or `None` at the end. An error ends the run.
     pub async fn next(&mut self) -> Option<Result<Batch>> {
         self.inner
             .next()
@@ -65,13 +66,13 @@ impl Run {
             .map(|batch| batch.map_err(Error::from))
     }
 
-    /// Rows of the cache point that were read from the cache and that were computed, so far; `None` without
-    /// a cache.
+    /// Number of rows at the cache point that were read from the cache so far, and number of those
+    /// that were computed; `None` without a cache.
     pub fn cached(&self) -> Option<(u64, u64)> {
         self.inner.cached()
     }
 
-    /// What was put out so far, and what became of failed rows.
+    /// Returns the counts of delivered rows, and the outcomes of failed rows.
     pub fn stats(&self) -> RunStats {
         self.inner.stats()
     }

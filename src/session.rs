@@ -1,4 +1,4 @@
-//! A session: tables, pipelines, and what one can do with them.
+//! A session: the tables and pipelines that statements define, and operations on them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,37 +20,38 @@ use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
 use forebay_runtime::cache::Stores;
-use forebay_runtime::engine::{Opened, RunConfig};
 use forebay_runtime::error::Error as RunError;
+use forebay_runtime::run::{JobRun, RunConfig};
 use object_store::ObjectStore;
 
 use crate::compile::{compile, compiled, keyed};
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
-use crate::outputs::Outputs;
+use crate::output_guard::OutputGuard;
 use crate::pipeline_table::{PipelineTable, one_epoch};
 use crate::run::Run;
 
-/// Name of a query that was run without a name of its own.
+/// Name of the pipeline that a bare query becomes.
 const ANONYMOUS: &str = "query";
 
-/// What a statement gave.
+/// Result of a statement.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It changed the session; one line says how.
+    /// The statement changed the session; the text is a one-line summary.
     Done(String),
-    /// Rows. The schema stands apart because there may be none.
+    /// The rows of a query. The schema is separate because there may be no batches.
     Table(SchemaRef, Vec<RecordBatch>),
-    /// Text: an explanation.
+    /// Text, such as an explanation.
     Text(String),
 }
 
-/// Tables and pipelines, and the functions to plan and run them.
+/// Tables and pipelines, with the functions to plan and run them.
 #[derive(Debug)]
 pub struct Session {
-    /// Held to take a snapshot or to change a name, never while something is planned, opened or run.
+    /// Tables and pipelines. The lock is held only to take a snapshot or to change a name, never
+    /// while planning, opening or running.
     catalog: RwLock<Arc<Catalog>>,
-    outputs: Arc<Outputs>,
+    outputs: Arc<OutputGuard>,
     prices: Arc<Coefficients>,
     stores: Stores,
 }
@@ -62,9 +63,9 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A session without tables and pipelines.
+    /// Creates a session without tables and pipelines.
     pub fn new() -> Self {
-        let outputs = Arc::new(Outputs::default());
+        let outputs = Arc::new(OutputGuard::default());
         let resolver = Arc::clone(&outputs);
         let catalog = Catalog::new(forebay_udfs::functions(), resolver);
         Self {
@@ -75,7 +76,7 @@ impl Session {
         }
     }
 
-    /// A session whose plans are weighed by these prices.
+    /// Creates a session that compares plans by the given prices.
     pub fn with_prices(prices: Coefficients) -> Self {
         Self {
             prices: Arc::new(prices),
@@ -83,13 +84,13 @@ impl Session {
         }
     }
 
-    /// Declares a file that is going to be written: from now on, a source that reads it, or that would read it when
-    /// it is opened the next time, is refused. Links to the file count as the file.
+    /// Declares a file that is going to be written. From now on, opening a source that reads this
+    /// file, or a link to it, fails.
     pub fn declare_output(&self, path: &Path) {
         self.outputs.declare(path);
     }
 
-    /// The catalogue as it is now. What is planned over it does not see later changes.
+    /// Returns a snapshot of the catalogue, which does not see later changes.
     fn catalog(&self) -> Arc<Catalog> {
         let catalog = self.catalog.read();
         Arc::clone(&catalog.unwrap_or_else(PoisonError::into_inner))
@@ -103,19 +104,19 @@ impl Session {
         ))
     }
 
-    /// The prices that plans are weighed by.
+    /// Returns the prices that plans are compared by.
     pub(crate) const fn prices(&self) -> &Arc<Coefficients> {
         &self.prices
     }
 
-    /// The stores that caches may be in.
+    /// Returns the object stores that caches may use.
     pub(crate) const fn stores(&self) -> &Stores {
         &self.stores
     }
 
-    /// Makes an object store known by its URL, such as `s3://bucket`, so that
-    /// `OPTIONS (cache_dir = 's3://bucket/prefix')` keeps a pipeline's cache there. It takes the place of a store
-    /// that was known by the same URL, and must support conditional puts.
+    /// Registers an object store under its URL, such as `s3://bucket`, so that `OPTIONS (cache_dir
+    /// = 's3://bucket/prefix')` keeps a pipeline's cache there. The store must support conditional
+    /// puts. It replaces a store registered under the same URL.
     ///
     /// ```
     /// # fn example() -> Result<(), forebay::Error> {
@@ -132,16 +133,17 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// The URL is none of a whole store.
+    /// Fails if the URL does not name a whole store.
     pub fn register_object_store(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<()> {
         let registered = self.stores.register(url, store);
         registered.map_err(|error| RunError::Config(error.to_string()).into())
     }
 
-    /// Runs statements one after the other. A query is run for one epoch, without batches.
+    /// Executes statements in order, and returns their outcomes. A query runs for one epoch,
+    /// without batches.
     ///
     /// # Errors
-    /// The first statement that fails; those before it have taken effect.
+    /// Returns the first statement's failure; the statements before it have taken effect.
     pub async fn execute(&self, sql: &str) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::new();
         for statement in parse(sql)? {
@@ -150,8 +152,8 @@ impl Session {
         Ok(outcomes)
     }
 
-    /// Runs statements that define tables and pipelines, and answers the names of the pipelines, in
-    /// order. A bare query counts as a pipeline named `query`.
+    /// Executes statements that define tables and pipelines, and returns the names of the pipelines
+    /// in order. A bare query becomes a pipeline named `query`.
     pub async fn load(&self, sql: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for statement in parse(sql)? {
@@ -279,7 +281,7 @@ impl Session {
         if catalog.keeps_pipeline(name, existing)? {
             return Ok(());
         }
-        // What cannot be lowered is refused here, not when it is run.
+        // A pipeline whose plan cannot be lowered is refused here, not when the pipeline is run.
         let planned = catalog.plan_query(query).await?;
         let clauses = planned.clauses.clone();
         compile(&keyed(&planned)?, clauses).map_err(|e| positioned(e, query.start))?;
@@ -288,24 +290,24 @@ impl Session {
         Ok(())
     }
 
-    /// Registers a pipeline made by the builder.
+    /// Registers a pipeline made with the builder.
     pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
         let pipeline = self.build(builder).await?;
         self.register_planned(name, pipeline).await
     }
 
-    /// Plans what the builder made, without registering it.
+    /// Plans a pipeline made with the builder, without registering it.
     ///
     /// # Errors
-    /// Mistakes of the calls, and sources that cannot be opened.
+    /// Fails on mistakes in the calls, and if a source cannot be opened.
     pub async fn build(&self, builder: PipelineBuilder) -> Result<Pipeline> {
         Ok(builder.build(&self.catalog()).await?)
     }
 
-    /// Registers a planned pipeline under a name, in the place of another one of that name.
+    /// Registers a planned pipeline, replacing a pipeline of the same name.
     ///
     /// # Errors
-    /// The pipeline cannot be run, or a table has that name.
+    /// Fails if the pipeline cannot be run, or a table has that name.
     pub async fn register_planned(&self, name: &str, pipeline: Pipeline) -> Result<()> {
         compile(&keyed(&pipeline)?, pipeline.clauses.clone())?;
         let replaced = Existing::Replace;
@@ -313,7 +315,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a query that is just to be looked at: row by row where rows have keys, else by DataFusion.
+    /// Runs a query: row by row in the engine if the rows have keys, else by DataFusion.
     async fn query(&self, query: &PipelineQuery) -> Result<Outcome> {
         let catalog = self.catalog();
         let mut tables: BTreeMap<String, Arc<dyn TableProvider>> = BTreeMap::new();
@@ -327,15 +329,16 @@ impl Session {
             );
         }
         let pipeline = catalog.plan_query_with(query, &tables).await?;
-        let keyed = match tables.is_empty() {
-            true => Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses.clone())),
-            false => not_impl_err!(
-                "random functions over a pipeline are not supported yet; call them in the pipeline"
-            ),
+        let keyed = if tables.is_empty() {
+            Compiled::new(&pipeline.plan, one_epoch(pipeline.clauses.clone()))
+        } else {
+            not_impl_err!(
+                "random functions in a query over a pipeline are not supported yet; call them in the pipeline itself"
+            )
         };
         match keyed {
             Ok(compiled) => {
-                let opened = Opened::new(&compiled, &RunConfig::default(), &self.stores).await?;
+                let opened = JobRun::open(&compiled, &RunConfig::default(), &self.stores).await?;
                 let schema = opened.schema()?;
                 let mut run = opened.start();
                 let mut batches = Vec::new();
@@ -346,8 +349,8 @@ impl Session {
             }
             Err(why) => {
                 let is_rowwise = tables.is_empty() && lower(&pipeline.plan).is_ok();
-                if is_rowwise || draws(&pipeline.plan).map_err(|e| planning(&e))? {
-                    return Err(positioned(planning(&why), query.start));
+                if is_rowwise || draws(&pipeline.plan).map_err(planning)? {
+                    return Err(positioned(planning(why), query.start));
                 }
             }
         }
@@ -357,7 +360,7 @@ impl Session {
         Ok(Outcome::Table(schema, batches))
     }
 
-    /// A registered pipeline.
+    /// Looks up a registered pipeline; fails if there is none of this name.
     pub(crate) async fn pipeline(&self, name: &str) -> Result<Arc<Pipeline>> {
         let name = Name {
             value: name.to_owned(),
@@ -372,36 +375,37 @@ impl Session {
         })
     }
 
-    /// A registered pipeline: its plan as written, and its clauses.
+    /// Returns a registered pipeline: its plan as written, and its clauses.
     ///
     /// # Errors
-    /// There is no such pipeline.
+    /// Fails if there is no such pipeline.
     pub async fn planned(&self, pipeline: &str) -> Result<Pipeline> {
         self.pipeline(pipeline).await.map(Arc::unwrap_or_clone)
     }
 
-    /// Batches that a run would have for its rank, where that is known before the rows come, and finite.
+    /// Returns the number of batches that a run would deliver to its rank; `None` if the number is
+    /// infinite or not known in advance.
     ///
     /// # Errors
-    /// There is no such pipeline, or it cannot be opened.
+    /// Fails if there is no such pipeline, or it cannot be opened.
     pub async fn steps(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
-        let opened = Opened::new(&compiled, &config, &self.stores).await?;
+        let opened = JobRun::open(&compiled, &config, &self.stores).await?;
         Ok(opened.all_steps().await)
     }
 
-    /// Starts a registered pipeline.
+    /// Starts a run of a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
-        let opened = Opened::new(&compiled, &config, &self.stores).await?;
-        let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.seed);
+        let opened = JobRun::open(&compiled, &config, &self.stores).await?;
+        let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.job.seed);
         let token = opened.token();
         let epoch_rows = opened.epoch_rows;
         let expected = steps
             .zip(opened.epoch_rows)
-            .and_then(|(steps, _)| Some(steps.saturating_mul(opened.deal.full()?)));
+            .and_then(|(steps, _)| Some(steps.saturating_mul(opened.ranks().full()?)));
         Ok(Run {
             inner: opened.start(),
             schema,
@@ -413,8 +417,9 @@ impl Session {
         })
     }
 
-    /// The plan that a registered pipeline has here and now, with all that it was chosen by. Given to
-    /// other runs ([`RunConfig::plan`]), it is planned again wherever they are.
+    /// Plans a registered pipeline for this machine, and returns the plan with all facts that the
+    /// choice depended on. Runs that get this plan ([`RunConfig::plan`]) plan from the same facts
+    /// on any machine.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -445,14 +450,14 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// There is no such pipeline, or it cannot be planned.
+    /// Fails if there is no such pipeline, or it cannot be planned.
     pub async fn plan(&self, pipeline: &str, config: RunConfig) -> Result<SavedPlan> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         Ok(SavedPlan::of(&compiled, pipeline.name.as_deref())?)
     }
 
-    /// Explains a registered pipeline; with `analyze`, runs it first.
+    /// Explains a registered pipeline. With `analyze`, the pipeline is run first.
     pub async fn explain(
         &self,
         pipeline: &str,
@@ -470,20 +475,20 @@ impl Session {
         analyze: bool,
     ) -> Result<Explanation> {
         let start = Instant::now();
-        // Planned for all of its epochs, however many are run now.
+        // The pipeline is planned for all of its epochs, however many are run here.
         let compiled = compiled(pipeline, &config, &self.prices, &self.stores).await?;
         let planned_in = start.elapsed();
         if analyze {
-            config.analyze = true;
-            // One epoch shows what every epoch costs.
+            config.internals.analyze = true;
+            // One epoch suffices, since all epochs cost the same.
             config.epochs = config.epochs.or(Some(1));
         }
-        let opened = Opened::new(&compiled, &config, &self.stores).await?;
+        let opened = JobRun::open(&compiled, &config, &self.stores).await?;
         let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
         Explanation::of(name, &compiled, planned_in, opened, analyze).await
     }
 
-    /// The columns of a table or pipeline.
+    /// Returns the columns of a table or pipeline.
     pub async fn describe(&self, name: &str) -> Result<Schema> {
         let name = Name {
             value: name.to_owned(),
@@ -492,7 +497,7 @@ impl Session {
         Ok(self.catalog().describe(&name)?.as_ref().clone())
     }
 
-    /// Names of the functions that work row by row, for completion.
+    /// Returns the names of the functions that work row by row, for completion.
     pub async fn functions(&self) -> Vec<String> {
         let catalog = self.catalog();
         let state = catalog.session().state();
@@ -503,7 +508,7 @@ impl Session {
         names
     }
 
-    /// Names of all tables and pipelines, for completion.
+    /// Returns the names of all tables and pipelines, for completion.
     pub async fn names(&self) -> Vec<String> {
         let catalog = self.catalog();
         catalog

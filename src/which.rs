@@ -1,4 +1,5 @@
-//! Provenance: which rows, files, draws and plan made a batch; and the batch again.
+//! Provenance of a batch: the rows, files, draws and plan that made the batch, and the batch
+//! itself, computed again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,74 +10,75 @@ use datafusion::logical_expr::Expr;
 use datafusion::scalar::ScalarValue;
 use forebay_planner::clauses::BatchScope;
 use forebay_planner::rows::RowPlan;
-use forebay_runtime::digest::Digest;
-use forebay_runtime::engine::{Only, Opened, RunConfig};
 use forebay_runtime::error::Error as RunError;
-use forebay_runtime::token::{StreamName, Token};
+use forebay_runtime::run::{JobRun, RunConfig, RunScope};
+use forebay_runtime::stream::digest::Digest;
+use forebay_runtime::stream::token::{StreamName, Token};
 use serde_json::{Value, json};
 
 use crate::compile::compiled;
 use crate::error::{Result, engine, planning};
 use crate::session::Session;
 
-/// Names a batch of a run.
+/// The identity of a batch in a run.
 #[derive(Debug, Clone)]
 pub enum BatchName {
-    /// The one of this rank that was received last before a token was taken.
+    /// The last batch that this rank received before the token was taken.
     Before(Box<Token>),
-    /// The one of this rank at a step of an epoch (of the whole run under `CONTINUOUS`), in a run from the
-    /// beginning.
+    /// The batch of this rank at a step of an epoch (of the whole run under `CONTINUOUS`), counted
+    /// in a run that starts at the beginning of the stream.
     Step {
-        /// The epoch.
+        /// Number of the epoch, from 0.
         epoch: u64,
-        /// The step.
+        /// Number of the step within the epoch, from 0; under `CONTINUOUS`, within the run.
         step: u64,
     },
 }
 
-/// A row of a batch.
+/// The origin of a row of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowOrigin {
-    /// File, relative to its source.
+    /// Path of the file, relative to its source.
     pub file: String,
-    /// Row in the file.
+    /// Number of the row in the file, from 0.
     pub row: u64,
-    /// Row of `unnest`.
+    /// Index among the rows that `unnest` made of the stored row; 0 without `unnest`.
     pub child: u32,
-    /// Hash of the row's key, which draws follow.
+    /// Hash of the row's key, which seeds the row's draws.
     pub key: u64,
-    /// Key of the row's pass: a hash of seed and epoch.
+    /// Key of the row's pass (one traversal of the data in one epoch): a hash of seed and epoch.
     pub pass: u64,
 }
 
-/// What made a batch, and the batch.
+/// The provenance of a batch, and the batch itself.
 #[derive(Debug, Clone)]
 pub struct Provenance {
-    /// Names the stream.
+    /// Name of the stream that the batch belongs to.
     pub stream: StreamName,
-    /// Names the plan that computed the batch here.
+    /// Hash of the plan that computed the batch here.
     pub plan_hash: String,
-    /// The epoch.
+    /// Number of the epoch, from 0.
     pub epoch: u64,
-    /// Number of the batch over all ranks in its span.
+    /// Number of the batch, over all ranks, in its epoch (under `CONTINUOUS`, in the run).
     pub batch_number: u64,
-    /// Random functions by their streams. A draw is Philox 4x32-10 under a key made of the row's pass and the
-    /// stream, at a counter made of the row's key and child.
+    /// Random functions by their stream ids. A draw is Philox 4x32-10 with a key derived from the
+    /// row's pass and the stream, and a counter derived from the row's key and child.
     pub draws: BTreeMap<u64, String>,
-    /// Its rows, in order; where rows are packed, those in its packs.
+    /// Origins of the batch's rows, in order; of packed rows, the origins of all rows in the packs.
     pub rows: Vec<RowOrigin>,
-    /// The batch.
+    /// The batch, computed again.
     pub batch: RecordBatch,
-    /// BLAKE3 of the batch's values.
+    /// BLAKE3 digest of the batch's values.
     pub digest: String,
 }
 
 impl Session {
-    /// What made a batch of a registered pipeline. It is computed again, and it alone; where filters, packs or
-    /// buckets decide what a batch is, the columns that decide are read of all rows.
+    /// Computes a batch of a registered pipeline again, with its provenance. No other batch is
+    /// computed; if filters, packs or buckets decide the contents of batches, the deciding columns
+    /// of all rows are read.
     ///
     /// # Errors
-    /// There is no such pipeline or batch; a token of another stream.
+    /// Fails if there is no such pipeline or batch, or the token is of another stream.
     pub async fn which(
         &self,
         pipeline: &str,
@@ -86,16 +88,18 @@ impl Session {
         let planned = self.pipeline(pipeline).await?;
         let (world, rank) = (config.world.max(1), config.rank);
         let scope = planned.clauses.batch.unwrap_or_default().scope;
-        let none = |why: &str| RunError::Config(format!("there is no such batch: {why}"));
-        // Batches are numbered over all ranks, so one rank has each at the step of its number.
+        let none = |why: &str| RunError::Config(format!("no such batch: {why}"));
+        // Batches are numbered over all ranks, and each rank has one batch per step: rank `r` has
+        // batch number `step * world + r`.
         let (epoch, number) = match (&name, scope) {
             (BatchName::Before(token), BatchScope::PerRank) => {
                 let cursor = &token.cursor;
-                // In the last step of a span, only so many ranks may have had one.
+                // In the last step of an epoch (of the run under `CONTINUOUS`), there may be fewer
+                // batches than ranks.
                 let of_step = cursor.short.unwrap_or(world);
                 if rank >= of_step {
                     let why = format!(
-                        "before the token, rank {rank} of {world} had none of its own: {of_step} were left"
+                        "rank {rank} of {world} has no batch before the token: its last step had only {of_step} batches"
                     );
                     return Err(none(&why).into());
                 }
@@ -111,28 +115,31 @@ impl Session {
             ),
             (BatchName::Step { epoch, step }, BatchScope::Global) => (*epoch, Some(*step)),
         };
-        let step = number.ok_or_else(|| none("none was received before the token"))?;
+        let step = number.ok_or_else(|| none("no batch was received before the token"))?;
         if scope == BatchScope::PerRank {
             (config.world, config.rank) = (1, 0);
         }
         if let BatchName::Before(token) = &name {
             config.seed = config.seed.or(Some(token.stream.seed));
         }
-        config.first_epoch = match planned.clauses.repeat.continuous {
-            true => 0,
-            false => epoch,
+        config.first_epoch = if planned.clauses.repeat.continuous {
+            0
+        } else {
+            epoch
         };
         config.epochs = Some(epoch.saturating_add(1) - config.first_epoch);
-        config.only = Only::Step { epoch, step };
+        config.internals.scope = RunScope::Step { epoch, step };
         let compiled = compiled(&planned, &config, self.prices(), self.stores()).await?;
-        let opened = Opened::new(&compiled, &config, self.stores()).await?;
+        let opened = JobRun::open(&compiled, &config, self.stores()).await?;
         if let BatchName::Before(token) = &name {
-            token.check(&opened.name)?;
+            token.check(&opened.job.name)?;
         }
-        let stream = opened.name.as_ref().clone();
+        let stream = opened.job.name.as_ref().clone();
         let mut run = opened.start();
         let Some(batch) = run.next().await else {
-            return Err(none("the epoch has fewer, or this rank has none at the step").into());
+            return Err(
+                none("the epoch ends before this step, or this rank has no batch at it").into(),
+            );
         };
         let batch = batch?;
         let mut digest = Digest::new();
@@ -150,7 +157,7 @@ impl Session {
         });
         Ok(Provenance {
             stream,
-            plan_hash: compiled.plan_hash().map_err(|error| planning(&error))?,
+            plan_hash: compiled.plan_hash().map_err(planning)?,
             epoch: batch.epoch,
             batch_number: step,
             draws: draws(&compiled.written),
@@ -161,11 +168,11 @@ impl Session {
     }
 }
 
-/// The random functions of a plan, by their streams.
+/// Returns the names of the random functions of a plan, by their stream ids.
 fn draws(plan: &RowPlan) -> BTreeMap<u64, String> {
     let mut found = BTreeMap::new();
     plan.visit(&mut |node| {
-        for expr in node.exprs() {
+        for expr in node.op.exprs() {
             let visited = expr.apply(|expr| {
                 if let Expr::ScalarFunction(call) = expr
                     && forebay_udfs::is_random(call.name())
@@ -178,7 +185,7 @@ fn draws(plan: &RowPlan) -> BTreeMap<u64, String> {
                 }
                 Ok(TreeNodeRecursion::Continue)
             });
-            // The visitor never fails.
+            // The visitor never fails, so the result says nothing.
             let _ = visited;
         }
     });
@@ -186,7 +193,7 @@ fn draws(plan: &RowPlan) -> BTreeMap<u64, String> {
 }
 
 impl Provenance {
-    /// The same as a JSON object, but for the batch's values.
+    /// Formats the provenance as a JSON object, without the batch's values.
     pub fn to_json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             json!({

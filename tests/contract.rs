@@ -1,4 +1,4 @@
-//! The sample-stream contract on the pipeline of the design document: one digest, whatever computes it.
+//! The sample-stream contract, on the pipeline of the design document: one digest, whatever the settings.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,14 +8,14 @@ use std::fs::File;
 
 use arrow::array::Array;
 use common::{batches, digest, keys, outcome, photos};
-use forebay::builder::{Window, call, col, images, lit};
+use forebay::builder::{WindowSize, call, col, images, lit};
 use forebay::clauses::{OnError, Optimize};
-use forebay::{Pipeline, RunConfig, Session};
+use forebay::{Pipeline, RunConfig, RunInternals, Session};
 
 const CLAUSES: &str = "SHUFFLE WITHIN 20 ROWS SEED 42 BATCH 16 DROP REMAINDER REPEAT 3 \
                        OPTIONS (on_error = 'replace', relax = 'none')";
 
-/// A session over small photos (60 in 3 classes, one empty file, one broken), with the design's pipeline.
+/// Creates a session over small photos (60 in 3 classes, one empty file, one broken file) with the design's pipeline.
 async fn session() -> (tempfile::TempDir, Session) {
     let dir = tempfile::tempdir().unwrap();
     photos(dir.path(), 60, 3);
@@ -78,7 +78,7 @@ async fn one_digest_for_every_setting() {
             ..config()
         },
         RunConfig {
-            optimize: Some(Optimize::None),
+            optimize: Some(Optimize::Off),
             ..config()
         },
         RunConfig {
@@ -86,11 +86,17 @@ async fn one_digest_for_every_setting() {
             ..config()
         },
         RunConfig {
-            segment_rows: Some(1),
+            internals: RunInternals {
+                segment_rows: Some(1),
+                ..RunInternals::default()
+            },
             ..config()
         },
         RunConfig {
-            segment_rows: Some(7),
+            internals: RunInternals {
+                segment_rows: Some(7),
+                ..RunInternals::default()
+            },
             threads: Some(3),
             ..config()
         },
@@ -117,7 +123,7 @@ async fn builder_and_sql_mean_the_same() {
         .filter(call("octet_length", [col("image")]).gt(lit(0)))
         .with_column("pixels", pixels)
         .select([col("label"), col("pixels")])
-        .shuffle(Window::rows(20), 42)
+        .shuffle(WindowSize::rows(20), 42)
         .batch(16)
         .drop_remainder()
         .repeat(3)
@@ -199,7 +205,7 @@ async fn ranks_partition_the_global_stream_in_equal_steps() {
                 "{name} at {world}: {steps:?}"
             );
             union.sort();
-            // A failed row under 'replace' may have its stand-in in another batch's rows only.
+            // Under 'replace', this includes the rows that replace failed ones.
             assert_eq!(union, expected, "{name} at world {world}");
             if name == "global" {
                 for (step, batch) in whole.iter().enumerate() {
@@ -208,7 +214,7 @@ async fn ranks_partition_the_global_stream_in_equal_steps() {
                 }
             }
             if name == "counted" {
-                // Global batch b is rank (b mod world)'s.
+                // Global batch `b` belongs to rank `b mod world`.
                 for (index, batch) in whole.iter().filter(|b| b.epoch == 0).enumerate() {
                     let of_rank = &by_rank[index % world as usize][index / world as usize];
                     assert_eq!(
@@ -240,7 +246,8 @@ async fn failed_rows_follow_the_policy_and_name_their_file() {
     session.execute(&sql("skip")).await.unwrap();
     let skipped = batches(&session, "p", config()).await.unwrap();
     let sizes: Vec<_> = skipped.iter().map(|b| b.batch.num_rows()).collect();
-    // 62 rows: the planned batch of a failed row is shorter, and nothing moves up.
+    // In a dataset of 62 rows, a planned batch with a failed row is one row shorter; later rows do
+    // not move up.
     assert_eq!(sizes.iter().sum::<usize>(), 60);
     assert_eq!(sizes.len(), 7);
 
@@ -265,7 +272,7 @@ async fn failed_rows_follow_the_policy_and_name_their_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_in_a_slot_that_nobody_needs_does_not_surface() {
+async fn an_error_in_an_unneeded_slot_does_not_surface() {
     let (_dir, session) = session().await;
     session
         .execute(
@@ -277,7 +284,7 @@ async fn an_error_in_a_slot_that_nobody_needs_does_not_surface() {
         )
         .await
         .unwrap();
-    for optimize in [Optimize::None, Optimize::Default] {
+    for optimize in [Optimize::Off, Optimize::Default] {
         let config = RunConfig {
             optimize: Some(optimize),
             ..config()
@@ -293,9 +300,9 @@ async fn an_error_in_a_slot_that_nobody_needs_does_not_surface() {
     }
 }
 
-/// The design's pipeline on real photos, where `FOREBAY_TEST_DATA` names them.
+/// The design's pipeline on real photos, in the folder that `FOREBAY_TEST_DATA` names.
 #[tokio::test(flavor = "multi_thread")]
-async fn real_photos_give_one_stream_at_every_world() {
+async fn real_photos_give_one_stream_at_every_world_size() {
     let Some(data) = std::env::var_os("FOREBAY_TEST_DATA") else {
         println!("skipped: FOREBAY_TEST_DATA is not set");
         return;
@@ -356,7 +363,7 @@ async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
             .map(|b| b.batch.num_rows())
             .collect::<Vec<_>>()
     };
-    // 62 rows.
+    // The data has 62 rows.
     assert_eq!(
         sizes("BATCH 20 REPEAT 2", config()).await,
         [20, 20, 20, 2, 20, 20, 20, 2]
@@ -375,7 +382,8 @@ async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
         sizes("SKIP 2 TAKE 30 BATCH 20 REPEAT 2", config()).await,
         [20, 10, 20, 10]
     );
-    // Four batches over three ranks: the last step of two ranks has no rows, or padded ones.
+    // Four batches for three ranks: in the last step, two ranks have no rows or, with padding,
+    // repeated ones.
     let rank = |rank| RunConfig {
         rank,
         world: 3,
@@ -398,7 +406,7 @@ async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
     assert!(error.unwrap_err().contains("ranks count from 0"));
 }
 
-/// The rows of a global shuffle are read once for all epochs; each epoch is still its own.
+/// A global shuffle stages its rows once for all epochs, but each epoch has its own order.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_epoch_is_the_same_alone_and_after_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -426,10 +434,11 @@ async fn an_epoch_is_the_same_alone_and_after_others() {
     }
 }
 
-/// Segments are read ahead of those being computed, but an error of reading comes where its rows would.
+/// Segments are read ahead of those being computed, but a read error surfaces only after the rows
+/// before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_reading_comes_after_the_rows_before_it() {
-    // A record batch is a window where nothing is shuffled.
+    // Without a shuffle, each record batch is a window.
     const WINDOW: i64 = 8192;
     const ROWS: i64 = 4 * WINDOW;
     let dir = tempfile::tempdir().unwrap();
@@ -443,7 +452,7 @@ async fn an_error_of_reading_comes_after_the_rows_before_it() {
             .unwrap();
     }
     writer.finish().unwrap();
-    // The strings of the last record batch are no UTF-8 any more.
+    // The strings of the last record batch are no longer valid UTF-8.
     let mut bytes = std::fs::read(&path).unwrap();
     let last = bytes.windows(2).rposition(|pair| pair == b"n5").unwrap();
     bytes[last + 1] = 0xff;
@@ -460,7 +469,7 @@ async fn an_error_of_reading_comes_after_the_rows_before_it() {
     );
     session.execute(&sql).await.unwrap();
     for threads in [1, 2, 8] {
-        // What TAKE does not reach is no error, however far ahead it was read.
+        // An error after the last row of TAKE does not surface, however far ahead rows are read.
         for (pipeline, expected) in [
             ("p", 3 * WINDOW),
             ("within", WINDOW * 5 / 2),
@@ -468,7 +477,10 @@ async fn an_error_of_reading_comes_after_the_rows_before_it() {
         ] {
             let config = RunConfig {
                 threads: Some(threads),
-                segment_rows: Some(4096),
+                internals: RunInternals {
+                    segment_rows: Some(4096),
+                    ..RunInternals::default()
+                },
                 ..config()
             };
             let mut run = session.run(pipeline, config).await.unwrap();

@@ -1,5 +1,5 @@
-//! Rows that fail: a hundred damaged photos among two thousand, under every policy, told in a table of dead
-//! letters, counted against a budget, and run again once they are mended.
+//! Failed rows: a hundred damaged photos among two thousand, under every policy, recorded as dead letters, counted
+//! against a budget, and replayed once they are mended.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,14 +12,15 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use common::photos;
-use forebay::{Batch, Only, RunConfig, Session, letters};
+use forebay::{Batch, RunConfig, RunInternals, RunScope, Session, dead_letters};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use sha2::{Digest, Sha256};
 
 const PHOTOS: u32 = 2_000;
 const DAMAGED: u32 = 100;
 
-/// Damages one photo of twenty by cutting its file, and answers the files with what they were.
+/// Damages one photo in twenty by truncating its file, and returns the damaged files with their
+/// original contents.
 fn damage(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = (0..PHOTOS).filter(|i| i % (PHOTOS / DAMAGED) == 7);
     let files = files.map(|i| {
@@ -81,7 +82,7 @@ fn relative(folder: &Path, file: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_policy_does_with_damaged_photos_what_it_says() {
+async fn every_policy_settles_damaged_photos() {
     let folder = tempfile::tempdir().unwrap();
     let (data, dead) = (folder.path().join("photos"), folder.path().join("dead"));
     photos(&data, PHOTOS, 4);
@@ -98,7 +99,7 @@ async fn every_policy_does_with_damaged_photos_what_it_says() {
     assert_eq!(bad.len(), DAMAGED as usize);
     let session = session(&data).await;
 
-    // fail: the first one in stream order is named.
+    // fail: the first failed row in stream order is reported.
     create(&session, "on_error = 'fail'").await;
     let (_, error) = run(&session, RunConfig::default()).await;
     let first = order.iter().find(|path| bad.contains(*path)).unwrap();
@@ -108,7 +109,7 @@ async fn every_policy_does_with_damaged_photos_what_it_says() {
         "{error}"
     );
 
-    // skip: the others, in unchanged order and batches, and a letter for each.
+    // skip: all other rows, in unchanged order and batches, and a dead letter for each failed row.
     let options = format!(
         "on_error = 'skip', dead_letters = '{}', dead_letter_bytes = '1MiB'",
         dead.display()
@@ -121,7 +122,7 @@ async fn every_policy_does_with_damaged_photos_what_it_says() {
         let good: Vec<String> = good.filter(|path| !bad.contains(path)).collect();
         assert_eq!(paths(std::slice::from_ref(got)), good);
     }
-    let told = letters::read(&dead).unwrap();
+    let told = dead_letters::read(&dead).unwrap();
     let files: BTreeSet<String> = told.iter().map(|letter| letter.file.clone()).collect();
     assert_eq!((told.len(), files), (DAMAGED as usize, bad.clone()));
     inputs_are_kept(&dead, &data);
@@ -135,7 +136,7 @@ async fn every_policy_does_with_damaged_photos_what_it_says() {
     };
     assert_eq!(sizes(&replaced), sizes(&whole));
 
-    // A budget of one per cent is spent by the 21st.
+    // A budget of one percent is spent by the 21st failed row.
     create(&session, "on_error = 'skip', error_budget = '1 %'").await;
     let (_, error) = run(&session, RunConfig::default()).await;
     let error = error.unwrap();
@@ -144,14 +145,17 @@ async fn every_policy_does_with_damaged_photos_what_it_says() {
     create(&session, "on_error = 'skip', error_budget = 100").await;
     assert_eq!(run(&session, RunConfig::default()).await.1, None);
 
-    // Mended, they are run again, and come out as they would have come out at first.
+    // After the photos are mended, the rows are replayed with their original values.
     for (file, bytes) in &damaged {
         std::fs::write(file, bytes).unwrap();
     }
     let session = self::session(&data).await;
     create(&session, &options).await;
     let config = RunConfig {
-        only: Only::Letters(Arc::new(told)),
+        internals: RunInternals {
+            scope: RunScope::DeadLetters(Arc::new(told)),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     let (again, error) = run(&session, config).await;
@@ -173,7 +177,7 @@ async fn every_policy_does_with_damaged_photos_what_it_says() {
     assert_eq!(pixels(&again), pixels(&whole));
 }
 
-/// Each letter has its input, whose checksum is that of the file.
+/// Checks that each dead letter has its input, with the checksum of the file.
 fn inputs_are_kept(dead: &Path, data: &Path) {
     for file in std::fs::read_dir(dead).unwrap() {
         let file = std::fs::File::open(file.unwrap().path()).unwrap();
@@ -201,7 +205,7 @@ fn inputs_are_kept(dead: &Path, data: &Path) {
     }
 }
 
-/// Numbers of which every tenth, from the ninth on, cannot be divided by.
+/// Creates a session over numbers. A division fails for every tenth row, beginning with row 9.
 async fn numbers(folder: &Path, clauses: &str) -> Session {
     let lines: String = (0..50)
         .map(|id| format!("{{\"id\": {id}, \"ids\": [{id}, {id}]}}\n"))
@@ -219,9 +223,10 @@ async fn numbers(folder: &Path, clauses: &str) -> Session {
     session
 }
 
-/// Rows that come again to fill a batch, or because a rank has no other batch, fail once.
+/// A failed row is reported once, even if it is repeated to fill a batch, or for a rank without a
+/// batch.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_fails_is_told_once() {
+async fn a_failed_row_is_reported_once() {
     for clauses in ["BATCH 49 PAD REMAINDER", "BATCH 7"] {
         let folder = tempfile::tempdir().unwrap();
         let session = numbers(folder.path(), clauses).await;
@@ -230,15 +235,16 @@ async fn a_row_that_fails_is_told_once() {
             batch.unwrap();
         }
         assert_eq!(run.stats().skipped, 5, "{clauses}");
-        let told = letters::read(&folder.path().join("dead")).unwrap();
+        let told = dead_letters::read(&folder.path().join("dead")).unwrap();
         let rows: Vec<u64> = told.iter().map(|letter| letter.row).collect();
         assert_eq!(rows, [9, 19, 29, 39, 49], "{clauses}");
     }
 }
 
-/// A run that is to end before its epoch does tells what failed until then, and nothing of what it did not give.
+/// A run with a batch limit reports the failures up to its last batch, and none of batches that it
+/// did not yield.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_of_some_batches_tells_what_failed_in_them() {
+async fn a_limited_run_reports_the_failures_in_its_batches() {
     let folder = tempfile::tempdir().unwrap();
     let session = numbers(folder.path(), "BATCH 10").await;
     let config = RunConfig {
@@ -247,14 +253,14 @@ async fn a_run_of_some_batches_tells_what_failed_in_them() {
     };
     let (batches, error) = run(&session, config).await;
     assert_eq!((batches.len(), error), (3, None));
-    let told = letters::read(&folder.path().join("dead")).unwrap();
+    let told = dead_letters::read(&folder.path().join("dead")).unwrap();
     let rows: Vec<u64> = told.iter().map(|letter| letter.row).collect();
     assert_eq!(rows, [9, 19, 29]);
 }
 
-/// Who looks at a pipeline's rows, or measures it, leaves no letters.
+/// Previewing or measuring a pipeline writes no dead letters.
 #[tokio::test(flavor = "multi_thread")]
-async fn looking_at_rows_tells_nobody() {
+async fn previews_write_no_dead_letters() {
     let folder = tempfile::tempdir().unwrap();
     let session = numbers(folder.path(), "BATCH 10").await;
     for sql in [
@@ -271,14 +277,14 @@ async fn looking_at_rows_tells_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_packs_are_run_again_one_by_one() {
+async fn rows_of_packs_are_replayed_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let session = numbers(folder.path(), "PACK ids INTO 6 BATCH 2").await;
     let (_, error) = run(&session, RunConfig::default()).await;
     assert_eq!(error, None);
-    let told = letters::read(&folder.path().join("dead")).unwrap();
+    let told = dead_letters::read(&folder.path().join("dead")).unwrap();
     assert_eq!(told.len(), 5);
-    // Mended: nothing divides by zero any more.
+    // After mending, no row divides by zero any more.
     let file = folder.path().join("t.json");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("9,", "8,")).unwrap();
@@ -291,7 +297,10 @@ async fn rows_of_packs_are_run_again_one_by_one() {
     );
     session.execute(&sql).await.unwrap();
     let config = RunConfig {
-        only: Only::Letters(Arc::new(told)),
+        internals: RunInternals {
+            scope: RunScope::DeadLetters(Arc::new(told)),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     let (again, error) = run(&session, config).await;
@@ -304,7 +313,7 @@ async fn rows_of_packs_are_run_again_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_are_for_a_folder_of_this_machine() {
+async fn dead_letters_need_a_local_folder() {
     let folder = tempfile::tempdir().unwrap();
     let session = numbers(folder.path(), "BATCH 10").await;
     let sql = "CREATE OR REPLACE PIPELINE p AS SELECT 1 AS x FROM json('t.json') OPTIONS (dead_letters = 's3://b/x')";

@@ -1,5 +1,5 @@
-//! Runs that go on at the end of an epoch, with few batches for many ranks, over joined and over damaged data, and
-//! with tokens that nobody gave.
+//! Resumed and endless runs: across the end of an epoch, with few batches for many ranks, over joined and damaged
+//! data, and from invented tokens.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,11 +12,12 @@ use std::sync::Arc;
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use common::batches_of_p as run;
-use forebay::{Batch, BatchName, RunConfig, Session, Token};
+use forebay::{Batch, BatchName, RunConfig, RunInternals, Session, Token, WorkerStride};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
-/// A table of `rows` rows with a column `id`, in one JSON file.
+/// Writes a table of `rows` rows with a column `id`, whose values are given by `shown`, to one JSON
+/// file.
 fn table(folder: &Path, name: &str, rows: u64, shown: impl Fn(u64) -> u64) {
     let mut lines = String::new();
     for id in 0..rows {
@@ -66,7 +67,7 @@ fn shown(batches: &[Batch]) -> Vec<(u64, u64, RecordBatch)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_without_end_goes_on_from_the_end_of_an_epoch() {
+async fn an_endless_stream_resumes_at_the_end_of_an_epoch() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 12, |id| id);
     for filter in ["", " WHERE id >= 0"] {
@@ -77,18 +78,16 @@ async fn a_stream_without_end_goes_on_from_the_end_of_an_epoch() {
             let rest = run(&session, after(whole[at].token()), 4).await.unwrap();
             assert_eq!(shown(&rest), shown(&whole[at + 1..at + 5]));
         }
-        // Three batches an epoch: the last of four ranks has none, and steps with the others.
+        // With three batches per epoch, the last of four ranks has no batch, but takes the same
+        // number of steps.
         for rank in 0..4 {
             let steps = run(&session, of_rank(rank, 4, None), 3).await.unwrap();
             let rows: Vec<usize> = steps.iter().map(|b| b.batch.num_rows()).collect();
             assert_eq!(rows, [if rank < 3 { 4 } else { 0 }; 3]);
         }
         for turn in 0..4 {
-            let config = RunConfig {
-                turn,
-                turns: 4,
-                ..RunConfig::default()
-            };
+            let mut config = RunConfig::default();
+            config.internals.stride = WorkerStride { first: turn, of: 4 };
             let given = run(&session, config, 2).await.unwrap();
             let every: Vec<Batch> = { whole.iter().skip(turn as usize) }
                 .step_by(4)
@@ -101,7 +100,7 @@ async fn a_stream_without_end_goes_on_from_the_end_of_an_epoch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_without_end_and_rows_is_refused() {
+async fn an_endless_stream_without_rows_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 12, |id| id);
     for query in [
@@ -118,9 +117,10 @@ async fn a_stream_without_end_and_rows_is_refused() {
     }
 }
 
-/// Draws may leave an epoch too few rows for a batch; others have some.
+/// A random filter may leave an epoch with too few rows for a batch, while other epochs have
+/// enough.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_without_end_may_have_an_epoch_without_a_batch() {
+async fn an_endless_stream_may_have_an_epoch_without_a_batch() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 20, |id| id);
     let query = "SELECT id FROM t WHERE random_bool(0.4) SEED 2 BATCH 8 DROP REMAINDER REPEAT";
@@ -136,9 +136,10 @@ async fn a_stream_without_end_may_have_an_epoch_without_a_batch() {
     }
 }
 
-/// What fails behind the last batch that is wanted is nobody's, however rows are cut into segments.
+/// Failures after the last batch of a limited run are not reported, however rows are divided into
+/// segments.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_ends_a_run_before_what_fails_behind_it() {
+async fn a_limit_ends_a_run_before_later_failures() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 60, |id| id);
     for filter in ["", "WHERE id >= 0"] {
@@ -147,7 +148,10 @@ async fn a_limit_ends_a_run_before_what_fails_behind_it() {
         for segment_rows in [1, 7, 1_000] {
             let config = RunConfig {
                 limit_batches: Some(2),
-                segment_rows: Some(segment_rows),
+                internals: RunInternals {
+                    segment_rows: Some(segment_rows),
+                    ..RunInternals::default()
+                },
                 ..RunConfig::default()
             };
             let batches = run(&session, config.clone(), usize::MAX).await.unwrap();
@@ -162,7 +166,8 @@ async fn a_limit_ends_a_run_before_what_fails_behind_it() {
     }
 }
 
-/// An arm that is entered late completes groups in every epoch alike, wherever a run begins.
+/// An input that is entered late in the epoch completes groups in the same way in every epoch,
+/// wherever a run begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_epoch_is_the_same_wherever_a_run_begins() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,9 +203,9 @@ async fn an_epoch_is_the_same_wherever_a_run_begins() {
     assert_eq!(shown(&again.unwrap()), shown(&whole));
 }
 
-/// Five batches for two ranks: in the last step one has none of its own.
+/// Five batches for two ranks: in the last step one rank has no batch of its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rank_that_repeats_its_batch_goes_on_as_it_was() {
+async fn a_rank_that_repeats_its_batch_resumes() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 19, |id| id * 7 % 19);
     for (query, world) in [
@@ -241,7 +246,7 @@ async fn a_rank_that_repeats_its_batch_goes_on_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_batch_before_a_token_is_found_also_in_a_short_step() {
+async fn the_batch_before_a_token_is_found_even_in_a_short_step() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 19, |id| id);
     let session = session(folder.path(), "SELECT id FROM t BATCH 4").await;
@@ -257,7 +262,7 @@ async fn the_batch_before_a_token_is_found_also_in_a_short_step() {
                     found
                         .unwrap_err()
                         .to_string()
-                        .contains("rank 1 of 2 had none")
+                        .contains("rank 1 of 2 has no batch")
                 ),
                 _ => assert_eq!(found.unwrap().batch, batch.batch),
             }
@@ -265,7 +270,7 @@ async fn the_batch_before_a_token_is_found_also_in_a_short_step() {
     }
 }
 
-/// What is joined decides the stream as much as what is streamed.
+/// The stream depends on the right side of a join as much as on the streamed data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_right_side_is_changed_data() {
     let folder = tempfile::tempdir().unwrap();
@@ -290,7 +295,7 @@ async fn a_changed_right_side_is_changed_data() {
     assert!(error.contains("the data has changed"), "{error}");
 }
 
-/// Counts of one number of ranks are none of another's.
+/// Row counts that were made for one number of ranks are not used for another.
 #[tokio::test(flavor = "multi_thread")]
 async fn worlds_that_share_a_cache_count_for_themselves() {
     let folder = tempfile::tempdir().unwrap();
@@ -328,7 +333,7 @@ async fn worlds_that_share_a_cache_count_for_themselves() {
     }
 }
 
-/// A file of two row groups, of which the second is damaged.
+/// Writes a file of two row groups, the second of which is damaged.
 fn damaged(file: &Path) {
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false)]));
     let rows: Vec<i64> = (0..20_000).map(|i| i * 7_919 % 100_003).collect();
@@ -346,9 +351,9 @@ fn damaged(file: &Path) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// What is damaged behind the last row of TAKE is nobody's, in any epoch.
+/// Damage after the last row of TAKE is not reported, in any epoch.
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_behind_the_last_row_ends_no_epoch_but_its_own() {
+async fn damage_after_the_last_row_ends_no_other_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.parquet");
     damaged(&file);
@@ -366,9 +371,9 @@ async fn damage_behind_the_last_row_ends_no_epoch_but_its_own() {
     assert!(error.contains("t.parquet"), "{error}");
 }
 
-/// Steps are known before a row is read, wherever packs, buckets and mixes are planned.
+/// Steps are known before any row is read, even with packs, buckets and mixes.
 #[tokio::test(flavor = "multi_thread")]
-async fn steps_are_those_that_come() {
+async fn the_number_of_steps_is_known_in_advance() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 90, |id| 1 + id * 7 % 9);
     table(folder.path(), "k", 40, |id| 1 + id * 5 % 7);
@@ -403,9 +408,10 @@ async fn steps_are_those_that_come() {
                 continue;
             }
             assert_eq!(steps, Some(batches.len() as u64), "{query}: {world} ranks");
-            let span = match query.contains("CONTINUOUS") {
-                true => batches.len(),
-                false => batches.iter().filter(|batch| batch.epoch == 0).count(),
+            let span = if query.contains("CONTINUOUS") {
+                batches.len()
+            } else {
+                batches.iter().filter(|batch| batch.epoch == 0).count()
             };
             assert_eq!(first, Some(span as u64), "{query}: {world} ranks");
             if world > 1 {
@@ -418,9 +424,9 @@ async fn steps_are_those_that_come() {
     }
 }
 
-/// A token from anywhere is refused or goes on; it never breaks a run down.
+/// An invented token is refused or resumed; it never breaks a run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_nobody_gave_is_refused() {
+async fn an_invented_token_is_refused_or_resumed() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path(), "t", 40, |id| id);
     for query in [
@@ -431,7 +437,7 @@ async fn a_token_that_nobody_gave_is_refused() {
         let batches = run(&session, RunConfig::default(), 3).await.unwrap();
         let token = batches[2].token();
         let good = serde_json::to_value(&token).unwrap();
-        // Somebody who can write a checksum may say anything else.
+        // An attacker can compute the checksum, and so change any other field.
         let made_up = |bad: &serde_json::Value| Token {
             cursor: serde_json::from_value(bad["cursor"].clone()).unwrap(),
             ..token.clone()
@@ -453,7 +459,8 @@ async fn a_token_that_nobody_gave_is_refused() {
             let error = run(&session, after(made_up(&bad)), 1).await.unwrap_err();
             assert!(error.contains("token"), "{query}: {place} {value}: {error}");
         }
-        // Nine rows that are carried, where a batch has four: one open group without packs, no bins.
+        // The carry names nine rows where a batch has four: one open group without packs, and no
+        // open packs.
         let mut bad = good.clone();
         let carry = [&[0_u8, 1, 0, 9][..], &[1, 0].repeat(9), &[0]].concat();
         use base64::Engine as _;

@@ -1,4 +1,5 @@
-//! Packs, buckets, batches by tokens and padded columns hold what they say; tokens of other streams are refused.
+//! Packs, buckets, batches by tokens and padded columns have the specified contents; tokens of other streams are
+//! refused.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +11,7 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use arrow::util::pretty::pretty_format_batches;
 use forebay::{Batch, RunConfig, Session};
 
-/// A table of six rows with lists of 3, 4, 2, 1, 5 and 2 numbers.
+/// Creates a session over a table of six rows, which have lists of 3, 4, 2, 1, 5 and 2 numbers.
 async fn session() -> (tempfile::TempDir, Session) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.json");
@@ -52,7 +53,7 @@ fn ids(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
     ids.collect()
 }
 
-/// A sequence that is too long is null as a whole, and takes no room from the others of its pack.
+/// A sequence that is too long becomes null, and takes no room from other sequences in its pack.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sequence_that_is_too_long_for_its_pack_is_null() {
     let (_folder, session) = session().await;
@@ -106,12 +107,12 @@ async fn rows_are_grouped_by_bucket_and_by_tokens() {
         "BUCKET BY array_length(ids) BOUNDARIES (2, 4) BATCH 2",
     )
     .await;
-    // Lengths below 2: row 3; below 4: 0, 2, 5; the others: 1, 4.
+    // Row 3 has a length below 2; rows 0, 2 and 5 below 4; rows 1 and 4 have longer lists.
     assert_eq!(ids(&bucketed), [vec![0, 2], vec![1, 4], vec![3], vec![5]]);
     let by_tokens = batches(&session, "BATCH BY TOKENS 7 ON ids").await;
     assert_eq!(ids(&by_tokens), [vec![0, 1], vec![2, 3], vec![4, 5]]);
     let padded = batches(&session, "BATCH BY TOKENS 8 ON ids PAD ids").await;
-    // Rows times the longest: 2 x 4, 2 x 2, 1 x 5, 1 x 2.
+    // A padded batch takes the number of rows times the longest length: 2 x 4, 2 x 2, 1 x 5, 1 x 2.
     assert_eq!(ids(&padded), [vec![0, 1], vec![2, 3], vec![4], vec![5]]);
     for batch in &padded {
         let lists = batch["ids"].as_list::<i32>();
@@ -151,7 +152,7 @@ async fn a_sequence_that_is_too_long_is_an_error_of_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_another_stream_is_refused_with_what_differs() {
+async fn a_token_of_another_stream_is_refused_and_the_difference_named() {
     let (folder, session) = session().await;
     let query = "SHUFFLE WITHIN 3 ROWS SEED 1 BATCH 2";
     let token = run(&session, query, RunConfig::default()).await.unwrap()[0].token();
@@ -174,7 +175,7 @@ async fn a_token_of_another_stream_is_refused_with_what_differs() {
     assert!(why.contains("the seed is 9, and was 1"), "{why}");
     let why = refusal("SHUFFLE WITHIN 3 ROWS SEED 2 BATCH 2", None).await;
     assert!(why.contains("the seed is 2, and was 1"), "{why}");
-    // Where nothing says a seed, the token's is taken.
+    // If no seed is set, the token's seed is used.
     let config = RunConfig {
         resume: Some(Arc::new(token.clone())),
         ..RunConfig::default()

@@ -1,11 +1,13 @@
-//! The guide and the READMEs: every SQL and shell block is run, down the page in one folder of small data, and prints
-//! what stands in the `text` block behind it. `python/tests/test_guide.py` does the same with the Python blocks.
+//! The guide and the READMEs: the SQL and shell blocks of each page are run in order, in one folder of small data.
+//! Each must print the `text` block that follows it. `python/tests/test_guide.py` does the same with the Python
+//! blocks.
 //!
-//! * ` ```sql ` is run by `forebay sql`, and each pipeline that it creates by `forebay run`. What the blocks above it
-//!   created is known to it. With `file=train.sql` it is also that file, and stands for itself.
-//! * ` ```sh ` is run command by command; a command is a line, or several that end with `\`.
-//! * ` ```text ` behind one of these is what it prints. `...` in a line stands for anything, and as a line of its own for
-//!   any lines.
+//! * ` ```sql ` is run by `forebay sql`, and each pipeline that it creates by `forebay run`. The
+//!   block can use tables and pipelines that earlier blocks created. With `file=train.sql`, the block
+//!   is also written to that file, and must be complete.
+//! * ` ```sh ` is run command by command; a command is a line, or several lines joined by `\`.
+//! * ` ```text ` after one of these is its expected output. `...` within a line matches anything; alone on a line it
+//!   matches any number of lines.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 
-/// Commands that set up, and that no test can run within itself; the project's own checks run them.
+/// Setup commands, which a test cannot run within itself.
 const SET_UP: [&str; 4] = [
     "cargo test --workspace",
     "cargo install --path .",
@@ -28,23 +30,21 @@ const SET_UP: [&str; 4] = [
     "python/run-tests",
 ];
 
-/// What a reader types, and what the test runs instead: the same program, and less work.
+/// Commands as a reader types them, and the cheaper commands that the test runs instead.
 const INSTEAD: [(&str, &str); 2] = [
-    // Of 90 epochs.
+    // The page runs 90 epochs.
     (
         "forebay run -f train.sql --plan plan.json",
         "forebay run -f train.sql --plan plan.json --epochs 1",
     ),
-    (
-        "cargo run --release -- demo",
-        "forebay demo --count 16 --size 96x72",
-    ),
+    ("cargo run -- demo", "forebay demo --count 16 --size 96x72"),
 ];
 
-/// Blocks of text that no block prints: the page and their first line.
+/// Text blocks that are not the output of the block before them: the page, and the block's first
+/// line.
 const SHOWN: [(&str, &str); 1] = [("README.md", "Pipeline train")];
 
-/// Languages of blocks. `rust` is for README.md alone: documentation tests are what runs it.
+/// Languages of blocks. `rust` occurs only in README.md, and is run by the documentation tests.
 const LANGUAGES: [&str; 5] = ["python", "sql", "sh", "text", "rust"];
 
 macro_rules! pages {
@@ -75,16 +75,16 @@ pages! {
     speed: "docs/guide/speed.md",
 }
 
-/// A block of code of a page.
+/// A code block of a page.
 #[derive(Debug)]
 struct Block {
     language: String,
-    /// The file that it is.
+    /// The file that the block is written to, if it names one.
     file: Option<String>,
     text: String,
-    /// Where its text begins, from 1.
+    /// Line number in the page of the block's text, from 1.
     line: usize,
-    /// The text behind it, and where that begins.
+    /// The text block that follows as expected output, and its line number.
     output: Option<(String, usize)>,
 }
 
@@ -96,10 +96,10 @@ fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The blocks of a page. What is not understood fails the test, so that no block is passed over.
+/// Returns the blocks of a page. A block that is not understood fails the test, so that none is skipped.
 fn blocks(page: &str, text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
-    // Whether nothing but blanks stands behind the last block.
+    // True if only blank lines separate the last block from this line.
     let mut adjoins = false;
     let mut lines = text.lines().zip(1..);
     while let Some((line, number)) = lines.next() {
@@ -155,12 +155,12 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The command without its comment.
+/// Returns the command without its comment.
 fn command_of(line: &str) -> &str {
     line.split(" #").next().unwrap_or_default().trim_end()
 }
 
-/// The commands of a shell block, each with its line.
+/// Returns the commands of a shell block, each with its line number.
 fn commands(block: &Block) -> Vec<(String, usize)> {
     let mut commands: Vec<(String, usize)> = Vec::new();
     let mut is_open = false;
@@ -175,7 +175,7 @@ fn commands(block: &Block) -> Vec<(String, usize)> {
     commands
 }
 
-/// Runs a command in the page's folder; answers what it wrote to both outputs, in order.
+/// Runs a command in the page's folder, and returns its interleaved output.
 fn shell(folder: &Path, command: &str, place: &str) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_forebay")).parent().unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -201,13 +201,13 @@ fn shell(folder: &Path, command: &str, place: &str) -> String {
     said
 }
 
-/// The statements of a text.
+/// Returns the statements of a text.
 fn statements(sql: &str) -> impl Iterator<Item = &str> {
     sql.split_inclusive(';')
         .filter(|statement| !statement.trim().is_empty())
 }
 
-/// What a statement creates: `TABLE` or `PIPELINE`, and the name.
+/// Returns what a statement creates: `TABLE` or `PIPELINE`, and the name.
 fn created(statement: &str) -> Option<(&str, &str)> {
     let lines = statement.lines().map(|l| l.split("--").next().unwrap_or(l));
     let mut words = lines
@@ -235,7 +235,8 @@ fn run_sql(folder: &Path, block: &Block, known: &mut String, place: &str) -> Str
         }
     };
     let said = shell(folder, &format!("forebay sql -q -f {file}"), place);
-    // What stands on the page is what was asked for, also where statements above it are run again.
+    // The statements of earlier blocks are run again, but the page shows only the output of this
+    // block.
     let said = said.lines().filter(|line| !line.starts_with("created "));
     let said = said.map(|line| format!("{line}\n")).collect();
     for (kind, name) in &own {
@@ -282,7 +283,7 @@ fn check(page: &str) {
                 }
                 let instead = INSTEAD.iter().find(|(known, _)| *known == typed);
                 let command = instead.map_or(command.as_str(), |(_, other)| other);
-                let command = command.replace("cargo run --release -- ", "forebay ");
+                let command = command.replace("cargo run -- ", "forebay ");
                 said += &shell(folder, &command, &format!("{page}:{line}"));
             }
         }
@@ -298,12 +299,12 @@ fn check(page: &str) {
     }
 }
 
-/// Lines without blanks at their ends, up to the last that holds something.
+/// Returns the lines of a text without trailing blanks, and without empty lines at the end.
 fn lines(text: &str) -> Vec<&str> {
     text.trim_end().lines().map(str::trim_end).collect()
 }
 
-/// Whether lines are those expected, where `...` stands for others.
+/// Returns true if the lines `said` match `expected`, in which `...` stands for anything.
 fn is_like(expected: &[&str], said: &[&str]) -> bool {
     match (expected, said) {
         ([], []) => true,
@@ -328,7 +329,7 @@ fn is_line_like(expected: &str, line: &str) -> bool {
     ends.any(|end| is_line_like(behind, &rest[end..]))
 }
 
-/// The data that the pages speak of, small.
+/// Creates small data for the pages to use.
 fn make_data(folder: &Path) {
     let make = |command: &str| shell(folder, command, "the data of a page");
     make("mkdir t");
@@ -420,7 +421,7 @@ fn pages_are_read_whole() {
 }
 
 #[test]
-fn dots_stand_for_anything() {
+fn dots_match_anything() {
     let is_like = |expected: &str, said: &str| is_like(&lines(expected), &lines(said));
     assert!(is_like("a ... c\n", "a b c\n\n") && is_like("a...\n...\nd", "a\nb\nc\nd"));
     assert!(is_like("...\nx", "x") && is_like("é...é", "éüé") && is_like("", "\n"));

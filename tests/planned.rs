@@ -1,11 +1,11 @@
-//! Pipelines that a front end builds, changes and runs: what other languages use of a session.
+//! Pipelines that a front end builds, changes and runs: the session interface for other languages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use forebay::builder::{images, sql};
 use forebay::{Pipeline, RunConfig, Session};
 
-/// A folder of a table's worth of files whose contents nobody reads.
+/// Creates a folder with `count` table files, whose contents are never read.
 fn files(count: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..count {
@@ -39,7 +39,7 @@ async fn a_planned_pipeline_is_changed_and_registered() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_stopped_ends() {
+async fn a_stopped_run_ends() {
     let (session, folder) = (Session::new(), files(10));
     let endless = built(&session, &folder).await.then().repeat_forever();
     session.register("p", endless).await.unwrap();

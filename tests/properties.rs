@@ -1,4 +1,4 @@
-//! Random pipelines: whatever computes them, one digest.
+//! Random pipelines have the same digest, whatever the settings and plan.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use common::{outcome, parquet, photos, table};
 use forebay::clauses::Optimize;
-use forebay::{RunConfig, Session};
+use forebay::{RunConfig, RunInternals, Session};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Number of random pipelines, instead of 300.
+/// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_PROPERTY_CASES";
 
 const TABLE_FILTERS: [&str; 7] = [
@@ -211,7 +211,8 @@ impl Case {
             "normalize(to_float({}), 'imagenet')",
         ];
         pixels = last[self.columns[0] % 4].replace("{}", &pixels);
-        // The fixed size at the end makes batches of every chain possible.
+        // The last function of every chain gives all images one size, so that they fit into
+        // batches.
         (filters, format!("label, path, {pixels} AS pixels"))
     }
 }
@@ -303,13 +304,19 @@ fn random_pipelines_have_one_digest() {
                     ..base.clone()
                 },
                 RunConfig {
-                    segment_rows: Some(3),
+                    internals: RunInternals {
+                        segment_rows: Some(3),
+                        ..RunInternals::default()
+                    },
                     threads: Some(2),
                     ..base.clone()
                 },
                 RunConfig {
-                    optimize: Some(Optimize::None),
-                    segment_rows: Some(37),
+                    optimize: Some(Optimize::Off),
+                    internals: RunInternals {
+                        segment_rows: Some(37),
+                        ..RunInternals::default()
+                    },
                     ..base.clone()
                 },
                 RunConfig {

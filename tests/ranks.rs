@@ -1,5 +1,5 @@
-//! Eight ranks over files of different sizes, with a filter on decoded content: equal steps under every policy,
-//! the union of the ranks is the stream, and no rank decodes another's rows.
+//! Eight ranks over files of different sizes, with a filter on decoded content: all policies give equal steps, the
+//! ranks together yield the stream, and no rank decodes another's rows.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ mod common;
 use arrow::array::{Array, AsArray, RecordBatch};
 use common::photos;
 use forebay::{BatchName, RunConfig, Session};
-use forebay_runtime::digest::Digest;
+use forebay_runtime::stream::digest::Digest;
 
 const WORLD: u64 = 8;
 
@@ -47,7 +47,7 @@ async fn batches(session: &Session, rank: u64, world: u64) -> Vec<(u64, RecordBa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ranks_take_equal_steps_whatever_is_left_over() {
+async fn ranks_take_equal_steps_under_every_policy() {
     for policy in ["count", "drop", "pad"] {
         let (_folder, session) = session(policy).await;
         let whole = batches(&session, 0, 1).await;
@@ -87,7 +87,7 @@ async fn ranks_take_equal_steps_whatever_is_left_over() {
                 }
                 _ => {
                     assert_eq!(union.len(), expected.len().next_multiple_of(world));
-                    // Those without a batch have their own batch before once more.
+                    // A rank without a batch repeats its previous batch.
                     for at in expected.len()..union.len() {
                         assert_eq!(union[at], union[at - world]);
                     }
@@ -100,7 +100,7 @@ async fn ranks_take_equal_steps_whatever_is_left_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_can_be_asked_what_made_it_and_is_made_again() {
+async fn a_batch_lists_its_rows_and_can_be_recomputed() {
     let (_folder, session) = session("count").await;
     let config = RunConfig {
         rank: 3,
@@ -139,13 +139,10 @@ async fn a_batch_can_be_asked_what_made_it_and_is_made_again() {
         step: 1_000,
     };
     let error = session.which("p", config, none).await.unwrap_err();
-    assert!(
-        error.to_string().contains("there is no such batch"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no such batch"), "{error}");
 }
 
-/// Rows that the scans of some ranks read in an epoch, and rows of the epoch.
+/// Returns how many rows the scans of the ranks read in an epoch, and how many rows the epoch has.
 async fn scanned(session: &Session) -> (u64, u64) {
     let (mut read, mut all) = (0, 0);
     for rank in 0..WORLD {
@@ -169,11 +166,11 @@ async fn scanned(session: &Session) -> (u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ranks_count_together_and_decode_no_rows_of_others() {
+async fn ranks_share_the_counting_and_decode_only_their_own_rows() {
     let (folder, session) = session("count").await;
     let (read, all) = scanned(&session).await;
     assert!(all > 100 && read * 100 <= all * 105, "{read} of {all}");
-    // What was counted stays: four shares of every rank, with their locks.
+    // The counts stay after the run: four shares per rank, each with its lock file.
     let counts = folder.path().join("cache.counts");
     let kept = |folder: &std::path::Path| -> Vec<_> {
         let files = std::fs::read_dir(folder).unwrap();

@@ -1,11 +1,13 @@
-//! A run that goes on from a token yields what the run would have yielded that was never stopped: through
-//! shuffles, mixing, packing, buckets, filters, unnest and epochs, at any world, thread count and plan.
+//! A run that resumes from a token yields what the uninterrupted run would have: through shuffles, mixing, packing,
+//! buckets, filters, unnest and epochs, at any world size, thread count and plan.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 #[path = "common/draw.rs"]
 mod draw;
+#[path = "common/sequences.rs"]
+mod sequences;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,12 +18,13 @@ use arrow::compute::concat_batches;
 use common::batches_of_p as run;
 use draw::Draw;
 use forebay::clauses::Optimize;
-use forebay::{Batch, RunConfig, Session, Token};
+use forebay::{Batch, RunConfig, RunInternals, Session, Token, WorkerStride};
+use sequences::pipeline;
 
-/// Number of random pipelines, instead of 300.
+/// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_RESUME_CASES";
 
-/// Rows with lists of different lengths, in files of different sizes.
+/// Writes rows with lists of different lengths, to files with different numbers of rows.
 fn write_json(folder: &Path, name: &str, files: u64, rows: u64) {
     let folder = folder.join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -36,125 +39,21 @@ fn write_json(folder: &Path, name: &str, files: u64, rows: u64) {
     }
 }
 
-fn query(draw: &mut Draw) -> String {
-    let columns = [
-        "id, ids",
-        "id + random_int(0, 1000) AS id, ids",
-        "id, ids, 100 / (id % 11) AS may_fail",
-    ];
-    let filters = [
-        "",
-        "",
-        " WHERE id % 3 <> 1",
-        " WHERE id % 50 < 30 AND length(CAST(id AS VARCHAR)) < 3",
-    ];
-    let arm = |draw: &mut Draw, table: &str| {
-        let filter = draw.pick(&filters);
-        match draw.chance(50) {
-            true => format!("(SELECT id, ids FROM {table}{filter})"),
-            false => table.to_owned(),
-        }
-    };
-    let (from, mixes) = match draw.whole(0, 4) {
-        4 => (
-            "(SELECT a.id, ids FROM a JOIN k ON a.id = k.key)".to_owned(),
-            false,
-        ),
-        0 => ("a".to_owned(), false),
-        1 => ("b".to_owned(), false),
-        2 => (
-            "(SELECT * FROM a UNION ALL SELECT * FROM b)".to_owned(),
-            false,
-        ),
-        _ => {
-            // One with many rows, one that is entered late, one of a single row that comes again and again.
-            let (of_b, first, second) =
-                draw.pick(&[("b", 0.7, 0.3), ("b", 0.95, 0.05), ("c", 0.5, 0.5)]);
-            let (a, b) = (arm(draw, "a"), arm(draw, of_b));
-            let stop = draw.pick(&["", ", stop => 'longest'"]);
-            (
-                format!("MIX ({a} WEIGHT {first}, {b} WEIGHT {second}{stop})"),
-                true,
-            )
-        }
-    };
-    let filter = draw.pick(&filters);
-    let columns = draw.pick(&columns);
-    if !mixes && draw.chance(20) {
-        return format!("SELECT id, unnest(ids) AS item FROM {from} AS t{filter}");
-    }
-    format!("SELECT {columns} FROM {from} AS t{filter}")
-}
-
-/// A random pipeline, and how many epochs it has.
-fn pipeline(draw: &mut Draw) -> String {
-    let mut sql = query(draw);
-    let lists = sql.contains("ids") && !sql.contains("unnest");
-    match draw.whole(0, 3) {
-        0 => {}
-        1 => sql += " SHUFFLE GLOBALLY",
-        _ => write!(sql, " SHUFFLE WITHIN {} ROWS", draw.whole(1, 60)).unwrap(),
-    }
-    write!(sql, " SEED {}", draw.whole(0, 5)).unwrap();
-    if draw.chance(20) {
-        write!(sql, " SKIP {}", draw.whole(0, 30)).unwrap();
-    }
-    if draw.chance(20) {
-        write!(sql, " TAKE {}", draw.whole(1, 90)).unwrap();
-    }
-    let mut replaces = true;
-    match draw.whole(0, 5) {
-        0 if lists => {
-            // Shorter than some lists, which then fail.
-            write!(sql, " PACK ids INTO {}", draw.whole(6, 30)).unwrap();
-            replaces = false;
-        }
-        1 if lists => sql += " BUCKET BY length(CAST(id AS VARCHAR)) * 3 BOUNDARIES (3, 6, 9)",
-        _ => {}
-    }
-    let packs = sql.contains("PACK");
-    let by_tokens = lists && !packs && draw.chance(30);
-    match by_tokens {
-        true => write!(sql, " BATCH BY TOKENS {} ON ids", draw.whole(6, 60)).unwrap(),
-        false => write!(sql, " BATCH {}", draw.whole(1, 13)).unwrap(),
-    }
-    sql += draw.pick(&["", "", " GLOBAL"]);
-    sql += draw.pick(&[
-        "",
-        " DROP REMAINDER",
-        if by_tokens || packs {
-            ""
-        } else {
-            " PAD REMAINDER"
-        },
-    ]);
-    if lists && !packs && draw.chance(30) {
-        sql += draw.pick(&[" PAD ids", " PAD ids TO 10 WITH -1"]);
-    }
-    write!(sql, " REPEAT {}", draw.whole(1, 3)).unwrap();
-    sql += draw.pick(&["", "", " CONTINUOUS"]);
-    let policy = draw.pick(&["skip", "null", if replaces { "replace" } else { "skip" }]);
-    write!(
-        sql,
-        " OPTIONS (on_error = '{policy}', horizon = {})",
-        draw.whole(1, 4)
-    )
-    .unwrap();
-    sql
-}
-
-/// How a stream is computed, which must not show.
+/// Returns random settings that must not affect the stream.
 fn config(draw: &mut Draw) -> RunConfig {
     RunConfig {
         threads: Some(draw.whole(1, 3) as usize),
-        optimize: draw.chance(40).then_some(Optimize::None),
-        segment_rows: draw.chance(60).then(|| draw.whole(1, 40)),
+        optimize: draw.chance(40).then_some(Optimize::Off),
+        internals: RunInternals {
+            segment_rows: draw.chance(60).then(|| draw.whole(1, 40)),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     }
 }
 
-/// The batches of all ranks, step by step: those of a step in the order of ranks, or put together where the
-/// ranks have parts of one.
+/// Returns the batches of all ranks, step by step: the batches of a step in the order of ranks, or
+/// concatenated if the ranks share one batch.
 async fn world(
     session: &Session,
     draw: &mut Draw,
@@ -165,17 +64,19 @@ async fn world(
 ) -> Result<(Vec<(u64, RecordBatch)>, Option<Token>), String> {
     let mut ranks = Vec::new();
     for rank in 0..world {
-        // The rank's batches by one run, or by several that take turns.
+        // The rank's batches come from one run, or from several runs that take turns.
         let turns = draw.pick(&[1, 1, 2, 3]);
         let mut parts = Vec::new();
         for turn in 0..turns {
-            let config = RunConfig {
+            let mut config = RunConfig {
                 rank,
                 world,
-                turn,
-                turns,
                 resume: resume.map(|token| Arc::new(token.clone())),
                 ..config(draw)
+            };
+            config.internals.stride = WorkerStride {
+                first: turn,
+                of: turns,
             };
             let steps = steps.saturating_sub(turn as usize);
             let part = run(session, config, steps.div_ceil(turns as usize)).await?;
@@ -201,13 +102,12 @@ async fn world(
             tokens.iter().all(|token| *token == tokens[0]),
             "{tokens:#?}"
         );
-        match global {
-            true => {
-                let schema = parts[0].batch.schema();
-                let whole = concat_batches(&schema, parts.iter().map(|part| &part.batch)).unwrap();
-                stream.push((parts[0].epoch, whole));
-            }
-            false => stream.extend(parts.iter().map(|part| (part.epoch, part.batch.clone()))),
+        if global {
+            let schema = parts[0].batch.schema();
+            let whole = concat_batches(&schema, parts.iter().map(|part| &part.batch)).unwrap();
+            stream.push((parts[0].epoch, whole));
+        } else {
+            stream.extend(parts.iter().map(|part| (part.epoch, part.batch.clone())))
         }
     }
     assert!(
@@ -215,7 +115,7 @@ async fn world(
         "steps differ"
     );
     let token = ranks[0].last().map(Batch::token);
-    // Ranks that have no batch in a last step get one of no rows.
+    // A rank without a batch in the last step yields an empty one.
     stream.retain(|(_, batch)| batch.num_rows() > 0);
     Ok((stream, token))
 }
@@ -228,7 +128,8 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
         .await
         .unwrap_or_else(|error| panic!("{sql}: {error}"));
     let global = sql.contains(" GLOBAL ");
-    // What a rank does within its own batch differs where another number of ranks splits the batch.
+    // The rows that a rank repeats or drops within its share of a batch differ if another number of ranks divides
+    // the batch.
     let within = global
         && ["PAD ids", "'replace'"]
             .iter()
@@ -240,7 +141,7 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
         ..RunConfig::default()
     };
     let whole = run(session, one, all).await;
-    // A batch of failed rows alone has none that could stand in.
+    // A batch in which all rows failed has no replacement.
     if matches!(&whole, Err(why) if why.contains("none can stand in")) {
         return Ok(false);
     }
@@ -252,16 +153,17 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
         .map(|batch| (batch.epoch, batch.batch.clone()))
         .filter(|(_, batch)| batch.num_rows() > 0)
         .collect();
-    let (before, after) = match alone {
-        true => (1, 1),
-        false => (draw.whole(1, 3), draw.whole(1, 4)),
+    let (before, after) = if alone {
+        (1, 1)
+    } else {
+        (draw.whole(1, 3), draw.whole(1, 4))
     };
     let steps = draw.whole(1, (whole.len() as u64).div_ceil(before)) as usize;
     let named = |why: String| format!("seed {seed}: {sql}: {why}");
     let first = world(session, &mut draw, None, before, steps, global).await;
     let (mut got, token) = first.map_err(named)?;
     let Some(token) = token else { return Ok(false) };
-    // Through its text, as a checkpoint has it.
+    // The token is serialised and parsed, as in a checkpoint.
     let text = token.to_json().unwrap();
     let carried = token.carried().unwrap();
     let most = if carried == 0 {
@@ -303,7 +205,7 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_pipeline_goes_on_from_any_step_at_any_world() {
+async fn any_pipeline_resumes_from_any_step_at_any_world_size() {
     let folder = tempfile::tempdir().unwrap();
     write_json(folder.path(), "a", 3, 25);
     write_json(folder.path(), "b", 2, 11);

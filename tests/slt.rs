@@ -1,7 +1,7 @@
 //! Golden tests of statements: `tests/slt/*.slt`. `FOREBAY_SLT_COMPLETE=1` rewrites them.
 //!
-//! `{data}` in a statement stands for the folder of the test's own small data. Results mask that
-//! folder, and the hashes that depend on the bytes in it.
+//! `{data}` in a statement is replaced by the folder of the test's small data. Results mask that folder, and the
+//! hashes that depend on the bytes in it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -71,7 +71,7 @@ impl AsyncDB for Database {
     async fn shutdown(&mut self) {}
 }
 
-/// Leaves out what depends on the data's bytes or on the machine.
+/// Masks text that depends on the data's bytes or on the machine.
 fn masked(line: &str) -> String {
     let start = line.trim_start();
     for volatile in ["snapshot ", "segments of ", "planned in "] {
@@ -85,7 +85,7 @@ fn masked(line: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statements_give_what_the_goldens_say() {
+async fn statements_agree_with_the_goldens() {
     let dir = tempfile::tempdir().unwrap();
     photos(&dir.path().join("photos"), 12, 3);
     let rows = table(40);

@@ -1,7 +1,7 @@
-//! Speed questions about the engine on tables, answered in one process, interleaved.
+//! Benchmarks of the engine on tables, interleaved in one process.
 //!
-//! `cargo run --release -p forebay-benches`: prints medians and ratios; `benches/README.md` keeps
-//! them. With the argument `planning` it times the optimiser alone.
+//! `cargo run --release -p forebay-benches` prints medians and ratios; `benches/README.md` records
+//! them. With the argument `planning`, only planning times are measured.
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its answer")]
 
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use forebay::generate::Table;
-use forebay::{RunConfig, Session};
+use forebay::{RunConfig, RunInternals, Session};
 use futures::StreamExt;
 
-/// Runs of each contender.
+/// Number of measurements of each contender; medians are compared.
 const RUNS: usize = 21;
 const ROWS: u64 = 200_000;
 
@@ -40,8 +40,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Filter, arithmetic, shuffle and batches of 1024 against DataFusion's filter, arithmetic and sort by
-/// a hash column.
+/// Measures a pipeline (filter, arithmetic, shuffle, batches of 1024 rows) against a DataFusion
+/// query with the same filter and arithmetic and a sort by a hash column.
 async fn shuffle_against_sort(file: &Path, threads: usize) -> Result<(), Box<dyn Error>> {
     let session = Session::new();
     let path = file.display();
@@ -101,7 +101,8 @@ async fn shuffle_against_sort(file: &Path, threads: usize) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// What a segment costs above its work: 10,000 segments of one row against as few as there need be.
+/// Measures the overhead of a segment: the time of 10,000 segments of one row, minus that of the
+/// same rows as one segment.
 async fn segments(file: &Path) -> Result<(), Box<dyn Error>> {
     let session = Session::new();
     session
@@ -116,7 +117,10 @@ async fn segments(file: &Path) -> Result<(), Box<dyn Error>> {
         for (rows, times) in [(1, &mut single), (10_000, &mut whole)] {
             let config = RunConfig {
                 threads: Some(1),
-                segment_rows: Some(rows),
+                internals: RunInternals {
+                    segment_rows: Some(rows),
+                    ..RunInternals::default()
+                },
                 ..RunConfig::default()
             };
             let start = Instant::now();

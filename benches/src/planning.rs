@@ -1,4 +1,4 @@
-//! How long the optimiser takes over pipelines of growing size.
+//! Planning time of pipelines of growing size.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use forebay_runtime::source::FileResolver;
 
 use crate::{RUNS, median, millis};
 
-/// Steps of an image pipeline as people write them, the first `n` of which make a pipeline.
+/// Typical operators of an image pipeline; a pipeline of `n` operators has the first `n` of them.
 const STEPS: [&str; 14] = [
     "decode_image(image)",
     "random_resized_crop(X, 224, 224)",
@@ -33,7 +33,7 @@ const STEPS: [&str; 14] = [
     "normalize(X, 'imagenet')",
 ];
 
-/// A pipeline of `n` operators: two filters, computed labels, and steps over an image.
+/// Returns a pipeline of `n` operators: filters, computed labels, and operators over an image.
 fn realistic(file: &Path, n: usize) -> String {
     let (filters, labels) = (n / 5, n / 7);
     let mut pixels = "image".to_owned();
@@ -50,15 +50,17 @@ fn realistic(file: &Path, n: usize) -> String {
         file.display()
     );
     for filter in 0..filters {
-        let _ = match filter < labels {
-            true => write!(sql, " AND l{filter} > {filter}"),
-            false => write!(sql, " AND id % {} > 0", filter + 2),
+        let _ = if filter < labels {
+            write!(sql, " AND l{filter} > {filter}")
+        } else {
+            write!(sql, " AND id % {} > 0", filter + 2)
         };
     }
     sql + " SHUFFLE GLOBALLY BATCH 32"
 }
 
-/// `n` operators of which each can pass each other: half of them filters.
+/// Returns a pipeline of `n` operators that can all be swapped with each other; half of them are
+/// filters.
 fn commuting(file: &Path, n: usize) -> String {
     let mut sql = "SELECT * FROM (SELECT id".to_owned();
     for column in 0..n - n / 2 {
@@ -71,8 +73,9 @@ fn commuting(file: &Path, n: usize) -> String {
     sql
 }
 
-/// How long does a wide pipeline take from its text to its first batch? Planning is linear in its columns, so ten
-/// thousand take about five times as long as two thousand.
+/// Measures the time that a pipeline of many columns takes from its text to its first batch.
+/// Planning is linear in the number of columns, so ten thousand take about five times as long as
+/// two thousand.
 async fn wide(dir: &Path) -> Result<(), Box<dyn Error>> {
     const COLUMNS: usize = 10_000;
     let file = dir.join("wide.csv");

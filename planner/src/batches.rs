@@ -1,4 +1,4 @@
-//! The batches that a pipeline's rows become: their columns, and what fills them.
+//! The schema of a pipeline's batches, and the values that pad them.
 
 use std::sync::Arc;
 
@@ -8,17 +8,18 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, plan_datafusion_err};
 
 use crate::clauses::{Clauses, OnError, Pack, Pad};
-use crate::pipeline::is_hidden;
+use crate::key_columns::is_hidden;
 
-/// The columns of a pipeline's batches, where its rows have these.
+/// Returns the schema of a pipeline's batches, given the schema of its rows.
 ///
-/// * Where failed values become null (`on_error = 'null'`), every column may be null.
-/// * `PACK c INTO n` makes `c` a list of `n` elements, with `c_segment_ids` and `c_positions` (`i32[n]`) behind it, and
-///   the other columns lists with one value for each sequence.
-/// * `PAD c` makes `c` a list without nulls, of `n` elements with `TO n`, with `c_length` (`i32`) behind it.
+/// * With `on_error = 'null'`, every column is nullable.
+/// * `PACK c INTO n` makes `c` a list of `n` elements, followed by `c_segment_ids` and
+///   `c_positions` (`i32[n]`). Every other column becomes a list with one value per sequence.
+/// * `PAD c` makes `c` a list without nulls, of `n` elements with `TO n`, followed by `c_length`
+///   (`i32`).
 ///
 /// # Errors
-/// A column that is packed or padded is no list of numbers, or is to have too many elements.
+/// Fails if a packed or padded column is not a list of numbers, or would have too many elements.
 pub fn schema(rows: &Schema, clauses: &Clauses) -> Result<SchemaRef> {
     let fields = rows.fields().iter().filter(|f| !is_hidden(f.name()));
     let fields: Vec<FieldRef> = match clauses.options.on_error {
@@ -83,10 +84,11 @@ fn padded(rows: &[FieldRef], pads: &[Pad]) -> Result<Vec<FieldRef>> {
     Ok(fields)
 }
 
-/// The elements of a column that a clause needs to be a list of numbers.
+/// Returns the element field of `field`, which the clause named `clause` needs to be a list of
+/// numbers.
 ///
 /// # Errors
-/// It is none.
+/// Fails if the column is not a list of numbers.
 pub fn element(clause: &str, field: &Field) -> Result<FieldRef> {
     match field.data_type() {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
@@ -101,10 +103,11 @@ pub fn element(clause: &str, field: &Field) -> Result<FieldRef> {
     }
 }
 
-/// What fills free places: one element, 0 where `PAD .. WITH` says nothing.
+/// Returns the value that pads a column, as a one-element array: the number of `PAD column WITH
+/// number`, or 0 without `WITH`.
 ///
 /// # Errors
-/// The number is none of the elements' type.
+/// Fails if the element type cannot hold the number.
 pub fn filler(pads: &[Pad], column: &str, of: &DataType) -> Result<ArrayRef> {
     let pad = pads.iter().find(|pad| pad.column == column);
     let text = pad.and_then(|pad| pad.with.as_deref()).unwrap_or("0");

@@ -1,4 +1,4 @@
-//! Sources and pipelines by name, and the planning of queries over them.
+//! The catalogue: sources and pipelines by name, and the planning of queries over them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::sql::{
 /// A registered source.
 #[derive(Debug, Clone)]
 pub struct RegisteredSource {
-    /// What the user said of it.
+    /// The user's description of the source.
     pub spec: SourceSpec,
     /// The opened source.
     pub table: Arc<dyn TableProvider>,
@@ -33,8 +33,8 @@ pub struct RegisteredSource {
 
 /// Sources and pipelines by name, over a DataFusion session with Forebay's functions.
 ///
-/// Sources and pipelines share one namespace, for both stand after `FROM`. A clone is a snapshot: it does not
-/// see later changes.
+/// Sources and pipelines share one namespace, since both can follow `FROM`. A clone is a snapshot
+/// that does not see later changes.
 #[derive(Clone)]
 pub struct Catalog {
     context: SessionContext,
@@ -53,20 +53,20 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// Whether a name that is taken may be given again.
+/// Handling of a statement that creates a name which is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// No: an error.
+    /// The statement is an error; the old definition stays.
     #[default]
     Refuse,
-    /// `OR REPLACE`: the new one stands.
+    /// `OR REPLACE`: the new definition replaces the old one.
     Replace,
-    /// `IF NOT EXISTS`: the old one stands.
+    /// `IF NOT EXISTS`: the old definition stays.
     Keep,
 }
 
 impl Existing {
-    /// From the words of a statement; `OR REPLACE` wins.
+    /// Reads the clauses of a statement; `OR REPLACE` wins.
     pub const fn of(or_replace: bool, if_not_exists: bool) -> Self {
         match (or_replace, if_not_exists) {
             (true, _) => Self::Replace,
@@ -77,7 +77,8 @@ impl Existing {
 }
 
 impl Catalog {
-    /// An empty catalog. `functions` are added to those of DataFusion, and win over them.
+    /// Creates an empty catalogue. `functions` are added to DataFusion's functions, and shadow
+    /// those of the same name.
     pub fn new(functions: Vec<Arc<ScalarUDF>>, resolver: Arc<dyn SourceResolver>) -> Self {
         let mut config = SessionConfig::new()
             .with_target_partitions(1)
@@ -85,11 +86,13 @@ impl Catalog {
             .with_information_schema(false);
         let options = config.options_mut();
         options.sql_parser.collect_spans = true;
-        // Files give Utf8; CAST(x AS VARCHAR) should not be a second kind of string.
+        // Sources yield Utf8; with Utf8View, CAST(x AS VARCHAR) would introduce a second string
+        // type.
         options.sql_parser.map_string_types_to_utf8view = false;
-        // ORDER BY in a subquery is stored order for what reads it.
+        // ORDER BY in a subquery defines the stored order for the outer query.
         options.sql_parser.enable_subquery_sort_elimination = false;
-        // The first planner that plans an expression wins: ours must come before the defaults.
+        // The first planner that accepts an expression wins, so Forebay's comes before the
+        // defaults.
         let mut planners = vec![numeric_arrays()];
         planners.extend(SessionStateDefaults::default_expr_planners());
         let mut state = SessionStateBuilder::new_with_default_features()
@@ -114,17 +117,18 @@ impl Catalog {
         }
     }
 
-    /// The session with all functions. Sources are not registered in it: plans carry their tables.
+    /// The session with all functions. No sources are registered in the session, since plans carry
+    /// their tables.
     pub const fn session(&self) -> &SessionContext {
         &self.context
     }
 
-    /// Names of the functions that a query may call.
+    /// The names of the functions that a query may call.
     pub const fn functions(&self) -> &FunctionNames {
         &self.functions
     }
 
-    /// Opens sources.
+    /// The resolver that opens sources.
     pub fn resolver(&self) -> &Arc<dyn SourceResolver> {
         &self.resolver
     }
@@ -139,29 +143,36 @@ impl Catalog {
         &self.pipelines
     }
 
-    /// True where `IF NOT EXISTS` makes a statement that creates a source do nothing.
+    /// True if `IF NOT EXISTS` makes a statement that creates a source do nothing.
     ///
     /// # Errors
-    ///
-    /// The name is taken.
+    /// Fails if the name is taken and `existing` refuses that.
     pub fn keeps_source(&self, name: &Name, existing: Existing) -> Result<bool> {
-        self.keeps(&name.value, Some(name.position), existing, Kind::Source)
+        self.keeps(
+            &name.value,
+            Some(name.position),
+            existing,
+            EntryKind::Source,
+        )
     }
 
-    /// True where `IF NOT EXISTS` makes a statement that creates a pipeline do nothing.
+    /// True if `IF NOT EXISTS` makes a statement that creates a pipeline do nothing.
     ///
     /// # Errors
-    ///
-    /// The name is taken.
+    /// Fails if the name is taken and `existing` refuses that.
     pub fn keeps_pipeline(&self, name: &Name, existing: Existing) -> Result<bool> {
-        self.keeps(&name.value, Some(name.position), existing, Kind::Pipeline)
+        self.keeps(
+            &name.value,
+            Some(name.position),
+            existing,
+            EntryKind::Pipeline,
+        )
     }
 
-    /// Opens a source that a statement creates. It is not registered yet.
+    /// Opens a source that a statement creates, without registering it.
     ///
     /// # Errors
-    ///
-    /// The source cannot be opened.
+    /// Fails if the source cannot be opened.
     pub async fn open_source(&self, name: &Name, spec: SourceSpec) -> Result<RegisteredSource> {
         let table = self.open(&name.value, Some(name.position), &spec).await?;
         Ok(RegisteredSource { spec, table })
@@ -170,8 +181,7 @@ impl Catalog {
     /// Registers an opened source.
     ///
     /// # Errors
-    ///
-    /// The name is taken.
+    /// Fails if the name is taken.
     pub fn register_source(
         &mut self,
         name: &Name,
@@ -184,11 +194,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Registers a planned pipeline, under a name that stands at a place of the text where there is one.
+    /// Registers a planned pipeline. `name` has a position if it comes from text.
     ///
     /// # Errors
-    ///
-    /// The name is taken.
+    /// Fails if the name is taken.
     pub fn register_pipeline(
         &mut self,
         name: &str,
@@ -196,18 +205,17 @@ impl Catalog {
         existing: Existing,
         mut pipeline: Pipeline,
     ) -> Result<()> {
-        if !self.keeps(name, position, existing, Kind::Pipeline)? {
+        if !self.keeps(name, position, existing, EntryKind::Pipeline)? {
             pipeline.name = Some(name.to_owned());
             self.pipelines.insert(name.to_owned(), Arc::new(pipeline));
         }
         Ok(())
     }
 
-    /// Forgets a source.
+    /// Removes a source.
     ///
     /// # Errors
-    ///
-    /// There is none of that name, unless `if_exists`.
+    /// Fails if there is no such source, unless `if_exists` is set.
     pub fn drop_source(&mut self, name: &Name, if_exists: bool) -> Result<()> {
         if self.sources.remove(&name.value).is_some() || if_exists {
             return Ok(());
@@ -219,11 +227,10 @@ impl Catalog {
         Err(not_found("table", name, self.sources.keys()))
     }
 
-    /// Forgets a pipeline.
+    /// Removes a pipeline.
     ///
     /// # Errors
-    ///
-    /// There is none of that name, unless `if_exists`.
+    /// Fails if there is no such pipeline, unless `if_exists` is set.
     pub fn drop_pipeline(&mut self, name: &Name, if_exists: bool) -> Result<()> {
         if self.pipelines.remove(&name.value).is_some() || if_exists {
             return Ok(());
@@ -235,21 +242,19 @@ impl Catalog {
         Err(not_found("pipeline", name, self.pipelines.keys()))
     }
 
-    /// A registered pipeline.
+    /// Returns a registered pipeline.
     ///
     /// # Errors
-    ///
-    /// There is none of that name.
+    /// Fails if there is no such pipeline.
     pub fn pipeline(&self, name: &Name) -> Result<Arc<Pipeline>> {
         let found = self.pipelines.get(&name.value).map(Arc::clone);
         found.ok_or_else(|| not_found("pipeline", name, self.pipelines.keys()))
     }
 
-    /// The columns of a source or a pipeline.
+    /// Returns the columns of a source or a pipeline.
     ///
     /// # Errors
-    ///
-    /// There is none of that name.
+    /// Fails if there is no such source or pipeline.
     pub fn describe(&self, name: &Name) -> Result<SchemaRef> {
         if let Some(source) = self.sources.get(&name.value) {
             return Ok(source.table.schema());
@@ -264,7 +269,7 @@ impl Catalog {
         ))
     }
 
-    /// The registered pipelines that a query reads, each once, in order of their names.
+    /// Returns the distinct registered pipelines that a query reads, ordered by name.
     pub fn pipelines_in(&self, query: &PipelineQuery) -> Vec<String> {
         let names: BTreeSet<String> = relations(&query.query)
             .into_iter()
@@ -278,22 +283,21 @@ impl Catalog {
 
     /// Plans a query with its clauses.
     ///
-    /// A pipeline after `FROM` is inlined as a view over its query; its batches and repeats do not
-    /// count.
+    /// A pipeline after `FROM` is inlined as a view over its query. The BATCH and REPEAT clauses of
+    /// that pipeline are ignored.
     ///
     /// # Errors
-    ///
-    /// The author's mistakes at their place; a pipeline after `FROM` that shuffles, skips or takes.
+    /// Fails on mistakes of the author, with their positions, and if a pipeline after
+    /// `FROM` shuffles, skips or takes.
     pub async fn plan_query(&self, query: &PipelineQuery) -> Result<Pipeline> {
         self.plan_query_with(query, &BTreeMap::new()).await
     }
 
-    /// Plans a query, where `tables` stand in for sources and pipelines of the same names: rows of
-    /// a pipeline that were computed before.
+    /// Plans a query in which `tables` replace the sources and pipelines of the same names. Such a
+    /// table may hold a pipeline's rows that were computed before.
     ///
     /// # Errors
-    ///
-    /// As [`plan_query`](Self::plan_query).
+    /// Fails as [`plan_query`](Self::plan_query) does.
     pub async fn plan_query_with(
         &self,
         query: &PipelineQuery,
@@ -318,7 +322,7 @@ impl Catalog {
         planner.plan(&scope)
     }
 
-    /// A source, or a pipeline as a view over its query.
+    /// Returns a source's table, or a view over a pipeline's query.
     pub(crate) fn table(
         &self,
         name: &str,
@@ -347,7 +351,7 @@ impl Catalog {
         )))
     }
 
-    /// The tables that a query names.
+    /// Returns the tables that a query reads, by the names in the query.
     fn scope(
         &self,
         query: &PipelineQuery,
@@ -380,27 +384,27 @@ impl Catalog {
             })
     }
 
-    /// Whether the name is taken and the old one stands.
+    /// True if the name is taken and the old definition stays.
     fn keeps(
         &self,
         name: &str,
         position: Option<Position>,
         existing: Existing,
-        kind: Kind,
+        kind: EntryKind,
     ) -> Result<bool> {
         let (same, other) = match kind {
-            Kind::Source => (
+            EntryKind::Source => (
                 self.sources.contains_key(name),
                 self.pipelines.contains_key(name),
             ),
-            Kind::Pipeline => (
+            EntryKind::Pipeline => (
                 self.pipelines.contains_key(name),
                 self.sources.contains_key(name),
             ),
         };
         let (kind, other_kind) = match kind {
-            Kind::Source => ("table", "pipeline"),
-            Kind::Pipeline => ("pipeline", "table"),
+            EntryKind::Source => ("table", "pipeline"),
+            EntryKind::Pipeline => ("pipeline", "table"),
         };
         if other {
             let message = format!("\"{name}\" is the name of a {other_kind} already");
@@ -419,7 +423,7 @@ impl Catalog {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum EntryKind {
     Source,
     Pipeline,
 }

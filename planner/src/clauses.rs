@@ -3,60 +3,63 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-/// How far rows may travel in a shuffle.
+use crate::position::Position;
+
+/// The `SHUFFLE` clause: the number of rows that are shuffled together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Window {
-    /// Within windows of at least this many stored rows.
+pub enum ShuffleWindow {
+    /// Shuffles within windows of at least this many stored rows.
     Rows(NonZeroU64),
-    /// Over all rows.
+    /// Shuffles over all rows.
     Global,
 }
 
-/// Whom a batch size counts rows for.
+/// The scope of a batch size: one rank, or all ranks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BatchScope {
-    /// `BATCH n [PER RANK]`: whole batches are dealt to the ranks in turn.
+    /// `BATCH n [PER RANK]`: whole batches go to the ranks in turn.
     #[default]
     PerRank,
-    /// `BATCH n GLOBAL`: each batch is split over the ranks.
+    /// `BATCH n GLOBAL`: each batch is split among the ranks.
     Global,
 }
 
-/// What happens to the rows that do not fill a batch.
+/// Handling of the last rows, which do not fill a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Remainder {
     /// The last batch is short.
     #[default]
     Keep,
-    /// `DROP REMAINDER`.
+    /// `DROP REMAINDER`: the last rows are dropped if they do not fill a batch.
     Drop,
     /// `PAD REMAINDER`: the last batch is filled by repeating its rows.
     Pad,
 }
 
-/// How much a batch holds.
+/// The size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BatchSize {
-    /// `BATCH n`: rows, or packs where rows are packed.
+    /// `BATCH n`: a number of rows, or of packs if rows are packed.
     Rows(NonZeroU64),
-    /// `BATCH BY TOKENS n ON column`: at most so many elements of the column's sequences, which count as long as
-    /// the longest of the batch where the column is padded.
+    /// `BATCH BY TOKENS n ON column`: the maximum number of elements that the column's sequences
+    /// may have together. If the column is padded, each sequence counts with the length of the
+    /// longest sequence of its batch.
     Tokens(NonZeroU64),
 }
 
-/// `BATCH ..`.
+/// The `BATCH` clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Batch {
-    /// How much a batch holds.
+pub struct BatchClause {
+    /// The size of a batch.
     pub size: BatchSize,
-    /// Per rank or over all ranks.
+    /// The scope of the size: one rank, or all ranks together.
     pub scope: BatchScope,
-    /// The last rows.
+    /// Handling of the last rows, which do not fill a batch.
     pub remainder: Remainder,
 }
 
-impl Default for Batch {
-    /// The batches of a pipeline that has no BATCH clause.
+impl Default for BatchClause {
+    /// The batches of a pipeline without a BATCH clause.
     fn default() -> Self {
         const ROWS: NonZeroU64 = NonZeroU64::new(256).unwrap();
         Self {
@@ -67,8 +70,9 @@ impl Default for Batch {
     }
 }
 
-impl Batch {
-    /// Rows (or packs) of a full batch; `None` where elements are counted.
+impl BatchClause {
+    /// Number of rows (or packs) of a full batch; `None` for `BATCH BY TOKENS`, whose size counts
+    /// elements.
     pub const fn rows(&self) -> Option<u64> {
         match self.size {
             BatchSize::Rows(rows) => Some(rows.get()),
@@ -77,53 +81,54 @@ impl Batch {
     }
 }
 
-/// `PACK column INTO n`: sequences put end to end into packs of `n` elements.
+/// `PACK column INTO n`: concatenates sequences into packs of `n` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pack {
     /// The column of sequences.
     pub column: String,
-    /// Elements of a pack.
+    /// Number of elements of a pack.
     pub into: NonZeroU64,
 }
 
-/// `BUCKET BY expression BOUNDARIES (..)`: a batch holds rows of one bucket. The expression is planned with
-/// the query ([`Pipeline::bucketed`](crate::pipeline::Pipeline)).
+/// `BUCKET BY expression BOUNDARIES (..)`: each batch holds rows of one bucket. The expression is
+/// planned with the query ([`Pipeline::bucketed`](crate::pipeline::Pipeline)).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// Ascending; bucket `i` holds the values below boundary `i` that no bucket before it holds, and the last
-    /// one the others.
+    /// Ascending boundaries. Bucket `i` holds the values below boundary `i` that no earlier bucket
+    /// holds; one more bucket holds the values from the last boundary on.
     pub boundaries: Vec<u64>,
 }
 
-/// `PAD column [TO n] [WITH value]`: the sequences of a batch made equally long.
+/// `PAD column [TO n] [WITH value]`: pads the sequences of a batch to one length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pad {
     /// The column of sequences.
     pub column: String,
-    /// Elements of each; as many as the longest of the batch has where absent.
+    /// The padded length; if absent, the length of the longest sequence in the batch.
     pub to: Option<NonZeroU64>,
-    /// What is appended, as text of a number; 0 where absent.
+    /// The padding value, as the text of a number; 0 if absent.
     pub with: Option<String>,
 }
 
-/// What a rank does in the last step of a span if no batch is left for it.
+/// Handling of the last step of an epoch (under CONTINUOUS, of the whole run) if there are fewer
+/// batches left than ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EqualSteps {
-    /// It gets a batch of no rows (`'count'`).
+    /// A rank without a batch gets an empty one (`'count'`).
     #[default]
     Count,
-    /// The step is left out, for all ranks (`'drop'`).
+    /// The step is dropped for all ranks (`'drop'`).
     Drop,
-    /// It gets its batch before once more (`'pad'`).
+    /// A rank without a batch gets its previous batch again (`'pad'`).
     Pad,
 }
 
 /// `REPEAT [n] [CONTINUOUS]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repeat {
-    /// Number of epochs; without end where `None`.
+    /// Number of epochs; `None` repeats forever.
     pub epochs: Option<NonZeroU64>,
-    /// Whether batches cross the ends of epochs.
+    /// True if batches may cross the ends of epochs.
     pub continuous: bool,
 }
 
@@ -136,32 +141,45 @@ impl Default for Repeat {
     }
 }
 
-/// What happens when a row fails: `OPTIONS (on_error = '..')`.
+/// The policy for failed rows: `OPTIONS (on_error = '..')`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnError {
     /// The run stops at the first failed row in stream order.
     #[default]
     Fail,
-    /// The row's planned batch is shorter.
+    /// The failed row is left out, and its batch is shorter.
     Skip,
-    /// The next good row of the batch stands in.
+    /// The next row of the batch that did not fail replaces the failed row.
     Replace,
-    /// The failed value is null.
+    /// The failed value becomes null.
     Null,
 }
 
-/// Which rewrites a user allows beyond exact ones: `OPTIONS (relax = '..')`.
+/// The changes of the stream that rewrites may make: `OPTIONS (relax = '..')`. Each level also
+/// allows the changes of the levels above it in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Relax {
-    /// Same bytes, same order (`'none'`).
+    /// The stream has the same bytes in the same order as under the written plan (`'none'`).
     #[default]
     Exact,
-    /// Last bits may differ.
+    /// The last bits of values may differ.
     Numeric,
     /// The order of rows may differ.
     Order,
-    /// Other pixels of the same training value.
+    /// Pixels may differ, but are as useful for training.
     Statistical,
+}
+
+impl Relax {
+    /// The value of the option `relax` in SQL.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Exact => "none",
+            Self::Numeric => "numeric",
+            Self::Order => "order",
+            Self::Statistical => "statistical",
+        }
+    }
 }
 
 impl std::fmt::Display for Relax {
@@ -175,64 +193,67 @@ impl std::fmt::Display for Relax {
     }
 }
 
-/// Whether the written plan is rewritten: `OPTIONS (optimize = '..')`, `--optimize`.
+/// The optimiser switch: `OPTIONS (optimize = '..')`, `--optimize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Optimize {
-    /// The plan runs as written.
-    None,
-    /// All rewrites of the allowed tiers.
+    /// The plan runs as written, without rewrites.
+    Off,
+    /// All rewrites of the allowed tiers apply.
     #[default]
     Default,
 }
 
-/// `CACHE ..`: where rows are kept from epoch to epoch.
+/// The `CACHE` clause: the operator whose output rows are kept from epoch to epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Cache {
-    /// `CACHE OFF`: nowhere.
+pub enum CacheClause {
+    /// `CACHE OFF`: no rows are cached.
     Off,
-    /// `CACHE AUTO`: where it pays, if it does.
+    /// `CACHE AUTO`: the optimiser chooses an operator, if caching pays at all.
     Auto,
     /// `CACHE AT step [FREEZING RANDOMNESS]`.
     At {
-        /// The name of a function, or of an output column.
+        /// Name of the operator: that of a function, or of an output column.
         step: String,
-        /// Whether the draws of the first epoch are kept with the rows.
+        /// True if the draws of the first epoch are kept with the rows.
         freezing: bool,
     },
 }
 
-/// `OPTIONS (..)`.
+/// The `OPTIONS` clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Policy for failed rows.
+pub struct PipelineOptions {
+    /// The policy for failed rows.
     pub on_error: OnError,
-    /// Allowed tiers.
+    /// The highest tier of rewrites that may be applied.
     pub relax: Relax,
-    /// Optimiser switch.
+    /// The optimiser switch.
     pub optimize: Optimize,
-    /// Names of rewrite rules that are left out: `disable_rules = 'a, b'`.
+    /// Names of disabled rewrite rules: `disable_rules = 'a, b'`.
     pub disable_rules: BTreeSet<String>,
-    /// Directory, or URL of an object store, of cached rows.
+    /// Directory, or object store URL, of the cache.
     pub cache_dir: Option<String>,
-    /// Bytes that cached rows may take there.
+    /// Maximum size of the cache in bytes; unlimited if absent.
     pub cache_quota: Option<u64>,
-    /// Picoseconds of one core that keeping a byte there is worth, for as long as it is kept. Nothing by
-    /// default: on a disk that is there anyway, rows cost no more than their room, which the quota limits.
+    /// The price of keeping a byte in the cache, in picoseconds of one core. The default is 0: disk
+    /// space that exists anyway costs nothing, and the quota limits how much of it is used.
     pub cache_price: u64,
-    /// Windows after which packs and buckets hold no rows open: `horizon = 16`.
+    /// Number of windows for which unfinished packs and buckets may hold rows: `horizon = 16`.
+    /// After these windows they are completed with the rows that they have.
     pub horizon: NonZeroU64,
-    /// What becomes of the last step where batches do not divide by ranks: `equal_steps = '..'`.
+    /// Handling of the last step if the batches do not divide by the ranks: `equal_steps = '..'`.
     pub equal_steps: EqualSteps,
-    /// Rows of an epoch that may fail before a run stops, under any `on_error` but `'fail'`: `error_budget = 100` or
-    /// `'1 %'`. Each run counts its own: each rank, each worker of a loader, and anew where one goes on.
+    /// The number of rows of an epoch that may fail before a run stops, under any `on_error` but
+    /// `'fail'`: `error_budget = 100` or `'1 %'`. Each run counts separately: each rank, each
+    /// loader worker, and each resumed run.
     pub error_budget: Option<ErrorBudget>,
-    /// Folder for a table of the failed rows: `dead_letters = 'path'`.
+    /// Folder of the dead-letter table: `dead_letters = 'path'`.
     pub dead_letters: Option<String>,
-    /// Largest input of a failed row that is kept in that table, in bytes; none where absent.
+    /// Maximum size, in bytes, of a failed row's input that the dead-letter table stores. A larger
+    /// input is left out; if absent, every input is.
     pub dead_letter_bytes: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for PipelineOptions {
     fn default() -> Self {
         const HORIZON: NonZeroU64 = NonZeroU64::new(16).unwrap();
         Self {
@@ -252,55 +273,58 @@ impl Default for Options {
     }
 }
 
-/// How many rows of an epoch may fail.
+/// The number of rows of an epoch that may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorBudget {
-    /// So many.
+    /// An absolute number of rows.
     Rows(u64),
-    /// So many of a million rows that were seen.
+    /// A fraction of the rows of an epoch, in millionths. If the number of these rows is unknown,
+    /// of the rows seen so far.
     Millionths(u32),
 }
 
 /// The training clauses of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Clauses {
-    /// `SHUFFLE ..`; stored order where absent.
-    pub shuffle: Option<Window>,
-    /// `SEED s`; 0 where absent.
+    /// `SHUFFLE ..`; rows keep their stored order if absent.
+    pub shuffle: Option<ShuffleWindow>,
+    /// `SEED s`; 0 if absent.
     pub seed: Option<u64>,
-    /// `SKIP n`: rows dropped at the start of each epoch.
+    /// `SKIP n`: number of rows dropped at the start of each epoch.
     pub skip: u64,
-    /// `TAKE n`: rows kept of each epoch.
+    /// `TAKE n`: maximum number of rows of each epoch; all rows if absent.
     pub take: Option<u64>,
     /// `PACK ..`.
     pub pack: Option<Pack>,
     /// `BUCKET ..`.
     pub bucket: Option<Bucket>,
-    /// `BATCH ..`; where absent, rows come in batches of no planned size.
-    pub batch: Option<Batch>,
+    /// `BATCH ..`; if absent, batches have no planned size.
+    pub batch: Option<BatchClause>,
     /// The column whose elements `BATCH BY TOKENS` counts.
     pub tokens_of: Option<String>,
     /// `PAD column ..`.
     pub pad: Vec<Pad>,
     /// `REPEAT ..`.
     pub repeat: Repeat,
-    /// `CACHE ..`; where absent, [`Cache::Auto`] if there is a `cache_dir`.
-    pub cache: Option<Cache>,
+    /// `CACHE ..`; if absent, [`CacheClause::Auto`] if there is a `cache_dir`.
+    pub cache: Option<CacheClause>,
     /// `OPTIONS (..)`.
-    pub options: Options,
+    pub options: PipelineOptions,
 }
 
 impl Clauses {
-    /// The column whose sequences are counted, by PACK or by BATCH BY TOKENS.
+    /// The column whose sequence lengths PACK or BATCH BY TOKENS needs; `None` without these
+    /// clauses.
     pub fn length_of(&self) -> Option<&String> {
         let packed = self.pack.as_ref().map(|pack| &pack.column);
         packed.or(self.tokens_of.as_ref())
     }
 
-    /// The names of columns in the clauses.
+    /// The column names in the clauses, with the name in `CACHE AT`, which may also be that of a
+    /// function.
     pub(crate) fn column_names_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let step = match &mut self.cache {
-            Some(Cache::At { step, .. }) => Some(step),
+            Some(CacheClause::At { step, .. }) => Some(step),
             _ => None,
         };
         let packed = self.pack.iter_mut().map(|pack| &mut pack.column);
@@ -308,8 +332,32 @@ impl Clauses {
         packed.chain(&mut self.tokens_of).chain(padded).chain(step)
     }
 
-    /// Whether draws below the cache are kept: then it is part of what the rows are.
+    /// True for `FREEZING RANDOMNESS`: the cache keeps random draws, and thereby changes the
+    /// meaning of the stream.
     pub const fn freezes(&self) -> bool {
-        matches!(self.cache, Some(Cache::At { freezing: true, .. }))
+        matches!(self.cache, Some(CacheClause::At { freezing: true, .. }))
     }
+}
+
+/// Positions of the clauses in the pipeline's text; `None` for an absent clause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClausePositions {
+    /// Position of `SHUFFLE`.
+    pub shuffle: Option<Position>,
+    /// Position of `SEED`.
+    pub seed: Option<Position>,
+    /// Position of `SKIP`.
+    pub skip: Option<Position>,
+    /// Position of `TAKE`.
+    pub take: Option<Position>,
+    /// Position of `PACK` or `BUCKET`.
+    pub group: Option<Position>,
+    /// Position of `BATCH`.
+    pub batch: Option<Position>,
+    /// Position of `REPEAT`.
+    pub repeat: Option<Position>,
+    /// Position of `CACHE`.
+    pub cache: Option<Position>,
+    /// Position of `OPTIONS`.
+    pub options: Option<Position>,
 }

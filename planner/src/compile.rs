@@ -1,4 +1,4 @@
-//! From an analysed query and its clauses to the plans that run.
+//! Compiles an analysed query and its clauses to the plan that runs.
 
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::LogicalPlan;
@@ -6,84 +6,86 @@ use datafusion::logical_expr::LogicalPlan;
 use crate::clauses::{Clauses, Optimize};
 use crate::optimizer::explain::{Explained, explain};
 use crate::optimizer::rules::is_disabled;
-use crate::optimizer::{Config, Machine, Report, optimize};
+use crate::optimizer::{Config, PlanningContext, Report, optimize};
 use crate::rows::canonical::{SemanticHash, semantic_hash};
-use crate::rows::definition::plan_text;
+use crate::rows::fingerprint::plan_text;
 use crate::rows::membership::check_limits;
-use crate::rows::{RowPlan, lower, tidy};
+use crate::rows::{RowPlan, finalize, lower};
 
-/// The plan as written without the columns that nobody needs: what a profile reads.
+/// Returns the plan as written, without unneeded columns: the plan that a profile reads.
 pub fn needed(plan: &LogicalPlan) -> Result<RowPlan> {
-    tidy::tidy(lower::lower(plan)?.without_pins()?, |_| false)
+    finalize::finalize(lower::lower(plan)?.without_pins()?, |_| false)
 }
 
-/// A pipeline ready for execution: what was written, what was chosen, and what it means.
+/// A pipeline ready for execution: the written plan, the chosen plan, and the stream's meaning.
 #[derive(Debug, Clone)]
 pub struct Compiled {
     /// The plan as written.
     pub written: RowPlan,
     /// The plan that runs.
     pub chosen: RowPlan,
-    /// What the optimiser did; `None` where it was off.
+    /// The optimiser's report; `None` if the optimiser was off.
     pub report: Option<Report>,
-    /// What plans were priced for.
-    pub machine: Machine,
+    /// The context in which the plan was chosen.
+    pub context: PlanningContext,
     /// The training clauses.
     pub clauses: Clauses,
-    /// Names the stream's meaning.
+    /// The hash of the stream's meaning.
     pub semantic_hash: SemanticHash,
 }
 
 impl Compiled {
     /// Lowers and optimises an analysed plan.
     pub fn new(plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
-        Self::on(&Machine::default(), plan, clauses)
+        Self::on(&PlanningContext::default(), plan, clauses)
     }
 
-    /// Lowers and optimises an analysed plan for a machine.
-    pub fn on(machine: &Machine, plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
+    /// Lowers and optimises an analysed plan under the prices, machine and cache of `context`.
+    pub fn on(context: &PlanningContext, plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
         let written = lower::lower(plan)?;
         check_limits(&written)?;
         let semantic_hash = semantic_hash(&written, &clauses)?;
         let (chosen, report) = match clauses.options.optimize {
-            Optimize::None if clauses.freezes() => {
+            Optimize::Off if clauses.freezes() => {
                 return plan_err!(
-                    "FREEZING RANDOMNESS is a matter of the optimiser, which finds the step: leave out \
-                     optimize = 'off'"
+                    "FREEZING RANDOMNESS needs the optimiser, which finds the step: leave out optimize = 'off'"
                 );
             }
-            Optimize::None => {
+            Optimize::Off => {
                 let written = written.clone().without_pins()?;
-                (tidy::needed_columns(written)?, None)
+                (finalize::needed_columns(written)?, None)
             }
             Optimize::Default => {
-                let config = Config::of(&clauses, machine)?;
+                let config = Config::of(&clauses, context)?;
                 let (chosen, report) = optimize(written.clone(), &clauses, &config)?;
                 let disabled = |rule: &str| is_disabled(&config.disabled, rule);
-                (tidy::tidy(chosen.without_pins()?, disabled)?, Some(report))
+                (
+                    finalize::finalize(chosen.without_pins()?, disabled)?,
+                    Some(report),
+                )
             }
         };
         Ok(Self {
             written,
             chosen,
             report,
-            machine: machine.clone(),
+            context: context.clone(),
             clauses,
             semantic_hash,
         })
     }
 
-    /// What the optimiser did, and why; `None` where it was off. Searches again.
+    /// Explains the optimiser's decisions by searching again; `None` if the optimiser was off.
     pub fn explain(&self) -> Result<Option<Explained>> {
         let Some(report) = &self.report else {
             return Ok(None);
         };
-        let config = Config::of(&self.clauses, &self.machine)?;
+        let config = Config::of(&self.clauses, &self.context)?;
         explain(&self.written, &self.clauses, &config, report).map(Some)
     }
 
-    /// Names how the stream is computed: BLAKE3 of all that the chosen plan does
-    /// ([`plan_text`]), as hexadecimal text.
+    /// Returns the plan hash, which identifies how the stream is computed: BLAKE3 of the chosen
+    /// plan's text ([`plan_text`]), in hexadecimal.
     pub fn plan_hash(&self) -> Result<String> {
         let text = plan_text(&self.chosen)?;
         Ok(blake3::hash(text.as_bytes()).to_hex().to_string())

@@ -1,51 +1,34 @@
-//! What can go wrong while a pipeline is planned, and how it is shown to its author.
+//! Errors of planning a pipeline, and how they are shown to its author.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use datafusion::common::DataFusionError;
-use sqlparser::tokenizer::{Location, Span};
 
 use crate::saved::error::SavedPlanError;
 
-/// A place in SQL text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// Line, from 1.
-    pub line: u64,
-    /// Column in characters, from 1.
-    pub column: u64,
-}
+pub use crate::position::Position;
 
-impl Position {
-    /// The place where a parser span starts; `None` for the empty span of made-up syntax.
-    pub fn of_span(span: Span) -> Option<Self> {
-        Self::of_location(span.start)
-    }
-
-    pub(crate) fn of_location(location: Location) -> Option<Self> {
-        (location.line > 0).then_some(Self {
-            line: location.line,
-            column: location.column,
-        })
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
-
-/// A mistake of the author of a pipeline: what is wrong, where, and what may help.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A mistake in a pipeline: the message, its position, and a hint.
+#[derive(Debug, Clone)]
 pub struct Mistake {
-    /// What is wrong, without the place.
+    /// The message, without the position.
     pub message: String,
-    /// Where, if the pipeline came from text.
+    /// The position, if the pipeline came from text.
     pub position: Option<Position>,
-    /// What may help.
+    /// The remedy, if there is an obvious one.
     pub hint: Option<String>,
+    /// The DataFusion error that revealed the mistake, if there is one.
+    pub source: Option<Arc<DataFusionError>>,
+}
+
+impl StdError for Mistake {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.source.as_ref()?;
+        Some(source.as_ref())
+    }
 }
 
 impl fmt::Display for Mistake {
@@ -61,30 +44,30 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Why a pipeline could not be planned.
+/// An error that prevents planning a pipeline.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The author's mistake.
+    /// A mistake of the pipeline's author.
     #[error("{0}")]
-    Mistake(Box<Mistake>),
-    /// A source that could not be opened.
+    Mistake(#[source] Box<Mistake>),
+    /// A source could not be opened.
     #[error("{}source {name}: {}", prefix(.position.as_ref()), message_of(.source))]
     Source {
         /// The source's name, or its table function call.
         name: String,
-        /// Where it is named, if the pipeline came from text.
+        /// The position of the source's name, if the pipeline came from text.
         position: Option<Position>,
-        /// What its files or options are refused for.
+        /// The cause: an unreadable file or a wrong option.
         source: Box<DataFusionError>,
     },
-    /// A saved plan that is none, or is not that of the pipeline.
+    /// A saved plan is malformed, or belongs to another pipeline.
     #[error(transparent)]
     Saved(#[from] SavedPlanError),
     /// A broken invariant of the planner.
     #[error("internal error: {message}; please report it")]
     Internal {
-        /// What does not hold.
+        /// The invariant that does not hold.
         message: String,
     },
 }
@@ -99,37 +82,48 @@ fn prefix(position: Option<&Position>) -> String {
 }
 
 impl PlanError {
-    /// A mistake without a place.
+    /// Creates a mistake without a position.
     pub fn mistake(message: impl Into<String>) -> Self {
         Self::Mistake(Box::new(Mistake {
             message: message.into(),
             position: None,
             hint: None,
+            source: None,
         }))
     }
 
-    /// A mistake at a place.
+    /// Creates a mistake at a position.
     pub fn at(position: impl Into<Option<Position>>, message: impl Into<String>) -> Self {
         Self::Mistake(Box::new(Mistake {
             message: message.into(),
             position: position.into(),
             hint: None,
+            source: None,
         }))
     }
 
-    /// Syntax that is understood but that nothing executes yet.
+    /// Creates the error for syntax that is understood but not implemented yet.
     pub fn unsupported(position: impl Into<Option<Position>>, what: &str) -> Self {
         Self::at(position, format!("{what} is not supported yet"))
     }
 
-    /// A broken invariant.
+    /// Creates the error for a broken invariant.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::Internal {
             message: message.into(),
         }
     }
 
-    /// The same mistake with a hint; other errors are unchanged.
+    /// Adds the DataFusion error that revealed a mistake; other errors are unchanged.
+    #[must_use]
+    pub fn with_source(mut self, error: DataFusionError) -> Self {
+        if let Self::Mistake(mistake) = &mut self {
+            mistake.source.get_or_insert_with(|| Arc::new(error));
+        }
+        self
+    }
+
+    /// Adds a hint to a mistake; other errors are unchanged.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         if let Self::Mistake(mistake) = &mut self {
@@ -138,7 +132,7 @@ impl PlanError {
         self
     }
 
-    /// The same mistake with `did you mean "..."?` where a name of `candidates` is close to `name`.
+    /// Adds `did you mean "..."?` to a mistake if one of `candidates` is close to `name`.
     #[must_use]
     pub fn with_suggestion<'a>(
         self,
@@ -151,7 +145,7 @@ impl PlanError {
         }
     }
 
-    /// The same error at `position`, unless it knows its place.
+    /// Sets the position of an error that has none.
     #[must_use]
     pub fn or_at(mut self, position: Position) -> Self {
         match &mut self {
@@ -168,7 +162,7 @@ impl PlanError {
         self
     }
 
-    /// The place of the error, if it is known.
+    /// The position of the error, if known.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::Mistake(mistake) => mistake.position,
@@ -177,7 +171,7 @@ impl PlanError {
         }
     }
 
-    /// The message, followed by the line of `sql` that it points at and a caret.
+    /// Renders the message, followed by the offending line of `sql` and a caret.
     ///
     /// `sql` is the whole text that was given to [`parse`](crate::sql::parse).
     pub fn render(&self, sql: &str) -> String {
@@ -193,7 +187,7 @@ impl PlanError {
         let before = usize::try_from(position.column)
             .unwrap_or(usize::MAX)
             .saturating_sub(1);
-        // Tabs stay tabs, so that the caret stands below its character whatever their width.
+        // Tabs are kept, so that the caret stands below its character whatever their width.
         let pad: String = source
             .chars()
             .take(before)
@@ -210,6 +204,20 @@ impl PlanError {
     }
 }
 
+impl From<DataFusionError> for PlanError {
+    /// Keeps a broken invariant as [`PlanError::Internal`], and converts any other error to a
+    /// mistake of the pipeline's author.
+    fn from(error: DataFusionError) -> Self {
+        if let Some(mistake) = mistake_within(&error) {
+            return Self::Mistake(Box::new(mistake.clone()));
+        }
+        match broken_invariant(&error) {
+            Some(message) => Self::internal(message),
+            None => Self::mistake(message_of(&error)).with_source(error),
+        }
+    }
+}
+
 impl From<PlanError> for DataFusionError {
     fn from(error: PlanError) -> Self {
         match error {
@@ -219,7 +227,31 @@ impl From<PlanError> for DataFusionError {
     }
 }
 
-/// The message of a DataFusion error without its backtrace and the names of its layers.
+/// Returns the message of a broken invariant, of DataFusion's or of Forebay's; `None` for any other
+/// error.
+pub fn broken_invariant(error: &DataFusionError) -> Option<&str> {
+    let DataFusionError::Internal(message) = error.find_root() else {
+        return None;
+    };
+    let message = message.split(DataFusionError::BACK_TRACE_SEP).next();
+    message.map(|message| message.trim_end_matches('.'))
+}
+
+/// Finds a mistake that passed through DataFusion as an external error.
+pub(crate) fn mistake_within(error: &DataFusionError) -> Option<&Mistake> {
+    match error {
+        DataFusionError::External(error) => match error.downcast_ref() {
+            Some(PlanError::Mistake(mistake)) => Some(mistake),
+            _ => None,
+        },
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            mistake_within(inner)
+        }
+        _ => None,
+    }
+}
+
+/// The message of a DataFusion error, without its backtrace and the names of its layers.
 pub fn message_of(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Diagnostic(_, inner) => message_of(inner),
@@ -249,15 +281,16 @@ pub fn message_of(error: &DataFusionError) -> String {
     }
 }
 
-/// Whether a context is only the name of a DataFusion rule.
+/// True if a context is only the name of a DataFusion rule.
 fn is_layer(context: &str) -> bool {
     !context.contains(' ')
 }
 
-/// The candidate that a misspelt name most likely stands for, if any is close.
+/// Returns the candidate that a misspelt name most likely stands for, if any is close.
 ///
-/// Distance is Damerau-Levenshtein on lower case; a third of the name's length may differ. A
-/// candidate that the name is a prefix of, or the other way round, is taken where nothing is close.
+/// A candidate is close if its Damerau-Levenshtein distance in lower case is at most a third of the
+/// name's length. If none is, the first candidate that begins with the name, or that the name
+/// begins with, is returned.
 pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let lower = name.to_lowercase();
     let limit = (lower.chars().count() / 3).max(1);
@@ -281,6 +314,8 @@ pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::{internal_datafusion_err, plan_datafusion_err};
+
     use super::*;
 
     #[test]
@@ -316,5 +351,33 @@ mod tests {
             Some("normalize")
         );
         assert_eq!(closest("zebra", ["image", "label"]), None);
+    }
+
+    /// A broken invariant is no mistake of the author's, whatever layers it passed through; a mistake keeps its source.
+    #[test]
+    fn errors_of_datafusion_keep_class_and_source() {
+        let broken = internal_datafusion_err!("slots differ").context("lowering the plan");
+        let error = PlanError::from(broken);
+        assert!(matches!(error, PlanError::Internal { .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "internal error: slots differ; please report it"
+        );
+        let again = PlanError::from(DataFusionError::from(error));
+        assert!(matches!(again, PlanError::Internal { .. }), "{again:?}");
+
+        let mistake = PlanError::from(plan_datafusion_err!("no such column"));
+        let PlanError::Mistake(mistake) = &mistake else {
+            panic!("{mistake:?}");
+        };
+        assert_eq!(mistake.message, "no such column");
+        let source = StdError::source(mistake).and_then(|why| why.downcast_ref());
+        assert!(
+            matches!(source, Some(DataFusionError::Plan(_))),
+            "{source:?}"
+        );
+        // A mistake that passed through DataFusion is the same mistake.
+        let passed = DataFusionError::from(PlanError::at(Position { line: 2, column: 3 }, "odd"));
+        assert_eq!(PlanError::from(passed).to_string(), "line 2, column 3: odd");
     }
 }

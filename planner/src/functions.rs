@@ -1,5 +1,5 @@
-//! The functions that a query may call, and those that it may not: a stream is a function of its data and its seed,
-//! so no function may answer otherwise the next time, or on another machine.
+//! The functions that a query may call. A stream must be reproducible from its data and its seed,
+//! so functions whose result varies between calls or machines are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use datafusion::logical_expr::{ReturnFieldArgs, ScalarUDF, Volatility};
 
 use crate::error::{PlanError, Position};
 
-/// Functions that DataFusion declares immutable, but whose result is another with another release or machine.
+/// Functions that DataFusion declares immutable, but that depend on the release or the machine.
 const OF_THE_MACHINE: [&str; 1] = ["version"];
 
-/// Functions of other databases, and types that stand for their results.
+/// Functions of other databases that are refused as well, with the types of their results.
 const ELSEWHERE: [(&str, DataType); 4] = [
     ("rand", DataType::Float64),
     ("gen_random_uuid", DataType::Utf8),
@@ -23,17 +23,19 @@ const ELSEWHERE: [(&str, DataType); 4] = [
     ),
 ];
 
-/// The functions that a query may call by name, and what to use in place of the others.
+/// The functions that a query may call by name, and the replacements for the functions that it may
+/// not call.
 #[derive(Debug, Clone)]
 pub struct FunctionNames {
     accepted: BTreeSet<String>,
-    /// The functions that are refused: why, and what stands in for each.
+    /// Refused functions, each with the reason and its replacement.
     refused: BTreeMap<String, (&'static str, &'static str)>,
 }
 
 impl FunctionNames {
-    /// The functions of a session. Those of `own` bind what they draw to the rows, and are accepted; of the others, those
-    /// whose declared volatility says that each call gives the same.
+    /// Sorts the functions of a session into accepted and refused ones. Functions in `own` derive
+    /// their draws from the rows and are always accepted; the others are accepted unless their
+    /// declared volatility says that calls may differ.
     pub(crate) fn of(state: &SessionState, own: &BTreeSet<String>) -> Self {
         let scalar = state.scalar_functions().iter();
         let scalar = scalar.map(|(name, f)| (name, refusal(f).filter(|_| !own.contains(name))));
@@ -60,19 +62,20 @@ impl FunctionNames {
             let refusal = (TIME, stand_in(&data_type));
             names.refused.entry(name.to_owned()).or_insert(refusal);
         }
-        // A name that has several kinds of functions is refused if one of them is.
+        // A name shared by several kinds of functions is refused if one of these functions is
+        // refused.
         names
             .accepted
             .retain(|name| !names.refused.contains_key(name));
         names
     }
 
-    /// The functions that a query may call, in lower case.
+    /// The accepted functions, in lower case.
     pub fn accepted(&self) -> &BTreeSet<String> {
         &self.accepted
     }
 
-    /// The mistake of calling a function that is refused.
+    /// Returns the mistake of calling a refused function; `None` if the function is not refused.
     pub(crate) fn refused(&self, name: &str, position: Option<Position>) -> Option<PlanError> {
         let (why, instead) = self.refused.get(name)?;
         let message = format!("{name}() is not supported: its result would differ {why}");
@@ -80,7 +83,7 @@ impl FunctionNames {
     }
 }
 
-/// True where a function gives the same for the same row, whenever and wherever it is called.
+/// True if a function always returns the same value for the same row, on every machine.
 pub(crate) fn is_repeatable(function: &ScalarUDF) -> bool {
     let name = function.name();
     let ours = forebay_udfs::declared(function).is_some()
@@ -92,7 +95,7 @@ pub(crate) fn is_repeatable(function: &ScalarUDF) -> bool {
 
 const TIME: &str = "every time";
 
-/// Why a function is refused, and what stands in for it.
+/// The reason why a function is refused, and its replacement; `None` if the function is accepted.
 fn refusal(function: &ScalarUDF) -> Option<(&'static str, &'static str)> {
     if OF_THE_MACHINE.contains(&function.name()) {
         return Some(("from machine to machine", "write a literal instead"));

@@ -1,31 +1,33 @@
-//! Checks of what groups rows: PACK, BUCKET, BATCH BY TOKENS and PAD fit the columns they name.
+//! Checks PACK, BUCKET, BATCH BY TOKENS and PAD against the columns that they name.
 
 use datafusion::common::DFSchema;
 use forebay_udfs::has_length;
 
 use crate::batches::{element, filler};
-use crate::clauses::{BatchSize, Clauses, OnError, Remainder};
+use crate::clauses::{BatchSize, ClausePositions, Clauses, OnError, Pack, Remainder};
 use crate::error::{PlanError, Result};
+use crate::key_columns::is_hidden;
 use crate::limits::check_sizes;
-use crate::pipeline::is_hidden;
-use crate::sql::ClausePositions;
 
-/// Rows that packs and buckets may hold open: they are named in resume tokens, whose size is bounded (design
-/// contract, "Resume token").
+/// Maximum number of rows that unfinished packs and buckets may hold. A resume token lists these
+/// rows, and the token's size is bounded (design contract, "Resume token").
 pub const MAX_CARRY: u64 = 5_000;
-/// Boundaries of `BUCKET BY` at most.
+/// Maximum number of boundaries of `BUCKET BY`; more are a mistake.
 const MAX_BOUNDARIES: usize = 255;
 
 /// Checks the clauses that group rows against the columns of the query.
 ///
 /// # Errors
-/// A column that is not there or has no sequences, sizes above their limits, clauses that exclude each other, buckets that could hold
-/// more rows open than a resume token names.
+/// Fails if a column is missing or holds no sequences, a size is above its limit, clauses exclude
+/// each other, or unfinished buckets could hold more rows than a resume token may list.
 pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) -> Result<()> {
     check_sizes(clauses, at)?;
     let names = || schema.fields().iter().map(|field| field.name().as_str());
     if let Some(hidden) = names().find(|name| is_hidden(name)) {
-        let message = format!("\"{hidden}\" is a name that Forebay uses itself");
+        let message = format!(
+            "the column name \"{hidden}\" is reserved by Forebay; give the column another \
+        name with AS"
+        );
         return Err(PlanError::at(at.batch.or(at.group), message));
     }
     let field = |clause: &str, column: &str, position| {
@@ -34,18 +36,23 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
             .map(|f| f.as_ref())
             .find(|field| field.name() == column);
         found.ok_or_else(|| {
-            let message = format!("{clause} names \"{column}\", which is no column of the query");
+            let message =
+                format!("{clause} names \"{column}\", which is not a column of the query");
             PlanError::at(position, message).with_suggestion(column, names())
         })
     };
-    let new_name = |name: String, position| match names().any(|n| n == name) {
-        true => Err(PlanError::at(
-            position,
-            format!(
-                "\"{name}\" is the name of a column that is added here; give yours another name with AS"
-            ),
-        )),
-        false => Ok(()),
+    let new_name = |name: String, position| {
+        if names().any(|n| n == name) {
+            Err(PlanError::at(
+                position,
+                format!(
+                    "this clause adds a column \"{name}\", which the query has too; give the query's another \
+                    name with AS"
+                ),
+            ))
+        } else {
+            Ok(())
+        }
     };
     if let Some(pack) = &clauses.pack {
         let of = field("PACK", &pack.column, at.group)?;
@@ -53,42 +60,7 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
         for suffix in ["segment_ids", "positions"] {
             new_name(format!("{}_{suffix}", pack.column), at.group)?;
         }
-        if clauses.options.on_error == OnError::Replace {
-            return Err(PlanError::at(
-                at.group,
-                "on_error = 'replace' with PACK: another row's sequence may not fit in the place of a failed one",
-            )
-            .with_hint("use on_error = 'skip'; packs keep their shape"));
-        }
-        let remainder = clauses.batch.map(|batch| batch.remainder);
-        if remainder == Some(Remainder::Pad) {
-            return Err(PlanError::at(
-                at.batch,
-                "PAD REMAINDER fills batches of rows, not of packs",
-            )
-            .with_hint("use DROP REMAINDER"));
-        }
-        if clauses.tokens_of.is_some() {
-            return Err(PlanError::at(
-                at.batch,
-                "BATCH BY TOKENS with PACK: every pack has the same number of elements",
-            )
-            .with_hint(format!("BATCH n takes n packs of {} elements", pack.into)));
-        }
-        if let Some(pad) = clauses.pad.iter().find(|pad| pad.column != pack.column) {
-            let message = format!(
-                "PAD {} with PACK: the column becomes a list of its packs' rows",
-                pad.column
-            );
-            return Err(PlanError::at(at.batch, message));
-        }
-        if clauses.pad.iter().any(|pad| pad.to.is_some()) {
-            let message = format!(
-                "PACK {} INTO {} says how long it is",
-                pack.column, pack.into
-            );
-            return Err(PlanError::at(at.batch, message).with_hint("leave out TO"));
-        }
+        check_pack(pack, clauses, at)?;
     }
     if let Some(column) = &clauses.tokens_of {
         let of = field("BATCH BY TOKENS", column, at.batch)?.data_type();
@@ -114,27 +86,67 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
     check_buckets(clauses, at)
 }
 
+/// Refuses clauses that cannot be combined with PACK.
+fn check_pack(pack: &Pack, clauses: &Clauses, at: &ClausePositions) -> Result<()> {
+    if clauses.options.on_error == OnError::Replace {
+        return Err(PlanError::at(
+            at.group,
+            "on_error = 'replace' with PACK: another row's sequence may not fit in the place of a failed one",
+        )
+        .with_hint("use on_error = 'skip'; packs keep their shape"));
+    }
+    let remainder = clauses.batch.map(|batch| batch.remainder);
+    if remainder == Some(Remainder::Pad) {
+        return Err(PlanError::at(
+            at.batch,
+            "PAD REMAINDER fills batches of rows, not of packs",
+        )
+        .with_hint("use DROP REMAINDER"));
+    }
+    if clauses.tokens_of.is_some() {
+        return Err(PlanError::at(
+            at.batch,
+            "BATCH BY TOKENS with PACK: every pack has the same number of elements",
+        )
+        .with_hint(format!("BATCH n takes n packs of {} elements", pack.into)));
+    }
+    if let Some(pad) = clauses.pad.iter().find(|pad| pad.column != pack.column) {
+        let message = format!(
+            "PAD {} with PACK: the column becomes a list of its packs' rows",
+            pad.column
+        );
+        return Err(PlanError::at(at.batch, message));
+    }
+    if clauses.pad.iter().any(|pad| pad.to.is_some()) {
+        let message = format!("PACK {} INTO {} fixes its length", pack.column, pack.into);
+        return Err(PlanError::at(at.batch, message).with_hint("leave out TO"));
+    }
+    Ok(())
+}
+
 fn check_buckets(clauses: &Clauses, at: &ClausePositions) -> Result<()> {
     let Some(bucket) = &clauses.bucket else {
         return Ok(());
     };
     let Some(batch) = clauses.batch else {
         return Err(
-            PlanError::at(at.group, "BUCKET BY without BATCH has nothing to fill")
-                .with_hint("add BATCH n"),
+            PlanError::at(at.group, "BUCKET BY needs a BATCH clause").with_hint("add BATCH n")
         );
     };
     let buckets = bucket.boundaries.len() as u64 + 1;
     if bucket.boundaries.len() > MAX_BOUNDARIES {
-        let message = format!("{MAX_BOUNDARIES} boundaries at most, found {}", buckets - 1);
+        let message = format!(
+            "expected at most {MAX_BOUNDARIES} boundaries, found {}",
+            buckets - 1
+        );
         return Err(PlanError::at(at.group, message));
     }
     if let BatchSize::Rows(rows) = batch.size {
         let open = buckets.saturating_mul(rows.get() - 1);
         if open > MAX_CARRY {
             let message = format!(
-                "{buckets} buckets of batches of {rows} rows may hold {open} rows open; a resume token names \
-                 {MAX_CARRY} at most"
+                "{buckets} buckets of batches of {rows} rows may hold {open} rows open, but a resume token \
+                lists at most {MAX_CARRY}"
             );
             return Err(PlanError::at(at.group, message)
                 .with_hint("use fewer boundaries or smaller batches"));

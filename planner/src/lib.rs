@@ -1,4 +1,5 @@
-//! The planner of Forebay: from SQL text or builder calls to one logical pipeline.
+//! The planner of Forebay: turns SQL text or builder calls into one logical pipeline, and optimises
+//! it.
 
 pub mod batches;
 pub mod builder;
@@ -8,10 +9,13 @@ pub mod compile;
 pub mod error;
 pub mod functions;
 pub mod groups;
+mod key_columns;
 pub mod limits;
 pub mod mix;
 pub mod optimizer;
+mod output;
 pub mod pipeline;
+mod position;
 pub mod rows;
 pub mod saved;
 pub mod source;

@@ -1,27 +1,26 @@
-//! Limits of the sizes that a pipeline or a run may ask for: far above what training needs, and low enough that no
-//! machine is asked for memory or threads by a number alone.
+//! Limits of sizes that a pipeline or a run may request. They are far above the needs of training,
+//! and low enough that a mistyped number does not exhaust memory or threads.
 
-use crate::clauses::{BatchSize, Clauses};
+use crate::clauses::{BatchSize, ClausePositions, Clauses};
 use crate::error::{PlanError, Position, Result};
-use crate::sql::ClausePositions;
 
-/// Rows (or packs) of a batch at most.
+/// Maximum number of rows (or packs) per batch.
 pub const MAX_BATCH_ROWS: u64 = 1 << 24;
-/// Elements of a pack or of a padded sequence at most.
+/// Maximum number of elements of a pack or of a padded sequence.
 pub const MAX_SEQUENCE: u64 = 1 << 24;
-/// Elements of all packs or padded sequences of a batch together at most.
+/// Maximum number of elements of all packs or padded sequences of a batch together.
 pub const MAX_BATCH_ELEMENTS: u64 = 1 << 27;
-/// Threads of a run at most.
+/// Maximum number of threads of a run.
 pub const MAX_THREADS: usize = 1024;
-/// Ranks at most, and runs that take turns.
+/// Maximum number of ranks, and of runs that take turns at the batches of one rank.
 pub const MAX_WORLD: u64 = 1 << 16;
-/// Number of an epoch at most.
+/// Largest epoch number.
 pub const MAX_EPOCH: u64 = 1 << 48;
 
-/// Checks the sizes that clauses name.
+/// Checks the sizes in clauses.
 ///
 /// # Errors
-/// A size above its limit, which the message names.
+/// Fails if a size is above its limit.
 pub(crate) fn check_sizes(clauses: &Clauses, at: &ClausePositions) -> Result<()> {
     let batch = clauses.batch.unwrap_or_default();
     let rows = match batch.size {
@@ -41,7 +40,8 @@ pub(crate) fn check_sizes(clauses: &Clauses, at: &ClausePositions) -> Result<()>
             None
         }
     };
-    // Batches by tokens are as large as their rows make them; they are checked when they are padded.
+    // The number of elements of a `BATCH BY TOKENS` batch depends on its rows, so this number is
+    // checked when the batch is padded.
     let whole = |what: &str, elements: u64, position| match rows {
         Some(rows) if rows.saturating_mul(elements) > MAX_BATCH_ELEMENTS => {
             let message = format!(
@@ -85,7 +85,7 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::clauses::{Batch, Pack, Pad};
+    use crate::clauses::{BatchClause, Pack, Pad};
 
     fn size(n: u64) -> NonZeroU64 {
         NonZeroU64::new(n).unwrap()
@@ -97,9 +97,9 @@ mod tests {
         pad: Option<u64>,
     ) -> Result<(), String> {
         let clauses = Clauses {
-            batch: batch.map(|size| Batch {
+            batch: batch.map(|size| BatchClause {
                 size,
-                ..Batch::default()
+                ..BatchClause::default()
             }),
             pack: pack.map(|into| Pack {
                 column: "ids".to_owned(),

@@ -8,51 +8,44 @@ use crate::batches;
 use crate::clauses::Clauses;
 use crate::error::PlanError;
 
-/// Name of the hidden column that has the lengths of sequences which packs and batches count.
-pub const LENGTH_COLUMN: &str = "__length";
-/// Name of the hidden column that decides the bucket of a row.
-pub const BUCKET_COLUMN: &str = "__bucket";
+pub use crate::key_columns::{BUCKET_COLUMN, LENGTH_COLUMN, is_hidden};
 
-/// Whether a column of a compiled plan is a hidden one, which decides groups and reaches no batch.
-pub fn is_hidden(column: &str) -> bool {
-    column == LENGTH_COLUMN || column == BUCKET_COLUMN
-}
-
-/// A pipeline: a plan over stored rows, and what happens to its rows on the way to the trainer.
+/// A pipeline: a plan over stored rows, and the clauses that turn its rows into batches.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
-    /// Its name, if it was registered.
+    /// The pipeline's name, if it was registered.
     pub name: Option<String>,
-    /// The plan as written: types are checked and coerced, nothing is optimised.
+    /// The plan as written: types are checked and coerced, but nothing is optimised.
     pub plan: LogicalPlan,
-    /// The same with the value of `BUCKET BY` as a last, hidden column, if there is one.
+    /// `plan` with the value of `BUCKET BY` as a last, hidden column; `None` without `BUCKET BY`.
     pub bucketed: Option<LogicalPlan>,
     /// The training clauses.
     pub clauses: Clauses,
-    /// The SQL text, if it came from text.
+    /// The SQL text, if the pipeline came from text.
     pub text: Option<String>,
 }
 
 impl Pipeline {
-    /// Whether the rows come in another order, or other rows, than those of the plan alone. Such a
-    /// pipeline cannot be inlined into another one.
+    /// True if the clauses reorder or drop rows of the plan. Such a pipeline cannot be inlined into
+    /// another one.
     pub fn reorders(&self) -> bool {
         self.clauses.shuffle.is_some() || self.clauses.skip > 0 || self.clauses.take.is_some()
     }
 
-    /// The columns of its batches.
+    /// Returns the columns of the pipeline's batches.
     ///
-    /// # Errors
-    /// A clause does not fit the columns of the query, which is found when a pipeline is made.
+    /// Fails if a clause does not fit the columns of the query. Planning a pipeline already checks
+    /// this.
     pub fn batch_schema(&self) -> Result<SchemaRef, PlanError> {
         let rows = self.plan.schema().as_arrow();
         batches::schema(rows, &self.clauses).map_err(|why| PlanError::mistake(why.message()))
     }
 
-    /// The plan with what decides groups as hidden last columns: what is compiled.
+    /// Returns the plan to compile: the query, with the values that decide how rows are grouped as
+    /// hidden last columns.
     ///
     /// # Errors
-    /// The plan has no column that the clauses name.
+    /// Fails if the plan lacks a column that the clauses name.
     pub fn keyed(&self) -> Result<LogicalPlan> {
         let plan = self.bucketed.as_ref().unwrap_or(&self.plan);
         let Some(name) = self.clauses.length_of() else {
@@ -60,7 +53,7 @@ impl Pipeline {
         };
         let columns = plan.schema().columns();
         let of = columns.iter().find(|column| column.name == *name);
-        let of = of.ok_or_else(|| plan_datafusion_err!("there is no column \"{name}\""))?;
+        let of = of.ok_or_else(|| plan_datafusion_err!("column \"{name}\" not found"))?;
         let length = forebay_udfs::length_of(Expr::Column(of.clone())).alias(LENGTH_COLUMN);
         let all = columns.into_iter().map(Expr::Column).chain([length]);
         LogicalPlanBuilder::from(plan.clone()).project(all)?.build()

@@ -1,4 +1,4 @@
-//! Where rows come from, as the planner sees it.
+//! Sources of rows, as the planner sees them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,56 +9,64 @@ use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
-/// A file format (or folder layout) that a source reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
-    /// A folder of image files, flat or with a folder per class.
-    ImageFolder,
-    /// Apache Parquet.
-    Parquet,
-    /// Comma-separated values.
-    Csv,
-    /// JSON, one object per line.
-    Json,
-    /// Arrow IPC files.
-    Arrow,
-    /// Avro object container files.
-    Avro,
+/// Passes the list of formats to a macro. A line is a format's variant, its name after `STORED AS`, and the name of its
+/// table function and builder call.
+macro_rules! formats {
+    ($then:ident) => {
+        $then! {
+            /// A folder of image files, flat or with a folder per class.
+            ImageFolder, "IMAGEFOLDER", images;
+            /// Apache Parquet files.
+            Parquet, "PARQUET", parquet;
+            /// Files of comma-separated values.
+            Csv, "CSV", csv;
+            /// Files of JSON lines: one object per line.
+            Json, "JSON", json;
+            /// Arrow IPC files.
+            Arrow, "ARROW", arrow;
+            /// Avro object container files.
+            Avro, "AVRO", avro;
+        }
+    };
+}
+pub(crate) use formats;
+
+macro_rules! declare_formats {
+    ($($(#[$doc:meta])* $format:ident, $name:literal, $function:ident;)*) => {
+        /// A file format (or folder layout) that a source reads.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Format {
+            $($(#[$doc])* $format,)*
+        }
+
+        impl Format {
+            /// All formats.
+            pub const ALL: &[Self] = &[$(Self::$format),*];
+
+            /// The name after `STORED AS`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$format => $name,)*
+                }
+            }
+
+            /// The name of the table function, as in `FROM images('dir')`.
+            pub const fn function(self) -> &'static str {
+                match self {
+                    $(Self::$format => stringify!($function),)*
+                }
+            }
+        }
+    };
 }
 
+formats!(declare_formats);
+
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 6] = [
-        Self::ImageFolder,
-        Self::Parquet,
-        Self::Csv,
-        Self::Json,
-        Self::Arrow,
-        Self::Avro,
-    ];
-
-    /// The name after `STORED AS`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ImageFolder => "IMAGEFOLDER",
-            Self::Parquet => "PARQUET",
-            Self::Csv => "CSV",
-            Self::Json => "JSON",
-            Self::Arrow => "ARROW",
-            Self::Avro => "AVRO",
-        }
-    }
-
-    /// The name of the table function, as in `FROM images('dir')`.
-    pub const fn function(self) -> &'static str {
-        match self {
-            Self::ImageFolder => "images",
-            Self::Parquet => "parquet",
-            Self::Csv => "csv",
-            Self::Json => "json",
-            Self::Arrow => "arrow",
-            Self::Avro => "avro",
-        }
+    /// Returns the format of a table function.
+    pub fn of_function(function: &str) -> Option<Self> {
+        let mut formats = Self::ALL.iter().copied();
+        formats.find(|format| format.function() == function)
     }
 }
 
@@ -68,24 +76,24 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a user says of a source: `CREATE EXTERNAL TABLE .. STORED AS format LOCATION location
+/// The user's description of a source: `CREATE EXTERNAL TABLE .. STORED AS format LOCATION location
 /// OPTIONS (options)`, a table function, or a builder call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSpec {
     /// The format.
     pub format: Format,
-    /// A file, a folder or a glob; a path of this machine or a URL.
+    /// A file, a folder or a glob; a local path or a URL.
     pub location: String,
-    /// Options of the format, keys in lower case.
+    /// Options of the format; keys are in lower case.
     pub options: BTreeMap<String, String>,
-    /// Columns that the user declared instead of having them inferred.
+    /// Columns that the user declared; `None` if they are inferred from the files.
     pub columns: Option<SchemaRef>,
 }
 
-/// Turns what a user says of a source into a table: lists its files, reads their schema and row
-/// counts. The runtime implements it.
+/// Opens a source as a table: lists its files and reads their schema and row counts. The runtime
+/// implements this trait.
 #[async_trait]
 pub trait SourceResolver: fmt::Debug + Send + Sync {
-    /// Opens the source. Errors say what is wrong with the location, a file or an option.
+    /// Opens the source. Errors name the location, file or option at fault.
     async fn resolve(&self, spec: &SourceSpec) -> Result<Arc<dyn TableProvider>>;
 }

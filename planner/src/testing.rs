@@ -1,4 +1,4 @@
-//! Stand-ins for tests: a resolver of in-memory sources, and functions with checked types.
+//! Test doubles: a resolver of in-memory sources, and functions with checked types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::pipeline::Pipeline;
 use crate::source::{Format, SourceResolver, SourceSpec};
 use crate::sql::{PipelineQuery, Statement, parse};
 
-/// Opens every location but `missing`.
+/// A resolver that opens every location but `missing`.
 #[derive(Debug)]
 pub(crate) struct TestResolver;
 
@@ -71,7 +71,7 @@ impl SourceResolver for TestResolver {
     }
 }
 
-/// A function that checks its arguments while types are checked, as Forebay's do.
+/// A function that checks its argument types during type checking, as Forebay's functions do.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TestFunction {
     name: &'static str,
@@ -183,7 +183,7 @@ pub(crate) fn catalog() -> Catalog {
     Catalog::new(functions(), Arc::new(TestResolver))
 }
 
-/// Runs statements; the pipeline of the last query, if there is one.
+/// Runs statements, and returns the pipeline of the last query, if there is one.
 pub(crate) async fn run(catalog: &mut Catalog, sql: &str) -> Result<Option<Pipeline>, PlanError> {
     let mut last = None;
     for statement in parse(sql)? {
@@ -227,7 +227,8 @@ pub(crate) async fn run(catalog: &mut Catalog, sql: &str) -> Result<Option<Pipel
     Ok(last)
 }
 
-/// A catalog with `photos` (a folder of images), `people` and `other` (tables of id and name).
+/// Creates a catalogue with `photos` (a folder of images), `people` and `other` (tables of id and
+/// name).
 pub(crate) async fn filled() -> Catalog {
     let mut catalog = catalog();
     let sql = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos';
@@ -237,14 +238,14 @@ pub(crate) async fn filled() -> Catalog {
     catalog
 }
 
-/// The pipeline of a query over [`filled`].
+/// Plans a query over [`filled`].
 pub(crate) async fn plan(sql: &str) -> Result<Pipeline, PlanError> {
     run(&mut filled().await, sql)
         .await
         .map(|pipeline| pipeline.expect("a query"))
 }
 
-/// The only statement of a text, a query.
+/// Parses a text that consists of one query.
 pub(crate) fn query(sql: &str) -> PipelineQuery {
     match parse(sql).unwrap().pop() {
         Some(Statement::Query(query)) => query,

@@ -1,10 +1,10 @@
-//! Sizes, costs and prices as people write and read them.
+//! Parses and formats sizes, costs and prices.
 
-/// Reads a number of bytes: `1000`, `100kB`, `300MiB`, `1.5 GiB`, `2G` (powers of 1024 without the
-/// `B`, as other tools have it).
+/// Parses a number of bytes: `1000`, `100kB`, `300MiB`, `1.5 GiB`, `2G` (without the `B`, powers of
+/// 1024, as in other tools).
 ///
 /// # Errors
-/// What is expected instead.
+/// Returns a message with the expected form.
 ///
 /// ```
 /// use forebay_planner::units::parse_bytes;
@@ -39,11 +39,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads what a byte is worth, in whole picoseconds of one core: a time for a size, such as `30 s/GB`, `4 min/GB` or
-/// `1.5 h/TB`. What is worth something is worth one picosecond at least.
+/// Parses the price of a byte, in whole picoseconds of one core: a time per size, such as `30
+/// s/GB`, `4 min/GB` or `1.5 h/TB`. A positive price is at least one picosecond.
 ///
 /// # Errors
-/// What is expected instead.
+/// Returns a message with the expected form.
 ///
 /// ```
 /// use forebay_planner::units::parse_price;
@@ -53,11 +53,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// assert!(parse_price("30 s").is_err());
 /// ```
 pub fn parse_price(text: &str) -> Result<u64, String> {
-    let problem = || {
-        format!(
-            "expected a time of one core for a size, such as '30 s/GB' or '1.5 h/TB', found {text:?}"
-        )
-    };
+    let problem =
+        || format!("expected core time per size, such as '30 s/GB' or '1.5 h/TB', found {text:?}");
     let (time, size) = text.split_once('/').ok_or_else(problem)?;
     let size = size.trim();
     if !size.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -80,7 +77,7 @@ pub fn parse_price(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number as it is written, and what follows it, in lower case.
+/// Splits a text into its leading number and the unit, in lower case.
 fn number_and_unit(text: &str) -> (&str, String) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -88,10 +85,10 @@ fn number_and_unit(text: &str) -> (&str, String) {
     (number, unit.trim().to_ascii_lowercase())
 }
 
-/// Picoseconds.
+/// Picoseconds per second.
 const SECOND: u128 = 1_000_000_000_000;
 
-/// A cost in picoseconds of one core as people read it: `1.24 s`.
+/// Formats a cost, in picoseconds of one core: `1.24 s`.
 ///
 /// ```
 /// use forebay_planner::units::cost_text;
@@ -113,7 +110,7 @@ pub fn cost_text(picoseconds: u128) -> String {
     three_digits(picoseconds, unit, name)
 }
 
-/// A number of bytes as people read it: `1.50 kB`.
+/// Formats a number of bytes: `1.50 kB`.
 ///
 /// ```
 /// use forebay_planner::units::bytes_text;
@@ -132,7 +129,7 @@ pub fn bytes_text(bytes: u128) -> String {
     three_digits(bytes, unit, name)
 }
 
-/// What a byte is worth, in picoseconds of one core, as people read it: `30.0 s/GB`.
+/// Formats the price of a byte, in picoseconds of one core: `30.0 s/GB`.
 ///
 /// ```
 /// use forebay_planner::units::price_text;

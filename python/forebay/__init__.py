@@ -13,8 +13,8 @@
     for batch in train:
         step(batch["pixels"].torch(), batch["label"].torch())
 
-The sample stream is a pure function of the pipeline, the data, the seed and the epoch: threads, memory and
-rewrites change how fast it comes, never what comes.
+The stream of samples is a pure function of the pipeline, the data, the seed and the epoch. Threads, memory and
+rewrites change the speed of the stream, but never its contents.
 """
 
 from . import errors, fn

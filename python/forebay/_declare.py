@@ -1,4 +1,4 @@
-"""Parts of a function's declaration: its types, the arguments of its set-up, where it is found."""
+"""Parts of a function's declaration: types, the arguments of a class's set-up, and the name to import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["check_plain", "found", "type_of"]
 
 
 def type_of(kind: Any) -> Any:
-    """A type as the extension module reads it: a name, or what speaks Arrow's C interface."""
+    """Returns a type in the form that the extension module reads: a name, or an object with Arrow's C interface."""
     if isinstance(kind, str) or hasattr(kind, "__arrow_c_schema__"):
         return kind
     import numpy as np
@@ -27,13 +27,13 @@ def check_plain(value: Any) -> None:
             check_plain(item)
     elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
         raise TypeError(
-            f"the arguments of a set-up are numbers, texts, bytes, and lists and dictionaries of them, found a "
+            f"the arguments of a set-up must be numbers, texts, bytes, or lists and dictionaries of them, found a "
             f"{type(value).__name__}; make it in the class's __init__"
         )
 
 
 def found(module: str, qualname: str) -> Any:
-    """What a module has under a name; None where it has nothing."""
+    """Returns the object that a module has under a name; None if there is none."""
     known = sys.modules.get(module)
     if known is None:
         try:

@@ -1,4 +1,4 @@
-"""Which epoch an iteration begins with, agreed on by all processes that take part in it."""
+"""The epoch of an iteration, shared by all processes that take part in it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Any
 
 __all__ = ["Epochs"]
 
-#: Iterations kept in mind of which not all loader workers have begun: those of workers that died.
+#: Maximum number of remembered iterations that not all loader workers have started, because some of them died.
 OPEN = 8
-#: Bytes that are read; more than what is written.
+#: Maximum size of the stored state, in bytes; more is never written.
 SIZE = 1 << 20
 
 
 class Epochs:
     """The epoch of the next iteration.
 
-    Loader workers are processes, perhaps new ones for every epoch, and the loader's own process does not iterate.
-    So what is agreed on is in a file that they share, which has no name. Whoever reads or writes it has its lock,
-    which the system takes back from a process that dies.
+    Loader workers are processes, possibly new ones for every epoch, and the loader's own process does not iterate. So
+    the state is kept in an unnamed file that they share. It is read and written under a file lock, which the system
+    releases if a process dies.
 
-    The first worker of an iteration advances the epoch, and the others are told the same one. The workers of an
-    iteration have in common how many they are and the seed of their loader. Those may be the same again, for
-    workers that live on or a generator that is seeded anew; so a worker that has begun an iteration of this name
-    begins the next one of the name.
+    The first worker of an iteration advances the epoch, and the others get the same one. An iteration is identified
+    by the number of its workers and the seed of their loader. Both may repeat, if workers are persistent or a
+    generator is seeded again. So a worker that has already started an iteration with this identity starts the next
+    one.
 
-    Where an iteration is to go on from a state, that state has a number above 0.
+    If an iteration resumes from a state, that state has a number above 0.
     """
 
     def __init__(self, first: int, number: int = 0) -> None:
@@ -47,18 +47,20 @@ class Epochs:
         weakref.finalize(self, os.close, handle).atexit = False
 
     def set(self, epoch: int, number: int = 0) -> None:
-        """The next iteration begins with this epoch, and goes on from the state of a number."""
+        """Sets the epoch of the next iteration, and the number of the state that it resumes from."""
         with self._held() as known:
             known.update(next=epoch, number=number)
 
     def peek(self) -> tuple[int, int]:
-        """The epoch that the next iteration begins with, and the number of the state that it goes on from."""
+        """Returns the epoch of the next iteration, and the number of the state that it resumes from."""
         with self._held() as known:
             return known["next"], known["number"]
 
     def begin(self, epochs: int, worker: int = 0, workers: int = 1, seed: int = 0) -> tuple[int, int]:
-        """Begins an iteration of so many epochs, or takes part in the one that another worker has begun. The
-        epoch that it begins with, and the number of the state that it goes on from."""
+        """Starts an iteration of `epochs` epochs, or joins the one that another loader worker has started.
+
+        Returns the first epoch of the iteration, and the number of the state that it resumes from.
+        """
         with self._held() as known:
             name = [workers, seed]
             for iteration in known["open"]:
@@ -74,7 +76,7 @@ class Epochs:
 
     @contextmanager
     def _held(self) -> Iterator[dict[str, Any]]:
-        """What is agreed on, to be read and changed while no other process does."""
+        """Yields the shared state, locked for reading and changing."""
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
             known = json.loads(os.pread(self._file, SIZE, 0).partition(b"\n")[0])
@@ -84,13 +86,13 @@ class Epochs:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _write(self, known: dict[str, Any]) -> None:
-        # In one piece, of which a process that is killed writes all or nothing. What a longer one left stays behind
-        # the end of the line.
+        # The state is written at once, so a killed process writes all of it or nothing. If an earlier state was
+        # longer, the rest of it remains after the end of the line.
         os.pwrite(self._file, json.dumps(known).encode() + b"\n", 0)
 
     def __reduce__(self) -> Any:
         if get_spawning_popen() is None:
-            # A copy that shares nothing: it goes on where this one is.
+            # The copy shares nothing with this object, and starts at the current epoch.
             return Epochs, self.peek()
         return _shared, (reduction.DupFd(self._file),)
 

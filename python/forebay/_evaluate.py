@@ -1,4 +1,4 @@
-"""Calling a Python function over rows, in the process that computes it."""
+"""Evaluates a Python function over rows, in the process that computes it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluator", "Piece"]
 
-#: So many rows, their columns (None if all failed), and the failed rows with their causes.
+#: The result of a call: the number of rows, their columns (None if all failed), and the failed rows with their causes.
 Piece = tuple[int, "list[tuple[Any, ...]] | None", list[tuple[int, str]]]
 
 
 class Evaluator:
-    """Calls a function; a class is set up first, once."""
+    """Calls a function, or an object whose class is instantiated once."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Evaluator:
         self._is_struct = is_struct
         self._made: Callable[..., Any] | None = target if setup is None else None
         self._lock = threading.Lock()
-        # An object has a state, and its calls take turns; a function may be called from several threads.
+        # An object has state, so it is called by one thread at a time; a function may be called by several at once.
         self._turns: contextlib.AbstractContextManager[Any] = (
             contextlib.nullcontext() if setup is None else threading.Lock()
         )
 
     def ready(self) -> Callable[..., Any]:
-        """The function, set up."""
+        """Returns the callable, instantiating its class if necessary."""
         with self._lock:
             if self._made is None:
                 args, named = self._setup or ((), {})
@@ -60,7 +60,7 @@ class Evaluator:
             return self._made
 
     def evaluate(self, rows: _forebay.Rows) -> list[Piece]:
-        """The values of rows, piece by piece."""
+        """Computes the values of rows, one group of consecutive rows after the other."""
         function = self.ready()
         with self._turns:
             if self._mode == "rows":
@@ -112,7 +112,7 @@ class Evaluator:
 
 
 def _array(column: _forebay.RawColumn) -> Any:
-    """A column for NumPy; masked where it has nulls."""
+    """Returns a column as a NumPy array, masked where it has nulls."""
     try:
         return convert.to_numpy(column, convert.RAISE)
     except ValueError:
@@ -120,7 +120,7 @@ def _array(column: _forebay.RawColumn) -> Any:
 
 
 def _values(column: _forebay.RawColumn) -> list[Any]:
-    """A column as Python values: numbers, texts, bytes, lists and dictionaries; tensors as arrays."""
+    """Returns a column as Python values: numbers, texts, bytes, lists and dictionaries; tensors as arrays."""
     missing: list[bool] = np.asarray(column.nulls()).tolist()
     if column.kind == "struct":
         fields = {part.name: _values(part) for part in column.fields()}
@@ -138,7 +138,7 @@ def _values(column: _forebay.RawColumn) -> list[Any]:
         rows = array if column.gaps() is not None or not isinstance(array, np.ma.MaskedArray) else array.data
         return [None if gone else row for gone, row in zip(missing, rows)]
     if array.dtype.kind == "M":
-        # Nanoseconds are none of `datetime`.
+        # Python's `datetime` has no nanoseconds.
         array = array.astype("datetime64[us]")
     plain: list[Any] = array.tolist()
     return plain

@@ -1,4 +1,4 @@
-"""The extension module: internal, and free to change."""
+"""The extension module. It is internal, and may change at any time."""
 
 from typing import Any, TypedDict
 

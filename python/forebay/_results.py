@@ -1,6 +1,6 @@
-"""What a Python function returned, taken apart by columns, and checked as far as whole arrays are concerned.
+"""Splits the results of a Python function into columns, and checks whole arrays.
 
-A column is handed over by its kind, and values one by one are checked there: `udf_build.rs` says how.
+Each column is passed to `udf_build.rs` in the format of its kind; the values of lists are checked there.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ._trace import cause_of, head_of
 
 __all__ = ["Column", "Mistake", "by_column", "gathered", "of_batch", "of_rows"]
 
-#: A declared column: its name, its type as `returns=` writes it, and its kind.
+#: A declared column: its name, its type as written in `returns=`, and the transfer format of its values.
 Column = tuple[str, str, tuple[Any, ...]]
 
 
 class Mistake(Exception):
-    """The function itself is wrong, whatever the row."""
+    """A mistake of the function itself, not of a row."""
 
 
 class _Wrong(Exception):
@@ -29,7 +29,7 @@ class _Wrong(Exception):
 
 
 def by_column(value: Any, columns: Sequence[Column], is_struct: bool) -> list[Any]:
-    """The values of each column: of a mapping by name, of a tuple by place, or the one value."""
+    """Returns the values of each column: of a mapping by name, of a tuple by position, or the only value."""
     names = [name for name, _, _ in columns]
     if isinstance(value, Mapping):
         if set(value) != set(names):
@@ -44,7 +44,7 @@ def by_column(value: Any, columns: Sequence[Column], is_struct: bool) -> list[An
 
 
 def of_batch(value: Any, columns: Sequence[Column], is_struct: bool, rows: int) -> list[tuple[Any, ...]]:
-    """What a function over batches returned."""
+    """Splits the result of a function over batches."""
     try:
         values = by_column(value, columns, is_struct)
     except _Wrong as wrong:
@@ -61,7 +61,8 @@ def of_batch(value: Any, columns: Sequence[Column], is_struct: bool, rows: int) 
 def of_rows(
     values: list[Any], columns: Sequence[Column], is_struct: bool
 ) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
-    """What a function over rows returned, None for rows that failed; and rows whose columns are wrong."""
+    """Splits the results of a function over rows; the result of a failed row is None. Also returns the rows whose
+    columns are wrong."""
     if not is_struct and not any(issubclass(kind, Mapping) for kind in set(map(type, values))):
         return [("values", values)], {}
     wrong: dict[int, str] = {}
@@ -75,7 +76,7 @@ def of_rows(
         except _Wrong as error:
             wrong[row] = f"TypeError: {error}"
         except Exception as error:
-            # A mapping of the user's own.
+            # The user's own mapping type may raise any exception.
             wrong[row] = cause_of(error)
     return [("values", column) for column in split], wrong
 
@@ -100,7 +101,7 @@ def _batch_column(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> t
 
 
 def _dense(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> tuple[Any, ...]:
-    """An array of one shape."""
+    """Converts an array with one row per row of the batch; all rows have one shape."""
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     dtype, shape = _dtype(kind)
     wanted = (rows, *shape)
@@ -122,7 +123,8 @@ def _dtype(kind: tuple[Any, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def gathered(
     values: list[Any], named: str, kind: tuple[Any, ...]
 ) -> tuple[bytes, bytes | None, list[tuple[int, str]]]:
-    """Times, halves and tensors, one by one: their memory, which of them are null, and which are wrong and null."""
+    """Converts times, half floats and tensors one by one. Returns their memory, the nulls, and the wrong values; a
+    wrong value is null."""
     dtype, shape = _dtype(kind)
     if shape and all(type(v) is np.ndarray and v.dtype == dtype and v.shape == shape for v in values):
         return b"".join([value.tobytes() for value in values]), None, []
@@ -143,7 +145,7 @@ def gathered(
     return array.tobytes(), mask.tobytes() if mask.any() else None, wrong
 
 
-#: What scalars may be, by the kind of the type.
+#: The scalar types that are accepted for a declared type, by its NumPy kind.
 _SCALARS: dict[str, tuple[type, ...]] = {
     "f": (int, float, np.integer, np.floating),
     "M": (np.datetime64, datetime.date),
@@ -152,7 +154,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 
 
 def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: str) -> Any:
-    """A time, a half or a tensor; None where it is masked."""
+    """Converts a time, a half float or a tensor; None if the value is masked."""
     if shape:
         if not isinstance(value, np.ndarray) and _is_masked(value):
             return None
@@ -164,7 +166,7 @@ def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: st
         value = value[()]
     if value is np.ma.masked:
         return None
-    # NumPy's durations and Python's truth values are whole numbers, too.
+    # For NumPy, durations and booleans are integers, too.
     is_other = dtype.kind == "f" and isinstance(value, (np.timedelta64, bool))
     if is_other or not isinstance(value, _SCALARS[dtype.kind]):
         raise _Wrong(f"expected {named}, found a {type(value).__name__}")
@@ -172,7 +174,7 @@ def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: st
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether any element of an array, or of lists in each other, is masked."""
+    """True if any element of an array or of nested lists is masked."""
     if isinstance(value, (list, tuple)):
         return any(map(_is_masked, value))
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any())

@@ -1,4 +1,5 @@
-"""Libraries that read a dataset for a loop: they split it between processes, read ahead, and count its epochs."""
+"""Detects libraries that read a dataset on behalf of a training loop: they split it between processes, read ahead,
+and count epochs."""
 
 from __future__ import annotations
 
@@ -10,47 +11,47 @@ from typing import Any
 
 __all__ = ["Reader", "counter", "found"]
 
-#: What hands parts of an iterable dataset to processes, and the libraries that have it.
+#: Classes of libraries that split an iterable dataset between processes.
 _SPLITTERS = {"DataLoaderDispatcher", "IterableDatasetShard"}
 _LIBRARIES = {"accelerate", "transformers"}
-#: Loaders that read ahead of the loop, and tell a dataset its epoch whenever they iterate.
+#: Loader classes that read ahead of the loop, and set a dataset's epoch whenever they start to iterate.
 _LOADERS = {"DataLoaderDispatcher", "DataLoaderShard"}
-#: Calls in which they iterate, or make loader workers.
+#: Methods in which the classes above iterate, or create loader workers.
 _CALLS = {"__iter__", "__next__", "_fetch_batches", "__init__"}
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A library that reads a dataset."""
+    """A library that reads a dataset on behalf of a loop."""
 
-    #: The library and its class.
+    #: The names of the library and of the class that reads.
     name: str
     processes: int
-    #: Whether it gives its process a part of what it reads.
+    #: True if a process gets only a part of what the library reads in it.
     splits: bool
-    #: Whether it reads before the loop asks.
+    #: True if the library reads ahead of the loop.
     leads: bool
-    #: Whether one process reads for several, each of which is given a part.
+    #: True if one process reads for several processes, each of which gets a part.
     deals: bool
-    #: Whether each batch is split, rather than as many together as there are processes.
+    #: True if the library splits each batch; false if it reads as many batches as there are processes.
     splits_batches: bool
     reader: weakref.ref[Any] | None
 
     def is_ahead(self) -> bool:
-        """Whether it has read what the loop was not given yet."""
+        """True if the library may have read batches that the loop has not received yet."""
         reader = None if self.reader is None else self.reader()
         return self.leads and not getattr(reader, "end_of_dataloader", False)
 
     def sent(self) -> Reader:
-        """The same for another process."""
+        """Returns this reader in a form that can be sent to another process."""
         return replace(self, reader=None)
 
 
 def found() -> Reader | None:
-    """The library on whose behalf the caller iterates, if it is one of these.
+    """Returns the known library on whose behalf the caller iterates; None if there is none.
 
-    It is looked for on the stack, as a dataset is not told who iterates over it. A loader worker that was forked has
-    the stack of its parent.
+    The library is found on the stack, since a dataset cannot know who iterates over it. The stack of a forked loader
+    worker includes that of its parent.
     """
     for reader, name, library in _callers(_CALLS, _SPLITTERS | _LOADERS):
         processes = _processes(library)
@@ -67,14 +68,15 @@ def found() -> Reader | None:
 
 
 def counter() -> str | None:
-    """The library and class that says the epoch on the caller's stack, if it does so because it iterates."""
+    """Returns the library and class on the caller's stack that sets the epoch because it starts to iterate, or None."""
     for _, name, library in _callers({"__iter__"}, _LOADERS):
         return f"{library}'s {name}"
     return None
 
 
 def _callers(calls: set[str], classes: set[str]) -> Iterator[tuple[Any, str, str]]:
-    """Objects of the libraries' classes in whose calls the caller is, with their class and library."""
+    """Yields the objects on the stack that belong to one of `classes` and are in one of `calls`, each with its class
+    and library."""
     frame = sys._getframe(1)
     while (frame := frame.f_back) is not None:  # type: ignore[assignment]
         if frame.f_code.co_name not in calls:
@@ -87,6 +89,6 @@ def _callers(calls: set[str], classes: set[str]) -> Iterator[tuple[Any, str, str
 
 
 def _processes(library: str) -> int:
-    """Processes that a library knows of; one where it does not say."""
+    """Returns the number of processes according to a library; 1 if the library does not report any."""
     state = getattr(sys.modules.get(f"{library}.state"), "PartialState", None)
     return 1 if state is None else int(getattr(state(), "num_processes", 1))

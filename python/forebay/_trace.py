@@ -1,6 +1,6 @@
-"""Exceptions of Python functions as text: what was raised, and the user's own frames.
+"""Exceptions of Python functions as text: the exception, and the user's own frames.
 
-A run may have one of each row, so they are bounded where they are made.
+Every row of a run may have such a text, so its size is limited where it is created.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import traceback
 
 __all__ = ["bounded", "cause_of", "head_of"]
 
-#: The folder of this package, whose frames are nobody's business.
+#: Path prefix of this package's files, whose frames do not interest the user.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Bytes of a cause at most, as in `udfs/src/failure.rs`, and of the message in it.
+#: Maximum size, in bytes, of a cause, as in `udfs/src/failure.rs`, and of the exception's message in it.
 CAUSE = 4096
 MESSAGE = 1024
-#: Bytes of the words that stand for what was left out.
+#: Bytes reserved for the note that counts the omitted bytes.
 _BETWEEN = 64
 
 
 def bounded(text: str, limit: int) -> str:
-    """A text of so many bytes at most: its beginning and its end, where it is longer. It can be encoded."""
+    """Shortens a text to `limit` bytes, keeping its beginning and its end. The result is valid UTF-8."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
         return data.decode()
@@ -32,7 +32,7 @@ def bounded(text: str, limit: int) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """The exception's type and message, and then, on lines of their own, where it was raised."""
+    """Returns the exception's type and message, followed by its traceback on separate lines."""
     told = traceback.TracebackException.from_exception(error)
     _narrow(told, set())
     frames = "".join(told.format()).rstrip()
@@ -41,19 +41,18 @@ def cause_of(error: BaseException) -> str:
 
 
 def head_of(error: BaseException) -> str:
-    """The exception's type and message."""
+    """Returns the exception's type and message."""
     return _head(traceback.TracebackException.from_exception(error))
 
 
 def _head(told: traceback.TracebackException) -> str:
-    # Notes stand behind the message, whose last line it is to be.
+    # Notes would follow the message, which must come last.
     told.__dict__["__notes__"] = None
     return bounded(list(told.format_exception_only())[-1].strip(), MESSAGE)
 
 
 def _narrow(told: traceback.TracebackException, seen: set[int]) -> None:
-    """Leaves out the frames that are not the user's, and the middle of long messages, of the exception and of those
-    that led to it."""
+    """Removes frames outside the user's code, and the middle of long messages, from the exception and its causes."""
     if id(told) in seen:
         return
     seen.add(id(told))

@@ -1,4 +1,4 @@
-"""A worker process of a Python function: it reads rows from a pipe, and writes their values to another."""
+"""A worker process of a Python function: it reads rows from one pipe, and writes the function's values to another."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import threading
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-#: Whether this process is a worker that is still being set up: then no function may start workers.
+#: True while this process is a worker that is being set up. No function may start workers then.
 SETTING_UP = False
-#: What answers begin with; `udf_frame.rs` passes over what was printed before it.
+#: The bytes before the first answer. Output that was printed earlier is skipped by `udf_frame.rs`.
 GREETING = b"\0forebay-worker\n"
 
 
 def command() -> list[str]:
-    """What starts a worker: this interpreter, anew, which finds modules where this one does."""
+    """Returns the command that starts a worker: this interpreter, with the same module search path."""
     if not sys.executable:
         raise RuntimeError("concurrency= needs sys.executable to start processes by, which is not set")
     code = f"import sys; sys.path[:] = {sys.path!r}; from forebay._worker import main; main()"
@@ -25,11 +25,11 @@ def command() -> list[str]:
 
 
 def main() -> None:
-    """Serves until the pipe ends, which it does with the parent, however that dies."""
+    """Answers requests until the pipe ends, as it does when the parent process ends for any reason."""
     global SETTING_UP
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What the function prints, or reads, must not get between.
+    # The user's function must not read from the pipes or print to them.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _read(requests: BinaryIO, frames: SimpleQueue[bytes | None], busy: threading.Event) -> None:
-    """Takes frames off the pipe. At its end nobody waits for what is being computed."""
+    """Reads frames from the pipe. When the pipe ends, nobody waits for the computation any more."""
     while True:
         head = requests.read(8)
         size = int.from_bytes(head, "little")
@@ -82,14 +82,14 @@ def _put(answers: BinaryIO, *parts: bytes) -> None:
 
 
 def _set_up(frame: bytes) -> Any:
-    """The function, ready to be called."""
+    """Unpickles a function and sets it up."""
     from .udf import unpacked
 
     return unpacked(pickle.loads(frame))
 
 
 def _told(error: BaseException) -> str:
-    """A mistake as its message; anything else with its frames."""
+    """Returns the message of a mistake; for any other error, the message and the frames."""
     from ._results import Mistake
     from ._trace import CAUSE, bounded, cause_of
 

@@ -18,9 +18,9 @@ __all__ = ["Batch", "Column"]
 class Column:
     """A column of a batch.
 
-    PyArrow, Polars and DuckDB take it as an Arrow array, without a copy. `numpy.asarray`, `torch.from_dlpack` and
-    `jax.dlpack.from_dlpack` share its memory if nobody else has it, and else have a copy: what is written into them is
-    seen by no other column, no other batch and no Arrow array.
+    PyArrow, Polars and DuckDB accept it as an Arrow array, without a copy. `numpy.asarray`, `torch.from_dlpack` and
+    `jax.dlpack.from_dlpack` share the column's memory if nothing else uses it, and copy the column otherwise. So a
+    write into their result never shows in another column, another batch or an Arrow array.
     """
 
     __slots__ = ("_raw",)
@@ -35,41 +35,41 @@ class Column:
 
     @property
     def type(self) -> str:
-        """The type as people read it: `Int32`, `f32[224, 224, 3]`, .."""
+        """The column's type, for display: `Int32`, `f32[224, 224, 3]`, .."""
         return self._raw.type_text
 
     @property
     def null_count(self) -> int:
-        """Rows without a value."""
+        """Number of rows without a value."""
         return self._raw.null_count
 
     def __len__(self) -> int:
         return len(self._raw)
 
     def numpy(self, nulls: Any = RAISE) -> Any:
-        """The column for NumPy.
+        """Converts the column to NumPy.
 
-        * Numbers, times and tensors of one shape: a view of the batch's memory, `[rows, *shape]`. It may be
-          written, so memory that anybody else has (another column, another batch, an Arrow array) is copied.
-          Truth values and dates are copied.
-        * Texts and bytes: an array of objects, with None where a row has no value.
-        * Lists, and tensors whose shape differs by row: a list of views, one a row.
-        * Structs: a dictionary of their fields, which have no value where the struct is null. A list of structs is
-          such a dictionary, too.
+        * Numbers, times and tensors of one shape: a writable view of the batch's memory, `[rows, *shape]`. Shared
+        memory (of another column, another batch, an Arrow array) is copied, and so are booleans and dates.
+        * Text and bytes: an array of objects, with None for rows without a value.
+        * Lists, and tensors whose shape differs by row: a list of views, one per row.
+        * Structs: a dictionary of their fields, which are null where the struct is null. Lists of structs, too,
+        become a dictionary.
 
         Args:
-            nulls: What stands for numbers that are not there: a value, or `"mask"` for a masked array.
-                Without it, nulls are a ValueError.
+            nulls: The value for missing numbers, or `"mask"` for a masked array.
+                Without it, nulls raise a ValueError.
         """
         return convert.to_numpy(self._raw, nulls)
 
     def torch(self, nulls: Any = RAISE) -> Any:
-        """The column as a tensor, which may be written.
+        """Converts the column to a writable tensor.
 
-        It shares the batch's memory, as `numpy` does. Times are their numbers; texts and bytes stay lists; lists become lists of tensors.
+        The tensor shares the batch's memory, as the array of `numpy` does. Times become integers, text and bytes become
+        lists, and lists become lists of tensors.
 
         Args:
-            nulls: What stands for numbers that are not there. Without it, nulls are a ValueError.
+            nulls: The value for missing numbers. Without it, nulls raise a ValueError.
         """
         return convert.to_torch(self._raw, nulls)
 
@@ -81,17 +81,16 @@ class Column:
         values = np.asarray(self.numpy())
         if dtype is not None and values.dtype != dtype:
             if copy is False:
-                raise ValueError(f"a column of {values.dtype} is no array of {dtype} without a copy")
+                raise ValueError(f"converting a column of {values.dtype} to an array of {dtype} needs a copy")
             return values.astype(dtype)
         return values.copy() if copy else values
 
     def __dlpack__(self, *, copy: bool | None = None, **wanted: Any) -> Any:
-        """The DLPack protocol. What comes out may be written, whoever takes it, so memory that others have, too, is
-        copied.
+        """The DLPack protocol. The consumer may write into the result, so shared memory is copied.
 
         Raises:
-            BufferError: No copy is allowed, and others have the memory, or the values are stored otherwise; or the
-                column is no array.
+            BufferError: The column is not an array; or `copy` is False but a copy is necessary, because the memory is
+                shared or the values are stored in another form.
         """
         if self._raw.kind not in ("dense", "bool"):
             raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
@@ -103,22 +102,22 @@ class Column:
         return values.__dlpack__(**wanted)
 
     def _copied(self) -> str | None:
-        """Why an array of its values that may be written is a copy; None where it is none."""
+        """The reason why a writable array of the column's values must be a copy; None if it need not be."""
         stored = self._raw.stored
         if stored is not None:
             return f'the values of column "{self.name}" are stored otherwise ({stored}); allow a copy'
         return None if self._raw.is_own else f'others have the memory of column "{self.name}"; allow a copy'
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The DLPack protocol: the memory is the host's."""
+        """The DLPack protocol: the memory is on the host."""
         return (1, 0)
 
     def __arrow_c_schema__(self) -> Any:
-        """Arrow's C interface."""
+        """Arrow's C interface: the type."""
         return self._raw.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        """Arrow's C interface."""
+        """Arrow's C interface: the type and the values."""
         return self._raw.__arrow_c_array__(requested_schema)
 
     def __repr__(self) -> str:
@@ -126,9 +125,9 @@ class Column:
 
 
 class Batch(Mapping[str, Column]):
-    """A batch of rows: a mapping of columns.
+    """A batch of rows: a mapping from names to columns.
 
-    PyArrow, Polars and DuckDB take it as an Arrow table without a copy: `pyarrow.record_batch(batch)`,
+    PyArrow, Polars and DuckDB accept it as an Arrow table without a copy: `pyarrow.record_batch(batch)`,
     `polars.DataFrame(batch)`.
     """
 
@@ -141,12 +140,12 @@ class Batch(Mapping[str, Column]):
 
     @property
     def epoch(self) -> int:
-        """The epoch that it is of, from 0."""
+        """The epoch of the batch, from 0."""
         return self._raw.epoch
 
     @property
     def step(self) -> int:
-        """Its step in the epoch (in the whole run where batches cross epochs), from 0."""
+        """The step of the batch in its epoch (in the whole run if batches cross epochs), from 0."""
         return self._step
 
     @property
@@ -156,35 +155,35 @@ class Batch(Mapping[str, Column]):
 
     @property
     def padded(self) -> int:
-        """Rows at its end that only repeat others: those of `uneven="pad"`, of `pad_remainder` and of `equal_steps =
-        'pad'`."""
+        """Number of rows at the end of the batch that only repeat other rows, due to `uneven="pad"`, `pad_remainder` or
+        `equal_steps = 'pad'`."""
         return self._raw.padded
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its rows."""
+        """Size of the batch's rows, in bytes."""
         return self._raw.nbytes
 
     @property
     def schema(self) -> dict[str, str]:
-        """The type of each column."""
+        """The type of each column, for display."""
         return {name: self[name].type for name in self}
 
     @property
     def row_keys(self) -> list[tuple[str, int, int]]:
-        """Which rows these are: file (relative to its source), row in the file, and place among the rows
-        that an `unnest` made of it. Of packs, those of the rows in them."""
+        """The keys of the batch's rows: file (relative to its source), row in the file, and index among the rows that
+        `unnest` made of this stored row. For packs, the keys of the packed rows."""
         return self._raw.row_keys()
 
     def token(self) -> str:
-        """What `run(resume=..)` goes on behind this batch with: JSON.
+        """The token with which `run(resume=..)` resumes after this batch, as JSON.
 
-        It names a place in the stream: behind the step that the batch is of, at which all ranks are at once. So
-        the tokens of all ranks at a step are equal, and each serves any number of ranks, threads and rewrites.
+        The token names the position in the stream after the batch's step. All ranks take a step together, so the tokens
+        of all ranks at a step are equal, and each works with any number of ranks, threads and rewrites.
         """
         token = self._raw.token()
         if token is None:
-            raise ValueError("this batch is of no run")
+            raise ValueError("this batch does not belong to a run")
         return token
 
     def __getitem__(self, name: str) -> Column:
@@ -197,33 +196,33 @@ class Batch(Mapping[str, Column]):
         return len(self._places)
 
     def numpy(self, nulls: Any = RAISE) -> dict[str, Any]:
-        """The columns for NumPy, by name; see `Column.numpy`. It is a pytree that JAX takes, if no column
-        holds texts."""
+        """Converts the columns to a dictionary of NumPy arrays; see `Column.numpy`. JAX accepts the result as a pytree
+        if no column holds text."""
         return {name: column.numpy(nulls) for name, column in self.items()}
 
     def torch(self, nulls: Any = RAISE) -> dict[str, torch.Tensor | Any]:
-        """The columns as tensors, by name; see `Column.torch`."""
+        """Converts the columns to a dictionary of tensors; see `Column.torch`."""
         return {name: column.torch(nulls) for name, column in self.items()}
 
     def __arrow_c_schema__(self) -> Any:
-        """Arrow's C interface."""
+        """Arrow's C interface: the type."""
         return self._raw.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        """Arrow's C interface."""
+        """Arrow's C interface: the type and the rows."""
         return self._raw.__arrow_c_array__(requested_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Arrow's C interface."""
+        """Arrow's C interface: a stream of the batch alone."""
         return self._raw.__arrow_c_stream__(requested_schema)
 
     def sheet(self, rows: int = 64, *, tile: int = 160, columns: int | None = None) -> bytes:
-        """A contact sheet of the images, with their labels, as a PNG.
+        """Returns a contact sheet of the images, with their labels, as a PNG.
 
         Args:
-            rows: Rows shown at most.
-            tile: Pixels that an image is fitted into.
-            columns: Rows of the batch beside each other; chosen for a square sheet if not given.
+            rows: Maximum number of rows shown.
+            tile: Pixels per side of the tile that each image is fitted into.
+            columns: Number of the batch's rows per line of the sheet; by default the sheet is about square.
         """
         return self._raw.sheet(rows, tile, columns)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from . import _forebay
 
 class _Raise(enum.Enum):
-    """Stands for "no value was given for nulls", in worker processes too."""
+    """The marker that no replacement for nulls was given, also in worker processes."""
 
     RAISE = 0
 
@@ -23,7 +23,7 @@ RAISE = _Raise.RAISE
 
 
 def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
-    """A column as NumPy has it; see `Column.numpy`."""
+    """Converts a column to NumPy; see `Column.numpy`."""
     kind = raw.kind
     if kind in ("dense", "bool"):
         return _settled(raw, np.asarray(raw.memory()), nulls)
@@ -39,7 +39,7 @@ def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
 
 
 def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
-    """The elements, with something said of those that are not there."""
+    """Returns the elements, with nulls filled or masked."""
     inside = raw.gaps()
     if raw.null_count == 0 and inside is None:
         return np.ma.MaskedArray(values) if _is_mask(nulls) else values
@@ -65,7 +65,7 @@ def _is_mask(nulls: Any) -> bool:
 
 
 def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
-    """A view of the elements for each row; None for a row without a list."""
+    """Returns a view of the elements of each row; None for a row without a list."""
     elements, offsets = raw.elements()
     values = to_numpy(elements, nulls)
     missing = np.asarray(raw.nulls())
@@ -77,7 +77,7 @@ def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
 
 
 def _part(values: Any, begin: int, end: int) -> Any:
-    """Some of the elements; of structs, of each field."""
+    """Returns a slice of the elements; for structs, of each field."""
     if isinstance(values, dict):
         return {name: _part(field, begin, end) for name, field in values.items()}
     return values[begin:end]
@@ -92,7 +92,7 @@ def _tensors(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
 
 
 def to_torch(raw: _forebay.RawColumn, nulls: Any) -> Any:
-    """A column as PyTorch has it; see `Column.torch`."""
+    """Converts a column to PyTorch; see `Column.torch`."""
     return _tensor(to_numpy(raw, nulls))
 
 
@@ -111,5 +111,5 @@ def _tensor(values: Any) -> Any:
 
     if values.dtype.kind in "mM":
         values = values.view(np.int64)
-    # PyTorch knows no memory that must not be written, as the arguments of functions are.
+    # PyTorch has no read-only tensors, but memory may be read-only, such as that of a function's arguments.
     return torch.from_numpy(values if values.flags.writeable else values.copy())

@@ -1,4 +1,4 @@
-"""A pipeline as something to loop over epoch after epoch, whose batches come as a training loop wants them."""
+"""Datasets: pipelines to iterate over epoch by epoch, with batches converted for a training loop."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 __all__ = ["PADDED", "Dataset", "Iteration", "NumpyDataset"]
 
-#: What the mask of rows that only repeat others is called.
+#: Key of the mask of rows that only repeat other rows.
 PADDED = "padded"
 
 
 class Worker(NamedTuple):
-    """A loader worker."""
+    """A worker process of a PyTorch loader."""
 
     number: int
     of: int
-    #: What the workers of an iteration have in common.
+    #: The seed that all workers share in an iteration.
     seed: int
 
 
 class Iteration(Iterator["dict[str, Any]"]):
-    """An iteration over a dataset, in this process. Its run begins with the first batch that is asked for, so
-    that a state may be loaded before, and ends with the iteration."""
+    """An iteration over a dataset, in this process. Its run starts when the first batch is requested, so that a state
+    may be loaded before, and ends with the iteration."""
 
     def __init__(
         self, dataset: Dataset, settings: dict[str, Any], start: State, worker: Worker | None, *, is_late: bool
@@ -47,10 +47,10 @@ class Iteration(Iterator["dict[str, Any]"]):
         self._settings = settings
         self._start = start
         self._worker = worker
-        #: Whether this is a worker that does not know the state which it is to go on from.
+        #: True if this is a loader worker that does not know the state from which it must resume.
         self._is_late = is_late
         self._batches: BatchIterator | None = None
-        #: Rows of the first and of the last batch that it gave.
+        #: Number of rows of the first delivered batch, and of the last one.
         self._sizes: tuple[int, int] | None = None
 
     def __iter__(self) -> Iteration:
@@ -76,13 +76,13 @@ class Iteration(Iterator["dict[str, Any]"]):
             self._sizes = (batch.num_rows if self._sizes is None else self._sizes[0], batch.num_rows)
             return converted
         except BaseException:
-            # What cannot be converted is not lost.
+            # The batch could not be converted; it is put back, so that it is not lost.
             batches.put_back(batch)
             raise
 
     def _opened(self) -> BatchIterator:
         if self._is_late:
-            raise ConfigError("these loader workers began before resume(..) was called; make a new loader")
+            raise ConfigError("these loader workers started before resume(..) was called; make a new loader")
         if self._batches is None:
             settings = {**self._settings, "resume": self._start.to_dict()}
             self._batches = BatchIterator(self._dataset._pipeline, settings)
@@ -92,16 +92,16 @@ class Iteration(Iterator["dict[str, Any]"]):
         return self._batches
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is: behind the last batch that it gave. As of `BatchIterator`."""
+        """Returns the state after the last delivered batch, as `BatchIterator.state_dict` does."""
         self._dataset._check_state()
         return self._start.to_dict() if self._batches is None else self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a state. The next iteration is that of the epochs that follow.
+        """Resumes from a state. The next iteration has the epochs that follow those of this one.
 
         Raises:
-            ResumeError: The state is of another stream, or of another number of loader workers.
-            ConfigError: It is behind the end of the pipeline's epochs.
+            ResumeError: The state belongs to another stream, or to another number of loader workers.
+            ConfigError: The state is after the end of the pipeline's epochs.
         """
         dataset, given = self._dataset, self._settings
         world = given.get("world") or 1
@@ -114,17 +114,17 @@ class Iteration(Iterator["dict[str, Any]"]):
         dataset._epochs.set(start.first_epoch + (dataset._span() or 1))
 
     def close(self) -> None:
-        """Stops its run, and waits for its threads and processes. It may be told to go on from a state."""
+        """Stops the iteration's run, and waits for its threads and processes. A state may be loaded later."""
         if self._batches is not None:
             self._batches.close()
             self._start, self._batches = State.of(self._batches.state_dict()), None
 
 
 class Dataset(ABC):
-    """What the datasets of NumPy and of PyTorch have in common.
+    """The base class of the datasets for NumPy and PyTorch.
 
-    An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next one goes on with the next epoch
-    by itself, and `set_epoch` chooses another.
+    An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next iteration continues with the next
+    epoch, unless `set_epoch` chooses another.
     """
 
     def __init__(
@@ -141,18 +141,18 @@ class Dataset(ABC):
         self._nulls = nulls
         self._epochs = Epochs(settings.pop("first_epoch", None) or 0)
         self._settings = settings
-        #: The run of the latest iteration in this process, which the iteration ends.
+        #: The run of the latest iteration in this process. The end of the iteration stops the run.
         self._running: BatchIterator | None = None
-        #: Whether it has come to its end.
+        #: True if the latest iteration in this process has ended.
         self._is_over = False
-        #: The number of the latest state to go on from, and the state.
+        #: The number of the latest state to resume from, and the state.
         self._resume: tuple[int, State | None] = (0, None)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration begins with this epoch, also in loader workers that live on.
+        """Sets the epoch of the next iteration, also in persistent loader workers.
 
-        If the next iteration is to go on from a state of this epoch, it does. A state of another epoch is given up,
-        with a warning.
+        If the next iteration is to resume from a state of this epoch, it still does. A state of another epoch is
+        discarded, with a warning.
         """
         epoch = int(epoch)
         state = self._pending()
@@ -168,11 +168,11 @@ class Dataset(ABC):
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next iteration begins with."""
+        """Returns the epoch of the next iteration."""
         return self._epochs.peek()[0]
 
     def _pending(self) -> State | None:
-        """The state that the next iteration goes on from."""
+        """Returns the state that the next iteration resumes from; None if it starts at the beginning of an epoch."""
         number, state = self._resume
         return state if number and self._epochs.peek()[1] == number else None
 
@@ -183,19 +183,19 @@ class Dataset(ABC):
         self._epochs.set(start.first_epoch, self._resume[0])
 
     def _state(self) -> dict[str, Any]:
-        """Behind the last batch of the latest iteration here; at the beginning of the next one if it is over, or there
-        is none."""
+        """Returns the state after the last batch of the latest iteration in this process. If the iteration is over, or
+        there is none, it is the state at the beginning of the next iteration."""
         if self._running is not None and not self._is_over:
             return self._running.state_dict()
         state = self._pending() or State(None, self.epoch, self._span(), self._seed())
         return state.to_dict()
 
     def _place(self) -> dict[str, int]:
-        """Which rank this is of how many, where the settings do not say."""
+        """Returns the rank and the number of ranks, if the settings do not give them."""
         return {}
 
     def _mask(self, batch: Batch) -> np.ndarray[Any, Any] | None:
-        """Which rows of a batch only repeat others; None where that is not said."""
+        """Returns the mask of rows in a batch that only repeat other rows; None if the mask is not requested."""
         given = self._padded
         if given is None:
             settings = {**self._settings, **self._place()}
@@ -210,26 +210,27 @@ class Dataset(ABC):
         return np.arange(batch.num_rows) >= batch.num_rows - batch.padded
 
     def _repeats_rows(self) -> bool:
-        """Whether rows may repeat so that ranks have equally many, or equally many batches."""
+        """True if rows may be repeated to give all ranks the same number of rows or batches."""
         uneven = self._settings["uneven"]
-        # Where steps are dropped, the pipeline's option does not hold.
+        # With `uneven="drop"`, steps are dropped, and the pipeline's `equal_steps` does not apply.
         return uneven == "pad" or uneven == "keep" and self._pipeline._plan().clauses()["equal_steps"] == "pad"
 
     def _check_follows(self, sizes: tuple[int, int] | None) -> None:
-        """Refuses another batch behind a first and a last one of so many rows, if who reads them loses rows then."""
+        """Raises an error before another batch if a library that reads this dataset would lose rows. `sizes` are the
+        numbers of rows of the first and of the last batch."""
 
     def _check_state(self) -> None:
-        """Refuses to say where an iteration is, if it is ahead of the loop."""
+        """Raises an error if a library has read ahead of the loop, since an iteration's state would skip batches."""
 
     @abstractmethod
     def _converted(self, batch: Batch) -> dict[str, Any]:
-        """A batch as the training loop wants it."""
+        """Converts a batch for the training loop."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self._begun(None)
 
     def _begun(self, worker: Worker | None) -> Iteration:
-        """A new iteration."""
+        """Starts an iteration."""
         span = self._span()
         first, number = self._epochs.begin(span or 1, *(worker or ()))
         turn, turns = (0, 1) if worker is None else worker[:2]
@@ -247,15 +248,15 @@ class Dataset(ABC):
         return (self._pipeline._plan().clauses()["seed"] or 0) if given is None else given
 
     def _span(self) -> int | None:
-        """Epochs of an iteration; None where it has no end."""
+        """Returns the number of epochs of an iteration; None if it has no end."""
         given: int | None = self._settings.get("epochs")
         return given or self._pipeline._plan().clauses()["epochs"]
 
     def __len__(self) -> int:
-        """Batches of the next iteration for this rank.
+        """Returns the number of batches of the next iteration for this rank.
 
         Raises:
-            TypeError: The number is not known before the rows come, or there is no end.
+            TypeError: The number is not known in advance, or is infinite.
         """
         settings = {**self._settings, **self._place()}
         state = self._pending()
@@ -266,15 +267,15 @@ class Dataset(ABC):
             return steps
         if self._span() is None:
             raise TypeError("a pipeline that repeats without end has no length")
-        raise TypeError("how many batches the rows make is not known before they come")
+        raise TypeError("the number of batches is not known before the rows are read")
 
     def stats(self) -> Stats | None:
-        """What the latest iteration in this process has delivered; None before the first."""
+        """Returns the statistics of the latest iteration in this process; None before the first iteration."""
         return None if self._running is None else self._running.stats()
 
     def close(self) -> None:
-        """Stops the latest iteration in this process, and waits for its threads and processes. An iteration that
-        nobody holds any longer has stopped by itself."""
+        """Stops the latest iteration in this process, and waits for its threads and processes. An iteration stops by
+        itself when nothing refers to it any more."""
         if self._running is not None:
             self._running.close()
 
@@ -283,15 +284,16 @@ class Dataset(ABC):
 
 
 class NumpyDataset(Dataset):
-    """Batches as dictionaries of NumPy arrays, which JAX takes as pytrees.
+    """Batches as dictionaries of NumPy arrays, which JAX accepts as pytrees.
 
         batches = train.numpy()
         for epoch in range(90):                 # each iteration is the next epoch
             for batch in batches:
                 ...
 
-    An iteration is one epoch, or all epochs of the pipeline's `repeat`; `set_epoch` chooses one. Its state is plain
-    values, which Orbax keeps as JSON. The iterators have `state_dict` and `load_state_dict`, too.
+    An iteration is one epoch, or all epochs of the pipeline's `repeat`; `set_epoch` chooses the epoch. The dataset's
+    state consists of plain values, which Orbax stores as JSON. The iterators have `state_dict` and `load_state_dict`,
+    too.
     """
 
     def _converted(self, batch: Batch) -> dict[str, Any]:
@@ -300,16 +302,16 @@ class NumpyDataset(Dataset):
         return arrays if mask is None else {**arrays, PADDED: mask}
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the latest iteration is, behind the last batch that it gave; if it is over, or there is none, the
-        beginning of the next one."""
+        """Returns the state after the last delivered batch of the latest iteration. If the iteration is over, or there
+        is none, it is the state at the beginning of the next iteration."""
         return self._state()
 
     def load_state_dict(self, state: dict[str, Any] | str) -> None:
-        """The next iteration goes on from a state, and those after it have the epochs that follow.
+        """Makes the next iteration resume from a state. Later iterations have the epochs that follow.
 
         Args:
-            state: Of this method's counterpart, or of an iterator over the pipeline; or a batch's token, where an
-                iteration is one epoch. A dictionary, or JSON.
+            state: The result of `state_dict` of this dataset, or of an iterator over the pipeline; or the token of a
+                batch, if an iteration is one epoch. Each as a dictionary, or as JSON.
         """
         self._go_on(state)
         self._running = None
@@ -322,16 +324,16 @@ class NumpyDataset(Dataset):
 
 
 def _position(state: dict[str, Any] | str, span: int | None) -> State:
-    """A state, or the state that a token makes where an iteration is one epoch."""
+    """Reads a state. If an iteration is one epoch, a token is accepted, too, and converted to a state."""
     if isinstance(state, (str, bytes)):
         try:
             state = json.loads(state)
         except ValueError as error:
-            raise ResumeError(f"no resume token: {error}") from error
+            raise ResumeError(f"not a resume token: {error}") from error
     if not isinstance(state, dict) or "forebay_token" not in state:
         return State.of(state).among(1, 1)
     if span != 1:
-        raise ResumeError("a token does not know where an iteration of several epochs began; take a state")
+        raise ResumeError("a token does not contain the first epoch of an iteration over several epochs; use a state")
     return State(json.dumps(state), int(state.get("cursor", {}).get("epoch", 0)), span)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a pipeline's description as text."""
+"""Formats the parts of a pipeline's description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .expr import shown
 
 
 def option(value: Any) -> str:
-    """The value of an option as text."""
+    """Returns the value of an option as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -18,7 +18,7 @@ def option(value: Any) -> str:
 
 
 def source_text(source: tuple[Any, ...]) -> str:
-    """The call that a pipeline begins with."""
+    """Returns the call that starts a pipeline, as text."""
     if source[0] == "sql":
         name = "" if source[2] is None else f", name={source[2]!r}"
         return f'sql("""{source[1]}"""{name})'
@@ -35,7 +35,7 @@ def _in_a_line(source: tuple[Any, ...], steps: tuple[Any, ...]) -> str:
 
 
 def step_text(step: tuple[Any, ...]) -> str:
-    """A call that follows."""
+    """Returns one of the calls after the source of a pipeline, as text."""
     name, *arguments = step
     if name == "filter":
         return f"filter({shown(arguments[0])})"

@@ -1,4 +1,4 @@
-"""What Forebay raises: a small hierarchy under `Error`."""
+"""The exceptions of Forebay: a small hierarchy under `Error`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 
 
 def _again(kind: type[Error], message: str, known: dict[str, Any]) -> Error:
-    """An error of its parts, which is how one is unpickled."""
+    """Creates an error from its class, message and attributes when it is unpickled."""
     return kind(message, **known)
 
 
-#: What the line begins with that carries an error's attributes through a `DataLoader`, which makes an error of
-#: a worker's again of its class and its text.
+#: The start of the line that carries an error's attributes through a `DataLoader`, which creates a worker's error
+#: again from its class and text.
 _ATTRIBUTES = "\nforebay.errors: "
 
 
 class Error(Exception):
-    """Any error of Forebay's."""
+    """The base class of Forebay's errors."""
 
     _known: tuple[str, ...] = ()
 
@@ -52,7 +52,7 @@ class Error(Exception):
         return {name: getattr(self, name) for name in self._known}
 
     def for_loader(self) -> None:
-        """Makes the text such that an error made of it has the attributes."""
+        """Appends the attributes to the text, so that an error created again from the text has them."""
         self.args = (f"{self.message}{_ATTRIBUTES}{json.dumps(self._attributes())}",)
 
 
@@ -60,9 +60,9 @@ class PlanError(Error):
     """The SQL or the calls are wrong.
 
     Attributes:
-        line: Line of the SQL text, from 1, if the pipeline came from text.
-        column: Column in that line, from 1.
-        hint: What may help, or None.
+        line: Line of the SQL text, from 1; None if the pipeline does not come from a text.
+        column: Column in that line, from 1; None if there is no line.
+        hint: A possible remedy, or None.
     """
 
     _known: tuple[str, ...] = ("line", "column", "hint")
@@ -72,10 +72,10 @@ class PlanError(Error):
 
 
 class SourceError(PlanError):
-    """A source cannot be opened: no such file, an unknown option, no readable schema.
+    """A source cannot be opened: a missing file, an unknown option, an unreadable schema.
 
     Attributes:
-        source: The source's name, or the call that names it.
+        source: Name of the source, or the call that names it.
     """
 
     _known = ("line", "column", "hint", "source")
@@ -83,15 +83,15 @@ class SourceError(PlanError):
 
 
 class DataError(Error):
-    """A row failed and the pipeline's policy is to stop, or a file cannot be read at all.
+    """A row failed and the pipeline's policy is to stop, or a whole file cannot be read.
 
     Attributes:
-        location: Where the source is.
-        file: The file, relative to the source; None where no single row failed.
-        row: Row in the file, from 0.
-        operator: The function or operator that failed.
-        column: The output column; None where a filter failed.
-        cause: What went wrong.
+        location: Location of the source.
+        file: Path of the file, relative to the source; None if no single row failed.
+        row: Number of the row in the file, from 0; None if no single row failed.
+        operator: Name of the function or operator that failed.
+        column: Name of the output column; None if a filter failed.
+        cause: Message of the failure.
     """
 
     _known = ("location", "file", "row", "operator", "column", "cause")
@@ -104,12 +104,12 @@ class DataError(Error):
 
 
 class FunctionError(Error):
-    """A Python function is at fault, whatever the row: its set-up fails, it fails in all of the first rows, an array
-    that it returns is none of the declared type, shape or length, or its worker process died. A wrong value is the
+    """A Python function is at fault, rather than a row. Its set-up fails, it fails in all of the first rows, it returns
+    an array of another type, shape or length than declared, or its worker process died. A single wrong value is a
     failure of its row, a `DataError`.
 
     Attributes:
-        function: The function's name.
+        function: Name of the function.
     """
 
     _known = ("function",)
@@ -117,7 +117,7 @@ class FunctionError(Error):
 
 
 class UserTraceback(Exception):
-    """Where a Python function raised what made an error: the `__cause__` of that error, as a text.
+    """The traceback of a Python function's exception, as text. It is the `__cause__` of the resulting error.
 
     The function may have run in another process, so this is not the exception itself.
     """
@@ -127,20 +127,20 @@ class UserTraceback(Exception):
 
 
 class ConfigError(Error):
-    """A setting of a run makes no sense."""
+    """A setting of a run is invalid."""
 
 
 class ResumeError(Error):
-    """A run cannot go on from a token or a state: it is of another pipeline, other data or another seed (the
-    message says what differs), or it is none."""
+    """A run cannot resume from a token or a state. It belongs to another pipeline, other data or another seed (the
+    message says which), or it is malformed."""
 
 
 class MemoryLimitError(ConfigError):
-    """The memory limit leaves no room to work in.
+    """The memory limit is too low for the run.
 
     Attributes:
-        limit: Bytes that were allowed.
-        minimum: Bytes that are needed.
+        limit: The memory limit, in bytes.
+        minimum: The smallest limit under which the run fits, in bytes.
     """
 
     _known = ("limit", "minimum")
@@ -149,4 +149,4 @@ class MemoryLimitError(ConfigError):
 
 
 class InternalError(Error):
-    """A broken promise of Forebay's own. Please report it."""
+    """A bug in Forebay. Please report it."""

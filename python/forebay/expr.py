@@ -1,8 +1,8 @@
 """Expressions over the columns of a row.
 
-An expression is a description: nothing is computed before a pipeline runs. It means what the same text
-means in SQL, so whole numbers divide to whole numbers (cast one to `"float64"` otherwise), and a
-comparison with null is null.
+An expression is only a description: nothing is computed before a pipeline runs. It has the meaning of the same text
+in SQL, so dividing whole numbers gives a whole number (cast one to `"float64"` to avoid this), and a comparison with
+null is null.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Union
 
 __all__ = ["Expr", "IntoExpr", "Value", "col", "lit", "sql_expr"]
 
-#: A value that an expression can hold: a number, a text, bytes, a truth value, a list of numbers, None.
+#: A value that an expression can hold: a number, a text, bytes, a boolean, a list of numbers, or None.
 Value = Union[None, bool, int, float, str, bytes, "list[float]", "tuple[float, ...]"]
-#: What stands where an expression is expected.
+#: An expression, or a value in place of one.
 IntoExpr = Union["Expr", Value]
 
 
@@ -22,7 +22,7 @@ class Expr:
     """An expression; made by `col`, `lit`, `sql_expr`, the functions of `forebay.fn`, and operators."""
 
     __slots__ = ("_node",)
-    # NumPy would take an array's operators to mean its elements.
+    # Without this, NumPy would apply an array's operators to each element.
     __array_ufunc__ = None
 
     def __init__(self, node: tuple[Any, ...]) -> None:
@@ -31,49 +31,49 @@ class Expr:
     # Names and types
 
     def alias(self, name: str) -> Expr:
-        """The same value as a column of this name."""
+        """This expression as a column named `name`."""
         return Expr(("alias", self._node, _text(name, "a name")))
 
     def cast(self, dtype: Any) -> Expr:
-        """The value as another type: `"float32"`, `"int64"`, `"bool"`, `"str"`, a NumPy dtype, ..
+        """Converts the value to another type: `"float32"`, `"int64"`, `"bool"`, `"str"`, a NumPy dtype, ..
 
-        A value that the type cannot hold is a failed row.
+        A value that the type cannot hold fails its row.
         """
         name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtype.__name__
         return Expr(("cast", self._node, name))
 
     def pinned(self) -> Expr:
-        """The same call, left where it stands: no rewrite moves, drops or doubles it."""
+        """Pins the call: no rewrite moves, drops or duplicates it."""
         return Expr(("pinned", self._node))
 
     # Tests
 
     def is_null(self) -> Expr:
-        """Whether there is no value."""
+        """True if there is no value."""
         return Expr(("is_null", self._node))
 
     def is_not_null(self) -> Expr:
-        """Whether there is a value."""
+        """True if there is a value."""
         return Expr(("is_not_null", self._node))
 
     def is_in(self, values: Iterable[IntoExpr]) -> Expr:
-        """Whether the value is one of these."""
+        """True if the value is one of `values`."""
         if isinstance(values, (str, bytes)):
             raise TypeError(f"is_in takes a list of values, found {values!r}")
         return Expr(("in", self._node, tuple(node_of(value) for value in values)))
 
     def between(self, low: IntoExpr, high: IntoExpr) -> Expr:
-        """Whether the value lies within bounds, both included."""
+        """True if the value lies within the bounds, which are inclusive."""
         return Expr(("between", self._node, node_of(low), node_of(high)))
 
     def fill_null(self, value: IntoExpr) -> Expr:
-        """The value, or another one where there is none."""
+        """The value, or `value` if it is null."""
         return Expr(("call", "coalesce", (self._node, node_of(value))))
 
     # Parts
 
     def __getitem__(self, key: str | int) -> Expr:
-        """A field of a struct by name, or an element of a list by place: from 0, or from the end below 0."""
+        """A field of a struct by name, or an element of a list by index: from 0, or from the end if negative."""
         if isinstance(key, str):
             return Expr(("call", "get_field", (self._node, ("lit", key))))
         if isinstance(key, int):
@@ -82,7 +82,7 @@ class Expr:
         raise TypeError(f"expected a field's name or an element's place, found {key!r}")
 
     def __iter__(self) -> Any:
-        raise TypeError("an expression stands for one value a row and cannot be iterated")
+        raise TypeError("an expression is one value per row, and cannot be iterated")
 
     # Arithmetic
 
@@ -175,25 +175,25 @@ class Expr:
 
 
 def col(name: str) -> Expr:
-    """A column, by its exact name."""
+    """A column of the row, by its exact name."""
     return Expr(("col", _text(name, "a column's name")))
 
 
 def lit(value: Value) -> Expr:
-    """A value. Numbers, texts and lists of numbers may mostly stand by themselves."""
+    """A literal value. Where an expression is expected, most numbers, texts and lists of numbers need no `lit`."""
     return Expr(_literal(value))
 
 
 def sql_expr(text: str) -> Expr:
-    """A column of this name, or else an expression in SQL: `"price * 2"`.
+    """The column of this name if there is one, or else an expression in SQL: `"price * 2"`.
 
-    In `Pipeline.select` it may be several: `"label, price * 2 AS double"`.
+    In `Pipeline.select`, the text may contain several expressions: `"label, price * 2 AS double"`.
     """
     return Expr(("sql", _text(text, "SQL")))
 
 
 def node_of(value: Any) -> tuple[Any, ...]:
-    """The node of an expression, or of a value."""
+    """Returns the node of an expression or of a value."""
     return value._node if isinstance(value, Expr) else _literal(value)
 
 
@@ -202,7 +202,7 @@ def _literal(value: Any) -> tuple[Any, ...]:
         return ("lit", tuple(float(number) for number in value))
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return ("lit", value)
-    # A NumPy scalar, or an array of one.
+    # The value may be a NumPy scalar, or an array of one element.
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "shape", None) == ():
         return _literal(item())
@@ -222,7 +222,7 @@ def _binary(operator: str, left: Any, right: Any) -> Expr:
 
 
 def shown(node: tuple[Any, ...]) -> str:
-    """A node as one would write it."""
+    """Returns a node as source code."""
     kind = node[0]
     if kind == "col":
         return f"col({node[1]!r})"

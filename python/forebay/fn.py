@@ -1,11 +1,11 @@
 """Every function of Forebay's catalogue, as `fn.resize(col("image"), 224, 224)`.
 
-The functions, their arguments and their documentation come from the catalogue that `forebay functions`
-prints; completion and `help(fn.resize)` show it. Other row-wise functions of SQL are here too, without
-documentation: `fn.upper(col("name"))`.
+The functions, their arguments and their documentation come from the catalogue that `forebay functions` prints;
+completion and `help(fn.resize)` show them. Other row-wise SQL functions are available without documentation:
+`fn.upper(col("name"))`.
 
-A random function draws by seed, epoch, row and its place in the pipeline. `stream="name"` lets two calls
-share their draws, such as an image and its mask.
+The draws of a random function depend on the seed, the epoch, the row, and the call's position in the pipeline.
+`stream="name"` makes two calls share their draws, for example those of an image and of its mask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CATALOGUE: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in _fore
 
 
 class _Parameter:
-    """An argument of a function, and which bracket of the signature it stands in."""
+    """An argument of a function, with the bracket that encloses it in the signature."""
 
     def __init__(self, name: str, group: int | None, doc: str) -> None:
         self.name = name
@@ -31,10 +31,10 @@ class _Parameter:
 
 
 def parameters(entry: Mapping[str, Any]) -> list[_Parameter]:
-    """The arguments of a catalogue entry, read from its signature.
+    """Returns the arguments of a catalogue entry, read from its signature.
 
-    Brackets hold what may be left out: within one bracket from its end on. Of several ways to call, the
-    first names the arguments, and the shortest says which of them are needed.
+    Brackets enclose optional arguments; within one bracket, arguments are omitted from the end. If there are several
+    signatures, the first names the arguments, and the shortest determines the required ones.
     """
     docs = dict(entry["arguments"])
     ways = [way[way.index("(") + 1 : way.rindex(")")] for way in entry["signature"].split(" or ")]
@@ -54,7 +54,7 @@ def parameters(entry: Mapping[str, Any]) -> list[_Parameter]:
 
 
 def signature(entry: Mapping[str, Any]) -> inspect.Signature:
-    """How a catalogue function is called from Python."""
+    """Returns the Python signature of a catalogue function."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     shown = [
         inspect.Parameter(p.name, kind, default=inspect.Parameter.empty if p.group is None else None)
@@ -66,7 +66,7 @@ def signature(entry: Mapping[str, Any]) -> inspect.Signature:
 
 
 def document(entry: Mapping[str, Any]) -> str:
-    """The docstring of a catalogue function."""
+    """Returns the docstring of a catalogue function."""
     lines = [entry["summary"], ""]
     if entry["arguments"]:
         lines.append("Args:")
@@ -82,7 +82,7 @@ def document(entry: Mapping[str, Any]) -> str:
 
 
 def _arguments(name: str, known: list[_Parameter], given: Mapping[str, Any]) -> list[Any]:
-    """The values that were given, in the order of SQL."""
+    """Returns the given values in the order of the SQL call."""
     missing: dict[int, _Parameter] = {}
     values = []
     for parameter in known:

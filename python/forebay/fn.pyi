@@ -83,17 +83,17 @@ def decode_image(bytes: _First, mode: IntoExpr = None) -> Expr:
     """
 
 def gaussian_blur(image: _First, kernel: IntoExpr, sigma_min: IntoExpr = None, sigma_max: IntoExpr = None, *, stream: str | None = None) -> Expr:
-    """Blurs an image with a Gaussian, of random width where a range is given.
+    """Blurs an image with a Gaussian, of random width if a range is given.
 
     Args:
         image: A decoded image [H, W, C] of u8, f16 or f32.
-        kernel: Places of the kernel, odd, 1 to 1023; [across, down] also serves.
+        kernel: Places of the kernel, odd, 1 to 1023; [across, down] is also accepted.
         sigma_min: Least standard deviation in pixels; default 0.1. Alone: the only one.
         sigma_max: Greatest standard deviation in pixels; default 2.
         stream: Name of draws to share with other calls.
 
     Returns:
-        An image of the same size; an error where it is too small for the kernel's mirror.
+        An image of the same size; an error if it is too small to mirror half the kernel.
 
     Counterpart: torchvision v2.GaussianBlur(kernel, sigma): within 1 of 255 given sigma. It counts as random even where one sigma is given.
 
@@ -167,8 +167,8 @@ def normalize(image: _First, mean: IntoExpr, std: IntoExpr = None) -> Expr:
 
     Args:
         image: A decoded image, [H, W, C] or [C, H, W]; u8 is first divided by 255.
-        mean: A number, or one a channel, on the scale 0 to 1. 'imagenet' gives both.
-        std: A number, or one a channel, not 0.
+        mean: A number, or one per channel, on the scale 0 to 1. 'imagenet' gives both.
+        std: A number, or one per channel, not 0.
 
     Returns:
         A float image of the same size, f32 unless the image is f16.
@@ -183,7 +183,7 @@ def one_hot(label: _First, n: IntoExpr) -> Expr:
     """Makes a label a vector with 1 at the label and 0 elsewhere.
 
     Args:
-        label: An integer from 0 to n - 1; another is an error of its row.
+        label: An integer from 0 to n - 1; any other is an error of its row.
         n: Length of the vector, 1 to 1048576.
 
     Returns:
@@ -201,7 +201,7 @@ def pad(image: _First, padding: IntoExpr, fill: IntoExpr = None, mode: IntoExpr 
     Args:
         image: A decoded image [H, W, C] of u8, f16 or f32.
         padding: Pixels: one number, [left and right, top and bottom], or [left, top, right, bottom].
-        fill: Value of the border in mode 'constant', a number or one a channel; default 0.
+        fill: Value of the border in mode 'constant', a number or one per channel; default 0.
         mode: 'constant' (default), 'edge', 'reflect' or 'symmetric'.
 
     Returns:
@@ -256,7 +256,7 @@ def random_crop(image: _First, height: IntoExpr, width: IntoExpr, padding: IntoE
         stream: Name of draws to share with other calls.
 
     Returns:
-        An image of that size, same element type; an error where the padded image is smaller.
+        An image of that size, same element type; an error if the padded image is smaller.
 
     Counterpart: torchvision v2.RandomCrop((h, w), padding): equal given the place.
 
@@ -270,11 +270,11 @@ def random_erasing(image: _First, p: IntoExpr = None, scale_min: IntoExpr = None
     Args:
         image: A decoded image, [H, W, C] or [C, H, W].
         p: Probability, 0 to 1; default 0.5.
-        scale_min: Least part of the image's area; default 0.02. [min, max] also serves.
+        scale_min: Least part of the image's area; default 0.02. [min, max] is also accepted.
         scale_max: Greatest part of the image's area; default 0.33.
-        ratio_min: Least height / width; default 0.3. [min, max] also serves.
+        ratio_min: Least height / width; default 0.3. [min, max] is also accepted.
         ratio_max: Greatest height / width; default 3.3.
-        value: A number, one a channel, or 'random' (normal draws, float images only); default 0.
+        value: A number, one per channel, or 'random' (normal draws, float images only); default 0.
         stream: Name of draws to share with other calls.
 
     Returns:
@@ -361,9 +361,9 @@ def random_resized_crop(image: _First, height: IntoExpr, width: IntoExpr, scale_
         image: A decoded image [H, W, C] of u8, f16 or f32.
         height: Rows of the result, 1 to 65535.
         width: Columns of the result, 1 to 65535.
-        scale_min: Least part of the image's area; default 0.08. [min, max] also serves.
+        scale_min: Least part of the image's area; default 0.08. [min, max] is also accepted.
         scale_max: Greatest part of the image's area; default 1.
-        ratio_min: Least width / height; default 3/4. [min, max] also serves.
+        ratio_min: Least width / height; default 3/4. [min, max] is also accepted.
         ratio_max: Greatest width / height; default 4/3.
         filter: 'bilinear' (default), 'bicubic', 'lanczos', all antialiased, or 'nearest'.
         stream: Name of draws to share with other calls.
@@ -384,8 +384,8 @@ def random_rotate(image: _First, degrees: IntoExpr, filter: IntoExpr = None, exp
         image: A decoded image [H, W, C] of u8, f16 or f32.
         degrees: Uniform in [-degrees, degrees], or in [min, max].
         filter: 'nearest' (default) or 'bilinear'.
-        expand: Whether the result grows to hold the whole turned image; default false.
-        fill: Value of uncovered places, a number or one a channel; default 0.
+        expand: If true, the result grows to hold the whole rotated image; default false.
+        fill: Value of uncovered places, a number or one per channel; default 0.
         stream: Name of draws to share with other calls.
 
     Returns:
@@ -473,8 +473,8 @@ def rotate(image: _First, degrees: IntoExpr, filter: IntoExpr = None, expand: In
         image: A decoded image [H, W, C] of u8, f16 or f32.
         degrees: Angle.
         filter: 'nearest' (default) or 'bilinear'.
-        expand: Whether the result grows to hold the whole turned image; default false.
-        fill: Value of uncovered places, a number or one a channel; default 0.
+        expand: If true, the result grows to hold the whole rotated image; default false.
+        fill: Value of uncovered places, a number or one per channel; default 0.
 
     Returns:
         An image of the same size, or larger with expand.

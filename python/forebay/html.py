@@ -1,4 +1,4 @@
-"""What notebooks show."""
+"""HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .pipeline import Pipeline
 
-#: Pixels of an image's longer side.
+#: Length of the longer side of an image, in pixels.
 SIDE = 96
-#: Rows of a table.
+#: Maximum number of rows of a table.
 ROWS = 16
 
 
 def batch_table(batch: Batch, rows: int = ROWS) -> str:
-    """A batch as a table, its images as pictures."""
+    """Returns a batch as a table, with its images as pictures."""
     images = dict(batch._raw.thumbnails(rows, SIDE))
     shown = min(rows, batch.num_rows)
     columns: dict[str, list[str]] = {}
@@ -38,7 +38,7 @@ def batch_table(batch: Batch, rows: int = ROWS) -> str:
 
 
 def pipeline_page(pipeline: Pipeline) -> str:
-    """A pipeline's plan as a picture, and its columns; its description where it cannot be planned."""
+    """Returns a pipeline's plan as a picture, with its columns; only its description if it cannot be planned."""
     try:
         columns = pipeline.schema._repr_html_()
         picture = pipeline.explain(format="svg")

@@ -1,4 +1,4 @@
-"""Running a pipeline, batch by batch."""
+"""The iterator over a run's batches."""
 
 from __future__ import annotations
 
@@ -21,67 +21,66 @@ __all__ = ["BatchIterator", "Failure", "Stats"]
 
 @dataclass(frozen=True)
 class Failure:
-    """A row that failed and did not stop the run."""
+    """A failed row that did not stop the run."""
 
-    #: Where the source is.
+    #: Location of the source.
     location: str
-    #: The file, relative to the source.
+    #: Path of the file, relative to the source.
     file: str
-    #: Row in the file, from 0.
+    #: Number of the row in the file, from 0.
     row: int
-    #: The output column; None where a filter failed.
+    #: Name of the output column; None if a filter failed.
     column: str | None
-    #: The function or operator that failed.
+    #: Name of the function or operator that failed.
     operator: str
-    #: What went wrong.
+    #: Message of the failure.
     cause: str
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a run has delivered so far, and what became of failed rows.
+    """Statistics of a run so far.
 
-    Rows, batches and bytes are those that the iterator has handed out. The others are of all rows that were
-    computed, which run ahead of it.
+    Rows, batches and bytes count what the iterator has delivered. The other numbers include rows that were computed
+    ahead of it.
     """
 
-    #: Rows handed out.
+    #: Number of rows delivered.
     rows: int
-    #: Batches handed out.
+    #: Number of batches delivered.
     batches: int
-    #: Bytes handed out.
+    #: Size of the delivered batches, in bytes.
     bytes: int
-    #: Failed rows left out.
+    #: Number of failed rows that were skipped.
     skipped: int
-    #: Failed rows for which another row stood in.
+    #: Number of failed rows that were replaced by another row.
     replaced: int
-    #: Failed rows kept with nulls.
+    #: Number of failed rows that were kept with nulls.
     nulled: int
-    #: The first of the failures, in stream order.
+    #: The failures that came first in stream order; later ones are only counted.
     failures: tuple[Failure, ...]
-    #: Rows read from the cache; None without a cache.
+    #: Number of rows read from the cache; None without a cache.
     cache_hits: int | None
-    #: Rows computed because the cache did not have them; None without a cache.
+    #: Number of rows computed because the cache lacked them; None without a cache.
     cache_misses: int | None
-    #: Seconds since the run began, until it ended.
+    #: Seconds from the start of the run until now, or until the run's end.
     wall_seconds: float
-    #: Seconds that processors worked for this process meanwhile, whatever for.
+    #: CPU seconds of the whole process in that time.
     cpu_seconds: float
-    #: Seconds until the first batch; None before it.
+    #: Seconds from the start of the run until the first batch; None before it.
     first_batch_seconds: float | None
 
     @property
     def rows_per_second(self) -> float:
-        """Rows handed out in a second."""
+        """Rows delivered per second of wall time."""
         return self.rows / max(self.wall_seconds, 1e-9)
 
 
 class BatchIterator(Iterator[Batch]):
     """The batches of a run, in order.
 
-    Work goes on in the background while a batch is used, and stops when the iterator is closed, dropped, or
-    at its end. Ctrl-C interrupts the wait for a batch. It is no thing to share between processes: make one in
-    each.
+    Work continues in the background while a batch is used, and stops when the iterator is closed, dropped, or at its
+    end. Ctrl-C interrupts the wait for a batch. Iterators cannot be shared between processes: make one in each.
     """
 
     def __init__(
@@ -98,9 +97,9 @@ class BatchIterator(Iterator[Batch]):
         self._run = self._pipeline._plan().run(settings, *self._other_batches)
         self._begun = settings
         self._turns = settings.get("turns") or 1
-        #: Steps between the token and the next batch.
+        #: Number of steps from the token to the next batch.
         self._turn = settings.get("turn") or 0
-        #: Steps before the token since the run began that counts towards the limit.
+        #: Number of steps before the token that count towards `limit_batches`.
         self._taken = (self._settings.get("limit_batches") or 0) - (settings.get("limit_batches") or 0)
         self._before = (self._turn, self._taken)
 
@@ -111,7 +110,7 @@ class BatchIterator(Iterator[Batch]):
         try:
             raw = self._run.next()
         except SourceError:
-            # A file is no longer what it was; the next run plans with what it is.
+            # A file has changed since planning, so the next run plans again.
             self._pipeline._planned = None
             raise
         if raw is None:
@@ -122,17 +121,18 @@ class BatchIterator(Iterator[Batch]):
         return Batch(raw)
 
     def put_back(self, batch: Batch) -> None:
-        """Takes the last batch back, as if it had not been handed out: it is the next one, and states are before
-        it."""
+        """Takes back the last batch, as if it had not been delivered: the next call delivers it again, and a state
+        taken now is before it."""
         self._run.put_back(batch._raw)
         self._turn, self._taken = self._before
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the consumer of the batches is: behind the last batch that it was given, however far the run
-        is ahead of it. Plain values, which JSON can hold; `load_state_dict` and `run(resume=..)` take it.
+        """Returns the state after the last delivered batch, however far the run has computed ahead.
 
-        It serves any number of ranks, threads and rewrites, and is refused where the pipeline means something
-        else, or the data or the seed is another.
+        The state consists of plain values, which JSON can hold; `load_state_dict` and `run(resume=..)` accept it.
+
+        It works with any number of ranks, threads and rewrites. It is refused if the pipeline has another meaning, or
+        the data or the seed differ.
         """
         return State(
             self._run.token(),
@@ -146,11 +146,11 @@ class BatchIterator(Iterator[Batch]):
         ).to_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a state, wherever this iterator was. How many epochs there are is as this iterator's
-        settings say, counted from where the iterator of the state began.
+        """Resumes from a state, whatever this iterator's position. The number of epochs is that of this iterator's
+        settings, counted from the first epoch of the iterator that the state comes from.
 
         Raises:
-            ResumeError: The state is of another stream. The iterator is where it was.
+            ResumeError: The state belongs to another stream. The iterator is unchanged.
         """
         settings = read_resume(state, self._settings, self._pipeline)
         before = self._run
@@ -159,22 +159,22 @@ class BatchIterator(Iterator[Batch]):
 
     @property
     def steps(self) -> int | None:
-        """Batches of the whole run, where known."""
+        """Number of batches of the whole run; None if unknown."""
         return self._run.steps
 
     @property
     def seed(self) -> int:
-        """The seed in force."""
+        """The seed in effect."""
         return self._run.seed
 
     def stats(self) -> Stats:
-        """What was delivered so far, and what became of failed rows."""
+        """The statistics of the run so far."""
         said = self._run.stats()
         failures = tuple(Failure(**failure) for failure in said.pop("failures"))
         return Stats(failures=failures, **said)
 
     def close(self) -> None:
-        """Stops the run and waits for its threads. What was handed out stays valid."""
+        """Stops the run and waits for its threads. Delivered batches stay valid."""
         self._run.close()
 
     def __enter__(self) -> BatchIterator:
@@ -184,13 +184,13 @@ class BatchIterator(Iterator[Batch]):
         self.close()
 
 
-#: The iterators that may have threads.
+#: The iterators that may still have threads.
 _LIVE: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """Ends what still runs when the interpreter does."""
+    """Stops the runs of all iterators when the interpreter exits."""
     for iterator in list(_LIVE):
         iterator.close()
     _forebay.shutdown()

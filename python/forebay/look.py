@@ -1,4 +1,4 @@
-"""What a pipeline says of itself, and shows of its rows."""
+"""Explanations and previews of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Explanation", "Preview"]
 
 
 class Explanation(str):
-    """A text that shows as it is."""
+    """A text that notebooks show verbatim."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -24,10 +24,10 @@ class Explanation(str):
 
 
 class Preview:
-    """The first rows of a pipeline, to be looked at."""
+    """The first rows of a pipeline, for display."""
 
     def __init__(self, batch: Batch) -> None:
-        #: The rows.
+        #: The rows, as a batch.
         self.batch = batch
 
     def save(self, path: str | os.PathLike[str], *, tile: int = 160) -> None:

@@ -1,4 +1,4 @@
-"""Pipelines: what to read, and what happens to the rows on their way to the trainer."""
+"""Pipelines: a source, and the operations on its rows until they reach the trainer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .look import Explanation, Preview
 from .schema import Schema
 
 if TYPE_CHECKING:
-    # Type checkers know it without its being installed.
+    # Type checkers know this module even if it is not installed.
     from typing_extensions import Unpack
 
     from .settings import DatasetSettings, RankSettings, RunSettings
@@ -32,9 +32,10 @@ __all__ = ["Pipeline"]
 class Pipeline:
     """A pipeline.
 
-    It is immutable: every call gives a new one. It is a description, so making one reads nothing, and it
-    pickles; mistakes surface when its schema, its plan or its rows are asked for. Calls that shape rows come
-    first, then `shuffle`, `skip`, `take`, `pack` or `bucket_by`, `batch`, `pad` and `repeat`, in this order.
+    A pipeline is immutable: every call returns a new one. A pipeline is only a description, so it can be pickled, and
+    making one reads nothing. Mistakes surface when the schema, the plan or the rows are requested. Calls that filter
+    rows and compute columns come first, then `shuffle`, `skip`, `take`, `pack` or `bucket_by`, `batch`, `pad` and
+    `repeat`, in this order.
 
     `for batch in pipeline` runs it.
     """
@@ -56,22 +57,22 @@ class Pipeline:
         return self._then("filter", _column(predicate))
 
     def select(self, *columns: Expr | str, **named: IntoExpr) -> Pipeline:
-        """Keeps these columns, in this order: `select("label", pixels=fn.resize(col("image"), 224, 224))`.
+        """Keeps only the given columns, in this order: `select("label", pixels=fn.resize(col("image"), 224, 224))`.
 
-        A text is a column's name, or else what may stand after SELECT in SQL. Keywords name their columns.
+        A text is the name of a column, or else a select list in SQL. Keywords name computed columns.
         """
         nodes = [_column(column) for column in columns]
         nodes += [("alias", _column(value), name) for name, value in named.items()]
         return self._then("select", tuple(nodes))
 
     def with_column(self, name: str, value: IntoExpr) -> Pipeline:
-        """Replaces a column in its place, or appends a new one. A text is SQL; `lit("text")` is a text."""
+        """Replaces a column in place, or appends a new one. A text is SQL; use `lit("text")` for a literal text."""
         if not isinstance(name, str):
-            raise TypeError(f"with_column takes a name and an expression, found the name {name!r}")
+            raise TypeError(f"with_column expects a name and an expression, found the name {name!r}")
         return self._then("with_column", name, _column(value))
 
     def map_batches(self, function: Udf | UdfClass) -> Pipeline:
-        """Adds the columns that a Python function returns, or replaces those of their names; see `forebay.udf`."""
+        """Adds the columns that a Python function returns; a column of the same name is replaced. See `forebay.udf`."""
         from .udf import mapped
 
         return mapped(self, function)
@@ -79,12 +80,12 @@ class Pipeline:
     # Order
 
     def shuffle(self, rows: int | Literal["global"], *, seed: int | None = None) -> Pipeline:
-        """Orders the rows of each epoch at random.
+        """Shuffles the rows of each epoch.
 
         Args:
-            rows: Rows travel within windows of at least this many stored rows; `"global"` for one window of
-                all rows.
-            seed: Seeds the order and all random functions; 0 if it is given nowhere.
+            rows: Shuffle within windows of at least this many stored rows, or `"global"` to shuffle over all
+                rows.
+            seed: Seed of the order and of all random functions; 0 by default.
         """
         window = None if rows == "global" else _whole("shuffle", "rows", rows)
         return self._then("shuffle", window, None if seed is None else _whole("shuffle", "seed", seed))
@@ -94,27 +95,30 @@ class Pipeline:
         return self._then("seed", _whole("seed", "seed", seed))
 
     def skip(self, rows: int) -> Pipeline:
-        """Drops the first rows of each epoch."""
+        """Drops the first `rows` rows of each epoch."""
         return self._then("skip", _whole("skip", "rows", rows))
 
     def take(self, rows: int) -> Pipeline:
-        """Keeps the first rows of each epoch."""
+        """Keeps only the first `rows` rows of each epoch."""
         return self._then("take", _whole("take", "rows", rows))
 
     # Batches and epochs
 
     def pack(self, column: str, into: int) -> Pipeline:
-        """Puts the sequences of a list column end to end into packs of `into` elements. A batch then has packs as
-        rows, with `<column>_segment_ids` (1, 2, .. in a pack, 0 where it is free) and `<column>_positions` (from 0
-        in each sequence); other columns become lists with a value for each sequence."""
+        """Concatenates the sequences of a list column into packs of `into` elements.
+
+        The rows of a batch are then packs, with `<column>_segment_ids` (1, 2, .. for the sequences of a pack, 0 for
+        padding) and `<column>_positions` (from 0 in each sequence). Other columns become lists with one value per
+        sequence."""
         return self._then("pack", _name("pack", column), _whole("pack", "into", into))
 
     def bucket_by(self, value: IntoExpr, boundaries: Iterable[int]) -> Pipeline:
         """Fills each batch with rows of one bucket.
 
         Args:
-            value: What decides, such as `fn.array_length(col("tokens"))`; a text is SQL.
-            boundaries: Ascending. A value belongs to the first bucket whose boundary is above it, or to the last.
+            value: The value that decides the bucket, such as `fn.array_length(col("tokens"))`; a text is SQL.
+            boundaries: Ascending boundaries. A value belongs to the first bucket whose boundary is above it, or
+                to the last.
         """
         limits = [_whole("bucket_by", "each boundary", boundary) for boundary in boundaries]
         return self._then("bucket_by", _column(value), tuple(limits))
@@ -127,18 +131,19 @@ class Pipeline:
         pad_remainder: bool = False,
         scope: Literal["per_rank", "global"] = "per_rank",
     ) -> Pipeline:
-        """Gathers rows.
+        """Groups rows into batches.
 
         Args:
-            rows: Rows of a batch, for each rank. Without this call it is 256.
-            drop_remainder: Whether rows that do not fill a batch are dropped; else the last one is short.
-            pad_remainder: Whether the last batch is filled by repeating its rows.
-            scope: `"per_rank"` deals whole batches to the ranks in turn; `"global"` splits each over them.
+            rows: Number of rows per batch, for each rank. Without this call, a batch has 256.
+            drop_remainder: True to drop the last rows if they do not fill a batch; by default the last batch is
+                short.
+            pad_remainder: True to fill the last batch by repeating its rows.
+            scope: `"per_rank"` gives whole batches to the ranks in turn; `"global"` splits each batch among them.
         """
         if drop_remainder and pad_remainder:
             raise ValueError("drop_remainder and pad_remainder exclude each other")
         if scope not in ("per_rank", "global"):
-            raise ValueError(f'scope is "per_rank" or "global", found {scope!r}')
+            raise ValueError(f'scope must be "per_rank" or "global", found {scope!r}')
         remainder = "drop" if drop_remainder else "pad" if pad_remainder else "keep"
         return self._then("batch", _whole("batch", "rows", rows), remainder, scope == "global")
 
@@ -150,57 +155,61 @@ class Pipeline:
         drop_remainder: bool = False,
         scope: Literal["per_rank", "global"] = "per_rank",
     ) -> Pipeline:
-        """Gathers rows as long as they have at most so many elements in a list column; where the column is
-        padded, each row counts as long as the longest.
+        """Fills each batch with rows until their total number of elements reaches a limit. If the column is padded,
+        each row counts as long as the longest row of the batch.
 
         Args:
-            tokens: Elements of a batch, for each rank.
-            column: A list, or a number that says how long a row is.
-            drop_remainder: Whether the last rows of an epoch are dropped.
-            scope: As of `batch`.
+            tokens: Maximum number of elements per batch, for each rank.
+            column: A list column whose elements count, or a number column with the length of the row.
+            drop_remainder: True to drop the last batch of an epoch.
+            scope: As for `batch`.
         """
         if scope not in ("per_rank", "global"):
-            raise ValueError(f'scope is "per_rank" or "global", found {scope!r}')
+            raise ValueError(f'scope must be "per_rank" or "global", found {scope!r}')
         count = _whole("batch_by_tokens", "tokens", tokens)
         remainder = "drop" if drop_remainder else "keep"
         return self._then("batch_by_tokens", count, _name("batch_by_tokens", column), remainder, scope == "global")
 
     def pad(self, column: str, to: int | None = None, value: float | None = None) -> Pipeline:
-        """Makes the sequences of a list column equally long, with `value` (0 by default) at their ends: as long as
-        the longest of the batch, or `to` elements. Their own lengths are in `<column>_length`. Follows `batch`; after
-        `pack`, it says what is at the ends of packs."""
+        """Pads the sequences of a list column at their ends with `value` (0 by default), to the length of the longest
+        sequence of the batch, or to `to` elements.
+
+        The original lengths are in `<column>_length`. The call follows `batch`; after `pack`, it sets the value that
+        fills packs."""
         to = None if to is None else _whole("pad", "to", to)
         if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
-            raise TypeError(f"pad: value is a number, found {value!r}")
-        # NumPy's scalars are written with their type.
+            raise TypeError(f"pad: value must be a number, found {value!r}")
+        # The `repr` of a NumPy scalar would include its type.
         text = None if value is None else repr(int(value) if isinstance(value, numbers.Integral) else float(value))
         return self._then("pad", _name("pad", column), to, text)
 
     def repeat(self, epochs: int | None = None) -> Pipeline:
-        """Runs several epochs, or epochs without end. Before `batch`, batches cross the ends of epochs."""
+        """Runs `epochs` epochs, or epochs forever. If called before `batch`, batches cross the ends of epochs."""
         return self._then("repeat", None if epochs is None else _whole("repeat", "epochs", epochs))
 
     # Options
 
     def options(self, **options: Any) -> Pipeline:
-        """Sets what SQL has in `OPTIONS (..)`; the others stay as they are.
+        """Sets options of SQL's `OPTIONS (..)`. Options that are not given keep their values.
 
         Args:
-            on_error: When a row fails: `"fail"` (the default), `"skip"`, `"replace"` or `"null"`.
-            relax: Rewrites that are allowed beyond exact ones: `"none"`, `"numeric"`, `"order"`,
+            on_error: The policy for failed rows: `"fail"` (the default), `"skip"`, `"replace"` or `"null"`.
+            relax: The rewrites allowed beyond exact ones: `"none"` (the default), `"numeric"`, `"order"` or
                 `"statistical"`.
-            optimize: `"default"` or `"off"`.
-            disable_rules: Names of rewrite rules that are left out.
-            cache_dir: Directory that keeps computed rows from epoch to epoch.
-            cache_quota: Bytes that they may take, as a number or as `"20GiB"`.
-            cache_price: What keeping a byte costs.
-            equal_steps: What a rank does in the last step if no batch is left for it: `"count"` (a batch of no
-                rows, the default), `"drop"` (nobody steps) or `"pad"` (its batch before once more).
-            horizon: Windows after which packs and buckets hold no rows open.
-            error_budget: Failed rows of an epoch at which the run stops, whatever `on_error` says: a number, or a
-                part of the rows such as `"1 %"`.
-            dead_letters: Folder for a table of the failed rows.
-            dead_letter_bytes: Largest input of a failed row that is kept in that table, as a number or `"1MiB"`.
+            optimize: The optimiser switch: `"default"` or `"off"`.
+            disable_rules: Names of rewrite rules to disable.
+            cache_dir: Directory in which computed rows are kept from epoch to epoch.
+            cache_quota: Maximum size of the cache, as a number of bytes or as `"20GiB"`.
+            cache_price: The price of keeping a byte in the cache, such as `"30 s/GB"`.
+            equal_steps: Handling of a last step in which some rank has no batch: `"count"` (the rank gets an empty
+                batch, the default), `"drop"` (the step is dropped for all ranks) or `"pad"` (the rank repeats its
+                previous batch).
+            horizon: Number of windows for which packs and buckets may hold rows open.
+            error_budget: The number of rows of an epoch that may fail before the run stops, under any `on_error`:
+                a number, or a share of the rows such as `"1 %"`.
+            dead_letters: Folder of the dead-letter table, which records failed rows.
+            dead_letter_bytes: Maximum size of a failed row's input to record in the dead-letter table, as a number of
+                bytes or as `"1MiB"`.
         """
         given = {key: value for key, value in options.items() if value is not None}
         if not given:
@@ -209,11 +218,11 @@ class Pipeline:
         return self._then("options", tuple(given), text)
 
     def cache(self, at: str = "auto", *, freezing_randomness: bool = False) -> Pipeline:
-        """Says where rows are kept from epoch to epoch, in the directory of `options(cache_dir=..)`.
+        """Sets the operator whose rows are kept from epoch to epoch, in the directory of `options(cache_dir=..)`.
 
         Args:
-            at: `"auto"` (where it pays), `"off"`, or the function or output column to keep the rows of.
-            freezing_randomness: Whether the draws of the first epoch are kept with the rows.
+            at: `"auto"` (where caching pays), `"off"`, or the function or output column whose rows are kept.
+            freezing_randomness: True to keep the draws of the first epoch with the rows, so that all epochs have them.
         """
         if at in ("auto", "off"):
             return self._then("cache", at.upper())
@@ -236,19 +245,19 @@ class Pipeline:
         format: Literal["text", "json", "svg", "dot"] = "text",
         **settings: Unpack[RunSettings],
     ) -> Explanation:
-        """What was written, what was chosen to run instead, and why.
+        """Explains the written plan, the plan chosen to run instead, and the reasons.
 
         Args:
-            analyze: Whether an epoch is run first, to say where time goes.
-            verbose: Whether every step of the optimiser is told.
-            why_not: The name of a rewrite rule: then it is told what stopped it.
+            analyze: True to run an epoch first, and report where time is spent.
+            verbose: True to report every rewrite of the optimiser.
+            why_not: The name of a rewrite rule, to report the conditions that refused it.
             format: `"text"`, `"json"`, or both plans as a picture: `"svg"`, `"dot"`.
-            **settings: As of `run`.
+            **settings: As for `run`.
         """
         return Explanation(self._plan().explain({**settings}, analyze, verbose, why_not, format))
 
     def preview(self, rows: int = 16, **settings: Unpack[RunSettings]) -> Preview:
-        """The first rows, with images as pictures in a notebook. Only these rows are computed."""
+        """Returns the first rows, which notebooks show with images as pictures. Only these rows are computed."""
         given = {"limit_batches": 1, "epochs": 1, **settings}
         with BatchIterator(self, given, keep_remainder=True, rows=_whole("preview", "rows", rows)) as batches:
             for batch in batches:
@@ -256,51 +265,54 @@ class Pipeline:
         raise ValueError("the pipeline has no rows to show")
 
     def steps(self, **settings: Unpack[RunSettings]) -> int | None:
-        """Batches of an epoch for each rank, where known before the rows come.
+        """Returns the number of batches per epoch for each rank, or None if it is not known in advance.
 
         Args:
-            **settings: As of `run`; `world` decides.
+            **settings: As for `run`; the number depends on `world`.
         """
         return self._plan().steps({**settings, "epochs": 1})
 
     def save_plan(self, **settings: Unpack[RunSettings]) -> str:
-        """The chosen plan, and all that it was chosen by, as JSON: `run(plan=..)` has the same plan anywhere."""
+        """Returns the chosen plan, with all facts that the choice depended on, as JSON. `run(plan=..)` repeats the
+        choice on any machine."""
         return self._plan().save({**settings})
 
     # Running it
 
     def run(self, **settings: Unpack[RunSettings]) -> BatchIterator:
-        """Runs the pipeline: an iterator of batches.
+        """Runs the pipeline, and returns an iterator of batches.
 
         Args:
-            rank: This rank, from 0.
+            rank: Rank of this process, from 0.
             world: Number of ranks.
             epochs: Number of epochs, instead of the pipeline's.
-            first_epoch: First epoch, from 0.
+            first_epoch: Number of the first epoch, from 0.
             seed: Seed, instead of the pipeline's.
-            threads: Compute threads; all cores if not given.
-            memory_limit: Bytes for windows, segments and batches: a number, or such as `"2GiB"`.
-            limit_batches: Batches after which the run ends, with those before the state that it goes on from.
-            optimize: Whether the plan is rewritten.
-            plan: A plan of `save_plan`, to be planned by.
-            resume: Where to go on: `batch.token()`, or `state_dict()` of an iterator, as a dictionary or as JSON.
-                Threads, ranks, world, memory and rewrites may be others than they were.
-            uneven: What a rank gets in a step whose rows do not divide by the ranks: `"keep"`, what is left for it,
-                perhaps nothing (the default); `"pad"`, as many rows as the rank that has most, by repeating rows, which
-                `batch.padded` counts; `"drop"`, no step in which a rank has no batch. It is no part of the stream's
-                identity: states and tokens serve whatever is said here.
-            turn: The first of the batches that are given, from 0.
-            turns: Every which batch is given. Several runs that take turns have the batches of one, and none
-                computes what another one gives; the workers of a `DataLoader` do so.
+            threads: Number of computing threads; all cores by default.
+            memory_limit: Memory for windows, segments and batches, as a number of bytes or a text such as
+                `"2GiB"`.
+            limit_batches: Number of batches after which the run ends, including those before the state that the run
+                resumes from.
+            optimize: False to run the plan as written.
+            plan: A plan from `save_plan`, whose facts are used for planning.
+            resume: The position to resume from: `batch.token()`, or the `state_dict()` of an iterator, as a
+                dictionary or as JSON. Threads, ranks, memory and rewrites may differ from the earlier run.
+            uneven: Handling of steps whose rows do not divide by the ranks. `"keep"` (the default): each rank gets
+                the rows left for it, possibly none. `"pad"`: rows are repeated, so that every rank has as many rows as
+                the largest; `batch.padded` counts the repeated ones. `"drop"`: steps in which a rank has no batch are
+                dropped. The setting is not part of the stream's identity: a state or token works with any choice.
+            turn: Number of the first batch to deliver, from 0, counted from the beginning or the resumed position.
+            turns: Stride between delivered batches. `turns` runs with different values of `turn` together deliver the
+                batches of one run, and none computes a batch of another; the workers of a `DataLoader` do this.
 
         Raises:
-            ResumeError: What `resume` says is of another stream.
+            ResumeError: `resume` belongs to another stream.
         """
         return BatchIterator(self, {**settings})
 
     def __iter__(self) -> Iterator[Batch]:
-        """`run()`: each loop over a pipeline begins with epoch 0 again, and has one epoch, or those of `repeat`. What
-        goes on with the next epoch is `run(first_epoch=..)`, or a loop over `numpy()` or `torch()`."""
+        """Calls `run()`. Each loop over a pipeline starts with epoch 0 again, and has one epoch, or those of `repeat`.
+        To continue with the next epoch, use `run(first_epoch=..)`, or loop over `numpy()` or `torch()`."""
         return self.run()
 
     def numpy(
@@ -311,17 +323,18 @@ class Pipeline:
         padded: bool | None = None,
         **settings: Unpack[RankSettings],
     ) -> NumpyDataset:
-        """Dictionaries of NumPy arrays, which JAX takes as pytrees, to loop over: each loop is the next epoch.
+        """Returns a dataset of dictionaries of NumPy arrays, which JAX accepts as pytrees. Each loop over the dataset
+        is the next epoch.
 
-        It has a `state_dict` and `load_state_dict`, whose state Orbax keeps as JSON.
+        The dataset's `state_dict` and `load_state_dict` use states that Orbax stores as JSON.
 
         Args:
-            resume: Where the first iteration goes on, as `NumpyDataset.load_state_dict` takes it.
-            nulls: What stands for numbers that are not there, as of `Batch.numpy`. Without it, nulls are a ValueError.
-            padded: Whether batches have the mask `"padded"`: truth values, true for rows that only repeat others. If it
-                is not said, they have it where several ranks are padded: with `uneven="pad"`, or if the pipeline says
+            resume: The state from which the first iteration resumes, as for `NumpyDataset.load_state_dict`.
+            nulls: The value for missing numbers, as for `Batch.numpy`. Without it, nulls raise a ValueError.
+            padded: True to add the mask `"padded"`: booleans, true for rows that only repeat other rows. By default,
+                the mask is added if several ranks are padded: with `uneven="pad"`, or if the pipeline has
                 `equal_steps = 'pad'`.
-            **settings: As of `run`.
+            **settings: As for `run`.
         """
         dataset = NumpyDataset(self, {**settings}, nulls, padded, uneven="keep")
         if resume is not None:
@@ -339,18 +352,18 @@ class Pipeline:
         pin_memory: bool = False,
         **settings: Unpack[DatasetSettings],
     ) -> ForebayDataset:
-        """The pipeline as an `IterableDataset` of whole batches, for `DataLoader(dataset, batch_size=None)`.
+        """Returns an `IterableDataset` of whole batches, for `DataLoader(dataset, batch_size=None)`.
 
         Args:
-            rank: This rank; by default that of `torch.distributed`, else of the environment, else 0.
-            world: Number of ranks, likewise.
-            resume: Where the first iteration goes on, as `ForebayDataset.resume` takes it.
-            nulls: What stands for numbers that are not there, as of `Batch.torch`. Without it, nulls are a ValueError.
-            padded: Whether batches have the mask `"padded"`: a `torch.bool` for each row, true for those that only
-                repeat others. If it is not said, they have it where several ranks are padded, which `uneven="pad"` and
-                `equal_steps = 'pad'` do.
-            pin_memory: Whether tensors are pinned, where there is a GPU and no loader worker.
-            **settings: As of `run`, but `uneven` is `"pad"` if it is not said.
+            rank: Rank of this process; by default that of `torch.distributed`, else of the environment, else 0.
+            world: Number of ranks, with the same defaults, else 1.
+            resume: The state from which the first iteration resumes, as for `ForebayDataset.resume`.
+            nulls: The value for missing numbers, as for `Batch.torch`. Without it, nulls raise a ValueError.
+            padded: True to add the mask `"padded"`: a `torch.bool` per row, true for rows that only repeat other
+                rows. By default, the mask is added if several ranks are padded, by `uneven="pad"` or `equal_steps =
+                'pad'`.
+            pin_memory: True to pin tensors, if there is a GPU and no loader worker.
+            **settings: As for `run`, except that `uneven` is `"pad"` by default.
         """
         from .torch import ForebayDataset
 
@@ -367,7 +380,7 @@ class Pipeline:
         return Pipeline(self._source, (*self._steps, (name, *arguments)))
 
     def _plan(self) -> _forebay.Plan:
-        """The plan. A child of a process plans for itself: its parent's threads are not there."""
+        """Returns the plan. A child process plans for itself, since the parent's threads do not exist in it."""
         if self._planned is None or self._planned[0] != os.getpid():
             self._planned = (os.getpid(), _forebay.Plan(self._source, self._steps))
         return self._planned[1]
@@ -387,7 +400,7 @@ class Pipeline:
 
 def _name(call: str, name: Any) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"{call}: column is a column's name, found {name!r}")
+        raise TypeError(f"{call}: column must be a column's name, found {name!r}")
     return name
 
 
@@ -401,5 +414,5 @@ def _column(value: Any) -> tuple[Any, ...]:
 
 def _whole(call: str, what: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 0:
-        raise TypeError(f"{call}: {what} is a whole number of at least 0, found {value!r}")
+        raise TypeError(f"{call}: {what} must be a whole number of at least 0, found {value!r}")
     return operator.index(value)

@@ -1,4 +1,4 @@
-"""Where pipelines begin: SQL, and files of a format."""
+"""Sources of pipelines: SQL, and files of a format."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["images", "mix", "read_arrow", "read_avro", "read_csv", "read_json", 
 
 
 def sql(text: str, *, name: str | None = None) -> Pipeline:
-    """A pipeline of SQL: statements that define tables and pipelines, and a query with its clauses.
+    """Makes a pipeline from SQL: statements that define tables and pipelines, and a query with its clauses.
 
     Args:
-        text: The statements.
-        name: Which of the pipelines that the text creates is meant; the last one if not given.
+        text: The SQL statements.
+        name: The pipeline to use if the text creates several; the last one by default.
     """
     if not isinstance(text, str):
         raise TypeError(f"expected SQL, found {text!r}")
@@ -25,7 +25,7 @@ def sql(text: str, *, name: str | None = None) -> Pipeline:
 
 
 def images(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Image files of a folder, flat or with a folder for each class.
+    """Reads the image files of a folder, flat or with one folder per class.
 
     Args:
         location: The folder.
@@ -35,54 +35,54 @@ def images(location: str | os.PathLike[str], **options: Any) -> Pipeline:
 
 
 def read_parquet(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Parquet files: a file, a folder, or a pattern such as `"data/*.parquet"`."""
+    """Reads Parquet files: a file, a folder, or a pattern such as `"data/*.parquet"`."""
     return _files("parquet", location, options)
 
 
 def read_csv(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """CSV files: a file, a folder, or a pattern.
+    """Reads CSV files: a file, a folder, or a pattern.
 
     Args:
-        location: Where they are.
+        location: A file, a folder, or a pattern.
         **options: Options of the format: `delimiter`, `header`, ..
     """
     return _files("csv", location, options)
 
 
 def read_json(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Files of JSON lines: a file, a folder, or a pattern."""
+    """Reads files of JSON lines: a file, a folder, or a pattern."""
     return _files("json", location, options)
 
 
 def read_arrow(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Arrow IPC files: a file, a folder, or a pattern."""
+    """Reads Arrow IPC files: a file, a folder, or a pattern."""
     return _files("arrow", location, options)
 
 
 def read_avro(location: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """Avro files: a file, a folder, or a pattern."""
+    """Reads Avro files: a file, a folder, or a pattern."""
     return _files("avro", location, options)
 
 
 def mix(
     arms: Iterable[tuple[Pipeline, float]], *, stop: Literal["first", "longest"] = "first"
 ) -> Pipeline:
-    """Pipelines mixed by weight: `mix([(photos, 0.7), (drawings, 0.3)])`.
+    """Mixes pipelines by weight: `mix([(photos, 0.7), (drawings, 0.3)])`.
 
-    The arms filter rows and compute columns, and have the same columns; what follows that (`shuffle`, `batch`,
-    `options`, ..) is called on the mix.
+    Each arm is a pipeline that may only filter rows and compute columns; all arms must have the same columns. Other
+    calls (`shuffle`, `batch`, `options`, ..) are made on the mix.
 
     Args:
-        arms: Pipelines, each with its weight above 0.
-        stop: When an epoch ends: with the first arm that has no more rows, or with the last one, while the others
-            begin again.
+        arms: Pipelines, each with a weight above 0.
+        stop: The end of an epoch: `"first"`, when an arm runs out of rows; or `"longest"`, when every arm has run out
+            once (an arm that runs out earlier starts again).
     """
     if stop not in ("first", "longest"):
-        raise ValueError(f'stop is "first" or "longest", found {stop!r}')
+        raise ValueError(f'stop must be "first" or "longest", found {stop!r}')
     parts = []
     for arm in arms:
         if not (isinstance(arm, (tuple, list)) and len(arm) == 2 and isinstance(arm[0], Pipeline)):
-            raise TypeError(f"an arm of a mix is a pipeline and its weight, found {arm!r}")
+            raise TypeError(f"an arm of a mix must be a pipeline and its weight, found {arm!r}")
         pipeline, weight = arm
         parts.append((pipeline._source, pipeline._steps, float(weight)))
     return Pipeline(("mix", tuple(parts), stop))

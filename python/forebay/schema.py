@@ -14,13 +14,13 @@ __all__ = ["Field", "Schema"]
 class Field:
     """A column's name and type."""
 
-    #: The name.
+    #: Name of the column.
     name: str
-    #: The type: `Int32`, `Utf8`, `f32[224, 224, 3]` for a tensor of that shape, ..
+    #: Type of the column: `Int32`, `Utf8`, `f32[224, 224, 3]` for a tensor of that shape, ..
     type: str
-    #: Whether a row may have no value.
+    #: True if a row may have no value.
     nullable: bool
-    #: The shape of one row, where the type says it.
+    #: Shape of one row; None if the type does not fix it.
     shape: tuple[int, ...] | None
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Field:
 
 
 class Schema(Mapping[str, Field]):
-    """Columns by name, in order. PyArrow and others take it as an Arrow schema."""
+    """Columns by name, in the order of the batches. PyArrow and other libraries accept a schema as an Arrow schema."""
 
     def __init__(self, plan: Any) -> None:
         self._plan = plan
@@ -47,7 +47,7 @@ class Schema(Mapping[str, Field]):
         return len(self._fields)
 
     def __arrow_c_schema__(self) -> Any:
-        """Arrow's C interface."""
+        """Arrow's C interface: the type."""
         return self._plan.__arrow_c_schema__()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Settings of runs, for type checkers and editors. `Pipeline.run` says what they mean; None is as if not given."""
+"""Settings of runs, for type checkers and editors. `Pipeline.run` documents them; None counts as not given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DatasetSettings", "RankSettings", "RunSettings"]
 
 
 class DatasetSettings(TypedDict, total=False):
-    """Of a PyTorch dataset, which has its place and its state otherwise."""
+    """Settings of a PyTorch dataset. Its rank and state to resume from are separate arguments."""
 
     epochs: int | None
     first_epoch: int | None
@@ -23,14 +23,14 @@ class DatasetSettings(TypedDict, total=False):
 
 
 class RankSettings(DatasetSettings, total=False):
-    """Of a dataset that is told which rank it is."""
+    """Settings of a dataset whose rank is a setting."""
 
     rank: int | None
     world: int | None
 
 
 class RunSettings(RankSettings, total=False):
-    """Of a run."""
+    """Settings of a run."""
 
     resume: dict[str, Any] | str | bytes | None
     turn: int | None

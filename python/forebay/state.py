@@ -1,17 +1,18 @@
-"""Where a stream stands, as checkpoints keep it.
+"""Positions in a stream, as stored in checkpoints.
 
-A *token* names a place between two steps of a stream, at which all ranks are at once. A *state* is a dictionary
-with a token and what a run must be told besides, all of it plain values that JSON can hold:
+A *token* names a position between two steps of a stream, which all ranks pass together. A *state* is a dictionary
+with a token and the other settings that a run needs to resume, all of them plain values that JSON can hold:
 
-* `forebay_state`: the form, 1.
-* `token`: the token. None for an iteration of a PyTorch dataset that has not begun; then there is `seed`.
-* `first_epoch`, `epochs`: the epochs of the run. How many there are is told, not required: a run that goes on
-  has the epochs of its own settings, from the same first one.
-* `turn`, `turns`: how many steps behind the token the next batch is, and every which step is taken. More than
-  one turn has a `DataLoader` with several workers. Where they are left out, it is the next batch, and every one.
-* `world`: ranks, whose steps those are.
-* `drops`: whether steps in which a rank has no batch are none of them (`uneven="drop"`); left out where not.
-* `taken`: steps before the token that count for `limit_batches`; left out where there is no limit.
+* `forebay_state`: the format version, 1.
+* `token`: the token, or None for an iteration of a PyTorch dataset that has not started; `seed` is present then.
+* `first_epoch`, `epochs`: the epochs of the run. The number of epochs is only informative: a resumed run has the
+number of epochs of its own settings, counted from the same first epoch.
+* `turn`, `turns`: the number of steps from the token to the next batch, and the stride between batches. The stride is
+above one in a `DataLoader` with several workers. If they are absent, the next batch follows the token, and no step is
+left out.
+* `world`: the number of ranks in these steps.
+* `drops`: true if steps in which a rank has no batch are dropped (`uneven="drop"`); absent otherwise.
+* `taken`: the number of steps before the token that count for `limit_batches`; absent without a limit.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["State", "read_resume"]
 
-#: Form of states.
+#: Version of the format in which states are stored.
 FORM = 1
 
 
 @dataclass(frozen=True)
 class State:
-    """A state, read."""
+    """A parsed state."""
 
     #: The token as JSON; None at the beginning of an epoch.
     token: str | None
@@ -48,9 +49,9 @@ class State:
 
     @staticmethod
     def of(state: Any) -> State:
-        """Reads what `state_dict` gave."""
+        """Parses a state that `state_dict` returned."""
         if not isinstance(state, dict) or state.get("forebay_state") != FORM:
-            raise ResumeError(f"this is no state of a Forebay iterator: {_short(state)}")
+            raise ResumeError(f"not a state of a Forebay iterator: {_short(state)}")
         token = state.get("token")
         try:
             return State(
@@ -68,7 +69,7 @@ class State:
             raise ResumeError(f"this state of a Forebay iterator is damaged: {error!r}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """As `state_dict` gives it."""
+        """Returns the state as a dictionary, in the form of `state_dict`."""
         said: dict[str, Any] = {
             "forebay_state": FORM,
             "token": None if self.token is None else json.loads(self.token),
@@ -92,19 +93,19 @@ class State:
 
     @property
     def epoch(self) -> int:
-        """The epoch that it is in."""
+        """The epoch of the state's position."""
         return int(self._cursor().get("epoch", self.first_epoch))
 
     @property
     def is_over(self) -> bool:
-        """Whether it is at the end of its epoch."""
+        """True if the state is at the end of its epoch."""
         return bool(self._cursor().get("ended", False))
 
     def within(self, epochs: int | None) -> State:
-        """The same state, if it is in a run of so many epochs, or exactly at its end.
+        """Checks that the state is within a run of `epochs` epochs, or exactly at its end, and returns it.
 
         Raises:
-            ConfigError: It is behind the end.
+            ConfigError: The state is after the end.
         """
         cursor = self._cursor()
         at, end = self.epoch, self.first_epoch + (epochs or 0)
@@ -116,11 +117,11 @@ class State:
         )
 
     def among(self, turns: int, world: int, *, is_worker: bool = False) -> State:
-        """The same state, if it is one for so many loader workers and ranks. To a worker, other ranks are a mistake
-        even if there is no other one: its loader may go on with steps of the ranks that were.
+        """Checks that the state is for this number of loader workers and ranks, and returns it. A single worker, too,
+        refuses a state of another number of ranks, since its loader may continue with steps taken by those ranks.
 
         Raises:
-            ResumeError: It is not.
+            ResumeError: The state is for another number of loader workers or ranks.
         """
         if self.turns == turns and (self.world == world or turns == 1 and not is_worker):
             return self
@@ -130,7 +131,7 @@ class State:
         )
 
     def at_world(self, world: int, given: dict[str, Any], pipeline: Pipeline) -> State:
-        """The same state in steps of so many ranks, for a run that has epochs left."""
+        """Converts the state to steps of `world` ranks, for a run that has epochs left."""
         self.within(given.get("epochs") or pipeline._plan().clauses()["epochs"])
         if self.turns > 1:
             return self
@@ -142,11 +143,11 @@ class State:
         return replace(self, token=token, turn=0, world=world, taken=taken, drops=drops)
 
     def part(self, turn: int, turns: int) -> State:
-        """What one of several loader workers goes on from."""
+        """Returns the state from which loader worker `turn` of `turns` resumes."""
         return replace(self, turn=self.turn + turn, turns=turns)
 
     def settings(self, given: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:
-        """The settings of a run that goes on from here."""
+        """Returns the settings of a run that resumes from the state."""
         told = {**given, "first_epoch": self.first_epoch, "turn": self.turn, "turns": self.turns}
         limit = given.get("limit_batches")
         if limit is not None:
@@ -155,12 +156,12 @@ class State:
             seed = given.get("seed")
             seed = pipeline._plan().clauses()["seed"] if seed is None else seed
             if seed is not None and self.seed is not None and seed != self.seed:
-                raise ResumeError(f"this state is of another stream: the seed is {seed}, and was {self.seed}")
+                raise ResumeError(f"this state belongs to another stream: the seed is {seed}, and was {self.seed}")
             return {**told, "seed": self.seed}
         return {**told, "resume": self.token}
 
     def _advanced(self, given: dict[str, Any], pipeline: Pipeline) -> str:
-        """The token behind steps that were taken in another world: only the last of their batches is computed."""
+        """Returns the token after steps taken with another number of ranks. Only their last batch is computed."""
         before = {
             **given,
             "rank": 0,
@@ -169,7 +170,7 @@ class State:
             "turn": self.turn - 1,
             "turns": 1,
             "limit_batches": self.turn,
-            # As the steps were counted, whatever those to come leave out.
+            # Past steps are counted as they were taken, whatever setting later steps have.
             "uneven": "drop" if self.drops else None,
             "resume": self.token,
         }
@@ -178,27 +179,27 @@ class State:
         run = pipeline._plan().run(before, False, None)
         try:
             if run.next() is None:
-                raise ResumeError("this state is of another stream: it has more steps than the stream")
+                raise ResumeError("this state belongs to another stream: it has more steps than this one")
             return run.token()
         finally:
             run.close()
 
 
 def read_resume(resume: Any, given: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:
-    """Settings of a run that goes on from `resume`: a token or a state, as a dictionary or as JSON."""
+    """Returns the settings of a run that resumes from `resume`: a token or a state, as a dictionary or as JSON."""
     if isinstance(resume, (str, bytes)):
         try:
             resume = json.loads(resume)
         except ValueError as error:
-            raise ResumeError(f"no resume token: {error}") from error
+            raise ResumeError(f"not a resume token: {error}") from error
     if not isinstance(resume, dict):
-        raise TypeError(f"resume takes batch.token() or state_dict(), found {_short(resume)}")
+        raise TypeError(f"resume expects batch.token() or state_dict(), found {_short(resume)}")
     if "forebay_state" in resume:
         world = given.get("world") or 1
         state = State.of(resume).among(given.get("turns") or 1, world).at_world(world, given, pipeline)
         return state.settings(given, pipeline)
     if "forebay_token" not in resume:
-        raise ResumeError(f"this is no token and no state of Forebay's: {_short(resume)}")
+        raise ResumeError(f"not a token or a state of Forebay: {_short(resume)}")
     settings = {**given, "resume": json.dumps(resume)}
     first = given.get("first_epoch") or 0
     epochs = given.get("epochs") or pipeline._plan().clauses()["epochs"]

@@ -1,4 +1,4 @@
-"""Batches as tables of text."""
+"""Formats batches as tables of text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch import Batch
 
-#: Characters of a value.
+#: Maximum number of characters shown of a value.
 WIDTH = 60
 
 
 def batch_table(batch: Batch, rows: int) -> str:
-    """The first rows of a batch, a line each."""
+    """Returns the first rows of a batch as text, one line each."""
     rows = min(rows, batch.num_rows)
     columns = [[name, *map(short, first_rows(column, rows))] for name, column in batch.items()]
     widths = [max(map(len, column)) for column in columns]
@@ -22,7 +22,7 @@ def batch_table(batch: Batch, rows: int) -> str:
 
 
 def first_rows(column: Any, rows: int) -> list[Any]:
-    """The first values of a column; of a tensor its type, which alone begins with a small letter."""
+    """Returns the first values of a column, or the type of a tensor. Only tensor types begin in lower case."""
     if column.type[0].islower():
         return [column.type] * rows
     return _rows(column.numpy(nulls="mask"), rows)
@@ -36,7 +36,7 @@ def _rows(values: Any, rows: int) -> list[Any]:
 
 
 def short(value: Any) -> str:
-    """A value in one line of bounded width."""
+    """Returns a value as one line of limited width."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     text = " ".join(str(value).split())

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ForebayDataset", "global_state"]
 
-#: What never needs a library that splits.
+#: A remedy that works without the library splitting batches.
 _OWN = "leave the loader out of accelerator.prepare(..), and give each process batches of its own with pipeline.torch()"
 
 
 def _place(rank: int | None, world: int | None) -> tuple[int, int]:
-    """Rank and number of ranks: what was given, else what `torch.distributed` or the launcher says."""
+    """Returns rank and number of ranks: the given ones, else those of `torch.distributed` or of the launcher."""
     if rank is not None or world is not None:
         if rank is None or world is None:
-            raise ValueError("rank and world are given together, or neither")
+            raise ValueError("rank and world must be given together")
         return rank, world
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -44,22 +44,22 @@ def _place(rank: int | None, world: int | None) -> tuple[int, int]:
 
 
 class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
-    """Whole batches as dictionaries of tensors; texts stay lists.
+    """A dataset of whole batches, as dictionaries of tensors. Texts become lists.
 
         loader = DataLoader(pipeline.torch(), batch_size=None)
 
-    Each rank has its own batches, and all ranks the same number of them, with the same number of rows where batches
-    are counted in rows: in the last steps of an epoch rows repeat for that, and the batch's `"padded"` says which. With
-    several loader workers the stream is the same as with none; Forebay computes on all cores by itself, so none is the
-    usual choice.
+    Each rank has its own batches. All ranks have the same number of batches, with the same number of rows if batches
+    are counted in rows: in the last steps of an epoch, rows are repeated to achieve this, and the batch's `"padded"`
+    marks them. With several loader workers, the stream is the same as without any. Forebay computes on all cores by
+    itself, so loader workers are rarely needed.
 
-    An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next one goes on with the next
-    epoch by itself, with loader workers too, and `set_epoch` chooses another.
+    An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next iteration continues with the next
+    epoch, with loader workers too, unless `set_epoch` chooses another.
 
-    Its iterators have the `state_dict` and `load_state_dict` of torchdata's protocol, so the state of a
-    `StatefulDataLoader` is exact: it goes on with the batch after the last one that the loop was given. It is for
-    as many loader workers as before, and with workers for as many ranks. `global_state` makes of it a state for
-    any number of either, which `resume` takes.
+    The dataset's iterators have the `state_dict` and `load_state_dict` of torchdata's protocol, so the state of a
+    `StatefulDataLoader` is exact: it resumes with the batch after the last one that the loop received. Such a state
+    requires the same number of loader workers and, with workers, of ranks. `global_state` converts it to a state for
+    any numbers, which `resume` accepts.
     """
 
     def __init__(
@@ -78,47 +78,49 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
         super().__init__(pipeline, {**settings}, nulls, padded, uneven="pad")
         self._given = (rank, world)
         self._pin_memory = pin_memory
-        #: The library that reads this process's latest iteration, and the one that was known in the process that this
-        #: one is a loader worker of.
+        #: The library that reads the latest iteration in this process, and the one that the process which started this
+        #: loader worker knew.
         self._reader: Reader | None = None
         self._parents_reader: Reader | None = None
 
     def state(self) -> dict[str, Any]:
-        """Where the latest iteration in this process is, for `resume`; if it is over, the beginning of the next
-        one. It is for loops over the dataset itself, or over a plain `DataLoader` without workers. A
+        """Returns the state of the latest iteration in this process, for `resume`. If the iteration is over, it is the
+        state at the beginning of the next one.
+
+        Use this method for loops over the dataset itself, or over a plain `DataLoader` without workers. A
         `StatefulDataLoader` keeps states by itself.
 
         Raises:
-            ValueError: No iteration has begun in this process.
+            ValueError: No iteration has started in this process.
             ConfigError: A library reads ahead of the loop.
         """
         self._check_ahead()
         if self._running is None:
-            raise ValueError("no iteration has begun here; with loader workers, use a StatefulDataLoader")
+            raise ValueError("no iteration has started in this process; with loader workers, use a StatefulDataLoader")
         return self._state()
 
     def resume(self, state: dict[str, Any] | str) -> None:
-        """The next iteration goes on from a state, with any number of ranks and loader workers; those after it
-        begin with the epochs that follow. A loader whose workers live on must be made after this call.
+        """Makes the next iteration resume from a state, with any number of ranks and loader workers. Later iterations
+        have the epochs that follow. A loader with persistent workers must be made after this call.
 
         Args:
-            state: Of `global_state`, of `state`, or of an iterator over the pipeline; or a batch's token, where an
-                iteration is one epoch. A dictionary, or JSON.
+            state: The result of `global_state`, of `state`, or of an iterator's `state_dict`; or the token of a batch,
+                if an iteration is one epoch. Each as a dictionary, or as JSON.
 
         Raises:
-            ResumeError: It is none.
-            ConfigError: It is behind the end of an iteration's epochs.
+            ResumeError: The state is malformed.
+            ConfigError: The state is after the end of an iteration's epochs.
         """
         self._go_on(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration begins with this epoch, also in loader workers that live on.
+        """Sets the epoch of the next iteration, also in persistent loader workers.
 
-        If the next iteration is to go on from a state of this epoch, it does. A state of another epoch is given up,
-        with a warning.
+        If the next iteration is to resume from a state of this epoch, it still does. A state of another epoch is
+        discarded, with a warning.
 
         Raises:
-            ConfigError: A library that counts the epochs by itself would have the state given up.
+            ConfigError: The call comes from a library that counts epochs by itself, and would discard the state.
         """
         epoch = int(epoch)
         state = self._pending()
@@ -160,19 +162,19 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         if get_spawning_popen() is not None:
-            # A worker does not know what the process group of its parent is.
+            # A loader worker does not know the process group of its parent.
             state["_given"] = _place(*self._given)
-            # Nor does it have its parent's stack.
+            # A loader worker that is not forked does not have its parent's stack, either.
             reader = self._found_reader()
             state["_parents_reader"] = None if reader is None else reader.sent()
         state["_reader"] = None
         return state
 
     def _found_reader(self) -> Reader | None:
-        """The library that reads the dataset, if it is one that is known.
+        """Returns the known library that reads the dataset; None if there is none.
 
         Raises:
-            ConfigError: It splits what is split between the ranks already.
+            ConfigError: The library would split batches that are already split between the ranks.
         """
         world, reader = self._place()["world"], found()
         if reader is not None and reader.splits and world > 1:
@@ -185,7 +187,7 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
 
     def _check_follows(self, sizes: tuple[int, int] | None) -> None:
         if sizes is None:
-            # A loader may have made the iterator before it read.
+            # A loader may have made this iteration before it started to read, so the library is looked for again.
             self._reader = self._reader or self._found_reader()
             return
         reader = self._reader
@@ -216,21 +218,21 @@ class ForebayDataset(Dataset, torch.utils.data.IterableDataset[dict[str, Any]]):
 
 
 def global_state(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of a `StatefulDataLoader` over a Forebay dataset as one for any number of loader workers and ranks,
-    which `ForebayDataset.resume` and `pipeline.torch(resume=..)` take.
+    """Converts the state of a `StatefulDataLoader` over a Forebay dataset to one for any number of loader workers and
+    ranks, which `ForebayDataset.resume` and `pipeline.torch(resume=..)` accept.
 
         state = global_state(loader.state_dict())
         loader = StatefulDataLoader(pipeline.torch(resume=state), batch_size=None, num_workers=4)
 
-    All ranks have the same one, if all of them have taken the same number of steps; any of them serves all ranks.
-    With loader workers and `snapshot_every_n_steps=n` it is the state of the last snapshot with the number of steps
-    since. If the number of ranks differs too, each rank computes one batch more to pass over them.
+    All ranks that have taken the same number of steps have the same state, so the state of any rank works for all. With
+    loader workers and `snapshot_every_n_steps=n`, it is the state of the last snapshot plus the number of steps since.
+    If the number of ranks differs, too, each rank computes one extra batch to skip these steps.
 
     Args:
-        state: What `state_dict` of the loader gave.
+        state: The result of the loader's `state_dict`.
 
     Raises:
-        ResumeError: It is the state of a loader over something else.
+        ResumeError: The state is of a loader over another dataset.
     """
     ahead = 0
     try:
@@ -243,12 +245,12 @@ def global_state(state: dict[str, Any]) -> dict[str, Any]:
         lane = State.of(last["fetcher_state"]["dataset_iter_state"])
         is_over = state["_iterator_finished"]
     except (KeyError, TypeError) as error:
-        raise ResumeError("this is no state of a StatefulDataLoader over a Forebay dataset") from error
+        raise ResumeError("not a state of a StatefulDataLoader over a Forebay dataset") from error
     if is_over:
-        # The next iteration is another one.
+        # The state is that of the beginning of the next iteration.
         seed = lane.seed if lane.token is None else json.loads(lane.token)["stream"]["seed"]
         return State(None, lane.first_epoch + (lane.epochs or 1), lane.epochs, seed).to_dict()
-    # The other workers come before the one that gave the last batch has another turn.
+    # All other workers take their turn before the worker that delivered the last batch does so again.
     steps = lane.turn - (lane.turns - 1) + ahead
     return replace(lane, turn=steps, turns=1).to_dict()
 

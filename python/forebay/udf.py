@@ -7,8 +7,8 @@
     pipeline.map_batches(sharpness)               # adds the column "score"
     pipeline.select(s=sharpness(col("crop")))     # or an expression
 
-The value of a row must depend on the arguments of that row alone: how many rows come together is the
-engine's choice.
+The value of a row must depend only on that row's arguments, since the engine chooses which rows are evaluated
+together.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Udf", "UdfClass", "udf"]
 
-#: Arguments of a class's set-up.
+#: Positional and keyword arguments with which a class is instantiated.
 Setup = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class _Decorator(Protocol):
-    """`udf` that was not given its function yet."""
+    """The decorator that `udf` returns if it is called without a function."""
 
     @overload
     def __call__(self, target: type[Any], /) -> UdfClass: ...
@@ -49,7 +49,7 @@ class _Decorator(Protocol):
 
 
 class UdfOptions(TypedDict, total=False):
-    """What `udf` declares, and says the meaning of."""
+    """The options of `udf`, which documents them."""
 
     returns: Required[Any]
     reads: Sequence[str] | None
@@ -87,38 +87,38 @@ def udf(
     version: int = 1,
     name: str | None = None,
 ) -> Any:
-    """Makes a function of a pipeline's out of a Python function, or out of a class.
+    """Makes a pipeline function from a Python function or a class.
 
-    A class is set up once in each process, `Tokenise("gpt2")` say, and its object is called: the place for
-    models and tokenisers.
+    A class is instantiated once per process, as in `Tokenise("gpt2")`, and the object is called. Use it for models
+    and tokenisers.
 
     Args:
-        function: The function or class; without it, this is a decorator.
-        returns: Names and types of the columns that it returns, `{"score": "float32"}`, or one type. A type is a
-            name (`"int64"`, `"str"`, `"list<int32>"`, `"tensor<float32>[3,224,224]"`), a NumPy dtype, or an
-            Arrow type. Several columns are returned as a dictionary, or as a tuple in this order.
+        function: The function or class; without it, `udf` returns a decorator.
+        returns: Names and types of the returned columns, `{"score": "float32"}`, or a single type. A type is a
+            name (`"int64"`, `"str"`, `"list<int32>"`, `"tensor<float32>[3,224,224]"`), a NumPy dtype, or an Arrow
+            type. The function returns several columns as a dictionary, or as a tuple in this order.
         reads: The columns that `map_batches` passes, in the order of the function's arguments.
-        mode: `"numpy"`: the arguments are arrays over rows (read-only views; masked where there are nulls).
-            `"arrow"`: they are Arrow arrays, PyArrow's if it is installed. `"rows"`: the function is called for
-            each row, with Python values.
-        deterministic: Whether equal arguments always give equal values. Only then may calls be moved and their
-            values be cached. If it is not said, the optimiser takes the function as volatile.
-        cost: Microseconds that a row takes on one core, about: filters go below what is dear.
-        concurrency: Worker processes that compute it; by default this process does, under its GIL.
-        batch_size: Rows of a call at most.
-        version: To be raised when the function's meaning changes: it is part of the stream's identity, as are the
-            name and the arguments of a class's set-up. What the code says is not.
-        name: The function's name in plans and errors, instead of module and name.
+        mode: The form of the arguments. `"numpy"`: arrays over rows (read-only views, masked if there are nulls).
+            `"arrow"`: Arrow arrays, as PyArrow's if it is installed. `"rows"`: the function is called for each row,
+            with Python values.
+        deterministic: True if equal arguments always give equal values. Only then may calls be moved and their
+            values cached. By default the function counts as volatile.
+        cost: Approximate microseconds per row on one core, so that filters run before expensive functions.
+        concurrency: Number of worker processes; by default this process computes the function, under its GIL.
+        batch_size: Maximum number of rows per call.
+        version: A number to raise when the function's meaning changes. It is part of the stream's identity, as
+            are the name and the arguments of a class. The code itself is not.
+        name: The function's name in plans and errors; by default the names of its module and of itself.
     """
     if mode not in ("numpy", "arrow", "rows"):
-        raise ValueError(f'mode is "numpy", "arrow" or "rows", found {mode!r}')
+        raise ValueError(f'mode must be "numpy", "arrow" or "rows", found {mode!r}')
     for what, number, least in (("concurrency", concurrency, 0), ("batch_size", batch_size, 1), ("version", version, 0)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
-            raise ValueError(f"{what} is a whole number of at least {least}, found {number!r}")
+            raise ValueError(f"{what} must be a whole number of at least {least}, found {number!r}")
     if cost is not None and not cost >= 0:
-        raise ValueError(f"cost is a number of microseconds of at least 0, found {cost!r}")
+        raise ValueError(f"cost must be a number of microseconds of at least 0, found {cost!r}")
     if isinstance(reads, str):
-        raise TypeError(f"reads is a list of columns, found {reads!r}")
+        raise TypeError(f"reads must be a list of columns, found {reads!r}")
     options = {
         "returns": dict(returns) if isinstance(returns, Mapping) else returns,
         "reads": None if reads is None else tuple(reads),
@@ -131,7 +131,7 @@ def udf(
         "name": name,
     }
     if options["returns"] == {}:
-        raise ValueError("returns has no column")
+        raise ValueError("returns must have at least one column")
 
     def made(target: Callable[..., Any]) -> Udf | UdfClass:
         if not callable(target):
@@ -142,7 +142,8 @@ def udf(
 
 
 class _Named:
-    """What a decorator leaves in the place of a function or class. It pickles as the module's name for it."""
+    """The object that a decorator puts in the place of a function or class. It is pickled as the module's name and its
+    name in the module."""
 
     __name__: str
     __qualname__: str
@@ -169,11 +170,11 @@ class _Named:
 
 
 class UdfClass(_Named):
-    """A class that `udf` decorated. Called with the arguments of its set-up, it is a function."""
+    """A class decorated with `udf`. Calling it with arguments makes a pipeline function."""
 
     def __call__(self, *args: Any, **named: Any) -> Udf:
-        """The function of an object that each process makes with these arguments: plain values, so that they can
-        be part of the stream's identity."""
+        """Makes the function of an object that each process constructs with these arguments. The arguments must be
+        plain values, since they are part of the stream's identity."""
         for value in (*args, *named.values()):
             check_plain(value)
         wrong = _misfit(self._target, args, named)
@@ -183,7 +184,7 @@ class UdfClass(_Named):
 
 
 class Udf(_Named):
-    """A Python function in pipelines. Called with expressions, it is an expression."""
+    """A Python function in pipelines. Calling it with expressions gives an expression."""
 
     def __init__(
         self,
@@ -199,7 +200,7 @@ class Udf(_Named):
 
     @property
     def name(self) -> str:
-        """Its name in plans and errors, with the arguments of a class's set-up."""
+        """The function's name in plans and errors, including the arguments of a class."""
         module = "__main__" if self.__module__ == "__mp_main__" else self.__module__
         name: str = self._options["name"] or f"{module}.{self.__qualname__}"
         if self._setup is None:
@@ -209,12 +210,12 @@ class Udf(_Named):
 
     @property
     def reads(self) -> tuple[str, ...] | None:
-        """The columns that `map_batches` passes."""
+        """The columns that `map_batches` passes; None if they are not declared."""
         reads: tuple[str, ...] | None = self._options["reads"]
         return reads
 
     def __call__(self, *arguments: IntoExpr) -> Expr:
-        """Its value for columns; without arguments, for those of `reads=`."""
+        """The function's value for the given columns; without arguments, for those of `reads=`."""
         nodes = arguments or tuple(map(col, self.reads or ()))
         if self.reads is None or len(self.reads) == len(nodes):
             self._check_arguments(len(nodes))
@@ -227,7 +228,8 @@ class Udf(_Named):
         return f"<udf {self.name}>"
 
     def _check_arguments(self, count: int) -> None:
-        """Refuses columns that the function cannot be called with: a mistake of the code, which no row is to fail of."""
+        """Raises an error if the function cannot be called with these arguments: this is a mistake in the code, not a
+        failure of rows."""
         target: Any = self._target
         places: tuple[None, ...] = (None,) * count
         if self._setup is not None:
@@ -239,7 +241,7 @@ class Udf(_Named):
             elif isinstance(target, staticmethod):
                 target = target.__func__
             else:
-                # Other descriptors do not say, and without `__call__` that is said once an object is there.
+                # Callables of other kinds have no signature. A missing `__call__` is reported once an object exists.
                 return
         wrong = _misfit(target, places, {})
         if wrong is not None:
@@ -256,7 +258,7 @@ class Udf(_Named):
         return len(self._columns()) > 1
 
     def _function(self, serving: bool = False) -> _forebay.Function:
-        """The function of this process; in a worker that serves, one that computes by itself."""
+        """Returns the function in this process. If `serving`, it is a worker, and computes the function itself."""
         if self._own is None or self._own[0] != os.getpid():
             self._own = (os.getpid(), self._make(serving))
         return self._own[1]
@@ -287,13 +289,13 @@ class Udf(_Named):
         return function
 
     def _packed(self) -> bytes:
-        """What a worker makes the function of."""
+        """Returns the pickled function, to be sent to a worker."""
         if self.__module__ not in ("__main__", "__mp_main__"):
             return pickle.dumps((None, pickle.dumps(self)))
         try:
             import cloudpickle
         except ImportError:
-            # The worker imports the main module, as those of `multiprocessing` do.
+            # The worker imports the main module, as workers of `multiprocessing` do.
             from multiprocessing.spawn import get_preparation_data
 
             keys = ("init_main_from_name", "init_main_from_path", "sys_argv", "dir")
@@ -305,12 +307,12 @@ class Udf(_Named):
                     "pip install cloudpickle, or define it in a module"
                 ) from None
             return pickle.dumps((main, pickle.dumps(self)))
-        # The function itself, so that no worker runs the main module again.
+        # The function is pickled by value, so that no worker runs the main module again.
         return pickle.dumps((None, cloudpickle.dumps((Udf, self._target, self._options, self._setup))))
 
 
 def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:
-    """The function in a worker, set up."""
+    """Unpickles a function in a worker, and sets it up."""
     main, data = packed
     if main is not None:
         from multiprocessing.spawn import prepare
@@ -324,17 +326,17 @@ def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:
 
 
 def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
-    """The pipeline with the columns that a function returns."""
+    """Adds the columns that a function returns to a pipeline."""
     if isinstance(function, UdfClass):
         function = function()
     if not isinstance(function, Udf):
-        raise TypeError(f"map_batches takes a function that forebay.udf decorated, found {function!r}")
+        raise TypeError(f"map_batches expects a function decorated with forebay.udf, found {function!r}")
     if function.reads is None:
-        raise TypeError(f"{function.name} does not say which columns it reads: udf(reads=[..])")
+        raise TypeError(f"{function.name} does not declare the columns that it reads: use udf(reads=[..])")
     names = list(function._columns())
     if not function._is_struct():
         return pipeline.with_column(names[0], function())
-    # The columns are taken of one call, which is made once.
+    # All columns come from one call of the function.
     whole = f"{function.name}()"
     pipeline = pipeline.with_column(whole, function())
     for name in names:
@@ -344,9 +346,9 @@ def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
 
 
 def _misfit(target: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> str | None:
-    """What is wrong with the number or the names of arguments; None where they fit, or it does not say."""
+    """Returns the problem with the number or the names of arguments; None if they fit, or the signature is unknown."""
     try:
-        # A decorator's function may take other arguments than the one that it wraps.
+        # A decorator's wrapper may have other parameters than the function that it wraps.
         signature = inspect.signature(target, follow_wrapped=False)
     except (TypeError, ValueError):
         return None

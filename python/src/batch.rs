@@ -1,4 +1,4 @@
-//! A batch as it comes out of a run.
+//! A batch, as Python sees it.
 
 use std::io::Cursor;
 use std::mem::replace;
@@ -23,42 +23,45 @@ use crate::column::{RawColumn, arrow_error};
 use crate::error;
 use crate::share::SharedColumn;
 
-/// An image column: its name, and a PNG (or nothing) per row.
+/// An image column: its name, and for each row a PNG, or `None` if the row has no image.
 type Pictures<'py> = (String, Vec<Option<Bound<'py, PyBytes>>>);
-/// File, row and child index of a row.
+/// Key of a row: its file, its number in the file, and its child index.
 type RowKey = (String, u64, u32);
-/// A batch in parts: its rows as Arrow's IPC has them, its place, row keys and token.
-type Packed<'py> = (Bound<'py, PyBytes>, Place, Vec<RowKey>, Option<String>);
-/// Epoch, step, and rows that only repeat others.
+/// A pickled batch: its rows in Arrow's IPC format, its position in the stream, its row keys and
+/// its token.
+type PickledBatch<'py> = (Bound<'py, PyBytes>, Place, Vec<RowKey>, Option<String>);
+/// Position of a batch: epoch, step in the epoch, and number of rows at the end of the batch that
+/// only repeat other rows.
 type Place = (u64, u64, usize);
 
-/// The columns of a batch, with its place in the stream.
+/// The columns of a batch, with the batch's position in the stream.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct RawBatch {
     schema: SchemaRef,
     rows: usize,
     columns: Vec<Arc<SharedColumn>>,
-    /// The epoch that it is of.
+    /// Epoch of the batch, from 0.
     #[pyo3(get)]
     epoch: u64,
-    /// Its step in the epoch.
+    /// Step of the batch in the epoch, from 0.
     #[pyo3(get)]
     step: u64,
-    /// Rows at its end that only repeat others.
+    /// Number of rows at the end of the batch that only repeat other rows.
     #[pyo3(get)]
     padded: usize,
     keys: Keys,
-    /// What an unpickled batch says of its place in the stream.
+    /// The token of an unpickled batch, as JSON; `None` if the batch comes from a run.
     token: Option<String>,
 }
 
-/// Which rows a batch has.
+/// The keys of a batch's rows.
 #[derive(Debug)]
 enum Keys {
-    /// What a run says of them. Few programs ask, so it is not spelt out.
+    /// A batch that comes from a run. The keys are derived from it on request, since few programs
+    /// need them.
     Run(Box<forebay::Batch>),
-    /// What an unpickled batch says.
+    /// The keys that were pickled with the batch.
     Told(Vec<RowKey>),
 }
 
@@ -68,12 +71,12 @@ impl RawBatch {
         self.rows as u64
     }
 
-    /// Bytes of the rows.
+    /// Size of the rows, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.nbytes() as u64
     }
 
-    /// The rows, to be read at once.
+    /// Returns the rows, for immediate reading.
     fn batch(&self) -> Result<RecordBatch, ArrowError> {
         self.of_columns(|shared| Ok(shared.array()))
     }
@@ -88,7 +91,7 @@ impl RawBatch {
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 
-    /// The batch as Arrow's C interface hands batches over: an array of structs, and its type.
+    /// Exports the batch to Arrow's C interface: an array of structs, and its type.
     fn rows_of_structs(&self) -> PyResult<(FieldRef, StructArray)> {
         let batch = self.of_columns(SharedColumn::unchanging);
         let field = Field::new_struct("", self.schema.fields().clone(), false);
@@ -99,10 +102,11 @@ impl RawBatch {
         ))
     }
 
-    /// A batch of a run.
+    /// Wraps a batch that comes from a run.
     pub(crate) fn of(mut batch: forebay::Batch) -> Self {
         let (epoch, step, padded) = (batch.epoch, batch.step, batch.padded);
-        // The columns are not kept twice, or they would seem to have two holders.
+        // The original batch must not hold the columns, too, or they would seem to have two
+        // holders.
         let empty = RecordBatch::new_empty(batch.batch.schema());
         let rows = batch.batch.num_rows();
         let (schema, columns) = claim(replace(&mut batch.batch, empty));
@@ -134,7 +138,7 @@ impl RawBatch {
         fields.map(|f| f.name().clone()).collect()
     }
 
-    /// Bytes of the rows, without what lies around them in shared memory.
+    /// Size of the rows, in bytes, without the parts of shared buffers that belong to other rows.
     #[getter]
     fn nbytes(&self) -> usize {
         let columns = self.columns.iter().map(|column| column.array());
@@ -143,7 +147,8 @@ impl RawBatch {
             .sum()
     }
 
-    /// File (relative to its source), row in the file, and child index of each row.
+    /// Returns the file (relative to its source), the row in the file, and the child index of each
+    /// row.
     fn row_keys(&self) -> Vec<RowKey> {
         match &self.keys {
             Keys::Told(keys) => keys.clone(),
@@ -154,7 +159,7 @@ impl RawBatch {
         }
     }
 
-    /// What a run has to be given to go on behind the batch, as JSON.
+    /// Returns the token with which a run resumes after this batch, as JSON.
     fn token(&self, py: Python<'_>) -> PyResult<Option<String>> {
         match &self.keys {
             Keys::Told(_) => Ok(self.token.clone()),
@@ -164,7 +169,7 @@ impl RawBatch {
         }
     }
 
-    /// The column at an index.
+    /// Returns the column at an index.
     fn column(&self, index: usize) -> PyResult<RawColumn> {
         match self.columns.get(index) {
             Some(column) => {
@@ -175,7 +180,8 @@ impl RawBatch {
         }
     }
 
-    /// The first `rows` rows as images, an entry per image column: its name, and a PNG (or nothing) per row.
+    /// Returns the images of the first `rows` rows. Each image column has one entry: its name, and
+    /// for each row a PNG, or `None`.
     fn thumbnails<'py>(
         &self,
         py: Python<'py>,
@@ -196,7 +202,7 @@ impl RawBatch {
         columns.into_iter().map(pictures).collect()
     }
 
-    /// A contact sheet of the first `rows` rows as a PNG.
+    /// Returns a contact sheet of the first `rows` rows as a PNG.
     fn sheet<'py>(
         &self,
         py: Python<'py>,
@@ -243,8 +249,8 @@ impl RawBatch {
         Ok(to_stream_pycapsule(py, reader, requested_schema)?)
     }
 
-    /// What the batch is made of again after it was pickled.
-    fn pack<'py>(&self, py: Python<'py>) -> PyResult<Packed<'py>> {
+    /// Returns the parts from which `unpack` restores a pickled batch.
+    fn pack<'py>(&self, py: Python<'py>) -> PyResult<PickledBatch<'py>> {
         let batch = self.batch().map_err(arrow_error)?;
         let packed = py.detach(|| -> Result<Vec<u8>, ArrowError> {
             let mut writer = StreamWriter::try_new(Vec::new(), &self.schema)?;
@@ -258,7 +264,7 @@ impl RawBatch {
         Ok((bytes, place, self.row_keys(), token))
     }
 
-    /// The batch that `pack` made this of.
+    /// Restores a batch from the parts that `pack` returned.
     #[staticmethod]
     fn unpack(
         packed: &[u8],

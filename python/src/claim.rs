@@ -1,18 +1,20 @@
-//! Whose a column's memory is.
+//! Ownership of a column's memory.
 //!
-//! A training loop may write into its batch: `images.mul_(scale)`. That is fine where nobody else has the
-//! memory; where a cache, another batch or a file's bytes share it, it would change rows unseen.
+//! A training loop may write into its batch: `images.mul_(scale)`. That is safe if the batch is the
+//! only holder of the memory. If a cache, another batch or a file's bytes share the memory, a write
+//! would silently change other rows.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayData, ArrayDataBuilder, ArrayRef, RecordBatch, make_array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
-use forebay_udfs::recycle::is_lent;
+use forebay_udfs::buffer_pool::is_lent;
 
 use crate::share::SharedColumn;
 
-/// The schema and the columns of a batch, of which it is found out whether their elements are nobody else's.
+/// Returns the schema and the columns of a batch. Each column knows whether it is the sole holder
+/// of its elements.
 pub(crate) fn claim(batch: RecordBatch) -> (SchemaRef, Vec<Arc<SharedColumn>>) {
     let (schema, columns, _) = batch.into_parts();
     let claimed = columns.into_iter().map(|column| {
@@ -32,7 +34,8 @@ fn claim_column(column: ArrayRef) -> (ArrayRef, bool) {
     (make_array(data), private)
 }
 
-/// Claims the buffer of elements of a fixed width, or of fixed-size lists of such.
+/// Claims the buffer of fixed-width elements, or of fixed-size lists of such elements. The flag is
+/// true if the array is now the buffer's sole holder.
 fn claim_data(data: ArrayData) -> (ArrayData, bool) {
     let is_list = data.buffers().is_empty() && data.child_data().len() == 1;
     let is_dense = data.data_type().primitive_width().is_some() && data.buffers().len() == 1;
@@ -56,7 +59,8 @@ fn claim_data(data: ArrayData) -> (ArrayData, bool) {
         .offset(offset)
         .buffers(buffers)
         .child_data(children);
-    // SAFETY: these are the parts of valid data; the buffer has the bytes that it had.
+    // SAFETY: all parts come from valid data, and the buffer has the same bytes as that of the
+    // data.
     (unsafe { builder.build_unchecked() }, private)
 }
 
@@ -67,8 +71,8 @@ fn claim_buffer(buffer: Buffer) -> (Buffer, bool) {
     if is_lent(&buffer) {
         return (buffer, true);
     }
-    // Only memory of Arrow's own allocator that has one holder can be made mutable; that of foreign bytes,
-    // whose holders are not known, cannot.
+    // Only memory of Arrow's own allocator with a single holder can be made mutable. Foreign memory
+    // cannot, since its holders are unknown.
     match buffer.into_mutable() {
         Ok(own) => (own.into(), true),
         Err(shared) => (shared, false),

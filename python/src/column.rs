@@ -1,4 +1,4 @@
-//! A column of a batch, taken apart for NumPy.
+//! Converts columns of a batch for NumPy.
 
 use std::sync::Arc;
 
@@ -17,34 +17,35 @@ use crate::dtype::{element, tensor_shape};
 use crate::memory::Memory;
 use crate::share::SharedColumn;
 
-/// A column. What it is made of depends on its `kind`.
+/// A column of a batch. Its `kind` decides which methods apply.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct RawColumn {
     array: ArrayRef,
     field: FieldRef,
-    /// Where views of it may be written; else they are read-only.
+    /// The column's shared elements if writable views may be taken; `None` if all views are
+    /// read-only.
     shared: Option<Arc<SharedColumn>>,
 }
 
 impl RawColumn {
-    /// Column `index` of a batch, of which views are read-only.
+    /// Wraps column `index` of a batch, for read-only views.
     pub(crate) fn read_only(batch: &RecordBatch, index: usize) -> PyResult<Self> {
         let field = Arc::clone(&batch.schema_ref().fields()[index]);
         Self::new(Arc::clone(batch.column(index)), field, None)
     }
 
-    /// A column of which views may be written.
+    /// Wraps a column for writable views.
     pub(crate) fn writable(column: &Arc<SharedColumn>, field: FieldRef) -> PyResult<Self> {
         Self::new(column.array(), field, Some(Arc::clone(column)))
     }
 
     fn new(array: ArrayRef, field: FieldRef, shared: Option<Arc<SharedColumn>>) -> PyResult<Self> {
-        // What is encoded has no view that NumPy knows.
+        // NumPy has no view of encoded values, so they are decoded.
         let plain = match array.data_type() {
             DataType::Dictionary(_, value) => (**value).clone(),
             DataType::RunEndEncoded(_, value) => value.data_type().clone(),
-            // NumPy counts days in eight bytes.
+            // NumPy stores days in eight bytes, Arrow in four.
             DataType::Date32 => DataType::Date64,
             _ => {
                 return Ok(Self {
@@ -63,14 +64,14 @@ impl RawColumn {
         })
     }
 
-    /// A part of this column, whose elements others may have.
+    /// Wraps a part of this column, whose elements may have other holders.
     fn part(&self, array: ArrayRef, field: FieldRef) -> PyResult<Self> {
         let shared = self.shared.as_ref();
         let shared = shared.map(|_| SharedColumn::new(Arc::clone(&array), false));
         Self::new(array, field, shared)
     }
 
-    /// The column's elements, and their shape in one row.
+    /// Returns the column's elements, and the shape of one row; `None` if the column is not dense.
     fn dense(&self) -> Option<(ArrayRef, Vec<usize>)> {
         self.dense_of(&self.array)
     }
@@ -84,7 +85,7 @@ impl RawColumn {
         let size = usize::try_from(list.value_length()).ok()?;
         let shape = tensor_shape(&self.field).unwrap_or_else(|| vec![size]);
         (shape.iter().product::<usize>() == size).then(|| {
-            // The list's values are those of its own rows already.
+            // The list's values are already restricted to the rows of the list array.
             (Arc::clone(list.values()), shape)
         })
     }
@@ -102,19 +103,19 @@ impl RawColumn {
         self.field.name()
     }
 
-    /// The type as people read it.
+    /// The column's type, for display.
     #[getter]
     fn type_text(&self) -> String {
         named(&self.field)
     }
 
-    /// Rows without a value.
+    /// Number of rows without a value.
     #[getter]
     fn null_count(&self) -> usize {
         self.array.logical_null_count()
     }
 
-    /// How the column is made: `dense`, `bool`, `variable`, `list`, `struct` or `values`.
+    /// The column's layout: `dense`, `bool`, `variable`, `list`, `struct` or `values`.
     #[getter]
     fn kind(&self) -> &'static str {
         if self.dense().is_some() {
@@ -129,10 +130,10 @@ impl RawColumn {
         }
     }
 
-    /// The form in which values are stored, where NumPy has another.
+    /// Name of the form in which the column is stored, if NumPy uses another form.
     #[getter]
     fn stored(&self) -> Option<String> {
-        // The array is converted already, and the field is not.
+        // The field has the stored type, while the array is converted already.
         Some(match self.field.data_type() {
             DataType::Dictionary(_, _) => "a dictionary".to_owned(),
             DataType::RunEndEncoded(_, _) => "run-end encoded".to_owned(),
@@ -143,14 +144,15 @@ impl RawColumn {
         })
     }
 
-    /// Whether a view that may be written needs no copy.
+    /// True if the column is the sole holder of its elements, so that a writable view needs no
+    /// copy.
     #[getter]
     fn is_own(&self) -> bool {
         let is_own = |shared: &Arc<SharedColumn>| shared.is_own();
         self.shared.as_ref().is_some_and(is_own)
     }
 
-    /// The elements of a `dense` or `bool` column; values without meaning stand where rows are null.
+    /// Returns the elements of a `dense` or `bool` column. The elements of null rows are arbitrary.
     fn memory(&self) -> PyResult<Memory> {
         if let Some(flags) = self.array.as_boolean_opt() {
             let bytes: Vec<u8> = flags.values().iter().map(u8::from).collect();
@@ -175,12 +177,12 @@ impl RawColumn {
             return Err(PyValueError::new_err("the column has no memory"));
         };
         let width = values.data_type().primitive_width().unwrap_or(1);
-        // SAFETY: the offset counts elements of `width` bytes within the buffer.
+        // SAFETY: the offset counts elements of `width` bytes, and lies within the buffer.
         let start = unsafe { buffer.as_ptr().add(data.offset() * width) };
         Ok(Memory::new(values, start, shape, kind, lent))
     }
 
-    /// A byte for each row, 1 where it is null.
+    /// Returns one byte per row: 1 if the row is null, else 0.
     fn nulls(&self) -> Memory {
         let rows = self.array.len();
         let bytes = match self.array.logical_nulls() {
@@ -190,7 +192,8 @@ impl RawColumn {
         Memory::made(Buffer::from_vec(bytes), vec![rows], "|b1")
     }
 
-    /// A byte for each element of a `dense` column of lists, 1 where it is null; nothing where none is.
+    /// Returns one byte per element of a `dense` column of lists: 1 if the element is null, else 0.
+    /// `None` if no element is null.
     fn gaps(&self) -> Option<Memory> {
         self.array.as_fixed_size_list_opt()?;
         let (values, row) = self.dense()?;
@@ -201,7 +204,8 @@ impl RawColumn {
         Some(Memory::made(Buffer::from_vec(bytes), shape, "|b1"))
     }
 
-    /// The elements of all rows of a `list` or `variable` column, and where each row begins among them.
+    /// Returns the elements of all rows of a `list` or `variable` column, and the offset at which
+    /// each row starts.
     fn elements(&self) -> PyResult<(Self, Memory)> {
         let data = match self.array.as_struct_opt() {
             Some(parts) if self.is_variable() => parts.column_by_name("data").cloned(),
@@ -220,7 +224,7 @@ impl RawColumn {
         } else {
             return Err(PyValueError::new_err("the column has no lists"));
         };
-        // A list array that is part of another one still has the elements of all of it.
+        // The values of a sliced list array are those of the whole array.
         let (first, last) = ends(&starts);
         let values = values.slice(first, last - first);
         let starts: Vec<i64> = starts.iter().map(|start| start - first as i64).collect();
@@ -230,7 +234,7 @@ impl RawColumn {
         Ok((self.part(values, field)?, starts))
     }
 
-    /// The shapes of a `variable` column, a row of three numbers each.
+    /// Returns the shapes of a `variable` column, three numbers per row.
     fn shapes(&self) -> PyResult<Memory> {
         let parts = self.array.as_struct_opt();
         let shape = parts.and_then(|parts| parts.column_by_name("shape"));
@@ -245,10 +249,10 @@ impl RawColumn {
         Ok(Memory::made(buffer, vec![shape.len(), rank], "<i4"))
     }
 
-    /// The columns of a `struct` column, null where the struct is.
+    /// Returns the columns of a `struct` column; they are null where the struct is null.
     fn fields(&self) -> PyResult<Vec<Self>> {
         let Some(parts) = self.array.as_struct_opt() else {
-            return Err(PyValueError::new_err("the column is no struct"));
+            return Err(PyValueError::new_err("the column is not a struct"));
         };
         let fields = parts.fields().iter().zip(parts.columns());
         let columns = fields
@@ -256,7 +260,8 @@ impl RawColumn {
         columns.collect()
     }
 
-    /// The rows as Python objects: texts, bytes, and what has no type of Python's as its text.
+    /// Returns the rows as Python objects: text, bytes, or, for types that Python lacks, the
+    /// value's text.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let nulls = self.array.logical_nulls();
         let list = PyList::empty(py);
@@ -320,7 +325,7 @@ impl RawColumn {
     }
 }
 
-/// The column of a struct, null where the struct is.
+/// Returns a column of a struct, made null where the struct is null.
 fn without(column: &ArrayRef, nulls: Option<&NullBuffer>) -> PyResult<ArrayRef> {
     let Some(nulls) = nulls else {
         return Ok(Arc::clone(column));
@@ -329,7 +334,7 @@ fn without(column: &ArrayRef, nulls: Option<&NullBuffer>) -> PyResult<ArrayRef> 
     nullif(column, &gone).map_err(arrow_error)
 }
 
-/// The first and the last offset.
+/// Returns the first and the last offset; 0 if there is none.
 fn ends(offsets: &[i64]) -> (usize, usize) {
     let at = |offset: Option<&i64>| offset.and_then(|&o| usize::try_from(o).ok());
     let first = at(offsets.first()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Settings of a run, from keyword arguments.
+//! Converts keyword arguments to the settings of a run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::error;
 
-/// Reads settings; what is `None` is as if it were not given.
+/// Reads the settings of a run from keyword arguments; `None` counts as not given.
 pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<RunConfig> {
     let mut config = RunConfig::default();
     for (name, value) in settings {
@@ -28,8 +28,8 @@ pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Run
             "seed" => config.seed = Some(number()?),
             "rank" => config.rank = number()?,
             "world" => config.world = number()?,
-            "turn" => config.turn = number()?,
-            "turns" => config.turns = number()?,
+            "turn" => config.internals.stride.first = number()?,
+            "turns" => config.internals.stride.of = number()?,
             "resume" => {
                 let text: String = value.extract()?;
                 let token = Token::from_json(&text)
@@ -45,17 +45,19 @@ pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Run
                     "pad" => Uneven::Pad,
                     "drop" => Uneven::Drop,
                     other => {
-                        let what =
-                            format!("uneven is \"pad\", \"drop\" or \"keep\", found {other:?}");
+                        let what = format!(
+                            "uneven must be \"pad\", \"drop\" or \"keep\", found {other:?}"
+                        );
                         return Err(error::config(py, what));
                     }
                 };
             }
-            "segment_rows" => config.segment_rows = Some(number()?),
+            "segment_rows" => config.internals.segment_rows = Some(number()?),
             "optimize" => {
-                config.optimize = Some(match value.extract()? {
-                    true => Optimize::Default,
-                    false => Optimize::None,
+                config.optimize = Some(if value.extract()? {
+                    Optimize::Default
+                } else {
+                    Optimize::Off
                 });
             }
             "plan" => {
@@ -66,13 +68,13 @@ pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Run
                 })?;
                 config.plan = Some(Arc::new(saved));
             }
-            other => return Err(error::config(py, format!("no setting is called {other:?}"))),
+            other => return Err(error::config(py, format!("unknown setting {other:?}"))),
         }
     }
     Ok(config)
 }
 
-/// Refuses settings that no run can have.
+/// Raises a `ConfigError` if a setting of a run is invalid.
 #[pyfunction]
 pub(crate) fn check_settings(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     read(py, settings).map(drop)
@@ -88,7 +90,7 @@ fn whole(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> 
     })
 }
 
-/// A number of bytes, or a size such as `"2GiB"`.
+/// Reads a size: a number of bytes, or a text such as `"2GiB"`.
 fn bytes(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     match value.cast::<PyString>() {
         Ok(text) => parse_bytes(text.to_str()?).map_err(|why| error::config(py, why)),

@@ -1,8 +1,12 @@
-//! Types of elements, and shapes, as NumPy has them.
+//! NumPy's names of element types, and shapes.
+
+use std::str::FromStr;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
-/// NumPy's type string of an Arrow type that NumPy has, too.
+/// Returns NumPy's type string for an Arrow type; `None` if NumPy lacks the type.
 pub(crate) fn element(data_type: &DataType) -> Option<String> {
     let unit = |unit: &TimeUnit| match unit {
         TimeUnit::Second => "s",
@@ -34,7 +38,7 @@ pub(crate) fn element(data_type: &DataType) -> Option<String> {
     })
 }
 
-/// The shape that the type of a fixed-shape tensor says.
+/// Returns the shape of a fixed-shape tensor; `None` if the field is of another type.
 pub(crate) fn tensor_shape(field: &Field) -> Option<Vec<usize>> {
     if field.extension_type_name() != Some("arrow.fixed_shape_tensor") {
         return None;
@@ -46,4 +50,26 @@ pub(crate) fn tensor_shape(field: &Field) -> Option<Vec<usize>> {
         .iter()
         .map(|size| usize::try_from(size.as_u64()?).ok())
         .collect()
+}
+
+/// Returns the type with this name in NumPy or Arrow.
+pub(crate) fn data_type(name: &str) -> PyResult<DataType> {
+    Ok(match name.to_ascii_lowercase().as_str() {
+        "bool" | "boolean" => DataType::Boolean,
+        "int8" => DataType::Int8,
+        "int16" => DataType::Int16,
+        "int32" => DataType::Int32,
+        "int64" | "int" => DataType::Int64,
+        "uint8" => DataType::UInt8,
+        "uint16" => DataType::UInt16,
+        "uint32" => DataType::UInt32,
+        "uint64" => DataType::UInt64,
+        "float16" => DataType::Float16,
+        "float32" => DataType::Float32,
+        "float64" | "float" => DataType::Float64,
+        "str" | "string" | "utf8" => DataType::Utf8,
+        "bytes" | "binary" => DataType::Binary,
+        _ => DataType::from_str(name)
+            .map_err(|_| PyValueError::new_err(format!("unknown type {name:?}")))?,
+    })
 }

@@ -1,4 +1,4 @@
-//! Errors of the library as exceptions of `forebay.errors`.
+//! Converts errors of the library to exceptions of `forebay.errors`.
 
 use datafusion::common::DataFusionError;
 use forebay::{Error, Failure};
@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 
 use crate::udf::Fault;
 
-/// The exception for an error. `sql` is the text that places in it refer to, if any.
+/// Converts an error to an exception. Positions in the error refer to the text `sql`, if given.
 pub(crate) fn exception(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyErr {
     raised(py, error, sql).unwrap_or_else(|broken| broken)
 }
@@ -30,10 +30,11 @@ fn raised(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyResult<PyErr> {
     Ok(raised)
 }
 
-/// What a Python function's frames begin with.
+/// The line between the message of a cause and the frames of the Python function.
 const FRAMES: &str = "\nTraceback (most recent call last):\n";
 
-/// A cause, and apart from it the frames of the Python function that it came from.
+/// Splits a cause into the message and the frames of the Python function that raised it; `None` if
+/// there are no frames.
 fn apart(cause: &str) -> (&str, Option<&str>) {
     match cause.find(FRAMES) {
         Some(at) => (&cause[..at], Some(&cause[at + 1..])),
@@ -99,7 +100,7 @@ fn run(
         }
         Error::Engine(error) if let Some(SourceError::Changed { path, change }) = root(error) => {
             attributes.set_item("source", path.to_string_lossy())?;
-            // `forebay/iterator.py` sees to that.
+            // The message is true because `forebay/iterator.py` discards the plan.
             let told = format!(
                 "{path:?} changed since the pipeline was planned: {change}; the next run plans again"
             );
@@ -113,7 +114,8 @@ fn run(
     Ok((class, error.to_string()))
 }
 
-/// What an error of the engine comes from, if it is of this type: a Python function's own mistake, or a file's.
+/// Returns the root cause of an engine error if it has type `T` (a mistake of a Python function, or
+/// of a file), else `None`.
 fn root<T: std::error::Error + 'static>(error: &DataFusionError) -> Option<&T> {
     match error.find_root() {
         DataFusionError::External(source) => source.downcast_ref(),
@@ -121,7 +123,7 @@ fn root<T: std::error::Error + 'static>(error: &DataFusionError) -> Option<&T> {
     }
 }
 
-/// What is known of a failed row, by the names of `DataError`'s attributes.
+/// Returns the attributes of a `DataError` for a failed row.
 pub(crate) fn failure_attributes(
     failure: &Failure,
     attributes: &Bound<'_, PyDict>,
@@ -134,7 +136,7 @@ pub(crate) fn failure_attributes(
     attributes.set_item("cause", apart(&failure.cause).0)
 }
 
-/// An exception of a class of `forebay.errors`.
+/// Creates an exception of the class of `forebay.errors` with this name.
 fn make(
     py: Python<'_>,
     class: &str,
@@ -146,13 +148,13 @@ fn make(
     Ok(PyErr::from_value(raised))
 }
 
-/// A `ConfigError`: a setting that makes no sense.
+/// Creates a `ConfigError` for an invalid setting.
 pub(crate) fn config(py: Python<'_>, message: impl Into<String>) -> PyErr {
     make(py, "ConfigError", message.into(), &PyDict::new(py)).unwrap_or_else(|broken| broken)
 }
 
-/// A decoder that panics on a damaged file gives that row an error, which is raised as one; the panic's
-/// own message would only be noise.
+/// Silences panics of image decoders. A panic on a damaged file fails its row, and is raised as
+/// that row's error.
 pub(crate) fn silence_caught_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

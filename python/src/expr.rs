@@ -1,11 +1,8 @@
-//! Expressions: trees of Python tuples as the builder's expressions.
+//! Converts expressions from trees of Python tuples to the builder's expressions.
 //!
-//! A node is `(kind, ..)`; `forebay/expr.py` makes them. Tuples of plain values pickle and compare by
-//! themselves, so Python keeps them and this reads them when a pipeline is planned.
+//! A node is a tuple `(kind, ..)` made by `forebay/expr.py`. Python keeps expressions as tuples of
+//! plain values, which can be pickled and compared. They are converted when a pipeline is planned.
 
-use std::str::FromStr;
-
-use arrow::datatypes::DataType;
 use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 use datafusion::scalar::ScalarValue;
 use forebay::builder::{self, Pin, call};
@@ -13,9 +10,10 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
+use crate::dtype::data_type;
 use crate::udf_class;
 
-/// Reads a node.
+/// Converts a node to an expression.
 pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
     let node = node.cast::<PyTuple>()?;
     let kind: String = node.get_item(0)?.extract()?;
@@ -39,11 +37,11 @@ pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
         "cast" => builder::cast(expr(1)?, data_type(&text(2)?)?),
         "alias" => expr(1)?.alias(text(2)?),
         "pinned" => expr(1)?.pinned(),
-        other => return Err(PyValueError::new_err(format!("no node is a {other:?}"))),
+        other => return Err(PyValueError::new_err(format!("unknown node {other:?}"))),
     })
 }
 
-/// Reads a sequence of nodes.
+/// Converts a sequence of nodes to expressions.
 pub(crate) fn all(nodes: &Bound<'_, PyAny>) -> PyResult<Vec<Expr>> {
     nodes.try_iter()?.map(|node| read(&node?)).collect()
 }
@@ -63,11 +61,11 @@ fn operator(symbol: &str) -> PyResult<Operator> {
         ">=" => Operator::GtEq,
         "and" => Operator::And,
         "or" => Operator::Or,
-        other => return Err(PyValueError::new_err(format!("no operator is {other:?}"))),
+        other => return Err(PyValueError::new_err(format!("unknown operator {other:?}"))),
     })
 }
 
-/// A Python value as a literal: what SQL makes of the same value.
+/// Converts a Python value to the literal that SQL would make of the same value.
 fn literal(value: &Bound<'_, PyAny>) -> PyResult<Expr> {
     if value.is_none() {
         return Ok(lit(ScalarValue::Null));
@@ -102,29 +100,7 @@ fn literal(value: &Bound<'_, PyAny>) -> PyResult<Expr> {
         return Ok(builder::list(numbers));
     }
     Err(PyTypeError::new_err(format!(
-        "a {} is no value of an expression",
+        "expected a value for an expression, found a {}",
         value.get_type().name()?
     )))
-}
-
-/// A type by the name that NumPy or Arrow has for it.
-pub(crate) fn data_type(name: &str) -> PyResult<DataType> {
-    Ok(match name.to_ascii_lowercase().as_str() {
-        "bool" | "boolean" => DataType::Boolean,
-        "int8" => DataType::Int8,
-        "int16" => DataType::Int16,
-        "int32" => DataType::Int32,
-        "int64" | "int" => DataType::Int64,
-        "uint8" => DataType::UInt8,
-        "uint16" => DataType::UInt16,
-        "uint32" => DataType::UInt32,
-        "uint64" => DataType::UInt64,
-        "float16" => DataType::Float16,
-        "float32" => DataType::Float32,
-        "float64" | "float" => DataType::Float64,
-        "str" | "string" | "utf8" => DataType::Utf8,
-        "bytes" | "binary" => DataType::Binary,
-        _ => DataType::from_str(name)
-            .map_err(|_| PyValueError::new_err(format!("no type is called {name:?}")))?,
-    })
 }

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::wait::wait;
 
-/// The documentation of every function, as dictionaries.
+/// Returns the documentation of every catalogue function, as a list of dictionaries.
 #[pyfunction]
 pub(crate) fn catalogue(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -28,7 +28,7 @@ pub(crate) fn catalogue(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Names of all row-wise functions of SQL, those of the catalogue included.
+/// Returns the names of all row-wise SQL functions, including those of the catalogue.
 #[pyfunction]
 pub(crate) fn sql_functions(py: Python<'_>) -> PyResult<Vec<String>> {
     wait(py, async { forebay::Session::new().functions().await })

@@ -1,7 +1,8 @@
 //! The extension module of the Python package `forebay`.
 //!
-//! It is thin: planning and running are the library's, and what is Python's matter (operators of
-//! expressions, NumPy, PyTorch, Jupyter) is in `python/forebay`. Nothing here is public to Python users.
+//! The module is thin: the library plans and runs, and `python/forebay` contains the
+//! Python-specific parts (operators of expressions, NumPy, PyTorch, Jupyter). Nothing in this crate
+//! is public to Python users.
 
 mod batch;
 mod claim;
@@ -23,8 +24,10 @@ mod udf;
 mod udf_build;
 mod udf_class;
 mod udf_crew;
+mod udf_dense;
 mod udf_frame;
 mod udf_lease;
+mod udf_rows;
 mod udf_type;
 mod udf_values;
 mod udf_worker;
@@ -32,7 +35,7 @@ mod wait;
 
 use pyo3::prelude::*;
 
-/// What `import forebay` builds on.
+/// The module `forebay._forebay`.
 #[pymodule]
 fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

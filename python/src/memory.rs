@@ -1,4 +1,4 @@
-//! Memory that NumPy reads in place, through NumPy's array interface.
+//! Memory that NumPy reads in place, through its array interface.
 //!
 //! <https://numpy.org/doc/stable/reference/arrays.interface.html>
 
@@ -11,23 +11,25 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::share::Lent;
 
-/// A dense array of fixed-width elements. `numpy.asarray` makes a view of it, which keeps it alive.
+/// A dense array of fixed-width elements. `numpy.asarray` creates a view that keeps the memory
+/// alive.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Whose memory it is; kept for that alone.
+    /// The owner of the memory, held only to keep the memory alive.
     _owner: ArrayRef,
     address: usize,
     shape: Vec<usize>,
     element: String,
-    /// Present where it may be written, unless it is made for NumPy alone.
+    /// The loan that makes the memory writable; `None` for read-only memory, and for a buffer made
+    /// only for NumPy.
     _lent: Option<Arc<Lent>>,
     writable: bool,
 }
 
 impl Memory {
-    /// A view of memory that `owner` keeps, of elements that NumPy's type string names. It may be written if it was
-    /// lent for that.
+    /// Creates a view of memory that `owner` keeps alive, with elements of this NumPy type string.
+    /// The view is writable if `lent` is given.
     pub(crate) fn new(
         owner: ArrayRef,
         start: *const u8,
@@ -45,7 +47,7 @@ impl Memory {
         }
     }
 
-    /// A view of a buffer of its own.
+    /// Creates a view of a buffer that was made only for NumPy.
     pub(crate) fn made(buffer: Buffer, shape: Vec<usize>, element: &str) -> Self {
         let start = buffer.as_ptr();
         let owner = Arc::new(UInt8Array::new(buffer.into(), None));

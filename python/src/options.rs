@@ -1,11 +1,11 @@
-//! `OPTIONS (..)` and `CACHE ..` of a pipeline, in the words of SQL.
+//! Parses the `OPTIONS (..)` and `CACHE ..` clauses that Python passes as text.
 
-use forebay::clauses::{Cache, Clauses};
+use forebay::clauses::{CacheClause, Clauses};
 use forebay_planner::error::PlanError;
 use forebay_planner::sql::{Statement, parse};
 
-/// Sets the options that a text gives, which is what SQL has in the parentheses of `OPTIONS`; the others
-/// stay as they are.
+/// Sets the options that a text contains, in the syntax between the parentheses of `OPTIONS (..)`.
+/// Options that the text does not mention keep their values.
 pub(crate) fn set_options(
     clauses: &mut Clauses,
     keys: &[String],
@@ -36,24 +36,25 @@ pub(crate) fn set_options(
     Ok(())
 }
 
-/// Sets what a text says after `CACHE`, which may be said before the directory is.
+/// Sets the cache clause from the text after `CACHE`. The cache directory may be set later.
 pub(crate) fn set_cache(clauses: &mut Clauses, text: &str) -> Result<(), PlanError> {
     clauses.cache = clauses_of(&format!("CACHE {text} OPTIONS (cache_dir = 'any')"))?.cache;
     Ok(())
 }
 
-/// Refuses a cache that has no place.
+/// Fails if there is a cache clause but no cache directory.
 pub(crate) fn check_cache(clauses: &Clauses) -> Result<(), PlanError> {
     match (&clauses.cache, &clauses.options.cache_dir) {
-        (None | Some(Cache::Off), _) | (_, Some(_)) => Ok(()),
+        (None | Some(CacheClause::Off), _) | (_, Some(_)) => Ok(()),
         (Some(_), None) => {
-            let error = PlanError::mistake("cache needs a place for the rows");
+            let error = PlanError::mistake("cache needs a directory for the rows");
             Err(error.with_hint("add options(cache_dir=..)"))
         }
     }
 }
 
-/// The clauses of a text. Where it is wrong, its place would be one in a query that nobody wrote.
+/// Parses a text as the clauses of a query. Positions are removed from errors, since they would
+/// refer to the generated query.
 fn clauses_of(text: &str) -> Result<Clauses, PlanError> {
     let unplaced = |error| match error {
         PlanError::Mistake(mut mistake) => {
@@ -65,6 +66,6 @@ fn clauses_of(text: &str) -> Result<Clauses, PlanError> {
     let parsed = parse(&format!("SELECT 1 AS one {text}")).map_err(unplaced)?;
     match parsed.into_iter().next() {
         Some(Statement::Query(query)) => Ok(query.clauses),
-        _ => Err(PlanError::internal("a clause is no part of a query")),
+        _ => Err(PlanError::internal("a clause is not part of a query")),
     }
 }

@@ -1,10 +1,11 @@
-//! A pipeline, planned: the source opened, the calls replayed, types checked.
+//! A planned pipeline: the source is opened, the calls are replayed on the builder, and the types
+//! are checked.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use forebay::builder::{self, Input, PipelineBuilder};
+use forebay::builder::{self, PipelineBuilder, PipelineInput};
 use forebay::clauses::{BatchSize, EqualSteps, Remainder};
 use forebay::{Error, Explanation, Pipeline, Session};
 use forebay_planner::error::PlanError;
@@ -17,29 +18,30 @@ use pyo3_arrow::ffi::to_schema_pycapsule;
 
 use crate::dtype::tensor_shape;
 use crate::run::Run;
-use crate::source::{self, Arm, Source};
+use crate::source::{self, Arm, PipelineSource};
 use crate::steps::Step;
 use crate::udf::PythonFunction;
-use crate::udf_lease::{Lease, functions};
+use crate::udf_lease::{FunctionLease, functions};
 use crate::wait::wait;
 use crate::{config, error, options};
 
-/// The name of a pipeline that has none.
+/// Name that an unnamed pipeline gets in its session.
 const NAME: &str = "pipeline";
 
-/// A planned pipeline and the session that it is planned in. It belongs to one process.
+/// A planned pipeline, and the session that planned it. Both belong to one process, since threads
+/// do not survive a fork.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Plan {
     session: Session,
     name: String,
     pipeline: Pipeline,
-    /// The Python functions that it calls.
+    /// The Python functions that the pipeline calls.
     functions: Vec<Arc<PythonFunction>>,
 }
 
 impl Plan {
-    /// The columns of the batches.
+    /// Returns the schema of the batches.
     fn schema(&self, py: Python<'_>) -> PyResult<SchemaRef> {
         let schema = self.pipeline.batch_schema();
         schema.map_err(|e| error::exception(py, &Error::Plan(e), None))
@@ -48,14 +50,14 @@ impl Plan {
 
 #[pymethods]
 impl Plan {
-    /// Plans a source and the calls after it.
+    /// Plans a pipeline from its source and the calls after the source.
     #[new]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyTuple>,
         steps: &Bound<'_, PyTuple>,
     ) -> PyResult<Self> {
-        let source = Source::read(source)?;
+        let source = PipelineSource::read(source)?;
         let steps = steps.iter().map(|step| Step::read(&step));
         let steps = steps.collect::<PyResult<Vec<_>>>()?;
         let session = Session::new();
@@ -73,7 +75,7 @@ impl Plan {
         })
     }
 
-    /// Name, type, nullability and (of tensors of one shape) shape of each column.
+    /// Returns the name, type, nullability and (for tensors of one shape) shape of each column.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let schema = self.schema(py)?;
         let columns = schema.fields().iter().map(|field| {
@@ -87,7 +89,7 @@ impl Plan {
         Ok(to_schema_pycapsule(py, self.schema(py)?.as_ref())?)
     }
 
-    /// What the clauses say of batches and epochs.
+    /// Returns the clauses about batches and epochs.
     fn clauses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let clauses = &self.pipeline.clauses;
         let said = PyDict::new(py);
@@ -102,24 +104,25 @@ impl Plan {
         Ok(said)
     }
 
-    /// Batches of a run for its rank, where known before the rows come.
+    /// Returns the number of batches that a run delivers to its rank; `None` if not known in
+    /// advance.
     fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let config = config::read(py, settings)?;
-        let _lease = Lease::of(&self.functions);
+        let _lease = FunctionLease::of(&self.functions);
         let steps = wait(py, self.session.steps(&self.name, config))?;
         steps.map_err(|e| error::exception(py, &e, None))
     }
 
-    /// The plan with all that it was chosen by, as JSON.
+    /// Returns the plan with all facts that the choice depended on, as JSON.
     fn save(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
         let config = config::read(py, settings)?;
-        let _lease = Lease::of(&self.functions);
+        let _lease = FunctionLease::of(&self.functions);
         let saved = wait(py, self.session.plan(&self.name, config))?;
         let json = saved.and_then(|saved| Ok(saved.to_json()?));
         json.map_err(|e| error::exception(py, &e, None))
     }
 
-    /// Explains the pipeline; with `analyze`, runs an epoch of it first.
+    /// Explains the pipeline. With `analyze`, one epoch is run first.
     #[pyo3(signature = (settings, analyze, verbose, why_not, format))]
     fn explain(
         &self,
@@ -131,14 +134,14 @@ impl Plan {
         format: &str,
     ) -> PyResult<String> {
         let config = config::read(py, settings)?;
-        let _lease = Lease::of(&self.functions);
+        let _lease = FunctionLease::of(&self.functions);
         let explained = wait(py, self.session.explain(&self.name, config, analyze))?;
         let text = explained.and_then(|explained| shown(explained, verbose, why_not, format));
         text.map_err(|e| error::exception(py, &e, None))
     }
 
-    /// Starts a run. With `keep_remainder`, the rows that do not fill a batch make a short one whatever
-    /// the pipeline says; with `rows`, batches have so many.
+    /// Starts a run. With `keep_remainder`, rows that do not fill a batch make a short batch,
+    /// whatever the pipeline says; `rows` overrides the batch size.
     fn run(
         &self,
         py: Python<'_>,
@@ -148,10 +151,10 @@ impl Plan {
     ) -> PyResult<Run> {
         let mut config = config::read(py, settings)?;
         if config.resume.is_some() {
-            // A token knows its seed; a pipeline that says another one is another stream.
+            // The token contains the seed: a pipeline with another seed has another stream.
             config.seed = config.seed.or(self.pipeline.clauses.seed);
         }
-        let lease = Lease::of(&self.functions);
+        let lease = FunctionLease::of(&self.functions);
         let started = wait(py, async {
             if !keep_remainder && rows.is_none() {
                 return self.session.run(&self.name, config).await;
@@ -163,7 +166,7 @@ impl Plan {
                 batch.remainder = Remainder::Keep;
             }
             other.clauses.batch = Some(batch);
-            // In a session of its own, where the name is no other call's.
+            // A separate session avoids that the name clashes with the name in another call.
             let session = Session::new();
             session.register_planned(NAME, other).await?;
             session.run(NAME, config).await
@@ -174,13 +177,13 @@ impl Plan {
     }
 }
 
-/// The beginning of a pipeline: a registered one, or what the builder begins with.
-enum Begun {
+/// The beginning of a pipeline: a pipeline planned from SQL, or the input of a builder.
+enum PipelineStart {
     Planned(Box<Pipeline>),
-    Input(Box<Input>),
+    Input(Box<PipelineInput>),
 }
 
-impl Begun {
+impl PipelineStart {
     fn builder(self) -> PipelineBuilder {
         match self {
             Self::Planned(planned) => planned.then(),
@@ -189,42 +192,52 @@ impl Begun {
     }
 }
 
-async fn open(session: &Session, source: &Source) -> Result<(String, Begun), Error> {
+async fn open(
+    session: &Session,
+    source: &PipelineSource,
+) -> Result<(String, PipelineStart), Error> {
     match source {
-        Source::Files(format, location, options) => {
+        PipelineSource::Files(format, location, options) => {
             let source = source::files(format, location, options)?;
-            Ok((NAME.to_owned(), Begun::Input(Box::new(source.into()))))
+            Ok((
+                NAME.to_owned(),
+                PipelineStart::Input(Box::new(source.into())),
+            ))
         }
-        Source::Mix(arms, stop) => {
+        PipelineSource::Mix(arms, stop) => {
             let mut inputs = Vec::with_capacity(arms.len());
             for arm in arms {
                 inputs.push((arm_input(arm).await?, arm.weight));
             }
             let mixed = builder::mix(inputs).stop(*stop);
-            Ok((NAME.to_owned(), Begun::Input(Box::new(mixed.into()))))
+            Ok((
+                NAME.to_owned(),
+                PipelineStart::Input(Box::new(mixed.into())),
+            ))
         }
-        Source::Sql(text, wanted) => {
+        PipelineSource::Sql(text, wanted) => {
             let names = session.load(text).await?;
             let name = match wanted {
                 Some(wanted) => wanted.clone(),
                 None => names.last().cloned().ok_or_else(no_pipeline)?,
             };
             let planned = session.planned(&name).await?;
-            Ok((name, Begun::Planned(Box::new(planned))))
+            Ok((name, PipelineStart::Planned(Box::new(planned))))
         }
     }
 }
 
-/// What a mix reads of an arm. Names that its SQL gives are its own: it has a session for itself.
-async fn arm_input(arm: &Arm) -> Result<Input, Error> {
+/// Plans an arm of a mix. Each arm has a separate session, so names in the SQL of two arms do not
+/// clash.
+async fn arm_input(arm: &Arm) -> Result<PipelineInput, Error> {
     let session = Session::new();
     let (_, begun) = Box::pin(open(&session, &arm.source)).await?;
     if { arm.steps.iter() }.any(|step| matches!(step, Step::Options(..) | Step::Cache(_))) {
-        let error = PlanError::mistake("options and caches are those of a mix, not of its arms");
+        let error = PlanError::mistake("an arm of a mix cannot have options or a cache");
         return Err(error.with_hint("call them on the mix").into());
     }
     match begun {
-        Begun::Input(input) if arm.steps.is_empty() => Ok(*input),
+        PipelineStart::Input(input) if arm.steps.is_empty() => Ok(*input),
         begun => {
             let steps = arm.steps.iter().cloned();
             Ok(steps.fold(begun.builder(), |b, call| call.apply(b)).into())
@@ -241,14 +254,14 @@ fn no_pipeline() -> Error {
 async fn finish(
     session: &Session,
     name: &str,
-    begun: Begun,
+    begun: PipelineStart,
     steps: Vec<Step>,
 ) -> Result<Pipeline, Error> {
     let (settings, calls): (Vec<_>, Vec<_>) = steps
         .into_iter()
         .partition(|step| matches!(step, Step::Options(..) | Step::Cache(_)));
     let mut pipeline = match begun {
-        Begun::Planned(planned) if calls.is_empty() => *planned,
+        PipelineStart::Planned(planned) if calls.is_empty() => *planned,
         begun => {
             let builder = calls
                 .into_iter()
@@ -266,7 +279,8 @@ async fn finish(
         }
     }
     options::check_cache(&pipeline.clauses)?;
-    // Options are set behind the builder, which checked the clauses without them.
+    // Options are set after the builder has checked the clauses, so the groups are checked again
+    // with the options.
     let positions = ClausePositions::default();
     check_groups(pipeline.plan.schema(), &pipeline.clauses, &positions)?;
     session.register_planned(name, pipeline.clone()).await?;

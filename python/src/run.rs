@@ -1,4 +1,4 @@
-//! A run, batch by batch.
+//! A run of a pipeline, which delivers batch by batch.
 
 use std::mem::{forget, replace, swap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,44 +13,46 @@ use tokio::time::timeout;
 use crate::batch::RawBatch;
 use crate::error;
 use crate::runtime;
-use crate::udf_lease::Lease;
+use crate::udf_lease::FunctionLease;
 use crate::wait::SLICE;
 
-/// How long a stopped run may take to finish what it is computing.
+/// Maximum time that closing a run waits for its threads.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A run in progress. It belongs to the process that started it.
+/// A run in progress. Only the process that started the run can use it.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Run {
     process: u32,
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     steps: Option<u64>,
     seed: u64,
     begun: (Instant, Duration),
 }
 
-/// The run, while it goes on, and what was handed out of it.
+/// The engine's run, and the state of the delivery to Python.
 #[derive(Debug)]
-struct State {
+struct RunState {
     run: Option<forebay::Run>,
-    /// While it lasts, Python functions may be called; it ends first, so that nothing waits for their processes.
-    lease: Option<Lease>,
+    /// The permission to call the plan's Python functions. It is dropped before the run is stopped,
+    /// so that nothing waits for the functions' processes.
+    lease: Option<FunctionLease>,
     rows: u64,
     batches: u64,
     bytes: u64,
     first: Option<Duration>,
-    /// What the run said last.
+    /// The statistics when the run last reported them: counts, cache counts, wall time and CPU
+    /// time.
     last: (RunStats, Option<(u64, u64)>, Duration, Duration),
-    /// What a run has to be given to go on behind what was handed out, and behind all of it but the last batch.
+    /// The tokens after (`token`) and before (`before`) the last delivered batch.
     token: Token,
     before: Token,
-    /// The last batch, if it was put back.
+    /// The last delivered batch, if it was put back.
     back: Option<Py<RawBatch>>,
 }
 
-impl State {
-    /// Counts a batch that is handed out.
+impl RunState {
+    /// Counts a batch as delivered; `token` is the token after it.
     fn hand_out(&mut self, batch: &RawBatch, token: Token) {
         self.before = replace(&mut self.token, token);
         self.rows += batch.rows();
@@ -60,14 +62,14 @@ impl State {
 }
 
 impl Run {
-    /// A run that was started in this process.
-    pub(crate) fn new(run: forebay::Run, lease: Lease) -> Self {
+    /// Wraps a run that this process has started; `lease` lets it call the plan's Python functions.
+    pub(crate) fn new(run: forebay::Run, lease: FunctionLease) -> Self {
         Self {
             process: std::process::id(),
             steps: run.steps(),
             seed: run.seed(),
             begun: (Instant::now(), cpu_time()),
-            state: Mutex::new(State {
+            state: Mutex::new(RunState {
                 token: run.beginning().clone(),
                 before: run.beginning().clone(),
                 back: None,
@@ -82,12 +84,12 @@ impl Run {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RunState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the run says now; what it said last, once it has ended.
-    fn ask(&self, state: &mut State) {
+    /// Updates the statistics from the run, unless the run has ended.
+    fn ask(&self, state: &mut RunState) {
         if let Some(run) = &state.run {
             let (wall, cpu) = (self.begun.0.elapsed(), cpu_time());
             let cpu = cpu.saturating_sub(self.begun.1);
@@ -95,11 +97,11 @@ impl Run {
         }
     }
 
-    /// Takes what there is of the run in a slice of time.
+    /// Waits for the next batch for at most one time slice.
     fn poll(&self, handle: &tokio::runtime::Handle) -> Polled {
         let mut state = self.state();
         if let Some(batch) = state.back.take() {
-            // The token behind it stands where the one before it does otherwise.
+            // `put_back` swapped the tokens, so `before` is the token after this batch.
             let token = state.before.clone();
             state.hand_out(batch.get(), token);
             return Polled::Again(batch);
@@ -142,15 +144,15 @@ enum Polled {
     Ended,
 }
 
-/// Waits for the end of a run's threads.
+/// Stops a run, and waits for its threads to end.
 fn stop(handle: &tokio::runtime::Handle, run: forebay::Run) {
-    // What takes longer ends by itself.
+    // After the grace period, the remaining threads end by themselves.
     let _ = handle.block_on(async { timeout(GRACE, run.stop()).await });
 }
 
 #[pymethods]
 impl Run {
-    /// The next batch; nothing at the end.
+    /// Returns the next batch, or `None` at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<RawBatch>>> {
         if self.process != std::process::id() {
             return Err(error::config(
@@ -171,7 +173,7 @@ impl Run {
         }
     }
 
-    /// Takes back the batch that was handed out last: it is the next one again.
+    /// Takes back the batch that was delivered last, so that it is delivered again next.
     fn put_back(&self, py: Python<'_>, batch: Py<RawBatch>) {
         py.detach(|| {
             let (rows, bytes) = (batch.get().rows(), batch.get().bytes());
@@ -179,7 +181,7 @@ impl Run {
             state.rows = state.rows.saturating_sub(rows);
             state.batches = state.batches.saturating_sub(1);
             state.bytes = state.bytes.saturating_sub(bytes);
-            let State { token, before, .. } = &mut *state;
+            let RunState { token, before, .. } = &mut *state;
             swap(token, before);
             state.back = Some(batch);
         });
@@ -205,25 +207,26 @@ impl Run {
         Ok(())
     }
 
-    /// Batches to come in all, where known.
+    /// Total number of batches that the run delivers; `None` if unknown.
     #[getter]
     fn steps(&self) -> Option<u64> {
         self.steps
     }
 
-    /// The seed in force.
+    /// The seed in effect.
     #[getter]
     fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What a run has to be given to go on behind the batch that was handed out last, or at the beginning.
+    /// Returns the token with which a run resumes after the last delivered batch, or at the
+    /// beginning if there is none.
     fn token(&self, py: Python<'_>) -> PyResult<String> {
         let token = py.detach(|| self.state().token.to_json());
         token.map_err(|error| error::exception(py, &error.into(), None))
     }
 
-    /// What was handed out so far, and what became of failed rows.
+    /// Returns the counts of delivered rows, and the outcomes of failed rows.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (counts, last, first) = py.detach(|| {
             let mut state = self.state();
@@ -264,7 +267,8 @@ impl Drop for Run {
             return;
         };
         if self.process != std::process::id() {
-            // Its threads and its locks are the parent's.
+            // In a forked child, the run's threads do not exist and its locks may be held, so
+            // nothing is dropped.
             forget((run, lease));
             return;
         }

@@ -1,7 +1,7 @@
-//! The threads that serve I/O: one tokio runtime for the process, made when it is first needed.
+//! The threads that serve I/O: one tokio runtime per process, started on first use.
 //!
-//! Threads do not survive `fork`. A child that finds its parent's runtime leaves it alone (waiting for
-//! threads that are not there would never end) and makes its own.
+//! Threads do not survive `fork`. A child process never uses or drops the parent's runtime, since
+//! waiting for threads that do not exist would never end; the child starts its own runtime.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,11 @@ struct Owned {
     runtime: Arc<ManuallyDrop<Runtime>>,
 }
 
-/// Locked with the GIL held, and never across a call of Python: so no other thread holds it at a fork.
+/// The lock is taken only with the GIL held, and never kept across a call into Python, so no other
+/// thread holds it at a fork.
 static RUNTIME: Mutex<Option<Owned>> = Mutex::new(None);
 
-/// A handle of this process's runtime.
+/// Returns a handle of this process's runtime.
 pub(crate) fn handle(_py: Python<'_>) -> PyResult<Handle> {
     let mut owned = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
@@ -32,12 +33,13 @@ pub(crate) fn handle(_py: Python<'_>) -> PyResult<Handle> {
         .map_err(|e| PyRuntimeError::new_err(format!("cannot start threads: {e}")))?;
     let handle = runtime.handle().clone();
     let runtime = Arc::new(ManuallyDrop::new(runtime));
-    // The one of a parent is not dropped: it is only a copy of memory here.
+    // The runtime of a parent process is not dropped, since only its memory was copied to this
+    // process.
     *owned = Some(Owned { process, runtime });
     Ok(handle)
 }
 
-/// Ends the runtime's threads; what runs on them stops.
+/// Ends the threads of this process's runtime, and stops their tasks.
 #[pyfunction]
 pub(crate) fn shutdown(py: Python<'_>) {
     let owned = RUNTIME

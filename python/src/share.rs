@@ -1,55 +1,58 @@
-//! Whose a batch's columns are once they are handed out.
+//! Sharing of a batch's columns between consumers.
 //!
-//! NumPy's arrays and PyTorch's tensors may be written, and Arrow's arrays never change. So the elements of a column
-//! go to the one kind of consumer or to the other: where one kind has them, the other gets a copy.
+//! NumPy arrays and PyTorch tensors may be written, while Arrow arrays never change. So the
+//! elements of a column are shared either with consumers that may write or with consumers that rely
+//! on them not to change, whichever come first; the others get a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arrow::array::{Array, ArrayRef, MutableArrayData, make_array};
 use arrow::error::ArrowError;
 
-/// A column of a batch, and who else has its memory.
+/// A column of a batch, and the consumers that its elements are shared with.
 #[derive(Debug)]
-pub(crate) struct SharedColumn(Mutex<Shared>);
+pub(crate) struct SharedColumn(Mutex<SharedState>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     array: ArrayRef,
-    /// Nobody but this column, and views that may be written, has the elements.
+    /// True if only this column and its writable views hold the elements.
     is_own: bool,
-    /// The views that may be written and are still alive.
+    /// The loan that all writable views hold; dead once no view is left.
     views: Weak<Lent>,
 }
 
-/// Kept by views that may be written.
+/// A loan of a column's elements, held by each writable view.
 #[derive(Debug)]
 pub(crate) struct Lent;
 
 impl SharedColumn {
-    /// A column whose elements are nobody else's, or are.
+    /// Wraps a column; `is_own` is true if the column is the sole holder of its elements.
     pub(crate) fn new(array: ArrayRef, is_own: bool) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Shared {
+        Arc::new(Self(Mutex::new(SharedState {
             array,
             is_own,
             views: Weak::new(),
         })))
     }
 
-    fn state(&self) -> MutexGuard<'_, Shared> {
+    fn state(&self) -> MutexGuard<'_, SharedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The column, to be read at once.
+    /// Returns the column, for immediate reading.
     pub(crate) fn array(&self) -> ArrayRef {
         Arc::clone(&self.state().array)
     }
 
-    /// Whether a view that may be written needs no copy.
+    /// True if the column is the sole holder of its elements, so that a writable view needs no
+    /// copy.
     pub(crate) fn is_own(&self) -> bool {
         self.state().is_own
     }
 
-    /// The column for a view that may be written: a copy where others have its elements.
+    /// Returns the column for a writable view. The column is copied first if its elements have
+    /// other holders.
     pub(crate) fn writable(&self) -> Result<(ArrayRef, Arc<Lent>), ArrowError> {
         let mut state = self.state();
         if !state.is_own {
@@ -60,7 +63,8 @@ impl SharedColumn {
         Ok((Arc::clone(&state.array), lent))
     }
 
-    /// The column for those who take it for unchanging. It is a copy while a view may be written.
+    /// Returns the column for consumers that rely on it not to change. It is copied while a
+    /// writable view exists.
     pub(crate) fn unchanging(&self) -> Result<ArrayRef, ArrowError> {
         let mut state = self.state();
         if state.is_own && state.views.strong_count() > 0 {
@@ -71,7 +75,7 @@ impl SharedColumn {
     }
 }
 
-/// The same rows in memory of their own.
+/// Copies the rows of an array to new memory.
 fn copied(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, data.len());

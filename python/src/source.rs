@@ -1,4 +1,4 @@
-//! What a pipeline reads: files by a builder's source, or SQL.
+//! The sources of a pipeline: files through the builder, SQL, or a mix of pipelines.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use pyo3::types::PyTuple;
 
 use crate::steps::Step;
 
-/// The beginning of a pipeline.
+/// The source of a pipeline.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
-    /// Statements, and which of their pipelines is meant: the last one without a name.
+pub(crate) enum PipelineSource {
+    /// SQL statements, and the name of the pipeline to use; `None` uses the last pipeline.
     Sql(String, Option<String>),
-    /// Files of a format, with the format's options.
+    /// The format of files, their location, and the format's options.
     Files(String, String, BTreeMap<String, String>),
-    /// Pipelines mixed by weight, and when an epoch ends.
+    /// Pipelines that are mixed by weight, and the condition that ends an epoch.
     Mix(Vec<Arm>, MixStop),
 }
 
-/// An arm of a mix.
+/// One of the pipelines of a mix, with its weight.
 #[derive(Debug, Clone)]
 pub(crate) struct Arm {
-    pub(crate) source: Source,
+    pub(crate) source: PipelineSource,
     pub(crate) steps: Vec<Step>,
     pub(crate) weight: f64,
 }
 
-impl Source {
+impl PipelineSource {
     /// Reads `("sql", text, name)`, `("files", format, location, options)`, or
     /// `("mix", ((source, steps, weight), ..), stop)`.
     pub(crate) fn read(source: &Bound<'_, PyTuple>) -> PyResult<Self> {
@@ -54,7 +54,7 @@ impl Source {
         })
     }
 
-    /// The text of SQL.
+    /// Returns the SQL text; `None` if the source is not SQL.
     pub(crate) fn sql(&self) -> Option<&str> {
         match self {
             Self::Sql(text, _) => Some(text),
@@ -68,28 +68,20 @@ impl Arm {
         let steps = arm.get_item(1)?;
         let steps = steps.try_iter()?.map(|step| Step::read(&step?));
         Ok(Self {
-            source: Source::read(arm.get_item(0)?.cast::<PyTuple>()?)?,
+            source: PipelineSource::read(arm.get_item(0)?.cast::<PyTuple>()?)?,
             steps: steps.collect::<PyResult<_>>()?,
             weight: arm.get_item(2)?.extract()?,
         })
     }
 }
 
-/// A builder's source of a format.
+/// Creates the builder's source for files of a format.
 pub(crate) fn files(
     format: &str,
     location: &str,
     options: &BTreeMap<String, String>,
 ) -> Result<SourceBuilder, PlanError> {
-    let source = match format {
-        "images" => builder::images(location),
-        "parquet" => builder::parquet(location),
-        "csv" => builder::csv(location),
-        "json" => builder::json(location),
-        "arrow" => builder::arrow(location),
-        "avro" => builder::avro(location),
-        other => return Err(PlanError::mistake(format!("no format is called {other:?}"))),
-    }?;
+    let source = builder::files(format, location)?;
     let set = |source: SourceBuilder, (key, value): (&String, &String)| source.option(key, value);
     Ok(options.iter().fold(source, set))
 }

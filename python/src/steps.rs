@@ -1,20 +1,20 @@
-//! The calls of a pipeline, replayed on the builder.
+//! Replays the calls of a pipeline on the builder.
 
 use datafusion::logical_expr::Expr;
-use forebay::builder::{PipelineBuilder, Window};
+use forebay::builder::{PipelineBuilder, WindowSize};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::expr;
 
-/// A call, with its arguments as the builder takes them.
+/// A call on a pipeline, with its arguments in the builder's types.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Filter(Expr),
     WithColumn(String, Expr),
     Select(Vec<Expr>),
-    Shuffle(Window, Option<u64>),
+    Shuffle(WindowSize, Option<u64>),
     Seed(u64),
     Skip(u64),
     Take(u64),
@@ -42,7 +42,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Reads `(name, argument, ..)`.
+    /// Reads a call from the tuple `(name, argument, ..)`.
     pub(crate) fn read(step: &Bound<'_, PyAny>) -> PyResult<Self> {
         let step = step.cast::<PyTuple>()?;
         let name: String = step.get_item(0)?.extract()?;
@@ -53,7 +53,7 @@ impl Step {
             "select" => Self::Select(expr::all(&part(1)?)?),
             "shuffle" => {
                 let window = part(1)?.extract::<Option<u64>>()?;
-                let window = window.map_or_else(Window::global, Window::rows);
+                let window = window.map_or_else(WindowSize::global, WindowSize::rows);
                 Self::Shuffle(window, part(2)?.extract()?)
             }
             "seed" => Self::Seed(part(1)?.extract()?),
@@ -80,11 +80,12 @@ impl Step {
             "repeat" => Self::Repeat(part(1)?.extract()?),
             "options" => Self::Options(part(1)?.extract()?, part(2)?.extract()?),
             "cache" => Self::Cache(part(1)?.extract()?),
-            other => return Err(PyValueError::new_err(format!("no call is {other:?}"))),
+            other => return Err(PyValueError::new_err(format!("unknown call {other:?}"))),
         })
     }
 
-    /// Replays the call. Options are no call of the builder's, and are set afterwards.
+    /// Replays the call on a builder. Options and the cache are set later, since the builder has no
+    /// calls for them.
     pub(crate) fn apply(self, before: PipelineBuilder) -> PipelineBuilder {
         match self {
             Self::Filter(predicate) => before.filter(predicate),
@@ -125,7 +126,7 @@ impl Step {
     }
 }
 
-/// What follows the size of a batch: what becomes of the rows that do not fill one, and whom it is for.
+/// Sets what happens to rows that do not fill the last batch, and the scope of the batch size.
 fn rest(batched: PipelineBuilder, remainder: &str, global: bool) -> PipelineBuilder {
     let batched = match remainder {
         "drop" => batched.drop_remainder(),

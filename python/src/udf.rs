@@ -1,4 +1,4 @@
-//! A Python function in a plan: what it declares, and how its rows are computed.
+//! A Python function in a plan: its declaration, and the computation of its rows.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,22 +15,23 @@ use pyo3::prelude::*;
 
 use crate::column::arrow_error;
 use crate::udf_build::build;
-use crate::udf_class::Rows;
 use crate::udf_crew::{Crew, ENDED};
 use crate::udf_frame::{self as frame, Answer};
+use crate::udf_rows::ArgumentRows;
 use crate::udf_worker::Spawn;
 
-/// A function's own mistake, which ends the run whatever its policy.
+/// A mistake of the function itself, which ends the run under any `on_error`.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// The function's name.
+    /// Name of the function.
     pub(crate) function: String,
-    /// What is wrong, and perhaps the user's frames.
+    /// The message, possibly followed by the frames of the user's code.
     pub(crate) message: String,
 }
 
-/// What a call gives: rows, columns unless all of them failed, and the rows that failed with why.
-type Piece<'py> = (usize, Option<Vec<Bound<'py, PyAny>>>, Vec<(usize, String)>);
+/// The result of a call for some consecutive rows: the number of rows, the columns (`None` if all
+/// rows failed), and the failed rows with their causes.
+type PartialAnswer<'py> = (usize, Option<Vec<Bound<'py, PyAny>>>, Vec<(usize, String)>);
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,34 +41,35 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The function.
+/// A Python function and its declaration.
 #[derive(Debug)]
 pub(crate) struct PythonFunction {
     pub(crate) name: String,
     pub(crate) version: u32,
     pub(crate) deterministic: bool,
     pub(crate) ns_per_row: Option<u64>,
-    /// Number of its arguments, where it says.
+    /// Number of arguments, if declared.
     pub(crate) arity: Option<usize>,
     pub(crate) columns: Vec<Field>,
-    /// Whether the value is a struct of the columns, or the one column.
+    /// True if the value is a struct of the columns, false if it is the only column.
     pub(crate) is_struct: bool,
     pub(crate) value: FieldRef,
-    /// Rows of a call at most, where it says.
+    /// Maximum number of rows per call, if declared.
     pub(crate) rows: Option<usize>,
-    /// Calls it; given once its types are known.
+    /// The Python object that calls the function; set once its types are known.
     pub(crate) evaluator: OnceLock<Py<PyAny>>,
-    /// How many processes compute it, and how they start; else this process does.
+    /// Number of worker processes, and how to start them; `None` to compute in this process.
     pub(crate) workers: Option<(usize, Spawn)>,
     pub(crate) duty: Mutex<Duty>,
 }
 
-/// For how many runs it computes.
+/// The current use of a function by runs.
 #[derive(Debug, Default)]
 pub(crate) struct Duty {
     leases: usize,
     crew: Option<Arc<Crew>>,
-    /// Crews that another one was started for; they finish what they have.
+    /// Crews that were replaced because a process could not be set up; they finish their remaining
+    /// work.
     broken: Vec<Arc<Crew>>,
 }
 
@@ -76,23 +78,23 @@ impl PythonFunction {
         self.duty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its name.
+    /// Returns the function's name.
     pub(crate) fn label(&self) -> &str {
         &self.name
     }
 
-    /// Ids of its worker processes.
+    /// Returns the ids of the function's worker processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let crew = self.duty().crew.clone();
         crew.map(|crew| crew.processes()).unwrap_or_default()
     }
 
-    /// One more run needs it.
+    /// Registers a run that calls the function.
     pub(crate) fn hire(&self) {
         self.duty().leases += 1;
     }
 
-    /// A run needs it no longer. With the last one its processes end.
+    /// Unregisters a run that calls the function. The worker processes end with the last run.
     pub(crate) fn dismiss(&self) {
         let mut duty = self.duty();
         duty.leases = duty.leases.saturating_sub(1);
@@ -107,7 +109,8 @@ impl PythonFunction {
         }
     }
 
-    /// The worker processes, started if need be; none where this process computes.
+    /// Returns the worker processes, starting them if necessary; `None` if the function is computed
+    /// in this process.
     fn crew(&self) -> Result<Option<Arc<Crew>>, String> {
         let mut duty = self.duty();
         if duty.leases == 0 {
@@ -156,12 +159,15 @@ impl PythonFunction {
         Ok(answers)
     }
 
-    /// Rows of a call. It depends on what is declared alone, so that a function which (against the rules) looks
-    /// at other rows does at least the same every time.
+    /// Returns the number of rows per call. The number depends only on the declaration and the
+    /// number of rows, so that a function which (against the rules) looks at other rows is at least
+    /// reproducible.
     fn chunk(&self, rows: usize, workers: usize) -> usize {
-        /// Nanoseconds of a call at most, so that a run can be stopped, and at least, to be worth its while.
+        /// Longest and shortest useful duration of a call, in nanoseconds: the run must respond to
+        /// interrupts between calls, and the overhead of a call should be small.
         const CALL: (u64, u64) = (50_000_000, 2_000_000);
-        /// Calls that each process should have, so that all of them end together.
+        /// Minimum number of calls per process, so that all processes finish at about the same
+        /// time.
         const SHARES: usize = 8;
         let within = |ns: u64, most: usize| match self.ns_per_row {
             Some(cost) => usize::try_from(ns / cost.max(1))
@@ -181,19 +187,21 @@ impl PythonFunction {
         size.min(fair).max(1)
     }
 
-    /// Calls the function in this process.
+    /// Calls the function over some rows in this process.
     pub(crate) fn call(&self, py: Python<'_>, rows: RecordBatch) -> PyResult<Answer> {
         let Some(evaluator) = self.evaluator.get() else {
             return Err(pyo3::exceptions::PyRuntimeError::new_err(
-                "nothing calls the function",
+                "the function has no evaluator",
             ));
         };
-        let pieces = evaluator.bind(py).call_method1("evaluate", (Rows(rows),))?;
+        let pieces = evaluator
+            .bind(py)
+            .call_method1("evaluate", (ArgumentRows(rows),))?;
         let mut arrays = Vec::new();
         let mut failed = Vec::new();
         let mut first = 0;
         for piece in pieces.try_iter()? {
-            let (rows, columns, raised): Piece<'_> = piece?.extract()?;
+            let (rows, columns, raised): PartialAnswer<'_> = piece?.extract()?;
             let mut failures: BTreeMap<usize, String> = raised.into_iter().collect();
             arrays.push(match columns {
                 Some(columns) => self.value_of(rows, &columns, &mut failures)?,
@@ -209,7 +217,7 @@ impl PythonFunction {
         Ok((whole(&arrays).map_err(arrow_error)?, failed))
     }
 
-    /// The value that columns make. Rows of which a column's value is wrong have failed.
+    /// Builds the function's value from columns. A row with a wrong value in any column fails.
     fn value_of(
         &self,
         rows: usize,
@@ -261,7 +269,7 @@ impl DeclaredFunction for PythonFunction {
     }
 
     fn ns_per_row(&self) -> Option<u64> {
-        // Processes work side by side, so a row takes less of the run's time; but as much of the machine's.
+        // Worker processes reduce the wall time of a run per row, but not the CPU time.
         self.ns_per_row
     }
 
@@ -298,7 +306,8 @@ impl DeclaredFunction for PythonFunction {
     }
 }
 
-/// A Python function as the plan's declared function.
+/// Returns the Python function behind a declared function; `None` if the declared function is no
+/// Python function.
 pub(crate) fn of(function: &Arc<dyn DeclaredFunction>) -> Option<Arc<PythonFunction>> {
     let any: Arc<dyn Any + Send + Sync> = Arc::clone(function) as _;
     any.downcast::<PythonFunction>().ok()

@@ -1,23 +1,23 @@
-//! Values that a Python function gave, as Arrow arrays.
+//! Converts the values of a Python function to Arrow arrays.
 //!
-//! `forebay/_results.py` has taken them apart and hands over, by column: `("arrow", array)`, `("dense", bytes, mask)`,
-//! or `("values", list)`, whose values are checked here one by one. A mask has a byte for each row, 1 where it is null.
+//! `forebay/_results.py` passes each column as `("arrow", array)`, `("dense", bytes, mask)`, or
+//! `("values", list)`; the values of a list are checked here one by one. A mask has one byte per
+//! row: 1 if the row is null, else 0.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayDataBuilder, ArrayRef, BooleanArray, make_array};
-use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::{DataType, Field};
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::Field;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyArray;
 
 use crate::column::arrow_error;
+use crate::udf_dense::dense;
 use crate::udf_type::named;
 use crate::udf_values::{self, WrongRows};
 
-/// Builds a column of `rows` rows, and says which of them hold values that are none of its type.
+/// Builds a column of `rows` rows. Also returns the rows whose values have another type than
+/// declared; these rows are null.
 pub(crate) fn build(
     field: &Field,
     rows: usize,
@@ -38,7 +38,11 @@ pub(crate) fn build(
             let mask = parts.get_item(2)?.extract()?;
             dense(field.data_type(), rows, bytes.extract()?, mask)?
         }
-        other => return Err(PyValueError::new_err(format!("no values are {other:?}"))),
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "unknown kind of values {other:?}"
+            )));
+        }
     };
     let found = array.data_type();
     if !found.equals_datatype(field.data_type()) {
@@ -58,38 +62,7 @@ pub(crate) fn build(
     if found == field.data_type() {
         return Ok((array, wrong));
     }
-    // Names and nullability of what is inside are the declared ones.
+    // Names and nullability of nested fields are taken from the declaration.
     let array = arrow::compute::cast(&array, field.data_type()).map_err(arrow_error)?;
     Ok((array, wrong))
-}
-
-/// Elements of one shape as NumPy has them in memory, and which rows are null.
-pub(crate) fn dense(
-    data_type: &DataType,
-    rows: usize,
-    bytes: &[u8],
-    mask: Option<Vec<u8>>,
-) -> PyResult<ArrayRef> {
-    let valid = |mask: Vec<u8>| mask.iter().map(|&null| null == 0).collect::<Vec<_>>();
-    let nulls = mask.map(|mask| NullBuffer::from(valid(mask)));
-    if let DataType::Boolean = data_type {
-        let flags: Vec<bool> = bytes.iter().map(|&b| b != 0).collect();
-        return Ok(Arc::new(BooleanArray::new(flags.into(), nulls)));
-    }
-    // The copy is aligned, and nobody else's.
-    let buffer = Buffer::from_slice_ref(bytes);
-    let builder = ArrayDataBuilder::new(data_type.clone())
-        .len(rows)
-        .nulls(nulls);
-    let builder = match data_type {
-        DataType::FixedSizeList(item, size) => {
-            let elements = rows * usize::try_from(*size).unwrap_or(0);
-            let items = ArrayDataBuilder::new(item.data_type().clone())
-                .len(elements)
-                .add_buffer(buffer);
-            builder.add_child_data(items.build().map_err(arrow_error)?)
-        }
-        _ => builder.add_buffer(buffer),
-    };
-    Ok(make_array(builder.build().map_err(arrow_error)?))
 }

@@ -1,47 +1,23 @@
-//! What `forebay/udf.py` makes a plan's function of, and what it calls functions with.
+//! The class by which `forebay/udf.py` represents a function of a plan.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use arrow::array::RecordBatch;
 use datafusion::logical_expr::Expr;
 use forebay_udfs::declare;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::column::{RawColumn, arrow_error};
+use crate::column::arrow_error;
 use crate::udf::PythonFunction;
 use crate::udf_frame as frame;
 use crate::udf_type;
 use crate::udf_worker::Spawn;
 
-/// What `forebay.udf` makes of a function, in the process that it was made in.
+/// A function made by `forebay.udf`, in the process that made it.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Function(pub(crate) Arc<PythonFunction>);
-
-/// Rows of arguments.
-#[pyclass(frozen, module = "forebay._forebay")]
-#[derive(Debug)]
-pub(crate) struct Rows(pub(crate) RecordBatch);
-
-#[pymethods]
-impl Rows {
-    fn __len__(&self) -> usize {
-        self.0.num_rows()
-    }
-
-    /// The arguments, whose memory must not be written.
-    fn columns(&self) -> PyResult<Vec<RawColumn>> {
-        let columns = 0..self.0.num_columns();
-        columns.map(|i| RawColumn::read_only(&self.0, i)).collect()
-    }
-
-    /// `rows` rows from `first`.
-    fn slice(&self, first: usize, rows: usize) -> Self {
-        Self(self.0.slice(first, rows))
-    }
-}
 
 #[pymethods]
 impl Function {
@@ -81,7 +57,7 @@ impl Function {
         })))
     }
 
-    /// For each returned column its name, its type as text, and how its values are handed over.
+    /// Returns the name, the type as text, and the transfer format of each returned column.
     fn kinds<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, String, Bound<'py, PyTuple>)>> {
         let columns = self.0.columns.iter();
         columns
@@ -89,13 +65,13 @@ impl Function {
             .collect()
     }
 
-    /// Sets what calls the function in this process.
+    /// Sets the Python object that calls the function in this process.
     fn serve(&self, evaluator: Py<PyAny>) {
-        // It is set once, by the function's maker.
+        // The function's maker calls this once, so setting the evaluator never fails.
         let _ = self.0.evaluator.set(evaluator);
     }
 
-    /// Sets the function up, if that was not done yet.
+    /// Sets the function up for calls, unless it is set up already.
     fn ready(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(evaluator) = self.0.evaluator.get() {
             evaluator.bind(py).call_method0("ready")?;
@@ -103,7 +79,7 @@ impl Function {
         Ok(())
     }
 
-    /// Computes a request of another process.
+    /// Computes a request that another process encoded, and returns the encoded answer.
     fn answer<'py>(&self, py: Python<'py>, request: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let rows = py.detach(|| frame::decode(request)).map_err(arrow_error)?;
         let answer = self.0.call(py, rows)?;
@@ -111,13 +87,14 @@ impl Function {
         Ok(PyBytes::new(py, &bytes.map_err(arrow_error)?))
     }
 
-    /// Ids of its worker processes.
+    /// Returns the ids of the function's worker processes.
     fn processes(&self) -> Vec<u32> {
         self.0.processes()
     }
 }
 
-/// A call in an expression: of what `forebay.udf` made, which keeps a [`Function`] for each process.
+/// Creates a call in an expression. `function` was made by `forebay.udf`, which keeps one
+/// [`Function`] per process.
 pub(crate) fn call(function: &Bound<'_, PyAny>, arguments: Vec<Expr>) -> PyResult<Expr> {
     let function = function.call_method0("_function")?;
     let function = Arc::clone(&function.cast::<Function>()?.get().0);

@@ -1,7 +1,7 @@
-//! The worker processes of a Python function: a queue of chunks, and a thread for each process.
+//! The worker processes of a Python function: a queue of chunks, and one thread per process.
 //!
-//! All segments in flight put their chunks into one queue, so every process works as long as any segment has
-//! rows. No thread here needs the interpreter lock.
+//! All segments in flight put their chunks of rows into one queue, so every process is busy as long
+//! as any segment has rows to compute. No thread of this module needs the GIL.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 use crate::udf_frame::{Answer, decode_answer, encode};
 use crate::udf_worker::{Pipes, Process, Spawn, ending, start};
 
-/// The processes of a function while a run needs them.
+/// The worker processes of a function, which live while a run needs them.
 #[derive(Debug)]
 pub(crate) struct Crew {
     name: String,
@@ -30,25 +30,26 @@ struct Queue {
     chunks: VecDeque<Chunk>,
     processes: Vec<(Arc<Process>, bool)>,
     closed: bool,
-    /// Why there will be no more answers.
+    /// The reason why there will be no more answers; `None` while the crew works.
     broken: Option<String>,
 }
 
-/// Rows to compute, and where their values go.
+/// Rows to compute, and the channel for the answer.
 #[derive(Debug)]
 struct Chunk {
     index: usize,
     rows: RecordBatch,
     to: Sender<(usize, Result<Answer, String>)>,
-    /// Set when nobody waits for it any longer.
+    /// Set when nobody waits for the chunk any more; it is then skipped.
     dropped: Arc<AtomicBool>,
 }
 
-/// Whether a process was lost, rather than the crew closed; and the chunk that another one is to compute.
+/// The end of a process. The flag is true if the process was lost, false if the crew was closed.
+/// The chunk, if any, is left for another process to compute.
 struct Lost(bool, Option<Chunk>);
 
 impl Crew {
-    /// Starts `number` processes; they set up side by side.
+    /// Starts `number` processes, which are set up in parallel.
     pub(crate) fn start(name: &str, number: usize, spawn: Spawn) -> Result<Arc<Self>, String> {
         let crew = Arc::new(Self {
             name: name.to_owned(),
@@ -61,7 +62,8 @@ impl Crew {
             let own = Arc::clone(&crew);
             let thread = Builder::new().name("forebay-udf".to_owned());
             let serve = move || {
-                // Chunks in the queue are waited for, so a thread that panics must say that nobody computes them.
+                // Callers wait for queued chunks, so a thread that panics must report that nobody
+                // computes them.
                 if catch_unwind(AssertUnwindSafe(|| own.serve())).is_err() {
                     own.give_up(
                         "a thread that hands rows to its worker processes panicked".to_owned(),
@@ -84,7 +86,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Computes chunks of rows side by side; the answers are in the order of the chunks.
+    /// Computes chunks of rows in parallel. Returns the answers in the order of the chunks.
     pub(crate) fn compute(&self, chunks: Vec<RecordBatch>) -> Result<Vec<Answer>, String> {
         let dropped = Arc::new(AtomicBool::new(false));
         let (to, from) = channel();
@@ -120,12 +122,12 @@ impl Crew {
         })
     }
 
-    /// Whether no more answers will come, as a process could not be set up.
+    /// True if no more answers will come, because a process could not be set up.
     pub(crate) fn is_broken(&self) -> bool {
         lock(&self.queue).broken.is_some()
     }
 
-    /// Ids of the processes.
+    /// Returns the ids of the worker processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let queue = lock(&self.queue);
         queue
@@ -135,7 +137,7 @@ impl Crew {
             .collect()
     }
 
-    /// Ends the processes, and waits for them. What they compute is lost.
+    /// Ends the processes and waits for them. Chunks that are not computed yet are lost.
     pub(crate) fn close(&self) {
         let processes = {
             let mut queue = lock(&self.queue);
@@ -152,12 +154,12 @@ impl Crew {
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // A thread that panicked has said so.
+            // An error means that the thread panicked, which it has reported already.
             let _ = thread.join();
         }
     }
 
-    /// Hands chunks to a process, and to another one when that is lost, until the crew is closed.
+    /// Passes chunks to a process until the crew is closed. A process that is lost is replaced.
     fn serve(&self) {
         let mut chunk = None;
         loop {
@@ -166,7 +168,8 @@ impl Crew {
                 Ok(Lost(false, _)) => return,
                 Err(why) => return self.give_up(why),
             };
-            // What the process was lost with has failed, and perhaps nobody else needs another one.
+            // The chunk that the process was computing when it was lost has failed. A replacement
+            // is started only if there is another chunk.
             chunk = chunk.or_else(|| self.next(None));
             if chunk.is_none() {
                 return;
@@ -174,7 +177,8 @@ impl Crew {
         }
     }
 
-    /// Starts a process and hands it chunks, a given one first. Why it cannot be started, if so.
+    /// Starts a process and passes chunks to it, `first` before those of the queue. Fails with the
+    /// reason if the process cannot be started.
     fn employ(&self, first: Option<Chunk>) -> Result<Lost, String> {
         let fail = |first: Option<Chunk>, why: String| {
             first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
@@ -195,7 +199,7 @@ impl Crew {
                 process.kill();
                 return Ok(Lost(false, None));
             }
-            // It sets up.
+            // `true` means busy: the process is still being set up.
             queue.processes.push((Arc::clone(&process), true));
         }
         let ready = pipes.greeted();
@@ -211,7 +215,7 @@ impl Crew {
         worked
     }
 
-    /// Computes chunk after chunk.
+    /// Has the process compute chunk after chunk, `first` before those of the queue.
     fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> Lost {
         let mut given = first;
         loop {
@@ -219,7 +223,7 @@ impl Crew {
                 Some(chunk) => chunk,
                 None => match self.next(Some(process)) {
                     None => return Lost(false, None),
-                    // It was ended while it had nothing to do, which is not this chunk's fault.
+                    // The process ended while it was idle, so this chunk is not at fault.
                     Some(chunk) if process.has_ended() => return Lost(true, Some(chunk)),
                     Some(chunk) => chunk,
                 },
@@ -233,7 +237,7 @@ impl Crew {
                 },
             };
             let is_lost = answer.is_err();
-            // Nobody may wait for it any longer.
+            // Sending fails if the receiver has stopped waiting.
             let _ = chunk.to.send((chunk.index, answer));
             if is_lost {
                 return Lost(true, None);
@@ -241,7 +245,8 @@ impl Crew {
         }
     }
 
-    /// The next chunk that somebody waits for; none once the crew is closed or broken.
+    /// Waits for the next chunk that a caller still needs; returns `None` once the crew is closed
+    /// or broken.
     fn next(&self, process: Option<&Process>) -> Option<Chunk> {
         let mut queue = lock(&self.queue);
         queue.mark(process, false);
@@ -260,7 +265,7 @@ impl Crew {
         }
     }
 
-    /// What became of a process that does not answer.
+    /// Describes how a process ended that did not answer.
     fn lost(&self, process: &Process) -> String {
         if lock(&self.queue).closed {
             return ENDED.to_owned();
@@ -272,7 +277,7 @@ impl Crew {
         )
     }
 
-    /// Tells everyone who waits that no answers will come.
+    /// Reports to all waiting callers that there will be no more answers.
     fn give_up(&self, why: String) {
         let mut queue = lock(&self.queue);
         for chunk in queue.chunks.drain(..) {
@@ -284,14 +289,15 @@ impl Crew {
     }
 }
 
-/// Said of calls after the end of the run that they are of.
+/// The error message of a call after the end of its run.
 pub(crate) const ENDED: &str = "the run has ended";
 
 impl Queue {
     fn why_not(&self) -> Option<String> {
-        match self.closed {
-            true => Some(ENDED.to_owned()),
-            false => self.broken.clone(),
+        if self.closed {
+            Some(ENDED.to_owned())
+        } else {
+            self.broken.clone()
         }
     }
 

@@ -1,4 +1,4 @@
-//! What goes to a worker process and back: Arrow IPC streams, each with its length before it.
+//! The frames exchanged with a worker process: each is a length, followed by as many bytes.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
@@ -11,25 +11,27 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use forebay_udfs::RowFailure;
 
-/// What a worker's answers begin with: before it there may be what others printed while the interpreter started.
+/// The bytes before a worker's first answer. The interpreter may have printed other output before
+/// these bytes.
 const GREETING: [u8; 16] = *b"\0forebay-worker\n";
-/// Bytes of such print at most.
+/// Maximum number of bytes of other output before the greeting; with more, the worker counts as
+/// lost.
 const NOISE: u64 = 1 << 24;
 
-/// The key of failed rows in the metadata of an answer.
+/// Metadata key under which an answer has its failed rows.
 const FAILED: &str = "failed";
 
-/// Values of a batch, and its failed rows.
+/// The values that a function returns for some rows, and the failed rows among them.
 pub(crate) type Answer = (ArrayRef, Vec<RowFailure>);
 
-/// Writes a frame: its length, and its bytes.
+/// Writes a frame: its length, then its bytes.
 pub(crate) fn write(to: &mut impl Write, frame: &[u8]) -> std::io::Result<()> {
     to.write_all(&(frame.len() as u64).to_le_bytes())?;
     to.write_all(frame)?;
     to.flush()
 }
 
-/// Reads up to the beginning of a worker's answers.
+/// Skips input up to the end of a worker's greeting.
 pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
     let mut last = [0; GREETING.len()];
     for byte in from.take(NOISE).bytes() {
@@ -42,12 +44,12 @@ pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
     Err(ErrorKind::UnexpectedEof.into())
 }
 
-/// Reads a frame. The first byte of an answer tells whether it is a mistake.
+/// Reads the bytes of a frame. In an answer, the first of them is 1 for a mistake of the function.
 pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
-    // Memory is taken for what comes, not for what is announced.
+    // Memory is allocated only for received bytes, not for the announced length.
     let mut frame = Vec::new();
     from.take(length).read_to_end(&mut frame)?;
     if (frame.len() as u64) < length {
@@ -56,29 +58,31 @@ pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// A batch as bytes.
+/// Encodes a batch as an Arrow IPC stream.
 pub(crate) fn encode(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
     writer.write(batch)?;
     writer.into_inner()
 }
 
-/// The batch that bytes are.
+/// Decodes a batch from an Arrow IPC stream.
 pub(crate) fn decode(bytes: &[u8]) -> Result<RecordBatch, ArrowError> {
     let mut batches = StreamReader::try_new(Cursor::new(bytes), None)?;
     match batches.next() {
         Some(batch) => batch,
-        None => Err(ArrowError::IpcError("no batch came".to_owned())),
+        None => Err(ArrowError::IpcError(
+            "expected a batch, found none".to_owned(),
+        )),
     }
 }
 
-/// A batch of arguments.
+/// Creates a batch of the arguments of a call.
 pub(crate) fn arguments(
     fields: &[FieldRef],
     columns: Vec<ArrayRef>,
     rows: usize,
 ) -> Result<RecordBatch, ArrowError> {
-    // Arguments are known by their places.
+    // Arguments are named by their positions.
     let fields = fields
         .iter()
         .zip(&columns)
@@ -94,7 +98,7 @@ pub(crate) fn arguments(
     RecordBatch::try_new_with_options(schema, columns, &options)
 }
 
-/// An answer as bytes.
+/// Encodes an answer as an Arrow IPC stream.
 pub(crate) fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>, ArrowError> {
     let (values, failed) = answer;
     let failed: Vec<_> = failed.iter().map(|f| (f.row, &f.cause)).collect();
@@ -104,7 +108,7 @@ pub(crate) fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>,
     encode(&RecordBatch::try_new(Arc::new(schema), vec![values])?)
 }
 
-/// The answer that bytes are, of a function of this name.
+/// Decodes an answer; `operator` is the name of the function, for its failed rows.
 pub(crate) fn decode_answer(bytes: &[u8], operator: &str) -> Result<Answer, ArrowError> {
     let batch = decode(bytes)?;
     let failed = batch.schema_ref().metadata().get(FAILED);

@@ -1,4 +1,4 @@
-//! Which Python functions a plan calls, and for how long they are needed.
+//! The Python functions that a plan calls, and the time for which they are needed.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use forebay_udfs::declared;
 
 use crate::udf::{self, PythonFunction};
 
-/// The Python functions of a plan. Names are all that hashes know of them, so two have two.
+/// Returns the Python functions that a plan calls. Fails if two of them have one name, since hashes
+/// identify functions by name.
 pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, PlanError> {
     let mut found: Vec<Arc<PythonFunction>> = Vec::new();
     let walked = plan.apply_with_subqueries(|node| {
@@ -32,7 +33,7 @@ pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, 
             .any(|other| other.label() == function.label())
         {
             let what = format!(
-                "two functions of the pipeline are called {}",
+                "two functions of the pipeline have the name {}",
                 function.label()
             );
             let error = PlanError::mistake(what);
@@ -42,12 +43,13 @@ pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, 
     Ok(found)
 }
 
-/// The time in which functions may be called: their worker processes end after it.
+/// A permission to call functions. When the last lease of a function is dropped, its worker
+/// processes end.
 #[derive(Debug)]
-pub(crate) struct Lease(Vec<Arc<PythonFunction>>);
+pub(crate) struct FunctionLease(Vec<Arc<PythonFunction>>);
 
-impl Lease {
-    /// Begins it.
+impl FunctionLease {
+    /// Starts a lease of these functions.
     pub(crate) fn of(functions: &[Arc<PythonFunction>]) -> Self {
         for function in functions {
             function.hire();
@@ -56,7 +58,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for FunctionLease {
     fn drop(&mut self) {
         for function in &self.0 {
             function.dismiss();

@@ -1,4 +1,5 @@
-//! What a Python function returns: types by their names, and how Python hands over their values.
+//! The return types of Python functions: the names of types, and the transfer format of their
+//! values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyTuple};
 use pyo3_arrow::PyField;
 
-use crate::dtype::{element, tensor_shape};
-use crate::expr::data_type;
+use crate::dtype::{data_type, element, tensor_shape};
 
-/// Reads a column's type: an object that Arrow's C interface describes, or a name such as `float32`,
+/// Reads a column's type: an object with Arrow's C interface, or a name such as `float32`,
 /// `list<int32>`, `tensor<float32>[3,224,224]`.
 pub(crate) fn read(name: &str, kind: &Bound<'_, PyAny>) -> PyResult<Field> {
     if let Ok(text) = kind.extract::<String>() {
@@ -41,7 +41,8 @@ fn parse(name: &str, text: &str) -> PyResult<Field> {
     Ok(Field::new(name, data_type(text)?, true))
 }
 
-/// NumPy's times and durations.
+/// Reads NumPy's name of a time or a duration, such as `datetime64[us]`; `None` if the text is no
+/// such name.
 fn time(text: &str) -> Option<DataType> {
     let (kind, unit) = text.strip_suffix(']')?.split_once('[')?;
     let unit = match unit {
@@ -58,7 +59,7 @@ fn time(text: &str) -> Option<DataType> {
     }
 }
 
-/// A tensor after `tensor<`; `None` where it is not written so.
+/// Reads the rest of a tensor type after `tensor<`; `None` if the syntax is wrong.
 fn tensor(name: &str, rest: &str) -> Option<PyResult<Field>> {
     let (inner, shape) = rest.split_once(">[")?;
     let shape = shape.strip_suffix(']')?.split(',');
@@ -75,7 +76,7 @@ fn tensor(name: &str, rest: &str) -> Option<PyResult<Field>> {
     element(&inner)?;
     let item = Arc::new(Field::new_list_field(inner, false));
     let mut parameters = serde_json::json!({ "shape": shape });
-    // An image of one shape goes into the functions of images.
+    // With names of the dimensions, image functions accept the tensor as an image of one shape.
     let names = match shape.as_slice() {
         [1 | 3, _, _] => Some(["C", "H", "W"]),
         [_, _, 1 | 3] => Some(["H", "W", "C"]),
@@ -92,7 +93,7 @@ fn tensor(name: &str, rest: &str) -> Option<PyResult<Field>> {
     Some(Ok(field.with_metadata(metadata)))
 }
 
-/// The value of a function: its one column, or a struct of them.
+/// Returns the field of a function's value: its only column, or a struct of its columns.
 pub(crate) fn value(columns: Vec<Field>, name: &str, is_struct: bool) -> FieldRef {
     let mut columns = columns;
     match (is_struct, columns.pop()) {
@@ -108,8 +109,9 @@ pub(crate) fn value(columns: Vec<Field>, name: &str, is_struct: bool) -> FieldRe
     }
 }
 
-/// How Python hands over values of a type: `("dense", dtype, shape)` and `("bool",)`, also as an array of NumPy's;
-/// `("values",)`, one by one; or `("arrow",)`, as an Arrow array alone.
+/// Returns the transfer format of values of a type: `("dense", dtype, shape)` or `("bool",)` for
+/// values that may come as a NumPy array, `("values",)` for values that come one by one,
+/// `("arrow",)` for values that come only as an Arrow array.
 pub(crate) fn kind<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyTuple>> {
     if let DataType::FixedSizeList(item, _) = field.data_type()
         && let (Some(dtype), Some(shape)) = (element(item.data_type()), tensor_shape(field))
@@ -126,7 +128,7 @@ pub(crate) fn kind<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, P
     }
 }
 
-/// A type as `returns=` writes it.
+/// Formats a type as a user writes it in `returns=`.
 pub(crate) fn named(field: &Field) -> String {
     let own = |t: &DataType| format!("{t}").to_lowercase();
     match (field.data_type(), tensor_shape(field)) {

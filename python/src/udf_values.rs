@@ -1,7 +1,8 @@
-//! Values of Python, row by row, as an Arrow array: one pass, which checks each against the declared type.
+//! Converts Python values to an Arrow array, one after the other, checking each value against the
+//! declared type.
 //!
-//! Numbers, truth values, texts, bytes and lists of them are read here. What only NumPy knows how to read (times,
-//! tensors, halves) is gathered and handed to `forebay/_results.py` at the end.
+//! Numbers, booleans, text, bytes and lists of these are read here. Values that only NumPy can read
+//! (times, tensors, half floats) are gathered and passed to `forebay/_results.py` at the end.
 
 use std::sync::Arc;
 
@@ -25,38 +26,39 @@ use pyo3::types::{
 
 use crate::column::arrow_error;
 use crate::dtype::element;
-use crate::udf_build::dense;
+use crate::udf_dense::dense;
 use crate::udf_type::{kind, named};
 
-/// A value that is none of the declared type: what was expected, and what was found.
+/// The message for a value of another type than declared: the expected type and the found one.
 pub(crate) type Wrong = String;
 
-/// Rows whose values are wrong, in their order.
+/// Rows with wrong values, in order, each with its message.
 pub(crate) type WrongRows = Vec<(usize, Wrong)>;
 
-/// Why a value was not read.
+/// The reason why a value could not be converted.
 #[derive(Debug)]
-enum Refused {
-    /// It is wrong, and its row fails.
+enum ReadError {
+    /// The value is wrong, and its row fails.
     Wrong(Wrong),
-    /// The call ends.
+    /// An exception that ends the whole call.
     Broken(PyErr),
 }
 
-impl From<PyErr> for Refused {
-    /// An exception is the value's, as reading it runs the value's own code. What is none, as an interrupt, ends the
-    /// call.
+impl From<PyErr> for ReadError {
+    /// Reading a value runs the value's own code, so an `Exception` makes only this value wrong.
+    /// Any other exception, such as an interrupt, ends the call.
     fn from(error: PyErr) -> Self {
-        match Python::attach(|py| error.is_instance_of::<PyException>(py)) {
-            true => Self::Wrong(bounded(format!("reading it raised {error}"))),
-            false => Self::Broken(error),
+        if Python::attach(|py| error.is_instance_of::<PyException>(py)) {
+            Self::Wrong(bounded(format!("reading it raised {error}")))
+        } else {
+            Self::Broken(error)
         }
     }
 }
 
-type Pushed = Result<(), Refused>;
+type Pushed = Result<(), ReadError>;
 
-/// The column that values of Python make. Rows that are wrong are null.
+/// Builds a column from Python values. Rows with wrong values are null.
 pub(crate) fn column(field: &Field, values: &Bound<'_, PyAny>) -> PyResult<(ArrayRef, WrongRows)> {
     let py = values.py();
     let mut building = builder(py, field)?;
@@ -64,8 +66,8 @@ pub(crate) fn column(field: &Field, values: &Bound<'_, PyAny>) -> PyResult<(Arra
     for (row, value) in values.try_iter()?.enumerate() {
         match building.push(&value?) {
             Ok(()) => {}
-            Err(Refused::Wrong(why)) => wrong.push((row, why)),
-            Err(Refused::Broken(error)) => return Err(error),
+            Err(ReadError::Wrong(why)) => wrong.push((row, why)),
+            Err(ReadError::Broken(error)) => return Err(error),
         }
     }
     let (array, found_late) = building.finish(py)?;
@@ -77,34 +79,36 @@ pub(crate) fn column(field: &Field, values: &Bound<'_, PyAny>) -> PyResult<(Arra
     Ok((array, wrong))
 }
 
-/// A column that grows by a row at a time.
+/// A builder of a column, which takes one value at a time.
 trait Building {
-    /// Appends a value, or nothing where it is refused.
+    /// Appends a value; appends nothing if the value is wrong.
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed;
 
     fn append_null(&mut self);
 
-    /// Appends a value; null where it is `None`, masked, or wrong. An array without dimensions is its element.
+    /// Appends a value, or null if the value is `None`, masked, or wrong. An array without
+    /// dimensions counts as its element.
     fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if is_missing(value)? {
             self.append_null();
             return Ok(());
         }
         let refused = match self.append(value) {
-            Err(refused @ Refused::Wrong(_)) => refused,
+            Err(refused @ ReadError::Wrong(_)) => refused,
             appended => return appended,
         };
         let why = match element_of(value) {
             Ok(Some(element)) => return self.push(&element),
             Ok(None) => refused,
-            Err(broken @ Refused::Broken(_)) => return Err(broken),
+            Err(broken @ ReadError::Broken(_)) => return Err(broken),
             Err(why) => why,
         };
         self.append_null();
         Err(why)
     }
 
-    /// Appends the values of a list, up to the first that is wrong, which makes the list wrong.
+    /// Appends the values of a list. Stops at the first wrong value, which makes the whole list
+    /// wrong.
     fn extend(&mut self, list: &Bound<'_, PyAny>) -> Pushed {
         if let Ok(list) = list.cast::<PyList>() {
             list.iter().try_for_each(|value| self.push(&value))
@@ -115,18 +119,19 @@ trait Building {
         }
     }
 
-    /// Appends the elements of a NumPy array, if they are of the column's type.
-    fn extend_array(&mut self, _array: &Bound<'_, PyAny>) -> Result<bool, Refused> {
+    /// Appends the elements of a NumPy array if they have the column's type. Returns false, having
+    /// appended nothing, if they do not.
+    fn extend_array(&mut self, _array: &Bound<'_, PyAny>) -> Result<bool, ReadError> {
         Ok(false)
     }
 
     fn len(&self) -> usize;
 
-    /// The array, and the values that only now were found to be wrong.
+    /// Builds the array, and returns the rows whose values only turn out to be wrong now.
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)>;
 }
 
-/// NumPy's types, and its mark of a masked element.
+/// The NumPy types that values are compared with, and NumPy's marker of a masked element.
 struct Numpy {
     array: Py<PyAny>,
     whole: Py<PyAny>,
@@ -136,8 +141,8 @@ struct Numpy {
 }
 
 impl Numpy {
-    /// NumPy's, looked up once.
-    fn get(py: Python<'_>) -> Result<&'static Self, Refused> {
+    /// Returns NumPy's types, which are looked up once.
+    fn get(py: Python<'_>) -> Result<&'static Self, ReadError> {
         static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
         let found = NUMPY.get_or_try_init(py, || {
             let numpy = py.import("numpy")?;
@@ -150,17 +155,17 @@ impl Numpy {
                 masked: py.import("numpy.ma")?.getattr("masked")?.unbind(),
             })
         });
-        found.map_err(Refused::Broken)
+        found.map_err(ReadError::Broken)
     }
 }
 
-/// True where no value is there.
-fn is_missing(value: &Bound<'_, PyAny>) -> Result<bool, Refused> {
+/// True if a value is `None` or masked.
+fn is_missing(value: &Bound<'_, PyAny>) -> Result<bool, ReadError> {
     Ok(value.is_none() || value.is(&Numpy::get(value.py())?.masked))
 }
 
-/// The element of an array without dimensions.
-fn element_of<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Refused> {
+/// Returns the element of an array without dimensions; `None` for any other value.
+fn element_of<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, ReadError> {
     let py = value.py();
     let array = &Numpy::get(py)?.array;
     if !is_a(value, array)? || value.getattr("ndim")?.extract::<usize>()? != 0 {
@@ -225,16 +230,16 @@ fn builder(py: Python<'_>, field: &Field) -> PyResult<Box<dyn Building>> {
     })
 }
 
-/// Numbers that Python's are read as.
+/// A numeric Arrow type that Python numbers convert to.
 trait Number: ArrowPrimitiveType {
-    /// The number; `name` is the declared type.
-    fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<Self::Native, Refused>;
+    /// Converts a Python number; `name` is the declared type, for messages.
+    fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<Self::Native, ReadError>;
 }
 
 macro_rules! whole_numbers {
     ($($type:ty: $native:ty as $wide:ty),*) => {$(
         impl Number for $type {
-            fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<$native, Refused> {
+            fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<$native, ReadError> {
                 let is_whole = value.is_exact_instance_of::<PyInt>()
                     || value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
                     || is_a(value, &Numpy::get(value.py())?.whole)?;
@@ -257,7 +262,7 @@ whole_numbers!(
 macro_rules! real_numbers {
     ($($type:ty: $native:ty),*) => {$(
         impl Number for $type {
-            fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<$native, Refused> {
+            fn read(value: &Bound<'_, PyAny>, name: &str) -> Result<$native, ReadError> {
                 let numpy = Numpy::get(value.py())?;
                 let is_real = value.is_exact_instance_of::<PyFloat>()
                     || value.is_instance_of::<PyFloat>()
@@ -276,11 +281,11 @@ macro_rules! real_numbers {
 
 real_numbers!(Float32Type: f32, Float64Type: f64);
 
-fn no_room(name: &str, value: &Bound<'_, PyAny>) -> Refused {
-    Refused::Wrong(format!("{} does not fit into {name}", shown(value)))
+fn no_room(name: &str, value: &Bound<'_, PyAny>) -> ReadError {
+    ReadError::Wrong(format!("{} does not fit into {name}", shown(value)))
 }
 
-/// A number as text, unless it has more digits than Python prints.
+/// Formats a number, unless it has more digits than Python prints.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.str().map(|text| text.to_string());
     match text {
@@ -289,17 +294,17 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-fn found(name: &str, value: &Bound<'_, PyAny>) -> Refused {
+fn found(name: &str, value: &Bound<'_, PyAny>) -> ReadError {
     let class = value.get_type().name().map(|name| name.to_string());
     let class = class.unwrap_or_else(|_| "value".to_owned());
-    Refused::Wrong(format!("expected {name}, found a {class}"))
+    ReadError::Wrong(format!("expected {name}, found a {class}"))
 }
 
-/// Numbers.
+/// A builder of numbers.
 struct Numbers<T: Number> {
     values: PrimitiveBuilder<T>,
     name: String,
-    /// NumPy's name of the type.
+    /// NumPy's name of the element type.
     dtype: String,
 }
 
@@ -313,7 +318,7 @@ impl<T: Number> Building for Numbers<T> {
         self.values.append_null();
     }
 
-    fn extend_array(&mut self, array: &Bound<'_, PyAny>) -> Result<bool, Refused> {
+    fn extend_array(&mut self, array: &Bound<'_, PyAny>) -> Result<bool, ReadError> {
         let dtype: String = array.getattr("dtype")?.getattr("str")?.extract()?;
         let is_masked = array.hasattr("mask")?;
         if dtype != self.dtype || is_masked {
@@ -321,7 +326,7 @@ impl<T: Number> Building for Numbers<T> {
         }
         let bytes = array.call_method0("tobytes")?;
         let bytes = bytes.cast::<PyBytes>().map_err(PyErr::from)?;
-        // The copy is aligned.
+        // The copy makes the elements aligned.
         let buffer = arrow::buffer::Buffer::from_slice_ref(bytes.as_bytes());
         self.values.append_slice(buffer.typed_data::<T::Native>());
         Ok(true)
@@ -336,7 +341,7 @@ impl<T: Number> Building for Numbers<T> {
     }
 }
 
-/// Truth values.
+/// A builder of booleans.
 struct Flags(BooleanBuilder);
 
 impl Building for Flags {
@@ -361,7 +366,7 @@ impl Building for Flags {
     }
 }
 
-/// Texts.
+/// A builder of text.
 struct Texts(StringBuilder);
 
 impl Building for Texts {
@@ -371,7 +376,7 @@ impl Building for Texts {
         };
         let Ok(text) = text.to_str() else {
             let why = "a text that UTF-8 cannot hold (a lone surrogate)";
-            return Err(Refused::Wrong(why.to_owned()));
+            return Err(ReadError::Wrong(why.to_owned()));
         };
         has_room(self.0.values_slice().len(), text.len())?;
         self.0.append_value(text);
@@ -391,7 +396,7 @@ impl Building for Texts {
     }
 }
 
-/// Bytes.
+/// A builder of bytes.
 struct Bytes(BinaryBuilder);
 
 impl Building for Bytes {
@@ -423,16 +428,17 @@ impl Building for Bytes {
     }
 }
 
-/// Offsets of Arrow's are numbers of 32 bits.
+/// Fails if offsets would no longer fit into 32 bits; `held` elements are present, and `more` are
+/// to be added.
 fn has_room(held: usize, more: usize) -> Pushed {
     if held.saturating_add(more) <= i32::MAX as usize {
         return Ok(());
     }
     let why = "a call returned more than 2 GiB; give udf a smaller batch_size";
-    Err(Refused::Broken(PyValueError::new_err(why)))
+    Err(ReadError::Broken(PyValueError::new_err(why)))
 }
 
-/// Lists.
+/// A builder of lists.
 struct Lists {
     items: Box<dyn Building>,
     item: FieldRef,
@@ -442,7 +448,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Appends the items of a list; what is no list is wrong.
+    /// Appends the elements of a list; any other value is wrong.
     fn items_of(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
             return self.items.extend(value);
@@ -456,7 +462,7 @@ impl Lists {
             }
             let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
             if matches!(kind.as_str(), "m" | "M") {
-                // Plain numbers have no unit.
+                // The plain numbers that `tolist` returns would have no unit.
                 return self.items.extend(value);
             }
             return self.items.extend(&value.call_method0("tolist")?);
@@ -472,7 +478,7 @@ impl Lists {
         self.items.extend(value)
     }
 
-    /// Ends a list behind the items that are there.
+    /// Ends a list, whose elements are those appended since the end of the previous list.
     fn end(&mut self, is_valid: bool) {
         self.offsets.push(self.items.len() as i32);
         self.valid.push(is_valid);
@@ -482,7 +488,7 @@ impl Lists {
 impl Building for Lists {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         let appended = self.items_of(value);
-        // Items before one that was refused are those of a list that is null.
+        // Elements appended before a wrong element become those of a null list.
         has_room(self.items.len(), 0)?;
         appended?;
         self.end(true);
@@ -516,7 +522,7 @@ impl Building for Lists {
     }
 }
 
-/// Values that NumPy reads, all at once.
+/// Values that are gathered first, and then converted by NumPy all at once.
 struct Gathered {
     values: Vec<Py<PyAny>>,
     data_type: DataType,

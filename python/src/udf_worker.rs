@@ -1,4 +1,4 @@
-//! One worker process of a Python function, and the pipes to it.
+//! A worker process of a Python function, and the pipes to it.
 
 use std::ffi::OsString;
 use std::io::{self, BufReader};
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 
 use crate::udf_frame as frame;
 
-/// How long a process that nobody needs may take to end by itself.
+/// Time that a process which is no longer needed has to end by itself; then it is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often it is asked whether it has.
+/// Interval between two checks if such a process has ended.
 const ASK: Duration = Duration::from_millis(2);
 
-/// What starts a worker process.
+/// The command that starts a worker process, and the function to send to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Spawn {
-    /// The interpreter, and its arguments.
+    /// The interpreter, followed by its arguments.
     pub(crate) command: Vec<OsString>,
-    /// What it makes the function of.
+    /// The pickled function.
     pub(crate) payload: Vec<u8>,
 }
 
-/// The ends of the pipes to a worker.
+/// This process's ends of the pipes to a worker.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
 
-/// A worker process. It is waited for whatever happens, so that none stays as a zombie.
+/// A worker process. This process always waits for its end, so that it does not remain as a zombie.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// Its id.
+    /// Id of the process.
     pub(crate) id: u32,
     child: Mutex<Child>,
 }
@@ -43,7 +43,7 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
     let mut command = Command::new(&spawn.command[0]);
     command.args(&spawn.command[1..]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // Ctrl-C is for the parent, which ends its workers.
+    // In its own process group, the worker does not get Ctrl-C; this process ends it.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn()?;
@@ -68,12 +68,13 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
 }
 
 impl Pipes {
-    /// Waits until the worker reads and writes frames.
+    /// Waits until the worker has sent its greeting, after which it reads and writes frames.
     pub(crate) fn greeted(&mut self) -> io::Result<()> {
         frame::greeted(&mut self.from)
     }
 
-    /// Sends a frame and awaits the answer: its bytes, or a mistake of the function's.
+    /// Sends a frame and waits for the answer: the bytes of a result, or the message of a mistake
+    /// of the function.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
         frame::write(&mut self.to, request)?;
         let mut answer = frame::read(&mut self.from)?;
@@ -92,12 +93,13 @@ impl Process {
         act(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether it has ended already.
+    /// True if the process has ended already.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.with_child(Child::try_wait), Ok(Some(_)))
     }
 
-    /// Waits a while for its end; then ends it.
+    /// Waits up to [`GRACE`] for the process to end, and then kills it. Returns `None` if the exit
+    /// status is unknown.
     pub(crate) fn end(&self) -> Option<ExitStatus> {
         let begun = Instant::now();
         while begun.elapsed() < GRACE {
@@ -109,17 +111,17 @@ impl Process {
         self.kill()
     }
 
-    /// Ends it at once.
+    /// Kills the process at once. Returns `None` if the exit status is unknown.
     pub(crate) fn kill(&self) -> Option<ExitStatus> {
         self.with_child(|child| {
-            // It may have ended already.
+            // Killing fails if the process has ended already.
             let _ = child.kill();
             child.wait().ok()
         })
     }
 }
 
-/// How a process ended, for people.
+/// Describes the exit status of a process.
 pub(crate) fn ending(status: Option<ExitStatus>) -> String {
     #[cfg(unix)]
     if let Some(signal) = status.and_then(|s| std::os::unix::process::ExitStatusExt::signal(&s)) {

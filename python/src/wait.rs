@@ -1,4 +1,4 @@
-//! Waiting without the GIL, and within earshot of Ctrl-C.
+//! Waits without the GIL, but responds to Ctrl-C.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use crate::runtime;
 
-/// How long Ctrl-C may go unheard.
+/// Maximum delay of the response to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
-/// The future's value. Other Python threads run meanwhile; a signal handler that raises (Ctrl-C does)
-/// ends the wait and drops the future.
+/// Waits for a future's value. Other Python threads run meanwhile. A signal handler that raises, as
+/// for Ctrl-C, ends the wait and drops the future.
 pub(crate) fn wait<T: Send>(py: Python<'_>, future: impl Future<Output = T> + Send) -> PyResult<T> {
     let handle = runtime::handle(py)?;
     let mut future = pin!(future);

@@ -145,7 +145,7 @@ def test_an_error_in_a_worker_knows_what_it_knows(table):
 
 
 def test_settings_are_checked_at_once(table):
-    with pytest.raises(fb.ConfigError, match='no setting is called "thread"'):
+    with pytest.raises(fb.ConfigError, match='unknown setting "thread"'):
         stream(table).torch(thread=3)
     with pytest.raises(fb.ConfigError, match="epochs must be at least 1"):
         stream(table).numpy(epochs=0)

@@ -157,7 +157,7 @@ def test_steps_are_dropped_on_request_only(few):
         assert "padded" not in next(iter(dataset))
         kept = pipeline.torch(rank=rank, world=3, uneven="keep")
         assert [len(batch["id"]) for batch in kept][3] == [1, 0, 0][rank]
-    with pytest.raises(fb.ConfigError, match='uneven is "pad", "drop" or "keep", found "some"'):
+    with pytest.raises(fb.ConfigError, match='uneven must be "pad", "drop" or "keep", found "some"'):
         pipeline.torch(uneven="some")
 
 

@@ -122,7 +122,7 @@ def test_settings_of_a_run(table):
         ({"rank": 2, "world": 2}, "rank 2 does not exist in a world of 2"),
         ({"threads": -1}, "threads must be a whole number"),
         ({"memory_limit": "3 apples"}, "expected a size"),
-        ({"worlds": 2}, "no setting is called"),
+        ({"worlds": 2}, "unknown setting"),
         ({"plan": "{}"}, "plan"),
     ]:
         with pytest.raises(fb.Error, match=message):
@@ -141,7 +141,7 @@ def test_options_and_cache(table, tmp_path):
         stats = run.stats()
         assert stats.cache_hits == stats.cache_misses == 1000
     assert pipeline.options() is pipeline
-    with pytest.raises(fb.PlanError, match="cache needs a place"):
+    with pytest.raises(fb.PlanError, match="cache needs a directory"):
         pipeline.cache("v").schema
     with pytest.raises(fb.PlanError, match="on_error expects 'fail', 'skip'"):
         pipeline.options(on_error="ignore").schema

@@ -99,7 +99,7 @@ def test_a_shard_of_a_share_is_refused(odd):
 
 def test_a_state_that_is_ahead_of_the_loop_is_refused(odd, tmp_path):
     ranks = trained("accelerate_states", odd, tmp_path)
-    for rank, last in zip(ranks, [1, "ValueError: no iteration has begun here"]):
+    for rank, last in zip(ranks, [1, "ValueError: no iteration has started in this process"]):
         *ahead, end = rank["steps"]
         assert len(ahead) == 2
         for message in ahead:

@@ -391,7 +391,7 @@ def test_a_dataset_alone_has_states(table):
 
     pipeline = stream(table)
     dataset = pipeline.torch()
-    with pytest.raises(ValueError, match="no iteration has begun"):
+    with pytest.raises(ValueError, match="no iteration has started"):
         dataset.state()
     steps = iter(DataLoader(dataset, batch_size=None))
     rows(itertools.islice(steps, 4))
@@ -423,5 +423,5 @@ def test_a_state_of_another_stream_is_refused(table):
     again.load_state_dict(begun)
     with pytest.raises(fb.ResumeError, match="the seed is 8, and was 5"):
         rows(again)
-    with pytest.raises(fb.ResumeError, match="no state of a StatefulDataLoader"):
+    with pytest.raises(fb.ResumeError, match="not a state of a StatefulDataLoader"):
         global_state({})

@@ -113,7 +113,7 @@ def test_length_is_that_of_the_rank(table):
     with pytest.raises(TypeError, match="without end"):
         len(stream(table).repeat().torch())
     filtered = fb.read_parquet(table).filter("id % 7 = 0").select("id").batch(10)
-    with pytest.raises(TypeError, match="not known before they come"):
+    with pytest.raises(TypeError, match="not known before the rows are read"):
         len(filtered.torch())
     # With ranks the rows are counted, so that all of them step equally often.
     assert len(filtered.torch(rank=0, world=2)) == 8

@@ -1,10 +1,10 @@
-//! The time that processors worked.
+//! The CPU time of this process.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long processors worked for this process so far, all threads together.
+/// Returns the CPU time that this process has used so far, all threads together.
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

@@ -1,26 +1,26 @@
-//! What can go wrong while a pipeline runs.
+//! The errors of a run.
 
 use datafusion::common::DataFusionError;
 use forebay_udfs::room::NoRoom;
 
 use crate::tail::Failure;
 
-/// Why a run stopped.
+/// The reason why a run stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A row failed, and the pipeline's policy is to stop (or no row could stand in for it).
+    /// A row failed, and the pipeline's policy is to stop (or no other row could replace it).
     #[error("{0}")]
     Row(Box<Failure>),
-    /// The memory limit leaves no room to work in.
+    /// The memory limit is too small to work within.
     #[error(
         "the memory limit of {limit} bytes is too small for this pipeline: it needs at least \
          {minimum} bytes (three batches and the windows' bookkeeping); raise it or make batches smaller"
     )]
     Memory {
-        /// What was allowed.
+        /// The memory limit.
         limit: u64,
-        /// What is needed.
+        /// The minimum that the pipeline needs.
         minimum: u64,
     },
     /// More rows failed than the pipeline's error budget allows.
@@ -29,44 +29,45 @@ pub enum Error {
          last: {last}", .of.map_or_else(String::new, |rows| format!(" of {rows}"))
     )]
     Budget {
-        /// Rows that failed.
+        /// Number of failed rows.
         failed: u64,
-        /// Rows that were seen.
+        /// Number of rows seen.
         seen: u64,
-        /// The epoch.
+        /// The epoch in which the rows failed.
         epoch: u64,
-        /// Rows that may fail.
+        /// Number of rows that may fail.
         allowed: u64,
-        /// Of how many, where the budget is a share.
+        /// Number of rows that a budget in percent is taken of; `None` if the budget is a number of
+        /// rows.
         of: Option<u64>,
-        /// The last one.
+        /// The last failure.
         last: Box<Failure>,
     },
-    /// A function of the host's failed in every row that a run saw: it is at fault, not the rows.
+    /// A host-language function failed in every row that the run saw, so the function is at fault and not the rows.
     #[error(
         "{function} failed with {kind} in every one of the first {rows} rows, so the function is at fault rather than \
          the rows, and on_error does not apply: correct it; the first: {first}"
     )]
     Function {
-        /// The function's name.
+        /// Name of the function at fault.
         function: String,
-        /// The kind of the failures: the type of an exception.
+        /// The kind that all failures share: an exception type.
         kind: String,
-        /// Rows that were seen.
+        /// Number of rows seen, all of which failed.
         rows: u64,
         /// The first failure.
         first: Box<Failure>,
     },
-    /// A resume token is of another stream.
-    #[error("this resume token is of another stream: {0}")]
+    /// The resume token belongs to another stream.
+    #[error("this resume token belongs to another stream: {0}")]
     Resume(String),
-    /// A setting of the run makes no sense.
+    /// A setting of the run is invalid.
     #[error("{0}")]
     Config(String),
     /// A source, an operator or the engine failed.
     #[error("{}", forebay_planner::error::message_of(.0))]
     Engine(DataFusionError),
-    /// The memory limit leaves no room to decode an image in.
+    /// The memory limit is too small to decode an image.
     #[error(transparent)]
     Room(NoRoom),
 }
@@ -81,11 +82,12 @@ impl From<DataFusionError> for Error {
     }
 }
 
-/// Result of the runtime.
+/// Result with the runtime's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Whether the user's input or settings are at fault, rather than a broken invariant of ours.
+    /// Returns true if the user's input or settings are at fault, rather than a broken invariant of
+    /// this crate.
     pub fn is_user(&self) -> bool {
         match self {
             Self::Engine(error) => !matches!(error.find_root(), DataFusionError::Internal(_)),

@@ -1,51 +1,38 @@
 //! The runtime of Forebay: sources, row keys, windows, segments, batches, the local engine.
 //!
-//! | module | what it does |
+//! Modules depend on those above them:
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`source`] | files, splits, rows by reference, for each format |
-//! | [`snapshot`] | the stored rows of a pipeline and their keys |
-//! | [`order`], [`kept`] | windows, the order of rows within them, and rows that pruning left |
-//! | [`stage`] | holds or spills the rows of a window |
+//! | `order` | pure: the stored rows of a pipeline, windows, the order of rows within them |
+//! | [`stream`] | pure: the batch, rank and step that a row belongs to; cursors, tokens, digests |
+//! | `stage`, [`cache`] | rows of a window, in memory or spilled; computed rows, stored for later epochs and other processes |
 //! | [`fragment`] | row operators over a segment |
-//! | [`window`], [`segment`] | from positions to rows: staging, fetching, computing |
-//! | [`job`], [`limit`], [`lookups`] | an opened pipeline; LIMIT resolved to stored rows; right sides of joins |
-//! | [`pool`], [`task`] | the threads that compute; tasks, and work begun before its turn |
-//! | [`cache`] | computed rows, kept for later epochs and other processes |
-//! | [`cached`] | the cached prefix of a plan |
-//! | [`group`], [`deal`] | which rows make which batch, and which rank gets it |
-//! | [`tail`] | batches, and what becomes of failed rows |
-//! | [`letters`] | a table of the rows that failed |
-//! | [`cursor`], [`token`] | where a stream stands, and how a run goes on from there |
-//! | [`engine`] | the local engine |
-//! | [`output_file`] | files that appear whole or not at all |
-//! | [`digest`] | one hash of a whole stream |
-//! | [`cpu`] | the time that processors worked |
+//! | `segment` | rows of one or more windows, read and computed together |
+//! | `job` | an opened pipeline: its data, fragments, lookups, row counts, threads and memory |
+//! | [`tail`], [`dead_letters`] | batches, settled failures, and a table of the failed rows |
+//! | [`run`] | the local engine: one run of a job from a cursor |
+//! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
+//! | [`output_file`], [`cpu`] | files written atomically; CPU time |
 
 pub mod cache;
-pub mod cached;
 pub mod cpu;
-pub mod cursor;
-pub mod deal;
-pub mod digest;
-pub mod engine;
+pub mod dead_letters;
 pub mod error;
 pub mod fragment;
-pub mod group;
-pub mod job;
-pub mod kept;
-mod keys;
-pub mod letters;
-pub mod limit;
-pub mod lookups;
-pub mod order;
-mod origin;
+mod group_key;
+mod job;
+mod memory;
+mod order;
 pub mod output_file;
 pub mod pool;
-pub mod segment;
-pub mod snapshot;
+mod prefetch;
+mod process_wide;
+pub mod run;
+mod segment;
 pub mod source;
-pub mod stage;
+mod stage;
+pub mod stream;
 pub mod tail;
 pub mod task;
-pub mod token;
-pub mod window;

@@ -1,9 +1,10 @@
-//! Files that appear under their name whole or not at all.
+//! Output files that appear under their name complete or not at all.
 //!
-//! Bytes go to a hidden temporary file beside the final name. [`OutputFile::commit`] has the system write it to
-//! disk and renames it, so a file of that name that was there before stays until then. A file that is not
-//! committed is removed when it is dropped, and [`abandon_all`] removes those that are open when the process
-//! ends. A process that is killed outright leaves a name such as `.rows.parquet.x7Kq2a.tmp`, which no source reads.
+//! Bytes go to a hidden temporary file beside the target. [`OutputFile::commit`] syncs it to disk
+//! and gives it the target's name; an existing file of that name stays until then. A file that is
+//! dropped without a commit is removed, and [`abandon_all`] removes the files still open when the
+//! process ends. A process that is killed leaves a file such as `.rows.parquet.x7Kq2a.tmp`, which
+//! no source reads.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -13,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Links that are followed from a name to its file, as the system does.
+/// Maximum number of symbolic links that are followed to a file, as on Linux; more are an error.
 const LINKS: usize = 40;
 
 /// Temporary files of this process.
@@ -25,7 +26,7 @@ static OPEN: Mutex<Open> = Mutex::new(Open {
 #[derive(Debug)]
 struct Open {
     paths: BTreeSet<PathBuf>,
-    /// No file may be begun: the process ends.
+    /// True once the process is ending, so that no file may be created.
     is_closed: bool,
 }
 
@@ -33,12 +34,13 @@ fn open_files() -> MutexGuard<'static, Open> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the temporary files that are open, and has every later one fail: for a process that ends now.
+/// Removes the open temporary files, and makes the creation of others fail. Called when the process
+/// is about to end.
 pub fn abandon_all() {
     let mut open = open_files();
     open.is_closed = true;
     for path in std::mem::take(&mut open.paths) {
-        // Nobody is left to be told.
+        // The process is ending, so nobody can be told about an error.
         fs::remove_file(path).ok();
     }
 }
@@ -49,29 +51,30 @@ pub struct OutputFile(Inner);
 
 #[derive(Debug)]
 enum Inner {
-    /// A file beside its final name.
+    /// A temporary file beside its target.
     Beside(NewFile, PathBuf),
     /// A pipe, a device or a descriptor of this process, which is written directly.
     Direct(File),
 }
 
 impl OutputFile {
-    /// Begins a file that will have this name. Pipes, devices and descriptors (`/dev/stdout`) are opened as they
-    /// are. A symbolic link stays one: the file that it leads to is replaced.
+    /// Creates a file that gets this name on [`commit`](Self::commit). Pipes, devices and
+    /// descriptors (`/dev/stdout`) are opened directly. A symbolic link stays: the file that it
+    /// leads to is replaced.
     ///
     /// # Errors
-    /// The folder cannot be written to, or what has the name may not be replaced.
+    /// Fails if the folder cannot be written to, or the existing file may not be replaced.
     pub fn create(path: &Path) -> io::Result<Self> {
         let (target, found) = match destination(path)? {
             Destination::File(target, found) => (target, found),
             Destination::Direct(target) => {
-                // Behind what others wrote to the same place, where it has an end.
+                // Opened for appending, so that bytes from other writers are not overwritten.
                 let file = File::options().append(true).open(target)?;
                 return Ok(Self(Inner::Direct(file)));
             }
         };
         if found.is_some() {
-            // A file that may not be written is not replaced either.
+            // A file without write permission may not be replaced, so opening it must succeed.
             File::options().write(true).open(&target)?;
         }
         let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -82,12 +85,13 @@ impl OutputFile {
         Ok(Self(Inner::Beside(file, target)))
     }
 
-    /// Whether bytes reach their reader at once, rather than with [`commit`](Self::commit).
+    /// Returns true if written bytes reach their reader at once, rather than on
+    /// [`commit`](Self::commit).
     pub const fn is_direct(&self) -> bool {
         matches!(self.0, Inner::Direct(_))
     }
 
-    /// Another handle of the file, for an encoder.
+    /// Returns another handle of the file, for an encoder.
     pub fn handle(&self) -> io::Result<File> {
         self.as_file().try_clone()
     }
@@ -99,12 +103,12 @@ impl OutputFile {
         }
     }
 
-    /// Gives the file its name, and returns its bytes. What was written survives a crash of the machine.
+    /// Gives the file its name and returns its size. The contents survive a crash of the machine.
     pub fn commit(self) -> io::Result<u64> {
         self.publish(true)
     }
 
-    /// As [`commit`](Self::commit), without waiting for the disk: for files that can be made again.
+    /// Like [`commit`](Self::commit), but without waiting for the disk: for files that can be computed again.
     pub fn commit_cached(self) -> io::Result<u64> {
         self.publish(false)
     }
@@ -135,14 +139,14 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.commit().map(drop)
 }
 
-/// A file without its final name yet.
+/// A file that does not have its final name yet.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     file: NamedTempFile,
     registered: Registered,
 }
 
-/// A temporary file that [`abandon_all`] knows of.
+/// A temporary file that [`abandon_all`] removes.
 #[derive(Debug)]
 struct Registered(PathBuf);
 
@@ -153,7 +157,7 @@ impl Drop for Registered {
 }
 
 impl NewFile {
-    /// Begins a file in a folder. A part of the temporary name says what it is for.
+    /// Creates a temporary file in a folder. `purpose` becomes a part of its name.
     pub(crate) fn create(folder: &Path, purpose: &str) -> io::Result<Self> {
         let prefix = format!(".{purpose}.");
         let mut builder = Builder::new();
@@ -161,14 +165,14 @@ impl NewFile {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // What a plain new file has: the system takes the mask of the process off.
+            // The permissions of an ordinary new file; the system applies the process's umask.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         let mut open = open_files();
         if open.is_closed {
             return Err(io::Error::new(
                 io::ErrorKind::Interrupted,
-                "the process ends",
+                "the process is ending",
             ));
         }
         let file = builder.tempfile_in(folder)?;
@@ -181,7 +185,7 @@ impl NewFile {
         self.file.as_file()
     }
 
-    /// Gives the file its name, in the place of one that has it.
+    /// Gives the file its name, replacing an existing file.
     pub(crate) fn publish(self, path: &Path, is_durable: bool) -> io::Result<()> {
         if is_durable {
             self.as_file().sync_all()?;
@@ -195,7 +199,8 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives the file its name unless another one has it; the file comes back with the error then.
+    /// Gives the file its name unless a file with that name exists; the error then contains the
+    /// unnamed file.
     pub(crate) fn publish_new(mut self, path: &Path) -> Result<(), (io::Error, Self)> {
         if let Err(error) = self.as_file().sync_all() {
             return Err((error, self));
@@ -213,24 +218,25 @@ impl NewFile {
     }
 }
 
-/// The folder of a file; `.` where its path names none.
+/// Returns the folder of a file; `.` if its path has no folder.
 fn folder_of(path: &Path) -> &Path {
     let named = path.parent().filter(|p| !p.as_os_str().is_empty());
     named.unwrap_or(Path::new("."))
 }
 
-/// Has the system write a folder's names to disk. Some file systems cannot; the file has its name either way.
+/// Syncs a folder's entries to disk. Errors are ignored: some file systems cannot do it, and the
+/// file has its name already.
 fn sync_folder(folder: &Path) {
     if cfg!(unix) {
         File::open(folder).and_then(|folder| folder.sync_all()).ok();
     }
 }
 
-/// What a name leads to.
+/// The place that a path leads to.
 enum Destination {
-    /// A file, which need not exist.
+    /// A regular file, with its metadata if it exists.
     File(PathBuf, Option<Metadata>),
-    /// Something that is no file.
+    /// A pipe, a device or a descriptor, which is written directly.
     Direct(PathBuf),
 }
 
@@ -241,7 +247,8 @@ fn destination(path: &Path) -> io::Result<Destination> {
             return Err(io::ErrorKind::IsADirectory.into());
         };
         let full = fs::canonicalize(folder_of(&path))?.join(name);
-        // Descriptors of this process: a file behind one is written where its owner has it open.
+        // A descriptor of this process. If it is a file, it is written at the current position of
+        // the descriptor.
         if full.starts_with("/proc") {
             return Ok(Destination::Direct(full));
         }
@@ -266,12 +273,12 @@ fn destination(path: &Path) -> io::Result<Destination> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// The file that a name leads to, links followed, whether it exists or not; `None` where it is no file, or cannot
-/// be looked at.
+/// Returns the file that a path leads to, following links, whether it exists or not; `None` if the
+/// path leads to something else or cannot be examined.
 pub fn resolved(path: &Path) -> Option<PathBuf> {
     match destination(path) {
         Ok(Destination::File(path, _)) => Some(path),
-        // Its folder is still to be made.
+        // The file's folder does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let folder = path.parent().filter(|f| !f.as_os_str().is_empty())?;
             Some(resolved(folder)?.join(path.file_name()?))
@@ -280,19 +287,19 @@ pub fn resolved(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Names a file on this machine, whatever paths lead to it.
+/// The identity of a file on this machine, independent of the path that leads to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileIdentity {
     #[cfg(unix)]
     inode: (u64, u64),
     #[cfg(not(unix))]
     path: PathBuf,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
 }
 
 impl FileIdentity {
-    /// The identity of the file that a path leads to; `None` where there is none.
+    /// Returns the identity of the file that a path leads to; `None` if there is none.
     pub fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok().filter(Metadata::is_file)?;
         Some(Self {
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_file_stays_until_the_new_one_is_whole() {
+    fn the_old_file_stays_until_the_new_one_is_committed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         fs::write(&path, "old").unwrap();
@@ -347,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_one_has_the_name_of_comes_back() {
+    fn publishing_under_a_taken_name_returns_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let taken = folder.path().join("a");
         fs::write(&taken, "other").unwrap();
@@ -395,7 +402,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_is_known_by_all_its_names() {
+    fn all_paths_to_a_file_have_one_identity() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("a"), "same").unwrap();

@@ -1,30 +1,35 @@
-//! Fits a cost to what was measured.
+//! Fits cost coefficients to measurements.
 
 use forebay_planner::optimizer::coefficients::OpCost;
 
-/// What some rows took.
+/// One measurement: the time per row, and the values read and written per row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    /// Values read a row.
+    /// Number of values read per row.
     pub(super) read: f64,
-    /// Values written a row.
+    /// Number of values written per row.
     pub(super) written: f64,
-    /// Picoseconds a row.
+    /// Picoseconds per row.
     pub(super) ps: f64,
-    /// By how many picoseconds that may be wrong, however small it is.
+    /// Uncertainty of `ps`, in picoseconds. If it exceeds `ps`, the error of the fit is weighted
+    /// relative to it.
     pub(super) doubt: f64,
 }
 
 impl Measured {
-    /// What an error is measured by.
+    /// Returns the weight of this measurement's error: the inverse of its time or its uncertainty,
+    /// whichever is larger.
     fn weight(&self) -> f64 {
         1.0 / self.ps.max(self.doubt).max(1.0)
     }
 }
 
-/// The cost that comes nearest to all measurements, by least squares of the errors beside what was measured,
-/// or beside the doubt about it. No term is negative: of three terms there are seven choices of those that are not zero, and each is tried (Lawson
-/// and Hanson, Solving Least Squares Problems, chapter 23, for so few terms).
+/// Fits a cost per row, per value read and per value written by least squares of the relative
+/// errors. No term is negative.
+///
+/// An optimal fit has some of the three terms positive and the others zero, so all seven non-empty
+/// subsets of terms are tried. (Lawson and Hanson, Solving Least Squares Problems, chapter 23,
+/// solve the problem for any number of terms.)
 pub(super) fn fit(measured: &[Measured]) -> OpCost {
     let mut best: Option<(f64, [f64; 3])> = None;
     for mask in 1..8_u8 {
@@ -35,7 +40,7 @@ pub(super) fn fit(measured: &[Measured]) -> OpCost {
             continue;
         }
         let error: f64 = measured.iter().map(|m| residual(m, &terms).powi(2)).sum();
-        // Equal terms differ by rounding: the first, which has fewer, stays.
+        // Of fits that are equal but for rounding, the earlier one is kept, which has fewer terms.
         if best.is_none_or(|(least, _)| error < least * 0.999) {
             best = Some((error, terms));
         }
@@ -57,12 +62,13 @@ fn residual(m: &Measured, terms: &[f64; 3]) -> f64 {
     predicted - m.ps * m.weight()
 }
 
-/// Least squares over the terms of the mask: the normal equations, by elimination with pivots.
+/// Solves the least squares problem over the terms in `mask`, by elimination with pivots on the
+/// normal equations. `None` if they have no unique solution.
 fn solve(measured: &[Measured], mask: u8) -> Option<[f64; 3]> {
     let used: Vec<usize> = (0..3).filter(|i| mask >> i & 1 == 1).collect();
     let n = used.len();
     let mut rows = vec![vec![0.0; n + 1]; n];
-    // Terms of very different sizes are brought to one.
+    // Terms of very different magnitudes are scaled to one magnitude.
     let scale: Vec<f64> = used
         .iter()
         .map(|&i| {
@@ -154,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_lost_in_noise_does_not_bend_a_fit() {
         let mut seen = measured([0.0, 0.0, 40.0], &[(1e3, 1e4), (1e3, 2e4), (1e3, 9e4)]);
-        // Far below what its timing can tell.
+        // This time is far below the resolution of the clock.
         seen.push(Measured {
             read: 1e3,
             written: 1e4,

@@ -1,9 +1,10 @@
-//! Measures the prices of this machine: what the optimiser weighs plans by.
+//! Measures the costs of operations on this machine, which the optimiser compares plans by.
 //!
-//! Every function's example in the catalogue is run over photos of several sizes and qualities, step by step
-//! on one thread, and a cost a row, a value read and a value written is fitted to the times. Sources are
-//! timed by whole runs.
+//! The catalogue's example of each function runs operator by operator on one thread, over photos of
+//! several sizes and qualities. A cost per row, per value read and per value written is fitted to
+//! the times. Sources are timed by whole runs of pipelines.
 
+mod effort;
 mod fit;
 mod moving;
 mod probe;
@@ -12,25 +13,25 @@ mod runs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_planner::compile::{Compiled, needed};
-use forebay_planner::optimizer::Machine;
+use forebay_planner::optimizer::PlanningContext;
 use forebay_planner::optimizer::coefficients::{Coefficients, FunctionCost, ScanCost};
 use forebay_planner::optimizer::profile::Probe;
-use forebay_runtime::engine::Sample;
+use forebay_runtime::run::Sample;
 use forebay_udfs::FunctionInfo;
 
+pub use self::effort::Effort;
 use self::fit::fit;
 use self::moving::Moving;
 use self::probe::{Timed, Timings};
 use self::runs::Tables;
 use crate::Session;
-use crate::error::{Error, Result, planning};
-use crate::generate::{GenerateError, Photos};
+use crate::error::{Result, generation, planning};
+use crate::generate::Photos;
 
-/// Width, height, JPEG quality and number of the photos that are read and decoded: a processor's cache does
-/// not hold the files of a folder of large ones.
+/// Width, height, JPEG quality and number of the photos that are read and decoded. A folder of
+/// large photos does not fit into a processor's cache.
 const PHOTOS: [(u32, u32, u8, u64); 5] = [
     (160, 120, 90, 1500),
     (320, 240, 85, 700),
@@ -39,64 +40,38 @@ const PHOTOS: [(u32, u32, u8, u64); 5] = [
     (900, 675, 90, 150),
 ];
 
-/// Photos whose files are read and not decoded: so small that opening a file is nearly all there is to it.
+/// Width, height, JPEG quality and number of photos that are read but not decoded. They are so
+/// small that opening the files dominates.
 const TINY: (u32, u32, u8, u64) = (24, 24, 50, 2000);
 
-/// Number of repetitions of each measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Effort {
-    /// Enough for prices that differ little from one calibration to the next.
-    #[default]
-    Full,
-    /// Few: prices are rougher, and sooner there.
-    Quick,
-}
-
-impl Effort {
-    /// The number of runs where a full calibration has this many.
-    pub(crate) fn runs(self, full: usize) -> usize {
-        match self {
-            Self::Full => full,
-            Self::Quick => full.div_ceil(3),
-        }
-    }
-
-    /// The time after which no further run begins, where it is this in a full calibration.
-    pub(crate) fn patience(self, full: Duration) -> Duration {
-        match self {
-            Self::Full => full,
-            Self::Quick => full / 8,
-        }
-    }
-}
-
-/// A step of a calibration that begins.
+/// A stage of a calibration, reported as it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step<'a> {
-    /// Its number, from 0.
+pub struct CalibrationStep<'a> {
+    /// Number of the stage, from 0.
     pub number: u64,
-    /// Number of all steps.
+    /// Total number of stages.
     pub of: u64,
-    /// What it measures.
+    /// Name of what the stage measures.
     pub what: &'a str,
 }
 
-/// Steps beside one for each function.
+/// Number of stages besides those that measure one function each.
 const OTHER_STEPS: u64 = 3;
 
-/// Measures this machine; `progress` is called with each step as it begins. `folder` is for data, some 100 MB.
+/// Measures this machine. `progress` is called as each stage begins; `folder` takes some 100 MB of
+/// generated data.
 ///
 /// # Errors
-/// The data cannot be made or read.
+/// Fails if the data cannot be generated or read.
 pub async fn calibrate(
     folder: &Path,
     effort: Effort,
-    progress: &mut dyn FnMut(Step<'_>),
+    progress: &mut dyn FnMut(CalibrationStep<'_>),
 ) -> Result<Coefficients> {
     let of = forebay_udfs::catalogue().len() as u64 + OTHER_STEPS;
     let mut number = 0;
     let mut progress = |what: &str| {
-        progress(Step { number, of, what });
+        progress(CalibrationStep { number, of, what });
         number += 1;
     };
     progress("nothing yet: making photos and tables");
@@ -106,7 +81,8 @@ pub async fn calibrate(
     let tables = Tables::write(folder)?;
 
     let declared = Coefficients::declared();
-    // First of all, while the process has little memory that it could reuse, as at the start of a run.
+    // Reading is measured first, while the process holds little memory to reuse, as at the start of
+    // a run.
     progress("reading");
     let mut scans = declared.scans.clone();
     scans.extend(tables.scans(effort).await?);
@@ -148,15 +124,11 @@ fn photos_of(
         quality,
         ..Photos::default()
     };
-    photos.write(&folder, &|_| ()).map_err(made)?;
+    photos.write(&folder, &|_| ()).map_err(generation)?;
     Ok(folder)
 }
 
-fn made(error: GenerateError) -> Error {
-    planning(&datafusion::common::exec_datafusion_err!("{error}"))
-}
-
-/// Runs a function's example over a few rows of each folder, step by step.
+/// Times a function's example, operator by operator, over a few rows of each folder.
 async fn time_function(
     info: &FunctionInfo,
     photos: &[PathBuf],
@@ -177,16 +149,16 @@ async fn time_function(
         );
         for name in session.load(&sql).await? {
             let pipeline = session.pipeline(&name).await?;
-            let plan = |machine: &Machine| {
+            let plan = |machine: &PlanningContext| {
                 let clauses = pipeline.clauses.clone();
-                Compiled::on(machine, &pipeline.plan, clauses).map_err(|e| planning(&e))
+                Compiled::on(machine, &pipeline.plan, clauses).map_err(planning)
             };
-            let sample = Sample::of(&needed(&pipeline.plan).map_err(|e| planning(&e))?).await;
+            let sample = Sample::of(&needed(&pipeline.plan).map_err(planning)?).await;
             let timed = Arc::new(Timed::new(sample, info.name, effort)?);
-            // Planning takes a profile, and that is where each step is evaluated.
-            plan(&Machine {
+            // Planning profiles the pipeline, and the profile evaluates each operator.
+            plan(&PlanningContext {
                 probe: Some(Arc::clone(&timed) as Arc<dyn Probe>),
-                ..Machine::default()
+                ..PlanningContext::default()
             })?;
             let found = timed.timings();
             timings.bytes.extend(found.bytes);

@@ -1,4 +1,4 @@
-//! What computing and moving rows costs, whatever they hold.
+//! Measures the cost of evaluating operators over rows, and of moving rows, whatever they hold.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,27 +9,27 @@ use arrow::array::{
 use arrow::compute::filter_record_batch;
 use datafusion::common::internal_datafusion_err;
 use datafusion::logical_expr::{Expr, col, lit};
-use forebay_runtime::engine::prepare;
-use forebay_udfs::row::{ROW_COLUMN, Rows};
+use forebay_runtime::run::prepare;
+use forebay_udfs::row::{ROW_COLUMN, RowColumn};
 
 use crate::error::{Result, engine};
 
-/// Runs of which the fastest counts: others were disturbed.
+/// Number of measurements. The fastest one counts, since the others were disturbed.
 const RUNS: usize = 20;
-/// Rows that are moved at once.
+/// Number of rows in the batch that is moved.
 const ROWS: usize = 8192;
-/// Bytes of a large value, and how many are moved at once.
+/// Size of a large value, in bytes, and the number of such values in the batch that is moved.
 const PAYLOAD: usize = 64 << 10;
 const PAYLOADS: usize = 128;
 
-/// What computing and moving rows costs, in picoseconds.
+/// Costs of computing and moving rows, in picoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moving {
-    /// A byte of a column.
+    /// Cost of moving a byte of a column.
     pub(super) copy: u64,
-    /// A row.
+    /// Cost of moving a row, apart from its bytes.
     pub(super) row: u64,
-    /// An operator of DataFusion over a row.
+    /// Cost of evaluating one DataFusion operator over a row.
     pub(super) expression: u64,
 }
 
@@ -55,11 +55,11 @@ impl Moving {
     }
 }
 
-/// The hidden column of some rows.
+/// Returns the hidden row column for `rows` rows.
 fn hidden(rows: usize) -> datafusion::common::Result<ArrayRef> {
     let longs = || UInt64Array::from_iter_values(0..rows as u64);
     let shorts = || UInt32Array::from_iter_values(0..rows as u32);
-    let rows = Rows {
+    let rows = RowColumn {
         position: longs(),
         file: shorts(),
         row: longs(),
@@ -70,7 +70,8 @@ fn hidden(rows: usize) -> datafusion::common::Result<ArrayRef> {
     rows.to_array()
 }
 
-/// Picoseconds for a row that a filter keeps, of which it keeps most: where it keeps all, it moves none.
+/// Returns the picoseconds per row that passes a filter, for a filter that most rows pass. (A
+/// filter that all rows pass moves none.)
 fn filtering(rows: &RecordBatch) -> Result<f64> {
     let mask: BooleanArray = (0..rows.num_rows()).map(|row| Some(row % 8 > 0)).collect();
     let ps =
@@ -78,7 +79,7 @@ fn filtering(rows: &RecordBatch) -> Result<f64> {
     Ok(ps / mask.true_count() as f64)
 }
 
-/// Picoseconds for an operator over a row.
+/// Returns the picoseconds per row that one DataFusion operator takes.
 fn computing(rows: &RecordBatch) -> Result<f64> {
     const DIVISORS: [i64; 8] = [3, 5, 7, 11, 13, 17, 19, 23];
     let terms = DIVISORS.map(|divisor| col("id") % lit(divisor));
@@ -91,7 +92,7 @@ fn computing(rows: &RecordBatch) -> Result<f64> {
     Ok(ps / (operators * rows.num_rows()) as f64)
 }
 
-/// Picoseconds of the fastest of some runs.
+/// Returns the picoseconds of the fastest of [`RUNS`] calls of `run`.
 fn fastest<E>(mut run: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     let mut fastest = f64::INFINITY;
     for _ in 0..RUNS {

@@ -1,4 +1,4 @@
-//! A probe that also times what it evaluates.
+//! A probe that also times the expressions that it evaluates.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,46 +10,49 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 use forebay_planner::optimizer::profile::{Evaluated, Probe};
-use forebay_runtime::engine::{Prepared, Sample, prepare};
+use forebay_runtime::run::{Prepared, Sample, prepare};
 use forebay_udfs::{Dtype, TensorType, is_written_out};
 
-use super::Effort;
+use super::effort::Effort;
 use super::fit::Measured;
 use crate::error::{Result, engine};
 
-/// Rows that are timed at most; where they take no time, they are repeated.
+/// Maximum number of sample rows that are timed. For fast functions, these rows are repeated.
 const ROWS: usize = 16;
-/// Runs of which the median counts: the fastest are faster than rows of a stream ever are.
+/// Number of measurements. The median counts, since the fastest ones are faster than rows of a
+/// stream ever are.
 const RUNS: usize = 7;
-/// No further run begins after this time.
+/// Time after which no further measurement of an expression starts.
 const LONG_ENOUGH: Duration = Duration::from_millis(400);
-/// What a run should take at least, for the sake of the clock and of what is done once a run.
+/// Shortest useful measurement, given the clock's resolution and the fixed work per evaluation.
 const WORTHWHILE: Duration = Duration::from_millis(4);
-/// Bytes of repeated rows at most.
+/// Maximum size, in bytes, of the rows that are repeated to make a measurement long enough.
 const MAX_BYTES: usize = 64 << 20;
-/// Bytes of an image that is timed at most. Threads do not keep buffers for larger ones, and getting
-/// memory takes longer than many functions.
+/// Maximum size, in bytes, of an image that is timed. Threads do not reuse larger buffers, and
+/// allocating one takes longer than many functions.
 const MAX_IMAGE: usize = 1 << 20;
 
-/// What calls of a function took; values of images are elements.
+/// Times of a function's calls. The values of an image are its samples.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Timings {
-    /// Over images of bytes, and over what is no image.
+    /// Times of calls over images of bytes, and over values other than images.
     pub(super) bytes: Vec<Measured>,
-    /// Over images of floats.
+    /// Times of calls over images of floats.
     pub(super) floats: Vec<Measured>,
 }
 
-/// A sample whose evaluations are timed, on one thread.
+/// Sample rows for the planner; expressions that are evaluated over them are also timed, on one
+/// thread.
 ///
-/// A function over images is timed as a step of a program, since that is how it runs: the program that
-/// ends with it, less the one that ends before it. Both are followed by a crop to a single pixel, so that
-/// neither writes images to a column; but what writing does on the way, at the end of most programs, is
-/// timed with it.
+/// An image function is timed as part of a program, since that is how it runs: the time of the
+/// program that ends with the function, minus that of the program that ends just before it. Both
+/// programs get a crop to a single pixel appended, so that neither writes images to a column. A
+/// function that is applied while images are written is timed without the crop, since most programs
+/// end with such a function.
 #[derive(Debug)]
 pub(super) struct Timed {
     sample: Sample,
-    /// The function that is timed.
+    /// Name of the function to time.
     function: &'static str,
     effort: Effort,
     timings: Mutex<Timings>,
@@ -71,16 +74,17 @@ impl Timed {
         })
     }
 
-    /// What was measured so far.
+    /// Returns the measurements so far.
     pub(super) fn timings(&self) -> Timings {
         self.timings.lock().map(|of| of.clone()).unwrap_or_default()
     }
 
     fn note(&self, floats: bool, measured: Measured) {
         if let Ok(mut timings) = self.timings.lock() {
-            match floats {
-                true => timings.floats.push(measured),
-                false => timings.bytes.push(measured),
+            if floats {
+                timings.floats.push(measured)
+            } else {
+                timings.bytes.push(measured)
             }
         }
     }
@@ -103,9 +107,10 @@ impl Timed {
         };
         let image = Expr::from(Column::new_unqualified(image));
         let read = values_of(column, Some(*tensor)) / count;
-        let inputs = match last {
-            true => self.of_one_size(&image, tensor.channels),
-            false => vec![(image.clone(), read)],
+        let inputs = if last {
+            self.of_one_size(&image, tensor.channels)
+        } else {
+            vec![(image.clone(), read)]
         };
         for (input, read) in inputs {
             let floats = self.call("to_float", input.clone(), []);
@@ -115,9 +120,10 @@ impl Timed {
                     continue;
                 };
                 let after = replace(expr, &image, &before);
-                let [after, before] = match last {
-                    true => [Some(after), Some(before)],
-                    false => [self.to_pixel(&after), self.to_pixel(&before)],
+                let [after, before] = if last {
+                    [Some(after), Some(before)]
+                } else {
+                    [self.to_pixel(&after), self.to_pixel(&before)]
                 };
                 let programs = self.program(after, rows).zip(self.program(before, rows));
                 if let Some((after, before)) = programs {
@@ -131,7 +137,8 @@ impl Timed {
         }
     }
 
-    /// Images of one size made of others, with their elements.
+    /// Returns expressions that resize `image` to fixed sizes, with the number of elements of each
+    /// expression's result.
     fn of_one_size(&self, image: &Expr, channels: usize) -> Vec<(Expr, usize)> {
         let sized = [112_i64, 224].map(|side| {
             let made = self.call("resize", image.clone(), [lit(side), lit(side)])?;
@@ -140,8 +147,8 @@ impl Timed {
         sized.into_iter().flatten().collect()
     }
 
-    /// The image that an expression makes, cut to its middle pixel. Twice, so that a thread's two buffers
-    /// have changed places as often as without.
+    /// Crops an image to its middle pixel, twice: the thread's two buffers then swap an even number
+    /// of times for the crops.
     fn to_pixel(&self, image: &Expr) -> Option<Expr> {
         let cut = |image: Expr| self.call("center_crop", image, [lit(1_i64), lit(1_i64)]);
         cut(cut(image.clone())?)
@@ -153,13 +160,13 @@ impl Timed {
         Some(Expr::ScalarFunction(ScalarFunction { func, args }))
     }
 
-    /// An expression as it runs, its calls fused; `None` where it has no type.
+    /// Prepares an expression with its image calls fused; `None` if the expression cannot be typed.
     fn program(&self, expr: Option<Expr>, rows: &RecordBatch) -> Option<Prepared> {
         let fused = forebay_udfs::fuse(expr?).ok()?.data;
         prepare(&fused, rows.schema_ref())
     }
 
-    /// Times an expression, and another one by turns.
+    /// Times the evaluation of `whole`, alternating with that of `less` if there is one.
     fn compare(&self, whole: &Prepared, less: Option<&Prepared>, rows: &RecordBatch) -> Timing {
         let run = |program: &Prepared, rows: &RecordBatch| {
             let start = Instant::now();
@@ -187,7 +194,8 @@ impl Timed {
     }
 }
 
-/// What a row of a program and of one without its last step took, in picoseconds.
+/// Time per row of a program (`whole`), and of the program without its last function (`less`), in
+/// picoseconds.
 #[derive(Debug, Clone, Copy)]
 struct Timing {
     whole: f64,
@@ -196,7 +204,7 @@ struct Timing {
 
 impl Timing {
     fn of(self, read: usize, written: usize) -> Measured {
-        /// Two timings of one program differ by about so much.
+        /// Relative difference between two timings of one program.
         const NOISE: f64 = 0.03;
         let ps = (self.whole - self.less).max(0.0);
         Measured {
@@ -224,7 +232,7 @@ impl Probe for Timed {
     }
 }
 
-/// The rows over and over, so that a run takes long enough.
+/// Repeats the rows until evaluating them takes at least [`WORTHWHILE`].
 fn repeated(rows: &RecordBatch, taken: Duration) -> RecordBatch {
     let times = WORTHWHILE.as_nanos() / taken.as_nanos().max(1);
     let room = MAX_BYTES / bytes_of(rows.columns()).max(1);
@@ -233,7 +241,8 @@ fn repeated(rows: &RecordBatch, taken: Duration) -> RecordBatch {
     concat_batches(rows.schema_ref(), all).unwrap_or_else(|_| rows.clone())
 }
 
-/// The columns that an expression reads, the hidden one aside, with the type of their images.
+/// Returns the columns that an expression reads, except the hidden row column; images with their
+/// tensor type.
 fn read_columns(expr: &Expr, rows: &RecordBatch) -> Vec<(String, ArrayRef, Option<TensorType>)> {
     let names = expr.column_refs();
     let visible = names
@@ -252,9 +261,12 @@ fn read_columns(expr: &Expr, rows: &RecordBatch) -> Vec<(String, ArrayRef, Optio
 }
 
 fn replace(expr: &Expr, old: &Expr, new: &Expr) -> Expr {
-    let replaced = expr.clone().transform_up(|e| match e == *old {
-        true => Ok(Transformed::yes(new.clone())),
-        false => Ok(Transformed::no(e)),
+    let replaced = expr.clone().transform_up(|e| {
+        if e == *old {
+            Ok(Transformed::yes(new.clone()))
+        } else {
+            Ok(Transformed::no(e))
+        }
     });
     replaced.map_or_else(|_| expr.clone(), |replaced| replaced.data)
 }
@@ -263,13 +275,13 @@ fn tensor(field: &arrow::datatypes::Field) -> Option<TensorType> {
     TensorType::from_field(field).ok().flatten()
 }
 
-/// Elements of a column of images, bytes of any other.
+/// Returns the number of elements of an image column, or the number of bytes of any other column.
 fn values_of(column: &ArrayRef, tensor: Option<TensorType>) -> usize {
     let element = tensor.map_or(1, |tensor| tensor.dtype.bytes());
     bytes_of(std::slice::from_ref(column)) / element
 }
 
-/// The one call of a function of ours in an expression.
+/// Returns the expression's call of a Forebay function; `None` unless there is exactly one.
 fn our_function(expr: &Expr) -> Option<ScalarFunction> {
     let mut found = Vec::new();
     let visited = expr.apply(|e| {
@@ -286,7 +298,7 @@ fn our_function(expr: &Expr) -> Option<ScalarFunction> {
     }
 }
 
-/// Bytes of columns.
+/// Returns the total size of the columns, in bytes.
 pub(super) fn bytes_of(columns: &[ArrayRef]) -> usize {
     let sizes = columns.iter();
     sizes

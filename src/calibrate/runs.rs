@@ -1,4 +1,4 @@
-//! Whole runs: what reading a source costs, and handing out batches.
+//! Measures whole runs of pipelines: the cost of reading a source and of delivering batches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,31 +6,32 @@ use std::path::{Path, PathBuf};
 use forebay_planner::optimizer::coefficients::{OpCost, ScanCost};
 use forebay_runtime::cpu::cpu_time;
 
+use super::effort::Effort;
 use super::fit::{Measured, fit};
 use super::probe::bytes_of;
-use super::{Effort, made};
-use crate::error::Result;
+use crate::error::{Result, generation};
 use crate::generate::Table;
 use crate::{RunConfig, Session};
 
-/// Runs of which the fastest counts: others were disturbed.
+/// Number of measurements of each query. The fastest one counts, since the others were disturbed.
 const RUNS: usize = 5;
-/// Rows of a batch where batches are not to count, and where they are.
+/// Batch sizes, in rows: `LARGE` makes the cost of batches negligible, and `SMALL` makes it
+/// visible.
 const LARGE: u64 = 8192;
 const SMALL: u64 = 32;
-/// Columns that are read: from few bytes to most.
+/// Lists of selected columns, from a few bytes per row to most of the table.
 const COLUMNS: [&str; 4] = [
     "id",
     "id, clicks, price",
     "id, clicks, price, user_id, label",
     "id, user_id, clicks, price, text",
 ];
-/// Filters, and the part of the rows that they keep. Rows that are read and not kept are dropped before they are
-/// moved, so a price lies between that of rows that are kept and that of others. Statistics say nothing of a
-/// remainder: all rows are read.
+/// Filters, each with the fraction of rows that passes it. A rejected row is read but not moved, so
+/// the fitted price lies between that of passing and of rejected rows. Statistics cannot prune by a
+/// remainder, so all rows are read.
 const FILTERS: [(&str, f64); 2] = [("", 1.0), ("WHERE id % 2 = 0", 0.5)];
 
-/// A table in each format that can be written, with its format's name.
+/// Generated tables: one per writable format, with the format's name.
 pub(super) struct Tables {
     of: Vec<(&'static str, PathBuf)>,
     parquet: PathBuf,
@@ -38,7 +39,8 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn write(folder: &Path) -> Result<Self> {
-        /// A format's name, its extension, and rows that it takes some tens of milliseconds to read.
+        /// Name and extension of a format, and a number of rows that takes tens of milliseconds to
+        /// read.
         const FORMATS: [(&str, &str, u64); 4] = [
             ("PARQUET", "parquet", 400_000),
             ("ARROW", "arrow", 100_000),
@@ -53,7 +55,7 @@ impl Tables {
                 payload: 0,
                 seed: 1,
             };
-            table.write(&path, &|_| ()).map_err(made)?;
+            table.write(&path, &|_| ()).map_err(generation)?;
             of.push((format, path));
         }
         let parquet = of[0].1.clone();
@@ -64,7 +66,7 @@ impl Tables {
         &self.parquet
     }
 
-    /// What reading each format costs.
+    /// Measures the cost of reading tables of each format.
     pub(super) async fn scans(&self, effort: Effort) -> Result<BTreeMap<String, ScanCost>> {
         let mut scans = BTreeMap::new();
         for (format, path) in &self.of {
@@ -72,7 +74,8 @@ impl Tables {
             let cost = ScanCost {
                 stored: scan(&from, "", effort).await?,
                 within: scan(&from, "SHUFFLE WITHIN 20000 ROWS", effort).await?,
-                // Between epochs, so where the source is read once, that is no part of it.
+                // The time is that of later epochs, so a source that is read only once costs
+                // nothing in it.
                 globally: scan(&from, "SHUFFLE GLOBALLY", effort).await?,
                 read_once: *format != "ARROW",
             };
@@ -81,7 +84,7 @@ impl Tables {
         Ok(scans)
     }
 
-    /// What handing out a batch costs, in picoseconds.
+    /// Measures the cost of delivering a batch, in picoseconds.
     pub(super) async fn batch(&self, effort: Effort) -> Result<u64> {
         let mut ps = [0.0; 2];
         for (ps, rows) in ps.iter_mut().zip([SMALL, LARGE]) {
@@ -94,7 +97,7 @@ impl Tables {
     }
 }
 
-/// What reading a table in an order costs.
+/// Measures the cost of reading a table in a given order.
 async fn scan(from: &str, order: &str, effort: Effort) -> Result<OpCost> {
     let mut measured = Vec::new();
     for columns in COLUMNS {
@@ -108,12 +111,12 @@ async fn scan(from: &str, order: &str, effort: Effort) -> Result<OpCost> {
     Ok(fit(&measured))
 }
 
-/// A path as it stands in a text literal.
+/// Escapes a path for a SQL text literal.
 pub(super) fn quoted(path: &Path) -> String {
     path.display().to_string().replace('\'', "''")
 }
 
-/// What reading the files of folders costs.
+/// Measures the cost of reading the image files of folders.
 pub(super) async fn folders(
     folders: impl Iterator<Item = &PathBuf>,
     effort: Effort,
@@ -126,13 +129,13 @@ pub(super) async fn folders(
     Ok(fit(&measured))
 }
 
-/// What a row of a query takes and writes: more epochs less one, so that planning and starting do not
-/// count. It is the time of processors, since threads that hand rows to each other wait for each other,
-/// the longer the busier the machine is.
+/// Measures the time and the bytes per row of a query: the time of several epochs minus that of
+/// one, so that planning and start-up cancel out. The time is CPU time, since waiting between
+/// threads grows with the load of the machine.
 async fn time(sql: &str, effort: Effort) -> Result<Measured> {
-    /// Epochs of the longer run.
+    /// Number of epochs of the longer of the two runs.
     const EPOCHS: u64 = 5;
-    /// Two runs of one query differ by about so much.
+    /// Relative difference between two timings of one query.
     const NOISE: f64 = 0.03;
     let mut fastest = [f64::INFINITY; 2];
     let mut read = Read::default();
@@ -155,7 +158,7 @@ async fn time(sql: &str, effort: Effort) -> Result<Measured> {
     })
 }
 
-/// Rows and bytes of a run.
+/// Number of rows and bytes that a run delivered.
 #[derive(Debug, Clone, Copy, Default)]
 struct Read {
     rows: usize,

@@ -1,6 +1,6 @@
-//! What the command line accepts; help comes from here.
+//! Arguments of the command line, and their help.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -8,8 +8,8 @@ use forebay::RunConfig;
 use forebay::clauses::Optimize;
 use forebay::generate::{MAX_CLASSES, MAX_PAYLOAD};
 
-use super::failure::Failure;
-use super::plan;
+use super::failure::CommandFailure;
+use super::input;
 use super::units::{parse_bytes, parse_size};
 
 /// A query compiler for ML input pipelines: SQL to shuffled, augmented, batched tensors.
@@ -23,7 +23,7 @@ use super::units::{parse_bytes, parse_size};
                   New here? Start with `forebay demo`."
 )]
 pub(crate) struct Args {
-    /// Say nothing on standard error but errors
+    /// Print only errors on standard error
     #[arg(long, short, global = true, display_order = 900)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
@@ -32,19 +32,19 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a pipeline and say how fast it was; write or digest its batches
+    /// Run a pipeline and report its throughput; write or digest its batches
     Run(RunArgs),
     /// Show how a pipeline is computed, with its hashes and step counts
     Explain(ExplainArgs),
-    /// Save the plan of a pipeline, to pin it to a job, or show a saved one
+    /// Save the plan of a pipeline, to pin a job to it, or show a saved one
     #[command(subcommand)]
     Plan(PlanArgs),
-    /// Show a resume token, which `forebay run --save-token` writes
+    /// Show a resume token written by `forebay run --save-token`
     #[command(subcommand)]
     Token(TokenArgs),
-    /// Tell which rows, files, draws and plan made a batch, and write it again
+    /// Show the rows, files, draws and plan that made a batch, and write it again
     Which(WhichArgs),
-    /// Run the rows of a table of dead letters again, each with the draws with which it failed
+    /// Run the rows of a dead-letter table again, each with the draws with which it failed
     Replay(ReplayArgs),
     /// Draw a contact sheet (PNG) of a batch, with labels
     Preview(PreviewArgs),
@@ -52,36 +52,36 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// List the functions, or describe one
     Functions(FunctionsArgs),
-    /// Show, check or remove the computed rows that a cache directory keeps
+    /// Show, check or remove the computed rows in a cache directory
     #[command(subcommand)]
     Cache(CacheArgs),
-    /// Measure this machine, so that plans are weighed by its own prices
+    /// Measure this machine, so that the optimiser compares plans by its actual costs
     Calibrate(CalibrateArgs),
-    /// Make realistic photos or tables to try things on
+    /// Generate photos or tables to try things on
     #[command(subcommand)]
     Generate(GenerateArgs),
-    /// Make photos, run an ImageNet-style pipeline on them, and show what happened
+    /// Generate photos, run an ImageNet-style pipeline on them, and show the results
     Demo(DemoArgs),
     /// Run statements: a shell with history and completion, or a file or pipe
     Sql(SqlArgs),
 }
 
-/// Where the SQL comes from.
+/// Source of the SQL.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Statements {
     /// File with SQL statements; `-` reads standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
     pub(crate) file: Option<PathBuf>,
-    /// SQL statements; a bare query is a pipeline too
+    /// SQL statements; a bare query is also a pipeline
     #[arg(short = 'e', long = "execute", value_name = "SQL")]
     pub(crate) sql: Option<String>,
-    /// The pipeline to take, where the statements make several
+    /// The pipeline to use, if the statements define several
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
 }
 
-/// How a pipeline runs. None of this but seed and epochs, and above relax = 'none' the plan, changes the
-/// stream.
+/// Settings of a run. Only the seed and the epochs change the stream, and, with relax other than
+/// 'none', the plan.
 #[derive(Debug, Default, Clone, ClapArgs)]
 pub(crate) struct Engine {
     /// Number of epochs, instead of the pipeline's REPEAT
@@ -99,24 +99,24 @@ pub(crate) struct Engine {
     /// Number of consumers that share the stream
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) world: u64,
-    /// Threads that compute; all cores where not given
+    /// Number of computing threads; all cores by default
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<std::num::NonZeroUsize>,
     /// Memory for windows, prefetch and outputs, such as 300MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<u64>,
-    /// Whether the written plan is rewritten
+    /// Rewrite the written plan, or run it as it is
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub(crate) optimize: Option<OptimizeLevel>,
-    /// A plan that `forebay plan save` wrote: what it was chosen by is what is planned by here, and above
-    /// relax = 'none' another plan is refused
+    /// Saved plan (from `forebay plan save`) whose facts are used for planning; with relax other
+    /// than 'none', any other resulting plan is refused
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 }
 
 impl Engine {
-    /// The library's words for this.
-    pub(crate) fn config(&self, limit_batches: Option<u64>) -> Result<RunConfig, Failure> {
+    /// Converts the arguments to the library's configuration.
+    pub(crate) fn config(&self, limit_batches: Option<u64>) -> Result<RunConfig, CommandFailure> {
         Ok(RunConfig {
             epochs: self.epochs,
             first_epoch: self.first_epoch,
@@ -126,14 +126,14 @@ impl Engine {
             threads: self.threads.map(std::num::NonZeroUsize::get),
             memory_limit: self.memory_limit,
             optimize: self.optimize.map(|level| match level {
-                OptimizeLevel::None => Optimize::None,
+                OptimizeLevel::Off => Optimize::Off,
                 OptimizeLevel::Default => Optimize::Default,
             }),
             limit_batches,
             plan: self
                 .plan
                 .as_deref()
-                .map(plan::read)
+                .map(input::plan)
                 .transpose()?
                 .map(Arc::new),
             ..RunConfig::default()
@@ -141,11 +141,22 @@ impl Engine {
     }
 }
 
+impl Statements {
+    /// Returns the files that are read to define a pipeline: its SQL and its saved plan.
+    pub(crate) fn files<'a>(&'a self, engine: &'a Engine) -> impl Iterator<Item = &'a Path> {
+        self.file
+            .as_deref()
+            .into_iter()
+            .chain(engine.plan.as_deref())
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OptimizeLevel {
-    /// The plan runs as written
-    None,
-    /// All rewrites of the allowed tiers
+    /// Run the plan as written
+    #[value(alias = "none")]
+    Off,
+    /// Apply all rewrites of the allowed tiers
     Default,
 }
 
@@ -153,29 +164,30 @@ pub(crate) enum OptimizeLevel {
 pub(crate) enum DigestKind {
     /// Values, order and batch boundaries
     Batches,
-    /// Values of the rows, whatever their order and batches
+    /// Values of the rows, regardless of order and batches
     Rows,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CalibrateArgs {
-    /// Where to write the prices; $FOREBAY_COSTS or the user's configuration where not given
+    /// File to write the prices to; by default $FOREBAY_COSTS or a file in the user's configuration
+    /// folder
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Repeat each measurement less often: sooner done, with rougher prices
+    /// Repeat each measurement less often: less time, rougher prices
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
-/// What is run, and what becomes of its batches.
+/// A pipeline to run, and the destination of its batches.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryArgs {
     #[command(flatten)]
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns), or `none`. It takes the
-    /// place of an older one when it is whole, and may be none of the inputs
+    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns), or
+    /// `none`. The finished file replaces an existing one; it must not be an input
     #[arg(long, value_name = "FILE", default_value = "none")]
     pub(crate) out: PathBuf,
     /// Stop after this many batches
@@ -198,29 +210,29 @@ pub(crate) struct Delivery {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) delivery: Delivery,
-    /// Go on behind the batch of a resume token; `-` reads it from standard input
+    pub(crate) delivery: DeliveryArgs,
+    /// Resume after the batch of a resume token; `-` reads it from standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
-    /// Write the resume token of the last delivered batch, also where the run fails or a signal stops it. The rows of
-    /// an --out file are delivered with the whole file
+    /// Write the resume token of the last delivered batch, even if the run fails or a signal stops
+    /// it. Rows written to --out count as delivered when the file is finished
     #[arg(long, value_name = "FILE")]
     pub(crate) save_token: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReplayArgs {
-    /// The table of dead letters: a folder, or one of its files
+    /// Dead-letter table: a folder, or one of its files
     pub(crate) letters: PathBuf,
     #[command(flatten)]
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: DeliveryArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenArgs {
-    /// Say where in which stream a token stands
+    /// Show the stream and the position of a token
     Show {
-        /// The token's file; `-` reads standard input
+        /// File of the token; `-` reads standard input
         file: PathBuf,
     },
 }
@@ -231,13 +243,13 @@ pub(crate) struct WhichArgs {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// The batch that was received last before this resume token was taken
+    /// Name the last batch received before this resume token was taken
     #[arg(long, value_name = "FILE", conflicts_with = "step")]
     pub(crate) token: Option<PathBuf>,
-    /// The epoch of --step
+    /// Epoch of --step
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) epoch: u64,
-    /// The batch at this step of the epoch, from 0, for --rank of --world
+    /// Name the batch at this step of the epoch, from 0, for --rank of --world
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
     /// Write the batch to a file (.parquet or .arrow)
@@ -252,9 +264,9 @@ pub(crate) struct WhichArgs {
 pub(crate) enum ExplainFormat {
     Text,
     Json,
-    /// Both plans, for Graphviz
+    /// Both plans, in Graphviz's DOT language
     Dot,
-    /// Both plans, as a picture
+    /// Both plans, as an SVG picture
     Svg,
 }
 
@@ -270,13 +282,13 @@ pub(crate) struct ExplainArgs {
     /// With --analyze: stop after this many batches
     #[arg(long, value_name = "N", requires = "analyze")]
     pub(crate) limit_batches: Option<u64>,
-    /// Add each step of the optimiser, what it refused, and every place for a cache
+    /// Add each step of the optimiser, the rewrites it refused, and every possible cache point
     #[arg(long)]
     pub(crate) verbose: bool,
-    /// Say where a rewrite rule, or a family of rules, was refused, and which condition refused it
+    /// Show where a rewrite rule, or a family of rules, was refused, and by which condition
     #[arg(long, value_name = "RULE", conflicts_with_all = ["analyze", "verbose"])]
     pub(crate) why_not: Option<String>,
-    /// How it is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ExplainFormat,
     /// The same as --format json
@@ -286,13 +298,13 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanArgs {
-    /// Choose a plan for the pipeline, and write it with all that it was chosen by
+    /// Plan the pipeline, and write the plan with all facts that it was chosen by
     Save(PlanSaveArgs),
     /// Show a saved plan
     Show {
-        /// The file
+        /// File of the saved plan
         file: PathBuf,
-        /// Print the file's JSON instead of text
+        /// Print the plan as JSON instead of text
         #[arg(long)]
         json: bool,
     },
@@ -304,7 +316,7 @@ pub(crate) struct PlanSaveArgs {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// The file to write
+    /// File to write the plan to
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,
 }
@@ -315,19 +327,19 @@ pub(crate) struct PreviewArgs {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// The PNG file to write
+    /// PNG file to write
     #[arg(short, long, value_name = "FILE", default_value = "preview.png")]
     pub(crate) out: PathBuf,
-    /// Which batch, counted from 0
+    /// Number of the batch, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) batch: u64,
-    /// Rows shown at most
+    /// Most rows shown
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) rows: usize,
-    /// Rows beside each other
+    /// Rows per line of the sheet
     #[arg(long, value_name = "N")]
     pub(crate) columns: Option<u32>,
-    /// Pixels a side that each image is fitted into
+    /// Pixels per side of the tile that each image is fitted into
     #[arg(long, value_name = "PIXELS", default_value_t = 160)]
     pub(crate) tile: u32,
     /// Print one JSON object instead of text
@@ -337,7 +349,7 @@ pub(crate) struct PreviewArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SchemaArgs {
-    /// Source or pipeline; all pipelines of the statements where not given
+    /// Source or pipeline; by default all pipelines of the statements
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) statements: Statements,
@@ -348,7 +360,7 @@ pub(crate) struct SchemaArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FunctionsArgs {
-    /// A function, or a word to look for
+    /// Name of a function, or a word to search for
     pub(crate) name: Option<String>,
     /// Print JSON instead of text
     #[arg(long)]
@@ -357,11 +369,11 @@ pub(crate) struct FunctionsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheArgs {
-    /// List the entries, those of most benefit first
+    /// List the entries, those with most benefit first
     Ls(CachePlace),
     /// Remove an entry, or all
     Rm {
-        /// The entry's key, or its first digits
+        /// Key of the entry, or its first digits
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         key: Option<String>,
         /// Remove all entries
@@ -370,27 +382,27 @@ pub(crate) enum CacheArgs {
         #[command(flatten)]
         place: CachePlace,
     },
-    /// Read everything and check it; exit code 1 where something is damaged
+    /// Read and check everything; exit code 1 if something is damaged
     Verify {
-        /// Remove what is damaged, so that it is computed again; exit code 0 where that is done
+        /// Remove damaged entries, so that they are computed again; exit code 0 on success
         #[arg(long)]
         repair: bool,
         #[command(flatten)]
         place: CachePlace,
     },
-    /// Say what an entry holds, what it saves, and who wrote it when
+    /// Show the contents, the benefit and the origin of an entry
     Why {
-        /// The entry's key, or its first digits
+        /// Key of the entry, or its first digits
         key: String,
         #[command(flatten)]
         place: CachePlace,
     },
 }
 
-/// Which cache, and how its contents are printed.
+/// A cache, and the output format.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CachePlace {
-    /// The directory of the cache: a path or a file:// URL
+    /// Directory of the cache: a path or a file:// URL
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: String,
     /// Print JSON instead of text
@@ -408,7 +420,7 @@ pub(crate) enum GenerateArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PhotosArgs {
-    /// The folder; made where it is missing
+    /// Folder to write to; created if missing
     pub(crate) folder: PathBuf,
     /// Number of photos
     #[arg(long, value_name = "N", default_value_t = 300)]
@@ -433,7 +445,7 @@ pub(crate) struct PhotosArgs {
     /// JPEG quality, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) quality: u8,
-    /// Seed of everything that varies
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Print one JSON object instead of text
@@ -443,15 +455,15 @@ pub(crate) struct PhotosArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TableArgs {
-    /// The file; its name ends with .parquet, .csv, .json or .arrow
+    /// File to write; its extension is .parquet, .csv, .json or .arrow
     pub(crate) file: PathBuf,
     /// Number of rows
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) rows: u64,
-    /// Random bytes a row in a column `payload`, such as 100kB
+    /// Random bytes per row in a column `payload`, such as 100kB
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_payload)]
     pub(crate) payload: u64,
-    /// Seed of everything that varies
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Print one JSON object instead of text
@@ -461,14 +473,16 @@ pub(crate) struct TableArgs {
 
 fn parse_payload(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        bytes if bytes > MAX_PAYLOAD => Err(format!("expected at most {MAX_PAYLOAD} bytes a row")),
+        bytes if bytes > MAX_PAYLOAD => {
+            Err(format!("expected at most {MAX_PAYLOAD} bytes per row"))
+        }
         bytes => Ok(bytes),
     }
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DemoArgs {
-    /// The folder that everything is put into
+    /// Folder that all files are written to
     #[arg(default_value = "forebay-demo")]
     pub(crate) folder: PathBuf,
     /// Number of photos

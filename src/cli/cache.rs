@@ -9,14 +9,14 @@ use forebay_runtime::cache::{
 use serde_json::{Value, json};
 
 use super::args::{CacheArgs, CachePlace};
-use super::failure::Failure;
-use super::{output, table, units};
+use super::failure::CommandFailure;
+use super::{console, table, units};
 
-/// Characters of a prefix that the list shows.
+/// Maximum number of characters shown of a plan prefix in the list; the rest is cut off.
 const MAX_PREFIX: usize = 60;
 
-/// Looks into a cache directory, or removes what is in it.
-pub(crate) async fn execute(args: CacheArgs) -> Result<(), Failure> {
+/// Inspects a cache directory, or removes entries from it.
+pub(crate) async fn execute(args: CacheArgs) -> Result<(), CommandFailure> {
     match args {
         CacheArgs::Ls(place) => list(&place).await,
         CacheArgs::Rm { key, place, .. } => remove(&place, key.as_deref()).await,
@@ -25,23 +25,20 @@ pub(crate) async fn execute(args: CacheArgs) -> Result<(), Failure> {
     }
 }
 
-async fn open(place: &CachePlace) -> Result<CacheStore, Failure> {
+async fn open(place: &CachePlace) -> Result<CacheStore, CommandFailure> {
     let stores = Stores::default();
     let found = stores.existing(&place.dir, CacheOptions::default()).await?;
     found.ok_or_else(|| {
-        let (location, cause) = (
-            place.dir.clone(),
-            "there is no such directory: check the path",
-        );
+        let (location, cause) = (place.dir.clone(), "no such directory: check the path");
         let cause = cause.to_owned();
         CacheError::Location { location, cause }.into()
     })
 }
 
-async fn list(place: &CachePlace) -> Result<(), Failure> {
+async fn list(place: &CachePlace) -> Result<(), CommandFailure> {
     let entries = open(place).await?.list().await?;
     if place.json {
-        return output::json(&entries.iter().map(entry_json).collect());
+        return console::json(&entries.iter().map(entry_json).collect());
     }
     let total = units::counted(entries.len() as u64, "entry", "entries");
     let bytes = entries
@@ -71,10 +68,10 @@ async fn list(place: &CachePlace) -> Result<(), Failure> {
         ]
     });
     let table = table::aligned(&header.map(str::to_owned), rows.collect());
-    output::data(&format!("{table}({total}, {})", units::bytes(bytes)))
+    console::data(&format!("{table}({total}, {})", units::bytes(bytes)))
 }
 
-async fn remove(place: &CachePlace, key: Option<&str>) -> Result<(), Failure> {
+async fn remove(place: &CachePlace, key: Option<&str>) -> Result<(), CommandFailure> {
     let store = open(place).await?;
     let removed = match key {
         Some(key) => {
@@ -85,44 +82,45 @@ async fn remove(place: &CachePlace, key: Option<&str>) -> Result<(), Failure> {
         None => store.remove_all().await?,
     };
     if place.json {
-        return output::json(&json!({ "removed": removed }));
+        return console::json(&json!({ "removed": removed }));
     }
-    output::message(&format!(
+    console::message(&format!(
         "removed {}",
         units::counted(removed, "entry", "entries")
     ));
     Ok(())
 }
 
-async fn verify(place: &CachePlace, repair: bool) -> Result<(), Failure> {
+async fn verify(place: &CachePlace, repair: bool) -> Result<(), CommandFailure> {
     let verified = open(place).await?.verify(repair).await?;
     if place.json {
-        output::json(&verified_json(&verified))?;
+        console::json(&verified_json(&verified))?;
     } else {
-        output::data(&verified_text(&verified))?;
+        console::data(&verified_text(&verified))?;
     }
     let left = (verified.damaged.len() as u64).saturating_sub(verified.removed);
     match left {
         0 => Ok(()),
-        left => Err(Failure::Run(format!(
+        left => Err(CommandFailure::Run(format!(
             "{} damaged: its rows will be computed again; `forebay cache verify --repair` removes what is",
             units::counted(left, "segment or manifest is", "segments or manifests are"),
         ))),
     }
 }
 
-async fn why(place: &CachePlace, key: &str) -> Result<(), Failure> {
+async fn why(place: &CachePlace, key: &str) -> Result<(), CommandFailure> {
     let store = open(place).await?;
     let key = store.resolve(key).await?;
     let Some(entry) = store.explain(&key).await? else {
-        return Err(Failure::Run(format!(
+        return Err(CommandFailure::Run(format!(
             "the entry {} was removed meanwhile",
             key.short()
         )));
     };
-    match place.json {
-        true => output::json(&entry_json(&entry)),
-        false => output::data(&explained(&entry, store.bandwidth(), units::unix_ms())),
+    if place.json {
+        console::json(&entry_json(&entry))
+    } else {
+        console::data(&explained(&entry, store.bandwidth(), units::unix_ms()))
     }
 }
 
@@ -291,7 +289,7 @@ fn prefix(entry: &Summary) -> String {
     }
 }
 
-/// Picoseconds a byte, in a unit that people can picture.
+/// Formats picoseconds per byte as time per megabyte.
 fn benefit(ps_per_byte: f64) -> String {
     let ps_per_mb = ps_per_byte * 1e6;
     format!(

@@ -1,4 +1,4 @@
-//! `forebay demo`: a first look, from nothing to a trained-on stream of tensors.
+//! `forebay demo`: a first look, from generated photos to batches of tensors.
 
 use std::fs;
 use std::path::Path;
@@ -10,40 +10,45 @@ use forebay::preview::SheetOptions;
 use serde_json::json;
 
 use super::args::DemoArgs;
-use super::costs::session;
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::preview::write_sheet;
 use super::progress::rates;
 use super::run::{self, Drained};
-use super::{generate, out, output, units};
+use super::session;
+use super::{console, export, generate, units};
 
-/// The pipeline's name in the SQL.
+/// Name of the pipeline in the demo's SQL.
 const PIPELINE: &str = "train";
-/// Classes of the photos.
+/// Number of classes of the photos.
 const CLASSES: u32 = 8;
-/// Batches that EXPLAIN ANALYZE runs.
+/// Number of batches that EXPLAIN ANALYZE runs.
 const ANALYZED_BATCHES: u64 = 8;
 
-/// Makes photos, runs a pipeline on them, draws a contact sheet and explains where time went.
-pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
+/// Generates photos, runs a pipeline on them, draws a contact sheet, and explains where time was
+/// spent.
+pub(crate) async fn execute(
+    args: DemoArgs,
+    quiet: bool,
+    started: Instant,
+) -> Result<(), CommandFailure> {
     let folder = &args.folder;
     let (photos, sql, sheet) = (
         folder.join("photos"),
         folder.join("demo.sql"),
         folder.join("preview.png"),
     );
-    fs::create_dir_all(folder).map_err(|error| Failure::file("make", folder, &error))?;
+    fs::create_dir_all(folder).map_err(|error| CommandFailure::file("make", folder, &error))?;
 
-    output::data("1. Photos")?;
+    console::data("1. Photos")?;
     make_photos(&args, folder, &photos, quiet).await?;
 
-    output::data(&format!("\n2. A pipeline: {}\n\n", sql.display()))?;
+    console::data(&format!("\n2. A pipeline: {}\n\n", sql.display()))?;
     let text = statements(&photos, args.count)?;
-    out::text(&sql, &text)?;
-    output::data(&text)?;
+    export::text(&sql, &text)?;
+    console::data(&text)?;
 
-    output::data("\n3. Its stream")?;
-    let session = session()?;
+    console::data("\n3. Its stream")?;
+    let session = session::open()?;
     session.load(&text).await?;
     let began = Instant::now();
     let mut stream = session.run(PIPELINE, RunConfig::default()).await?;
@@ -55,49 +60,49 @@ pub(crate) async fn execute(args: DemoArgs, quiet: bool, started: Instant) -> Re
     } = run::drain(&mut stream, quiet, |_| Ok(())).await?;
     if let Some(first) = first {
         let seconds = (first - began).as_secs_f64();
-        output::data(&format!("   first batch after {seconds:.2} s"))?;
+        console::data(&format!("   first batch after {seconds:.2} s"))?;
     }
-    output::data(&format!(
+    console::data(&format!(
         "   {} in {:.2} s  {}",
         units::counted(stats.batches, "batch", "batches"),
         total.as_secs_f64(),
         rates(&stats, total)
     ))?;
 
-    output::data("\n4. What the model sees")?;
+    console::data("\n4. What the model sees")?;
     let config = RunConfig {
         limit_batches: Some(1),
         ..RunConfig::default()
     };
     let options = SheetOptions::default();
     let rows = write_sheet(&session, PIPELINE, config, 0, &options, &sheet).await?;
-    output::data(&format!(
+    console::data(&format!(
         "   {}: a contact sheet of {rows} augmented photos",
         sheet.display()
     ))?;
 
-    output::data("\n5. EXPLAIN ANALYZE\n\n")?;
+    console::data("\n5. EXPLAIN ANALYZE\n\n")?;
     let config = RunConfig {
         limit_batches: Some(ANALYZED_BATCHES),
         ..RunConfig::default()
     };
-    output::data(&session.explain(PIPELINE, config, true).await?.to_string())?;
+    console::data(&session.explain(PIPELINE, config, true).await?.to_string())?;
 
-    output::data(&next_steps(folder, &sql, &sheet))?;
-    output::message(&format!(
+    console::data(&next_steps(folder, &sql, &sheet))?;
+    console::message(&format!(
         "demo: {:.1} s in all",
         started.elapsed().as_secs_f64()
     ));
     Ok(())
 }
 
-/// Makes the photos, unless the same ones are there from a demo before.
+/// Generates the photos, unless an earlier demo left photos generated with the same options.
 async fn make_photos(
     args: &DemoArgs,
     folder: &Path,
     photos: &Path,
     quiet: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let note = folder.join("photos.json");
     let options = Photos {
         count: args.count,
@@ -114,17 +119,17 @@ async fn make_photos(
     })
     .to_string();
     if fs::read_to_string(&note).is_ok_and(|text| text == made) && photos.is_dir() {
-        return output::data(&format!("   {}: there already", photos.display()));
+        return console::data(&format!("   {}: there already", photos.display()));
     }
     if photos.exists() {
-        return Err(Failure::Usage(format!(
-            "{} holds other photos: remove it, or give the demo another folder",
+        return Err(CommandFailure::Usage(format!(
+            "{} holds photos of another demo: remove it, or choose another folder",
             photos.display()
         )));
     }
     let report = generate::write_photos(options, photos, quiet).await?;
-    out::text(&note, &made)?;
-    output::data(&format!(
+    export::text(&note, &made)?;
+    console::data(&format!(
         "   {}: {} of {CLASSES} classes, {}",
         photos.display(),
         units::counted(report.files, "photo", "photos"),
@@ -132,12 +137,14 @@ async fn make_photos(
     ))
 }
 
-fn statements(photos: &Path, count: u64) -> Result<String, Failure> {
+fn statements(photos: &Path, count: u64) -> Result<String, CommandFailure> {
     let location = photos
         .to_str()
-        .ok_or_else(|| Failure::Usage(format!("{}: expected a UTF-8 path", photos.display())))?
+        .ok_or_else(|| {
+            CommandFailure::Usage(format!("{}: expected a UTF-8 path", photos.display()))
+        })?
         .replace('\'', "''");
-    // A folder smaller than a batch would leave nothing after DROP REMAINDER.
+    // DROP REMAINDER would drop everything if the folder held fewer photos than a batch.
     let batch = 32.min(count);
     Ok(format!(
         "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION '{location}';

@@ -1,4 +1,4 @@
-//! Why a command failed.
+//! Failures of commands.
 
 use std::io;
 use std::path::Path;
@@ -10,16 +10,16 @@ use forebay_runtime::cache::CacheError;
 use forebay_runtime::error::Error as RunError;
 use forebay_runtime::source::is_output_clash;
 
-/// Why a command ended without its result.
+/// The reason why a command ended without its result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The command line is at fault.
+pub(crate) enum CommandFailure {
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// The library could not do what was asked for.
+    /// The library failed to do the work.
     #[error(transparent)]
     Forebay(#[from] forebay::Error),
-    /// Data could not be made.
+    /// Data could not be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),
     /// A contact sheet could not be drawn.
@@ -28,22 +28,23 @@ pub(crate) enum Failure {
     /// A cache cannot be read or changed.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// Anything else, already in words.
+    /// Any other failure, described by its message.
     #[error("{0}")]
     Run(String),
-    /// Whoever read the output has gone.
-    #[error("the reader of the output has gone")]
+    /// The reader of the output closed its pipe.
+    #[error("the reader of the output closed it")]
     BrokenPipe,
-    /// Ctrl-C at the shell.
+    /// The user pressed Ctrl-C at the shell.
     #[error("interrupted")]
     Interrupted,
-    /// A signal that ends the process.
+    /// The signal that ends the process.
     #[error("{}", match .0 { 1 => "hung up", 15 => "terminated", _ => "interrupted" })]
     Signalled(u8),
 }
 
-impl Failure {
-    /// Whether the command line or the SQL is at fault, rather than data, the system or Forebay.
+impl CommandFailure {
+    /// True if the command line or the SQL is at fault, rather than the data, the system or
+    /// Forebay.
     pub(crate) fn is_user(&self) -> bool {
         match self {
             Self::Usage(_)
@@ -63,13 +64,13 @@ impl Failure {
         }
     }
 
-    /// A failure to do something (`"read"`, `"write"`) with a file.
+    /// Describes a failure to `action` (`"read"`, `"write"`) a file.
     pub(crate) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
         Self::Run(format!("cannot {action} {}: {error}", path.display()))
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,

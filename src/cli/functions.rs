@@ -5,25 +5,25 @@ use forebay_udfs::{FunctionInfo, catalogue, function_info};
 use serde_json::{Value, json};
 
 use super::args::FunctionsArgs;
-use super::failure::Failure;
-use super::output;
+use super::console;
+use super::failure::CommandFailure;
 
-/// Lists functions, or describes those that a word finds.
-pub(crate) fn execute(args: &FunctionsArgs) -> Result<(), Failure> {
+/// Lists all functions, or describes the functions that match the given word.
+pub(crate) fn execute(args: &FunctionsArgs) -> Result<(), CommandFailure> {
     let found: Vec<&FunctionInfo> = match &args.name {
         Some(word) => find(word)?,
         None => catalogue().iter().collect(),
     };
     if args.json {
-        return output::json(&found.into_iter().map(to_json).collect());
+        return console::json(&found.into_iter().map(to_json).collect());
     }
     match (&args.name, found.as_slice()) {
-        (Some(_), [info]) => output::data(&describe(info)),
-        (_, found) => output::data(&list(found)),
+        (Some(_), [info]) => console::data(&describe(info)),
+        (_, found) => console::data(&list(found)),
     }
 }
 
-/// Names of all functions.
+/// Returns the names of all functions.
 pub(crate) fn names() -> Vec<String> {
     catalogue()
         .iter()
@@ -31,8 +31,9 @@ pub(crate) fn names() -> Vec<String> {
         .collect()
 }
 
-/// The function of that name, else those whose name or summary holds the word.
-fn find(word: &str) -> Result<Vec<&'static FunctionInfo>, Failure> {
+/// Returns the function of this name; if there is none, the functions whose name or summary
+/// contains the word.
+fn find(word: &str) -> Result<Vec<&'static FunctionInfo>, CommandFailure> {
     let word = word.to_ascii_lowercase();
     if let Some(info) = function_info(&word) {
         return Ok(vec![info]);
@@ -43,8 +44,8 @@ fn find(word: &str) -> Result<Vec<&'static FunctionInfo>, Failure> {
         .filter(|info| holds(info.name) || holds(info.summary))
         .collect();
     if found.is_empty() {
-        return Err(Failure::Usage(format!(
-            "no function is called \"{word}\" or speaks of it: `forebay functions` lists all"
+        return Err(CommandFailure::Usage(format!(
+            "no function name or summary contains \"{word}\"; `forebay functions` lists all"
         )));
     }
     Ok(found)

@@ -6,18 +6,18 @@ use forebay::generate::{GenerateError, Photos, PhotosReport, Table};
 use serde_json::json;
 
 use super::args::{GenerateArgs, PhotosArgs, TableArgs};
-use super::failure::Failure;
-use super::{output, progress, units};
+use super::failure::CommandFailure;
+use super::{console, progress, units};
 
-/// Makes data.
-pub(crate) async fn execute(args: GenerateArgs, quiet: bool) -> Result<(), Failure> {
+/// Generates data.
+pub(crate) async fn execute(args: GenerateArgs, quiet: bool) -> Result<(), CommandFailure> {
     match args {
         GenerateArgs::Photos(args) => photos(args, quiet).await,
         GenerateArgs::Table(args) => table(args, quiet).await,
     }
 }
 
-async fn photos(args: PhotosArgs, quiet: bool) -> Result<(), Failure> {
+async fn photos(args: PhotosArgs, quiet: bool) -> Result<(), CommandFailure> {
     let photos = Photos {
         count: args.count,
         classes: args.classes,
@@ -29,13 +29,13 @@ async fn photos(args: PhotosArgs, quiet: bool) -> Result<(), Failure> {
     };
     let report = write_photos(photos, &args.folder, quiet).await?;
     if args.json {
-        return output::json(&json!({
+        return console::json(&json!({
             "folder": args.folder.display().to_string(),
             "files": report.files,
             "bytes": report.bytes,
         }));
     }
-    output::data(&format!(
+    console::data(&format!(
         "{}: {} of {} classes, {}",
         args.folder.display(),
         units::counted(report.files, "photo", "photos"),
@@ -44,12 +44,12 @@ async fn photos(args: PhotosArgs, quiet: bool) -> Result<(), Failure> {
     ))
 }
 
-/// Makes photos beside the asynchronous work, with a progress bar.
+/// Generates photos on a blocking thread, with a progress bar.
 pub(crate) async fn write_photos(
     photos: Photos,
     folder: &Path,
     quiet: bool,
-) -> Result<PhotosReport, Failure> {
+) -> Result<PhotosReport, CommandFailure> {
     let folder = PathBuf::from(folder);
     let bar = progress::counter(quiet, photos.count, "photos");
     aside(move || {
@@ -60,7 +60,7 @@ pub(crate) async fn write_photos(
     .await
 }
 
-async fn table(args: TableArgs, quiet: bool) -> Result<(), Failure> {
+async fn table(args: TableArgs, quiet: bool) -> Result<(), CommandFailure> {
     let table = Table {
         rows: args.rows,
         payload: args.payload,
@@ -75,13 +75,13 @@ async fn table(args: TableArgs, quiet: bool) -> Result<(), Failure> {
     })
     .await?;
     if args.json {
-        return output::json(&json!({
+        return console::json(&json!({
             "file": args.file.display().to_string(),
             "rows": report.rows,
             "bytes": report.bytes,
         }));
     }
-    output::data(&format!(
+    console::data(&format!(
         "{}: {}, {}",
         args.file.display(),
         units::counted(report.rows, "row", "rows"),
@@ -89,12 +89,12 @@ async fn table(args: TableArgs, quiet: bool) -> Result<(), Failure> {
     ))
 }
 
-/// Runs blocking work on a thread of its own, so that Ctrl-C is heard.
+/// Runs blocking work on a separate thread, so that the command's thread can handle Ctrl-C.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GenerateError> + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, CommandFailure> {
     match forebay_runtime::task::blocking("the generator", work).await {
         Ok(result) => Ok(result?),
-        Err(error) => Err(Failure::Run(error.strip_backtrace())),
+        Err(error) => Err(CommandFailure::Run(error.strip_backtrace())),
     }
 }

@@ -1,19 +1,26 @@
-//! Text from files and from standard input.
+//! Input files of commands: texts, saved plans and resume tokens.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::failure::Failure;
+use forebay::{SavedPlan, Token};
+use forebay_planner::saved::MAX_BYTES as PLAN_BYTES;
 
-/// Reads `what` from a file, or from standard input where the path is `-`. A wrong file is noticed before
-/// it fills the memory.
-pub(crate) fn text(path: &Path, what: &str, most: u64) -> Result<String, Failure> {
+use super::failure::CommandFailure;
+
+/// Maximum size, in bytes, of a token file; a larger file is refused.
+const TOKEN_BYTES: u64 = 1 << 20;
+
+/// Reads UTF-8 text from a file, or from standard input if the path is `-`. Fails if the text has
+/// more than `most` bytes, so that a wrong file does not fill the memory. `what` names the expected
+/// content in errors.
+pub(crate) fn text(path: &Path, what: &str, most: u64) -> Result<String, CommandFailure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => {
-            Failure::Usage(format!("{}: expected {what} as UTF-8 text", path.display()))
+            CommandFailure::Usage(format!("{}: expected {what} as UTF-8 text", path.display()))
         }
-        _ => Failure::file("read", path, &error),
+        _ => CommandFailure::file("read", path, &error),
     };
     let reader: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -26,13 +33,27 @@ pub(crate) fn text(path: &Path, what: &str, most: u64) -> Result<String, Failure
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > most {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "{}: expected {what} of at most {most} bytes",
             path.display()
         )));
     }
     String::from_utf8(bytes)
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+/// Reads a saved plan.
+pub(crate) fn plan(path: &Path) -> Result<SavedPlan, CommandFailure> {
+    let text = text(path, "a saved plan", PLAN_BYTES as u64)?;
+    SavedPlan::from_json(&text)
+        .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))
+}
+
+/// Reads a resume token.
+pub(crate) fn token(path: &Path) -> Result<Token, CommandFailure> {
+    let text = text(path, "a resume token", TOKEN_BYTES)?;
+    Token::from_json(text.trim())
+        .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Signals that end a command, and what it owes when it ends early.
+//! Signals that end a command, and the work to be done before the process ends.
 //!
-//! The first SIGINT (Ctrl-C), SIGTERM or SIGHUP has the command wind up: it is dropped, which removes files that it
-//! did not finish, and its resume token is written. It gets [`GRACE`] for that; a second signal ends the process at
-//! once. The exit code is 128 and the number of the signal, as shells have it.
+//! The first SIGINT (Ctrl-C), SIGTERM or SIGHUP drops the command, which removes the command's
+//! unfinished files, and then writes its resume token. Both must finish within [`GRACE`]. A second
+//! signal ends the process at once. The exit code is 128 plus the signal's number, as in shells.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use forebay::Token;
 use forebay_runtime::output_file::abandon_all;
 use tokio::sync::oneshot;
 
-use super::failure::Failure;
-use super::token;
+use super::failure::CommandFailure;
+use super::{console, export};
 
-/// How long a command may take to wind up before the process ends regardless.
+/// Time that a command has to clean up after a signal; then the process ends.
 const GRACE: Duration = Duration::from_millis(400);
 
-/// What is still to be done when a command ends, however it ends.
+/// Work to do when a command ends, whether it succeeds, fails or is interrupted.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     token: Mutex<Option<(PathBuf, Token)>>,
@@ -28,74 +28,77 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Has this token written to a file, instead of one before it.
+    /// Sets the token to write to `path`, replacing the token of an earlier call.
     pub(crate) fn save(&self, path: &Path, token: Token) {
         let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some((path.to_path_buf(), token));
     }
 
-    /// Has a folder removed where the process ends before its owner could.
+    /// Sets the folder to remove if a signal ends the process before the command can remove the
+    /// folder.
     pub(crate) fn remove(&self, folder: &Path) {
         let mut held = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(folder.to_path_buf());
     }
 
-    /// Writes the token, once. Whoever comes second waits until it is written.
-    pub(crate) fn write(&self) -> Result<(), Failure> {
+    /// Writes the token, if there is one that is not written yet. A concurrent second call waits
+    /// until the token is written.
+    pub(crate) fn write(&self) -> Result<(), CommandFailure> {
         let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         match held.take() {
-            Some((path, token)) => token::write(&path, &token),
+            Some((path, token)) => export::token(&path, &token),
             None => Ok(()),
         }
     }
 
-    /// Ends the process at once, without files that are not whole.
+    /// Ends the process at once, discarding unfinished files.
     fn end(&self, signal: u8) -> ! {
         abandon_all();
         let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = &*folder {
-            // Nobody is left to be told.
+            // The process is ending: nobody could act on an error.
             std::fs::remove_dir_all(folder).ok();
         }
         std::process::exit(i32::from(exit_code(signal)));
     }
 }
 
-/// The exit code after a signal.
+/// Returns the exit code for a signal.
 pub(crate) const fn exit_code(signal: u8) -> u8 {
     128 + signal
 }
 
-/// Runs a command until it ends or a signal comes, whichever is first.
+/// Runs a command until it ends or a signal arrives, whichever comes first.
 pub(crate) fn interruptible(
     runtime: &tokio::runtime::Runtime,
     ending: &Arc<Ending>,
-    command: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
+    command: impl Future<Output = Result<(), CommandFailure>>,
+) -> Result<(), CommandFailure> {
     let mut command: Pin<Box<_>> = Box::pin(command);
     let (sender, mut signalled) = oneshot::channel();
     watch(sender, Arc::clone(ending))?;
     let result = runtime.block_on(async {
         tokio::select! {
             biased;
-            Ok(signal) = &mut signalled => Err(Failure::Signalled(signal)),
+            Ok(signal) = &mut signalled => Err(CommandFailure::Signalled(signal)),
             result = &mut command => result,
         }
     });
-    // Before the token: what a command did not finish is gone then.
+    // The command is dropped before the token is written: this removes the command's unfinished
+    // files.
     drop(command);
     match (result, ending.write()) {
         (Ok(()), written) => written,
         (Err(failure), Ok(())) => Err(failure),
         (Err(failure), Err(unwritten)) => {
-            super::output::message(&format!("error: {unwritten}"));
+            console::message(&format!("error: {unwritten}"));
             Err(failure)
         }
     }
 }
 
-/// Waits for signals on a thread of its own: those of the command may all be computing.
-fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Failure> {
+/// Waits for signals on a separate thread, since all of the command's threads may be computing.
+fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -107,11 +110,12 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Failure
         runtime.block_on(async move {
             let mut signals = signals;
             let first = signals.next().await;
-            // The command may have ended in the meantime; the process does so then.
+            // Sending fails if the command has ended in the meantime; then the process is ending
+            // already.
             sender.send(first).ok();
             tokio::select! {
                 () = tokio::time::sleep(GRACE) => {
-                    // Nobody is left to be told.
+                    // The process is ending: nobody could act on an error.
                     ending.write().ok();
                     ending.end(first)
                 }
@@ -122,7 +126,7 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Failure
     let thread = std::thread::Builder::new().name("forebay-signals".to_owned());
     #[expect(
         clippy::disallowed_methods,
-        reason = "nothing waits for an outcome of it but the process"
+        reason = "it has no result to wait for, and lives as long as the process"
     )]
     let _watching = thread.spawn(watched)?;
     Ok(())
@@ -132,7 +136,7 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Failure
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// Absent where the process was started to ignore it, as `nohup` does.
+    /// `None` if the process was started with SIGHUP ignored, as by `nohup`.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -141,9 +145,10 @@ impl Signals {
     fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
 
-        let hangup = match ignores(SignalKind::hangup()) {
-            true => None,
-            false => Some(signal(SignalKind::hangup())?),
+        let hangup = if ignores(SignalKind::hangup()) {
+            None
+        } else {
+            Some(signal(SignalKind::hangup())?)
         };
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -152,7 +157,7 @@ impl Signals {
         })
     }
 
-    /// The number of the next signal.
+    /// Waits for the next signal and returns its number.
     async fn next(&mut self) -> u8 {
         const INTERRUPT: u8 = 2;
         const TERMINATE: u8 = 15;
@@ -171,7 +176,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started to ignore a signal, as far as the system tells.
+/// True if the process was started with a signal ignored, as far as the system reports it.
 #[cfg(unix)]
 fn ignores(signal: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -189,12 +194,12 @@ impl Signals {
         Ok(Self)
     }
 
-    /// The number of the next signal.
+    /// Waits for the next signal and returns its number.
     async fn next(&mut self) -> u8 {
         const INTERRUPT: u8 = 2;
         match tokio::signal::ctrl_c().await {
             Ok(()) => INTERRUPT,
-            // Without Ctrl-C there is nothing to wait for.
+            // Ctrl-C cannot be watched, so there is no signal to wait for.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,28 +1,29 @@
 //! The command line: a thin layer over the library.
 //!
-//! Data goes to standard output, messages to standard error. The exit code is 0 where all went well
-//! (a reader that closed its pipe included), 1 where data cannot be read or a run failed, 2 where the
-//! command line or the SQL is at fault, and 128 and the number of the signal where one ended it: 130 after Ctrl-C,
-//! 143 after SIGTERM, 129 after SIGHUP.
+//! Data goes to standard output, messages to standard error. The exit code is 0 on success (also if
+//! the reader closes its pipe), 1 if data cannot be read or a run fails, 2 if the command line or
+//! the SQL is at fault, and 128 + n if signal n ended the command: 130 after Ctrl-C, 143 after
+//! SIGTERM, 129 after SIGHUP.
 
 mod args;
 mod cache;
-mod costs;
+mod calibrate;
+mod console;
 mod demo;
 mod explain;
+mod export;
 mod failure;
 mod functions;
 mod generate;
 mod input;
 mod interrupt;
-mod out;
-mod output;
 mod plan;
 mod preview;
 mod progress;
 mod run;
 mod schema;
 mod script;
+mod session;
 mod shell;
 mod statements;
 mod table;
@@ -37,7 +38,7 @@ use std::time::Instant;
 use clap::Parser;
 
 use args::{Args, Command};
-use failure::Failure;
+use failure::CommandFailure;
 use forebay_runtime::output_file::abandon_all;
 use interrupt::{Ending, exit_code, interruptible};
 
@@ -45,26 +46,26 @@ use interrupt::{Ending, exit_code, interruptible};
 pub(crate) fn main() -> ExitCode {
     let started = Instant::now();
     silence_caught_panics();
-    output::show_warnings();
+    console::show_warnings();
     let args = Args::parse();
     let result = execute(args, started);
-    // Threads that were abandoned may still be writing.
+    // Abandoned threads may still be writing.
     abandon_all();
     match result {
-        Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
-        Err(Failure::Signalled(signal)) => {
-            output::message(&Failure::Signalled(signal).to_string());
+        Ok(()) | Err(CommandFailure::BrokenPipe) => ExitCode::SUCCESS,
+        Err(CommandFailure::Signalled(signal)) => {
+            console::message(&CommandFailure::Signalled(signal).to_string());
             ExitCode::from(exit_code(signal))
         }
         Err(failure) => {
-            output::message(&format!("error: {failure}"));
+            console::message(&format!("error: {failure}"));
             ExitCode::from(if failure.is_user() { 2 } else { 1 })
         }
     }
 }
 
-/// A decoder that panics on a damaged file gives that row an error, which is reported as one; the
-/// panic's own message would only be noise.
+/// Silences panics of image decoders. A panic on a damaged file fails its row, and is reported as
+/// that row's error.
 fn silence_caught_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -74,7 +75,7 @@ fn silence_caught_panics() {
     }));
 }
 
-fn execute(args: Args, started: Instant) -> Result<(), Failure> {
+fn execute(args: Args, started: Instant) -> Result<(), CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -82,7 +83,7 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
     let ending = Arc::new(Ending::default());
     let end = &ending;
     let result = match args.command {
-        // The shell has an answer of its own to Ctrl-C.
+        // The shell handles Ctrl-C by itself.
         Command::Sql(args) if shell::is_interactive(&args) => {
             runtime.block_on(Box::pin(shell::run_shell()))
         }
@@ -97,11 +98,13 @@ fn execute(args: Args, started: Instant) -> Result<(), Failure> {
         Command::Schema(args) => interruptible(&runtime, end, schema::execute(args)),
         Command::Functions(args) => functions::execute(&args),
         Command::Cache(args) => interruptible(&runtime, end, cache::execute(args)),
-        Command::Calibrate(args) => interruptible(&runtime, end, costs::execute(args, end, quiet)),
+        Command::Calibrate(args) => {
+            interruptible(&runtime, end, calibrate::execute(args, end, quiet))
+        }
         Command::Generate(args) => interruptible(&runtime, end, generate::execute(args, quiet)),
         Command::Demo(args) => interruptible(&runtime, end, demo::execute(args, quiet, started)),
     };
-    // Work that was abandoned must not hold up the exit.
+    // Work that the command abandoned must not delay the exit.
     runtime.shutdown_background();
     result
 }

@@ -10,13 +10,13 @@ use image::ImageFormat;
 use serde_json::json;
 
 use super::args::PreviewArgs;
-use super::failure::Failure;
-use super::{out, output, units};
+use super::failure::CommandFailure;
+use super::{console, export, session, units};
 
 /// Draws a contact sheet.
-pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
-    out::refuse_inputs(&args.out, args.statements.files(&args.engine))?;
-    let session = out::session_for([args.out.as_path()])?;
+pub(crate) async fn execute(args: PreviewArgs) -> Result<(), CommandFailure> {
+    export::refuse_inputs(&args.out, args.statements.files(&args.engine))?;
+    let session = session::guarding([args.out.as_path()])?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(Some(args.batch.saturating_add(1)))?;
     let sheet = SheetOptions {
@@ -27,17 +27,17 @@ pub(crate) async fn execute(args: PreviewArgs) -> Result<(), Failure> {
     let rows = write_sheet(&session, &pipeline, config, args.batch, &sheet, &args.out).await?;
     let shown = rows.min(args.rows);
     if args.json {
-        return output::json(&json!({
+        return console::json(&json!({
             "pipeline": pipeline,
             "file": args.out.display().to_string(),
             "rows": shown,
         }));
     }
     let images = units::counted(shown as u64, "row", "rows");
-    output::data(&format!("{}: {images} of {pipeline}", args.out.display()))
+    console::data(&format!("{}: {images} of {pipeline}", args.out.display()))
 }
 
-/// Writes the contact sheet of one batch of a pipeline, and answers the batch's rows.
+/// Writes a contact sheet of one batch of a pipeline. Returns the number of rows in the batch.
 pub(crate) async fn write_sheet(
     session: &Session,
     pipeline: &str,
@@ -45,7 +45,7 @@ pub(crate) async fn write_sheet(
     batch: u64,
     options: &SheetOptions,
     path: &Path,
-) -> Result<usize, Failure> {
+) -> Result<usize, CommandFailure> {
     let mut run = session.run(pipeline, config).await?;
     let mut at = 0;
     while let Some(next) = run.next().await {
@@ -55,16 +55,16 @@ pub(crate) async fn write_sheet(
             let mut png = Cursor::new(Vec::new());
             let encoded = sheet.write_to(&mut png, ImageFormat::Png);
             encoded.map_err(|error| {
-                Failure::Run(format!("cannot write {}: {error}", path.display()))
+                CommandFailure::Run(format!("cannot write {}: {error}", path.display()))
             })?;
             let written = write_whole(path, png.get_ref());
-            written.map_err(|error| Failure::file("write", path, &error))?;
+            written.map_err(|error| CommandFailure::file("write", path, &error))?;
             return Ok(next.batch.num_rows());
         }
         at += 1;
     }
-    Err(Failure::Run(format!(
-        "{pipeline} has {}: there is no batch {batch}, counted from 0",
+    Err(CommandFailure::Run(format!(
+        "{pipeline} has {}; batches are counted from 0, so there is no batch {batch}",
         units::counted(at, "batch", "batches")
     )))
 }

@@ -1,18 +1,18 @@
-//! How far a run is: a bar on a terminal, a line now and then elsewhere.
+//! Progress of a run: a bar on a terminal, an occasional line elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use forebay::RunStats;
-use forebay::calibrate::Step;
+use forebay::calibrate::CalibrationStep;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output;
+use super::console;
 use super::units;
 
-/// Time between plain lines.
+/// Time between two lines of progress, if there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// Time between two pictures of a bar whose step takes long.
+/// Time between two redraws of a bar while its counts do not change.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Shows a run's progress on standard error.
@@ -29,7 +29,7 @@ enum Shown {
 }
 
 impl Progress {
-    /// Progress towards this number of batches, where it is known.
+    /// Starts the display; `steps` is the expected number of batches, `None` if unknown.
     pub(crate) fn new(quiet: bool, steps: Option<u64>) -> Self {
         let started = Instant::now();
         let shown = if quiet {
@@ -52,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// Tells how far the run is.
+    /// Shows the counts so far.
     pub(crate) fn update(&mut self, stats: &RunStats) {
         match &mut self.shown {
             Shown::Nothing => {}
@@ -72,7 +72,7 @@ impl Progress {
                     .map(|n| format!("/{}", units::count(n)))
                     .unwrap_or_default();
                 let eta = eta(stats.batches, self.steps, elapsed);
-                output::message(&format!(
+                console::message(&format!(
                     "{}{of} batches  {}{eta}",
                     units::count(stats.batches),
                     rates(stats, elapsed)
@@ -81,7 +81,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(&self) {
         if let Shown::Bar(bar) = &self.shown {
             bar.finish_and_clear();
@@ -89,7 +89,8 @@ impl Progress {
     }
 }
 
-/// Shows the steps of a long command on standard error: a bar on a terminal, a line each elsewhere.
+/// Shows the stages of a long command on standard error: a bar on a terminal, one line per stage
+/// elsewhere.
 pub(crate) struct Steps {
     is_quiet: bool,
     bar: Option<ProgressBar>,
@@ -103,14 +104,14 @@ impl Steps {
         }
     }
 
-    /// Says which step begins.
-    pub(crate) fn begin(&mut self, step: Step<'_>) {
+    /// Shows the stage that begins.
+    pub(crate) fn begin(&mut self, step: CalibrationStep<'_>) {
         if self.is_quiet {
             return;
         }
         if !io::stderr().is_terminal() {
-            let Step { number, of, what } = step;
-            output::message(&format!("{}/{of}  measuring {what}", number + 1));
+            let CalibrationStep { number, of, what } = step;
+            console::message(&format!("{}/{of}  measuring {what}", number + 1));
             return;
         }
         let bar = self.bar.get_or_insert_with(|| {
@@ -122,7 +123,7 @@ impl Steps {
         bar.set_message(step.what.to_owned());
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -130,8 +131,8 @@ impl Steps {
     }
 }
 
-/// A bar on standard error for things counted one by one (files, rows); hidden where there is no
-/// terminal.
+/// Returns a bar on standard error that counts items such as files or rows. The bar is hidden if
+/// there is no terminal.
 pub(crate) fn counter(quiet: bool, total: u64, things: &str) -> ProgressBar {
     let text = format!("{{pos}}/{{len}} {things}  ETA {{eta}}");
     let bar = bar(Some(total), &text, "{pos}");
@@ -148,12 +149,12 @@ fn bar(steps: Option<u64>, with_total: &str, without: &str) -> ProgressBar {
     };
     match ProgressStyle::with_template(&template) {
         Ok(style) => bar.with_style(style),
-        // The templates are fixed; the default style is good enough if one should be wrong.
+        // The templates are constants; if one is invalid, the default style will do.
         Err(_) => bar,
     }
 }
 
-/// Rows, rates and skipped rows in one line.
+/// Formats rows, rates and skipped rows in one line.
 pub(crate) fn rates(stats: &RunStats, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let mut text = format!(

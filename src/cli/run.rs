@@ -1,4 +1,4 @@
-//! `forebay run`.
+//! `forebay run` and `forebay replay`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,15 +8,17 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
-use forebay::{Batch as RunBatch, Only, Run, RunConfig, RunStats, Token, letters};
+use forebay::{
+    Batch as RunBatch, Run, RunConfig, RunInternals, RunScope, RunStats, Token, dead_letters,
+};
 use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
 
-use super::args::{Delivery, DigestKind, ReplayArgs, RunArgs};
-use super::failure::Failure;
+use super::args::{DeliveryArgs, DigestKind, ReplayArgs, RunArgs};
+use super::failure::CommandFailure;
 use super::interrupt::Ending;
 use super::progress::{Progress, rates};
-use super::{out, output, token, units};
+use super::{console, export, input, session, units};
 
 /// Runs a pipeline.
 pub(crate) async fn execute(
@@ -24,18 +26,18 @@ pub(crate) async fn execute(
     ending: &Ending,
     quiet: bool,
     started: Instant,
-) -> Result<(), Failure> {
-    let resume = args.resume.as_deref().map(token::read).transpose()?;
-    // A token may take the place of the one before it; no other output may.
-    out::refuse_inputs(&args.delivery.out, args.resume.as_deref())?;
+) -> Result<(), CommandFailure> {
+    let resume = args.resume.as_deref().map(input::token).transpose()?;
+    // The new token may be written over the token to resume from; no other output may be an input.
+    export::refuse_inputs(&args.delivery.out, args.resume.as_deref())?;
     let save = match &args.save_token {
         Some(path) => {
-            out::refuse_inputs(path, args.delivery.statements.files(&args.delivery.engine))?;
-            if out::is_same(path, &args.delivery.out) {
+            export::refuse_inputs(path, args.delivery.statements.files(&args.delivery.engine))?;
+            if export::is_same(path, &args.delivery.out) {
                 let why = "--out and --save-token name the same file: name two";
-                return Err(Failure::Usage(why.to_owned()));
+                return Err(CommandFailure::Usage(why.to_owned()));
             }
-            // Until the run begins, it stands where it is to go on.
+            // Until the run begins, the token to save is the one to resume from.
             if let Some(resume) = &resume {
                 ending.save(path, resume.clone());
             }
@@ -50,7 +52,7 @@ pub(crate) async fn execute(
     run(args.delivery, of, save, quiet, started).await
 }
 
-/// Where the resume token of a run goes when it ends.
+/// The file that the resume token is written to when a run ends.
 struct Save<'a> {
     path: &'a Path,
     ending: &'a Ending,
@@ -62,35 +64,42 @@ impl Save<'_> {
     }
 }
 
-/// Runs the rows of dead letters again.
-pub(crate) async fn replay(args: ReplayArgs, quiet: bool, started: Instant) -> Result<(), Failure> {
-    let letters = letters::read(&args.letters).map_err(forebay::Error::from)?;
-    out::refuse_inputs(&args.delivery.out, [args.letters.as_path()])?;
+/// Runs the rows of a dead-letter table again.
+pub(crate) async fn replay(
+    args: ReplayArgs,
+    quiet: bool,
+    started: Instant,
+) -> Result<(), CommandFailure> {
+    let letters = dead_letters::read(&args.letters).map_err(forebay::Error::from)?;
+    export::refuse_inputs(&args.delivery.out, [args.letters.as_path()])?;
     let of = RunConfig {
-        only: Only::Letters(Arc::new(letters)),
+        internals: RunInternals {
+            scope: RunScope::DeadLetters(Arc::new(letters)),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     run(args.delivery, of, None, quiet, started).await
 }
 
-/// Runs what `of` says of a pipeline.
+/// Runs a pipeline over the rows that `of` selects, from the resume token of `of`.
 async fn run(
-    args: Delivery,
+    args: DeliveryArgs,
     of: RunConfig,
     save: Option<Save<'_>>,
     quiet: bool,
     started: Instant,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let format = out_format(&args.out)?;
     let out = format.map(|_| args.out.as_path());
     if let Some(out) = out {
-        out::refuse_inputs(out, args.statements.files(&args.engine))?;
+        export::refuse_inputs(out, args.statements.files(&args.engine))?;
     }
     let saved = save.as_ref().map(|save| save.path);
-    let session = out::session_for(out.into_iter().chain(saved))?;
+    let session = session::guarding(out.into_iter().chain(saved))?;
     let pipeline = args.statements.load(&session).await?;
     let config = RunConfig {
-        only: of.only,
+        internals: of.internals,
         resume: of.resume,
         ..args.engine.config(args.limit_batches)?
     };
@@ -99,7 +108,8 @@ async fn run(
     if let Some(save) = &save {
         save.token(run.beginning().clone());
     }
-    // Rows of a file that does not come were not delivered: the run would go on from where it began.
+    // A file that is never finished delivers nothing, so until then the token stays at the
+    // beginning.
     let is_direct = sink.is_direct();
     let mut last = None;
     let take = |batch: &RunBatch| {
@@ -120,7 +130,7 @@ async fn run(
     } = match drained {
         Ok(drained) => drained,
         Err(failure) => {
-            // What was seen up to a failure is worth knowing too.
+            // The rows that failed before the run did are worth reporting, too.
             if !quiet {
                 list_failures(&run.stats());
             }
@@ -134,7 +144,7 @@ async fn run(
     let seconds = total.as_secs_f64();
     if args.json {
         let failures: Vec<String> = stats.failures.iter().map(ToString::to_string).collect();
-        return output::json(&json!({
+        return console::json(&json!({
             "pipeline": pipeline,
             "rows": stats.rows,
             "batches": stats.batches,
@@ -153,36 +163,36 @@ async fn run(
     }
     if !quiet {
         list_failures(&stats);
-        output::message(&format!(
+        console::message(&format!(
             "{pipeline}: {} in {seconds:.2} s  {}",
             units::counted(stats.batches, "batch", "batches"),
             rates(&stats, total)
         ));
         if format.is_some() {
-            output::message(&format!("written to {}", args.out.display()));
+            console::message(&format!("written to {}", args.out.display()));
         }
     }
-    digest.map_or(Ok(()), |digest| output::data(&digest))
+    digest.map_or(Ok(()), |digest| console::data(&digest))
 }
 
-/// What a run delivered, and when.
+/// Counts and times of a run, after all of its batches are delivered.
 pub(crate) struct Drained {
-    /// Counts of what was delivered; the engine's own run ahead of it.
+    /// Counts over the delivered batches. The engine's own counts include prefetched batches.
     pub(crate) stats: RunStats,
-    /// The arrival of the first batch.
+    /// Arrival time of the first batch; `None` if there was none.
     pub(crate) first: Option<Instant>,
-    /// From the start of the run to its end.
+    /// Time from the start of the run to its end.
     pub(crate) total: Duration,
-    /// What processors worked for the process meanwhile.
+    /// CPU time of the process during the run.
     pub(crate) cpu: Duration,
 }
 
-/// Hands every batch of a run to `take`, showing progress.
+/// Passes every batch of a run to `take`, and shows the progress.
 pub(crate) async fn drain(
     run: &mut Run,
     quiet: bool,
-    mut take: impl FnMut(&RunBatch) -> Result<(), Failure>,
-) -> Result<Drained, Failure> {
+    mut take: impl FnMut(&RunBatch) -> Result<(), CommandFailure>,
+) -> Result<Drained, CommandFailure> {
     let (started, worked) = (Instant::now(), cpu_time());
     let (mut first, mut rows, mut batches, mut bytes) = (None, 0, 0, 0);
     let mut progress = Progress::new(quiet, run.steps());
@@ -211,20 +221,20 @@ pub(crate) async fn drain(
     })
 }
 
-/// Bytes of a column's rows, without what lies around them in shared buffers.
+/// Size of a column, in bytes, without the parts of shared buffers that belong to other rows.
 fn size(column: &ArrayRef) -> u64 {
     column.to_data().get_slice_memory_size().unwrap_or_default() as u64
 }
 
-/// The format of `--out`; `None` where nothing is to be written.
-fn out_format(out: &Path) -> Result<Option<TableFormat>, Failure> {
+/// Returns the format of `--out`; `None` if no file is written.
+fn out_format(out: &Path) -> Result<Option<TableFormat>, CommandFailure> {
     if out == Path::new("none") {
         return Ok(None);
     }
-    out::format(out).map(Some)
+    export::format(out).map(Some)
 }
 
-/// What becomes of the batches.
+/// The destination of batches: a file, a digest, both or neither.
 struct Sink {
     writer: Option<TableWriter>,
     batches: Option<Digest>,
@@ -238,7 +248,7 @@ impl Sink {
         format: Option<TableFormat>,
         schema: &SchemaRef,
         digest: Option<DigestKind>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let writer = format
             .map(|format| TableWriter::create(path, format, schema))
             .transpose()?;
@@ -250,14 +260,14 @@ impl Sink {
         })
     }
 
-    /// Whether batches are with their reader as soon as they are taken.
+    /// True if the reader of the output sees each batch as soon as it is written, as with a pipe.
     fn is_direct(&self) -> bool {
         self.writer.as_ref().is_none_or(TableWriter::is_direct)
     }
 
-    fn take(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), CommandFailure> {
         let failed = |error: datafusion::error::DataFusionError| {
-            Failure::Run(format!("cannot digest the batch: {error}"))
+            CommandFailure::Run(format!("cannot digest the batch: {error}"))
         };
         if let Some(digest) = &mut self.batches {
             digest.update(batch).map_err(failed)?;
@@ -271,12 +281,12 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the file and answers the digest.
-    fn finish(self) -> Result<Option<String>, Failure> {
+    /// Finishes the file, and returns the digest if one was requested.
+    fn finish(self) -> Result<Option<String>, CommandFailure> {
         if let Some(writer) = self.writer {
             writer.finish().map_err(|error| {
-                // A full disk is told at the end of the file as well as in its middle.
-                Failure::Run(format!(
+                // A full disk may be reported only when the file is finished.
+                CommandFailure::Run(format!(
                     "{error} (nothing was written to {})",
                     self.path.display()
                 ))
@@ -292,18 +302,18 @@ impl Sink {
 fn list_failures(stats: &RunStats) {
     let lost = stats.skipped + stats.replaced + stats.nulled;
     for failure in &stats.failures {
-        output::message(&format!("failed: {failure}"));
+        console::message(&format!("failed: {failure}"));
     }
     let listed = stats.failures.len() as u64;
     if lost > listed && listed > 0 {
-        output::message(&format!(
+        console::message(&format!(
             "failed: {} more",
             units::counted(lost - listed, "row", "rows")
         ));
     }
 }
 
-/// The most memory that this process has held, where the system tells.
+/// Returns the peak memory of this process, in bytes; `None` if the system does not report it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

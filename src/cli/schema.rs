@@ -4,21 +4,21 @@ use arrow::datatypes::Schema;
 use serde_json::{Value, json};
 
 use super::args::SchemaArgs;
-use super::costs::session;
-use super::failure::Failure;
-use super::{output, table};
+use super::failure::CommandFailure;
+use super::session;
+use super::{console, table};
 
 /// Shows the columns of a source or pipeline.
-pub(crate) async fn execute(args: SchemaArgs) -> Result<(), Failure> {
-    let session = session()?;
+pub(crate) async fn execute(args: SchemaArgs) -> Result<(), CommandFailure> {
+    let session = session::open()?;
     let made = session.load(&args.statements.text()?).await?;
     let names = match args.name.or(args.statements.pipeline) {
         Some(name) => vec![name],
         None => made,
     };
     if names.is_empty() {
-        return Err(Failure::Usage(
-            "the statements make no pipeline: name a source, or add a query".to_owned(),
+        return Err(CommandFailure::Usage(
+            "the statements define no pipeline: name a source, or add a query".to_owned(),
         ));
     }
     let mut all = serde_json::Map::new();
@@ -29,12 +29,12 @@ pub(crate) async fn execute(args: SchemaArgs) -> Result<(), Failure> {
             continue;
         }
         if names.len() > 1 {
-            output::data(&format!("{}{name}", if i > 0 { "\n" } else { "" }))?;
+            console::data(&format!("{}{name}", if i > 0 { "\n" } else { "" }))?;
         }
-        output::data(&to_text(&schema))?;
+        console::data(&to_text(&schema))?;
     }
     if args.json {
-        output::json(&Value::Object(all))
+        console::json(&Value::Object(all))
     } else {
         Ok(())
     }

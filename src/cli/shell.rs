@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use forebay::{Outcome, Session};
+use forebay_planner::source::Format;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -15,14 +16,13 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper, Hinter};
 
 use super::args::SqlArgs;
-use super::costs::session;
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::statements::{in_string, split};
-use super::{functions, out, output, script, table};
+use super::{console, export, functions, script, session, table};
 
-/// Rows of a result that the shell shows; scripts print all.
+/// Maximum number of rows of a result that the shell shows; scripts print all rows.
 const SHELL_ROWS: usize = 40;
-/// Statements that the history keeps.
+/// Maximum number of statements in the history; older ones are forgotten.
 const HISTORY: usize = 2000;
 
 const HELP: &str = "\
@@ -34,12 +34,11 @@ paths. Ctrl-C stops a statement or clears the line; Ctrl-D, `exit` or `quit` lea
   SHOW TABLES;  SHOW PIPELINES;  DESCRIBE train;  SELECT path, class FROM photos LIMIT 5;
   EXPLAIN PIPELINE train;  EXPLAIN ANALYZE PIPELINE train;  DROP PIPELINE train;";
 
-const KEYWORDS: [&str; 62] = [
+/// Keywords for completion, without the names of formats.
+const KEYWORDS: [&str; 56] = [
     "ANALYZE",
     "AND",
-    "ARROW",
     "AS",
-    "AVRO",
     "BATCH",
     "BETWEEN",
     "BY",
@@ -47,7 +46,6 @@ const KEYWORDS: [&str; 62] = [
     "CAST",
     "CONTINUOUS",
     "CREATE",
-    "CSV",
     "DESC",
     "DESCRIBE",
     "DROP",
@@ -61,11 +59,9 @@ const KEYWORDS: [&str; 62] = [
     "GLOBAL",
     "GLOBALLY",
     "GROUP",
-    "IMAGEFOLDER",
     "IN",
     "IS",
     "JOIN",
-    "JSON",
     "LEFT",
     "LIKE",
     "LIMIT",
@@ -77,7 +73,6 @@ const KEYWORDS: [&str; 62] = [
     "OR",
     "ORDER",
     "PAD",
-    "PARQUET",
     "PER RANK",
     "PIPELINE",
     "PIPELINES",
@@ -99,26 +94,26 @@ const KEYWORDS: [&str; 62] = [
     "WITHIN",
 ];
 
-/// Whether statements are to be typed by a person.
+/// True if the user types statements at a terminal.
 pub(crate) fn is_interactive(args: &SqlArgs) -> bool {
     let given = args.sql.is_some() || args.file.is_some() || args.out.is_some();
     !given && io::stdin().is_terminal()
 }
 
-/// Runs the statements of a file, an argument or a pipe, up to the first that fails.
-pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
+/// Executes the statements of a file, an argument or a pipe, up to the first statement that fails.
+pub(crate) async fn run_script(args: SqlArgs) -> Result<(), CommandFailure> {
     let text = match args.sql {
         Some(sql) => sql,
         None => script::read(args.file.as_deref().unwrap_or(Path::new("-")))?,
     };
     if let Some(path) = &args.out {
-        // A mistake in the name is told before anything is run.
-        out::format(path)?;
+        // A wrong file name is reported before anything is executed.
+        export::format(path)?;
     }
     if let Some(out) = &args.out {
-        out::refuse_inputs(out, args.file.as_deref())?;
+        export::refuse_inputs(out, args.file.as_deref())?;
     }
-    let session = out::session_for(args.out.as_deref())?;
+    let session = session::guarding(args.out.as_deref())?;
     let mut last = None;
     for statement in split(&text).0 {
         for outcome in session.execute(&statement.in_place()).await? {
@@ -132,24 +127,25 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), Failure> {
     }
     match (&args.out, last) {
         (None, _) => Ok(()),
-        (Some(path), Some((schema, batches))) => out::write(path, &schema, &batches),
-        (Some(_), None) => Err(Failure::Usage(
-            "no statement has rows for --out: expected a query".to_owned(),
+        (Some(path), Some((schema, batches))) => export::write(path, &schema, &batches),
+        (Some(_), None) => Err(CommandFailure::Usage(
+            "no rows for --out: the statements contain no query".to_owned(),
         )),
     }
 }
 
-/// Reads statements from the terminal and runs them until the user leaves.
-pub(crate) async fn run_shell() -> Result<(), Failure> {
-    let session = session()?;
-    let problem = |error: ReadlineError| Failure::Run(format!("no terminal to read: {error}"));
+/// Reads statements from the terminal and executes them until the user leaves.
+pub(crate) async fn run_shell() -> Result<(), CommandFailure> {
+    let session = session::open()?;
+    let problem =
+        |error: ReadlineError| CommandFailure::Run(format!("no terminal to read: {error}"));
     let mut editor = editor().map_err(problem)?;
     let history = history_file();
     if let Some(path) = &history {
-        // No history yet is no problem.
+        // A missing history is not an error.
         editor.load_history(path).ok();
     }
-    output::message("Forebay: SQL statements end with `;`. `help` says more, `exit` leaves.");
+    console::message("Forebay: SQL statements end with `;`. `help` says more, `exit` leaves.");
     loop {
         let text = match editor.readline("forebay> ") {
             Ok(text) => text,
@@ -162,21 +158,21 @@ pub(crate) async fn run_shell() -> Result<(), Failure> {
             "" => continue,
             "exit" | "quit" | "\\q" => break,
             "help" | "\\?" | "\\h" => {
-                output::message(HELP);
+                console::message(HELP);
                 continue;
             }
             _ => {}
         }
         editor.add_history_entry(text.trim()).ok();
         if let Some(path) = &history {
-            // A history that cannot be kept is a pity, not an error.
+            // A failure to keep the history is ignored.
             editor.append_history(path).ok();
         }
         if let Err(failure) = run_line(&session, &text).await {
             match failure {
-                Failure::BrokenPipe => break,
-                Failure::Interrupted => output::message("interrupted"),
-                failure => output::message(&format!("error: {failure}")),
+                CommandFailure::BrokenPipe => break,
+                CommandFailure::Interrupted => console::message("interrupted"),
+                failure => console::message(&format!("error: {failure}")),
             }
         }
         if let Some(helper) = editor.helper() {
@@ -186,12 +182,12 @@ pub(crate) async fn run_shell() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the statements of one input; Ctrl-C abandons them.
-async fn run_line(session: &Session, text: &str) -> Result<(), Failure> {
+/// Executes the statements of one input; Ctrl-C abandons the running statement and those after it.
+async fn run_line(session: &Session, text: &str) -> Result<(), CommandFailure> {
     for statement in split(text).0 {
         let outcomes = tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
+            _ = tokio::signal::ctrl_c() => return Err(CommandFailure::Interrupted),
             outcomes = Box::pin(async { session.execute(&statement.in_place()).await }) => outcomes?,
         };
         for outcome in outcomes {
@@ -201,19 +197,19 @@ async fn run_line(session: &Session, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(outcome: Outcome, max_rows: usize) -> Result<(), Failure> {
+fn show(outcome: Outcome, max_rows: usize) -> Result<(), CommandFailure> {
     match outcome {
-        Outcome::Done(text) => output::message(&text),
-        Outcome::Text(text) => output::data(&text)?,
+        Outcome::Done(text) => console::message(&text),
+        Outcome::Text(text) => console::data(&text)?,
         Outcome::Table(schema, batches) => {
             let text = table::format(&schema, &batches, max_rows);
-            output::data(&text.map_err(|error| Failure::Run(error.to_string()))?)?;
+            console::data(&text.map_err(|error| CommandFailure::Run(error.to_string()))?)?;
         }
     }
     Ok(())
 }
 
-/// Where the history is kept: `FOREBAY_HISTORY`, else `.forebay_history` in the home folder.
+/// Returns the path of the history: `FOREBAY_HISTORY`, else `.forebay_history` in the home folder.
 fn history_file() -> Option<PathBuf> {
     match std::env::var_os("FOREBAY_HISTORY") {
         Some(path) => (!path.is_empty()).then(|| PathBuf::from(path)),
@@ -243,7 +239,7 @@ struct ShellHelper {
     #[rustyline(Hinter)]
     hinter: HistoryHinter,
     functions: Vec<String>,
-    /// Tables and pipelines.
+    /// Names of the session's tables and pipelines.
     names: RefCell<Vec<String>>,
 }
 
@@ -269,7 +265,7 @@ impl Completer for ShellHelper {
     }
 }
 
-/// Where the word before the cursor begins.
+/// Returns the byte offset at which the word before the cursor begins.
 fn word_start(text: &str) -> usize {
     text.char_indices()
         .rev()
@@ -278,8 +274,8 @@ fn word_start(text: &str) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// What a word may become: names first, then functions with their parenthesis, then keywords in the
-/// case that the word is typed in.
+/// Returns the completions of a word: names first, then functions with their parenthesis, then
+/// keywords in the case of the typed word.
 fn candidates(word: &str, functions: &[String], names: &[String]) -> Vec<String> {
     if word.is_empty() {
         return names.to_vec();
@@ -294,14 +290,17 @@ fn candidates(word: &str, functions: &[String], names: &[String]) -> Vec<String>
             .map(|name| format!("{name}(")),
     );
     let is_lower = !word.contains(|c: char| c.is_ascii_uppercase());
+    let formats = Format::ALL.iter().map(|format| format.name());
+    let mut keywords: Vec<&str> = KEYWORDS.iter().copied().chain(formats).collect();
+    keywords.sort_unstable();
     found.extend(
-        KEYWORDS
-            .iter()
+        keywords
+            .into_iter()
             .map(|keyword| {
                 if is_lower {
                     keyword.to_ascii_lowercase()
                 } else {
-                    (*keyword).to_owned()
+                    keyword.to_owned()
                 }
             })
             .filter(|keyword| keyword.to_ascii_lowercase().starts_with(&lower)),
@@ -324,7 +323,7 @@ impl Validator for ShellHelper {
 
 impl Highlighter for ShellHelper {
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        // Faint: a hint is not typed text.
+        // Hints are faint, so that they differ from typed text.
         Cow::Owned(format!("\x1b[2m{hint}\x1b[m"))
     }
 }

@@ -1,18 +1,18 @@
-//! Where one SQL statement ends and the next begins.
+//! Splits a script into SQL statements.
 
-/// A statement of a script, with its place in it.
+/// A statement of a script, with its position.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Statement<'a> {
-    /// The text up to its `;`.
+pub(crate) struct ScriptStatement<'a> {
+    /// Text of the statement, up to its `;`.
     text: &'a str,
-    /// Lines before it.
+    /// Number of lines before the statement.
     lines: usize,
-    /// Characters before it on its first line.
+    /// Number of characters before the statement on its first line.
     columns: usize,
 }
 
-impl Statement<'_> {
-    /// The statement at its place among nothing but blanks, so that errors name the script's lines
+impl ScriptStatement<'_> {
+    /// Pads the statement with blanks up to its position, so that errors name the script's lines
     /// and columns.
     pub(crate) fn in_place(&self) -> String {
         format!(
@@ -24,17 +24,17 @@ impl Statement<'_> {
     }
 }
 
-/// The statements of a script, and whether all of it up to the last `;` is statements: what follows
-/// it may be blanks and comments only.
-pub(crate) fn split(script: &str) -> (Vec<Statement<'_>>, bool) {
+/// Splits a script into statements. The flag is true if the script is complete, that is, only
+/// blanks and comments follow the last `;`.
+pub(crate) fn split(script: &str) -> (Vec<ScriptStatement<'_>>, bool) {
     let mut statements = Vec::new();
-    let mut scan = Scan::default();
+    let mut scan = Lexer::default();
     let (mut start, mut content, mut line, mut line_start) = (0, false, 0, 0);
-    // Line and start of line where the statement begins.
+    // Line number and byte offset of the line in which the current statement begins.
     let mut begin = (0, 0);
     let mut push = |start: usize, end: usize, begin: (usize, usize)| {
         let columns = script[begin.1..start].chars().count();
-        statements.push(Statement {
+        statements.push(ScriptStatement {
             text: &script[start..end],
             lines: begin.0,
             columns,
@@ -44,105 +44,107 @@ pub(crate) fn split(script: &str) -> (Vec<Statement<'_>>, bool) {
     while let Some((at, character)) = characters.next() {
         let next = characters.peek().map(|&(_, next)| next);
         let kind = scan.step(character, next);
-        if kind == Kind::End {
+        if kind == CharContext::End {
             if content {
                 push(start, at, begin);
             }
             (start, content) = (at + 1, false);
             begin = (line, line_start);
         } else {
-            content |= kind == Kind::Content;
+            content |= kind == CharContext::Content;
         }
         if character == '\n' {
             (line, line_start) = (line + 1, at + 1);
         }
     }
-    let complete = !content && scan.state == State::Plain;
+    let complete = !content && scan.state == LexState::Plain;
     if content {
         push(start, script.len(), begin);
     }
     (statements, complete)
 }
 
-/// Whether the text ends within a string in single quotes.
+/// True if the text ends inside a single-quoted string.
 pub(crate) fn in_string(text: &str) -> bool {
-    let mut scan = Scan::default();
+    let mut scan = Lexer::default();
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         scan.step(character, characters.peek().copied());
     }
-    scan.state == State::Quoted('\'')
+    scan.state == LexState::Quoted('\'')
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum LexState {
     #[default]
     Plain,
     Quoted(char),
     LineComment,
-    /// With the number of `/*` that are open.
+    /// Inside this many nested `/*`.
     BlockComment(u32),
 }
 
-/// What a character is part of.
+/// The role of a character in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharContext {
     Blank,
     Content,
     End,
 }
 
 #[derive(Debug, Default)]
-struct Scan {
-    state: State,
-    /// The character before has taken this one with it (`--`, `/*`, `*/`).
+struct Lexer {
+    state: LexState,
+    /// True if this character belongs to a pair (`--`, `/*`, `*/`) that the previous character
+    /// began.
     taken: bool,
 }
 
-impl Scan {
-    fn step(&mut self, character: char, next: Option<char>) -> Kind {
+impl Lexer {
+    fn step(&mut self, character: char, next: Option<char>) -> CharContext {
         if std::mem::take(&mut self.taken) {
-            return Kind::Blank;
+            return CharContext::Blank;
         }
         match (self.state, character, next) {
-            (State::Plain, ';', _) => return Kind::End,
-            (State::Plain, '\'' | '"', _) => self.state = State::Quoted(character),
-            (State::Plain, '-', Some('-')) => {
-                (self.state, self.taken) = (State::LineComment, true);
-                return Kind::Blank;
+            (LexState::Plain, ';', _) => return CharContext::End,
+            (LexState::Plain, '\'' | '"', _) => self.state = LexState::Quoted(character),
+            (LexState::Plain, '-', Some('-')) => {
+                (self.state, self.taken) = (LexState::LineComment, true);
+                return CharContext::Blank;
             }
-            (State::Plain, '/', Some('*')) => {
-                (self.state, self.taken) = (State::BlockComment(1), true);
-                return Kind::Blank;
+            (LexState::Plain, '/', Some('*')) => {
+                (self.state, self.taken) = (LexState::BlockComment(1), true);
+                return CharContext::Blank;
             }
-            (State::Plain, c, _) if c.is_whitespace() => return Kind::Blank,
-            // A doubled quote ends the string and begins the next one: the same to us.
-            (State::Quoted(quote), c, _) if c == quote => self.state = State::Plain,
-            (State::LineComment, c, _) => {
+            (LexState::Plain, c, _) if c.is_whitespace() => return CharContext::Blank,
+            // A doubled quote counts as the end of one string and the start of another, which has
+            // the same effect.
+            (LexState::Quoted(quote), c, _) if c == quote => self.state = LexState::Plain,
+            (LexState::LineComment, c, _) => {
                 if c == '\n' {
-                    self.state = State::Plain;
+                    self.state = LexState::Plain;
                 }
-                return Kind::Blank;
+                return CharContext::Blank;
             }
-            (State::BlockComment(depth), c, n) => {
+            (LexState::BlockComment(depth), c, n) => {
                 match (c, n) {
                     ('*', Some('/')) if depth == 1 => {
-                        (self.state, self.taken) = (State::Plain, true);
+                        (self.state, self.taken) = (LexState::Plain, true);
                     }
                     ('*', Some('/')) => {
-                        (self.state, self.taken) = (State::BlockComment(depth - 1), true);
+                        (self.state, self.taken) = (LexState::BlockComment(depth - 1), true);
                     }
                     ('/', Some('*')) => {
                         let depth = depth.saturating_add(1);
-                        (self.state, self.taken) = (State::BlockComment(depth), true);
+                        (self.state, self.taken) = (LexState::BlockComment(depth), true);
                     }
                     _ => {}
                 }
-                return Kind::Blank;
+                return CharContext::Blank;
             }
             _ => {}
         }
-        Kind::Content
+        CharContext::Content
     }
 }
 
@@ -190,7 +192,11 @@ mod tests {
     #[test]
     fn statements_keep_their_place() {
         let script = "SELECT 1;\n  SELECT \u{e4};  SELECT 3";
-        let places: Vec<String> = split(script).0.iter().map(Statement::in_place).collect();
+        let places: Vec<String> = split(script)
+            .0
+            .iter()
+            .map(ScriptStatement::in_place)
+            .collect();
         assert_eq!(
             places,
             [

@@ -1,5 +1,4 @@
-//! Record batches as text tables. Values that no person reads (bytes, tensors, long lists and
-//! texts) are abbreviated to what they are.
+//! Record batches as text tables. Bytes, tensors, and long lists and texts are abbreviated.
 
 use std::sync::Arc;
 
@@ -11,21 +10,23 @@ use arrow::util::pretty::pretty_format_batches_with_options;
 
 use super::units;
 
-/// Characters of a value that are shown.
+/// Maximum number of characters shown of a value; the rest is cut off.
 const MAX_CHARACTERS: usize = 60;
-/// Bytes of a list's values above which the list is abbreviated.
+/// Maximum number of elements of a list that is shown; of a longer list, only the length is shown.
 const MAX_LIST_VALUES: usize = 12;
-/// Bytes of a binary value above which only its size is shown.
+/// Maximum size, in bytes, of a binary value that is shown; of a larger value, only the size is
+/// shown.
 const MAX_BINARY: usize = 16;
 
-/// The batches as one table. `max_rows` rows are shown, then how many there are.
+/// Formats batches as one table. At most `max_rows` rows are shown, followed by the total number of
+/// rows.
 pub(crate) fn format(
     schema: &SchemaRef,
     batches: &[RecordBatch],
     max_rows: usize,
 ) -> Result<String, ArrowError> {
     let total: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    // The heading stands even where there are no rows.
+    // The header appears even if there are no rows.
     let mut shown = vec![abbreviate(&RecordBatch::new_empty(SchemaRef::clone(
         schema,
     )))?];
@@ -47,7 +48,7 @@ pub(crate) fn format(
     Ok(text)
 }
 
-/// Lines of cells as columns below their headings, without a frame.
+/// Aligns rows of cells below their headings, without a frame.
 pub(crate) fn aligned<const N: usize>(header: &[String; N], rows: Vec<[String; N]>) -> String {
     let mut text = String::new();
     let lines: Vec<&[String; N]> = std::iter::once(header).chain(&rows).collect();
@@ -64,7 +65,7 @@ pub(crate) fn aligned<const N: usize>(header: &[String; N], rows: Vec<[String; N
     text
 }
 
-/// What a column holds, as a person would say it: `Int32`, `tensor 224x224x3 Float32`.
+/// Returns the name of a column's type for display: `Int32`, `tensor 224x224x3 Float32`.
 pub(crate) fn type_name(field: &Field) -> String {
     let element = |data: &DataType| match data {
         DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => {
@@ -133,7 +134,8 @@ fn abbreviate(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 
 fn texts(field: &Field, column: &ArrayRef) -> Result<Vec<Option<String>>, ArrowError> {
     let options = FormatOptions::default();
-    // Values are formatted one by one: a tensor of a million numbers never becomes text.
+    // Values are formatted one by one, so that the text of a tensor of a million numbers is never
+    // made.
     let formatter = ArrayFormatter::try_new(column, &options)?;
     let tensor = field
         .extension_type_name()
@@ -165,7 +167,7 @@ fn tensor_text(field: &Field, column: &ArrayRef, row: usize) -> String {
     let Some(parts) = column.as_struct_opt() else {
         return format!("<{}>", type_name(field));
     };
-    // A row of a variable tensor has a shape of its own.
+    // Each row of a variable-shape tensor has its own shape.
     let shape = parts
         .column_by_name("shape")
         .and_then(|c| c.as_fixed_size_list_opt());

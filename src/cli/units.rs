@@ -1,12 +1,12 @@
-//! Sizes, numbers and times as people write them.
+//! Sizes, numbers and times in human-readable form.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) use forebay_planner::units::parse_bytes;
 
-/// Reads a size in pixels: `500x375`.
+/// Parses a size in pixels, such as `500x375`.
 pub(crate) fn parse_size(text: &str) -> Result<(u32, u32), String> {
-    let problem = || format!("expected width and height such as 500x375, found {text:?}");
+    let problem = || format!("expected a width and a height such as 500x375, found {text:?}");
     let (width, height) = text.split_once(['x', 'X']).ok_or_else(problem)?;
     Ok((
         width.parse().map_err(|_| problem())?,
@@ -14,7 +14,7 @@ pub(crate) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     ))
 }
 
-/// A number of bytes in three figures: `12.3 kB`.
+/// Formats a number of bytes with three digits: `12.3 kB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = count as f64;
@@ -27,7 +27,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// A whole number with commas: `1,281,167`.
+/// Formats a whole number with commas: `1,281,167`.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -40,12 +40,12 @@ pub(crate) fn count(value: u64) -> String {
     text
 }
 
-/// A count and its noun, in the plural where there is not one.
+/// Formats a count with its noun, in the singular only for one.
 pub(crate) fn counted(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(value), if value == 1 { one } else { many })
 }
 
-/// A number of picoseconds in three figures: `1.2 ms`.
+/// Formats picoseconds with three digits: `1.2 ms`.
 pub(crate) fn duration(ps: u64) -> String {
     const UNITS: [(&str, f64); 5] = [
         ("ps", 1e3),
@@ -65,7 +65,7 @@ pub(crate) fn duration(ps: u64) -> String {
     String::new()
 }
 
-/// How long ago a moment was, both in milliseconds since 1970.
+/// Formats the time since a moment; both arguments are in milliseconds since 1970.
 pub(crate) fn ago(then: u64, now: u64) -> String {
     if then == 0 {
         return "unknown".to_owned();
@@ -78,13 +78,13 @@ pub(crate) fn ago(then: u64, now: u64) -> String {
     }
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the current time, in milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// A text of unknown origin, without the characters that steer a terminal.
+/// Escapes terminal control characters in a text of unknown origin.
 pub(crate) fn printable(text: &str) -> String {
     let plain = |c: char| c == '\n' || !c.is_control();
     text.chars()

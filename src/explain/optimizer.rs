@@ -1,16 +1,16 @@
-//! What EXPLAIN says of the optimiser, as text and as JSON.
+//! The optimiser's part of EXPLAIN, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
 use std::time::Duration;
 
 use forebay_planner::optimizer::explain::Explained;
-use forebay_planner::optimizer::explain::derivation::{CACHE, Step};
+use forebay_planner::optimizer::explain::derivation::{CACHE, DerivationStep};
 use forebay_planner::optimizer::explain::plan::PlanNode;
 use forebay_planner::units::{bytes_text, cost_text, price_text};
 use serde_json::{Value, json};
 
-/// The heading of a plan: its name, and what it costs.
+/// Returns the heading of a plan: its name and its cost.
 pub(super) fn heading(name: &str, cost: u128, explained: &Explained) -> String {
     format!(
         "{name} ({} over {})",
@@ -26,7 +26,7 @@ fn epochs_text(explained: &Explained) -> String {
     }
 }
 
-/// The few lines that every EXPLAIN has.
+/// Writes the lines about the optimiser that every EXPLAIN has.
 pub(super) fn short(explained: &Explained, f: &mut Formatter<'_>) -> fmt::Result {
     let report = &explained.report;
     writeln!(f, "Optimiser")?;
@@ -44,7 +44,7 @@ pub(super) fn short(explained: &Explained, f: &mut Formatter<'_>) -> fmt::Result
     writeln!(f, "  cache     {}", cache_text(explained))
 }
 
-/// Where rows are kept, or why nowhere.
+/// Describes the rows that are cached, or the reason why none are.
 fn cache_text(explained: &Explained) -> String {
     let table = &explained.cache;
     if let Some(point) = table.chosen() {
@@ -65,7 +65,7 @@ fn cache_text(explained: &Explained) -> String {
     }
 }
 
-/// All that there is to know.
+/// Writes all details about the optimiser, for EXPLAIN VERBOSE.
 pub(super) fn long(
     explained: &Explained,
     planning: Duration,
@@ -125,7 +125,7 @@ pub(super) fn long(
     writeln!(f, "  {none}{:>10} {:>9} {uncached:>9}  no cache", "", "")
 }
 
-/// Picoseconds that keeping a byte is worth.
+/// Returns the cost, in picoseconds, that planning charges for each byte of a cache on disk.
 fn disk_price(explained: &Explained) -> u128 {
     let budget = explained.config.cache.budget;
     budget.map_or(0, |budget| budget.price)
@@ -135,7 +135,7 @@ fn mark(chosen: bool) -> &'static str {
     if chosen { "*" } else { " " }
 }
 
-fn step_text(step: &Step) -> String {
+fn step_text(step: &DerivationStep) -> String {
     let mut text = format!("{} ({})", step.rules.join(", "), step.tier);
     if step.backwards {
         text += " backwards";
@@ -158,7 +158,7 @@ fn counts_text(counts: &BTreeMap<&'static str, usize>) -> String {
     counts.collect::<Vec<_>>().join(", ")
 }
 
-/// A change in hundredths, with its sign.
+/// Formats the relative change from `from` to `to` in percent, with its sign.
 fn percent(from: u128, to: u128) -> String {
     let change = 100.0 * (to as f64 / (from as f64).max(1.0) - 1.0);
     match change.abs() {
@@ -168,12 +168,12 @@ fn percent(from: u128, to: u128) -> String {
     }
 }
 
-/// Picoseconds as seconds.
+/// Converts a cost in picoseconds to seconds.
 fn seconds(cost: u128) -> f64 {
     cost as f64 / 1e12
 }
 
-/// All that there is to know, as one JSON object.
+/// Returns all details about the optimiser as one JSON object.
 pub(super) fn json(explained: &Explained, planning: Duration) -> Value {
     let report = &explained.report;
     let search = &report.saturation;

@@ -5,17 +5,17 @@ use std::fmt;
 use forebay_planner::optimizer::explain::why_not::WhyNot;
 use serde_json::{Value, json};
 
-/// What became of a rule, or of the rules of a family.
+/// The reasons why a rule, or each rule of a family, did not apply.
 #[derive(Debug, Clone)]
 pub struct WhyNotAnswer {
-    /// `None` where the optimiser is off.
+    /// The outcome of each rule; `None` if the optimiser is off.
     pub(super) rules: Option<Vec<WhyNot>>,
 }
 
-const OFF: &str = "the optimiser is off, so the written plan runs: OPTIONS (optimize = 'none')";
+const OFF: &str = "the optimiser is off, so the written plan runs: OPTIONS (optimize = 'off')";
 
 impl WhyNotAnswer {
-    /// The answer as one JSON object.
+    /// Returns the answer as one JSON object.
     pub fn to_json(&self) -> Value {
         let Some(rules) = &self.rules else {
             return json!({"rules": [], "left_out": OFF});

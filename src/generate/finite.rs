@@ -1,11 +1,13 @@
-//! Finds numbers that JSON does not have: NaN and the infinities, which its writer would turn into null.
+//! Rejects NaN and infinite numbers. JSON has no such numbers, and the JSON writer would turn them
+//! into null.
 
 use arrow::array::types::{ArrowPrimitiveType, Float16Type, Float32Type, Float64Type};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-/// Refuses a batch, in the types in which JSON files hold columns, with a number that is not finite.
+/// Fails if a batch holds a number that is not finite. The batch must have the column types in
+/// which JSON files store columns.
 pub(super) fn check(batch: &RecordBatch) -> Result<(), ArrowError> {
     let schema = batch.schema_ref();
     let mut columns = schema.fields().iter().zip(batch.columns());
@@ -18,7 +20,7 @@ pub(super) fn check(batch: &RecordBatch) -> Result<(), ArrowError> {
     }
 }
 
-/// True where all numbers in the rows of an array are finite.
+/// True if all numbers in the rows of an array are finite.
 fn are_finite(array: &dyn Array) -> bool {
     let is_clean = match array.data_type() {
         DataType::Float16 => return floats::<Float16Type>(array, |x| x.is_finite()),
@@ -31,17 +33,17 @@ fn are_finite(array: &dyn Array) -> bool {
         DataType::Map(..) => are_finite(array.as_map().entries()),
         _ => return true,
     };
-    // A value found below may belong to no row, or to one that is null.
+    // The number that is not finite may lie outside the array's rows, or under a null.
     is_clean || (0..array.len()).all(|row| is_finite(array, row))
 }
 
 fn floats<T: ArrowPrimitiveType>(array: &dyn Array, is_finite: fn(T::Native) -> bool) -> bool {
     let array = array.as_primitive::<T>();
-    // Values under nulls are mostly finite, too.
+    // The fast check also reads values under nulls, which are mostly finite, so it comes first.
     array.values().iter().all(|&value| is_finite(value)) || array.iter().flatten().all(is_finite)
 }
 
-/// True where all numbers in a row of an array are finite.
+/// True if all numbers in one row of an array are finite.
 fn is_finite(array: &dyn Array, row: usize) -> bool {
     if array.is_null(row) {
         return true;

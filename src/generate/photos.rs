@@ -1,29 +1,27 @@
-//! A folder of photos, a class per directory.
+//! Generates a folder of photos, one directory per class.
 
 use std::fs;
-use std::io::{BufWriter, IntoInnerError};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forebay_photos::{CLASSES, PhotoFormat, class_name, encode, paint};
 use forebay_runtime::output_file::OutputFile;
 use forebay_udfs::draw::Draws;
-use image::codecs::jpeg::JpegEncoder;
-use image::codecs::png::PngEncoder;
-use image::{DynamicImage, ImageError};
+use image::DynamicImage;
 
-use super::GenerateError;
-use super::painter::{KINDS, class_name, paint};
+use super::error::GenerateError;
 
-/// Most classes a folder can have.
-pub const MAX_CLASSES: u32 = KINDS;
-/// Most pixels a side of a photo can have.
+/// Maximum number of classes of a folder; more are refused.
+pub const MAX_CLASSES: u32 = CLASSES;
+/// Maximum number of pixels along a side of a photo; more are refused.
 pub const MAX_SIDE: u32 = 16_384;
 
-/// JPEG quality unless asked otherwise: ImageNet's photos are mostly of 85 to 95.
+/// Default JPEG quality: most of ImageNet's photos have 85 to 95.
 const JPEG_QUALITY: u8 = 90;
 
-/// A folder of photos to be made.
+/// Options of a folder of generated photos.
 #[derive(Debug, Clone)]
 pub struct Photos {
     /// Number of photos.
@@ -32,13 +30,13 @@ pub struct Photos {
     pub classes: u32,
     /// Mean width and height in pixels, 1 to [`MAX_SIDE`].
     pub size: (u32, u32),
-    /// Whether sizes vary by a quarter and a fifth of the photos stand upright, as in real folders.
+    /// True if sizes vary by a quarter and a fifth of the photos are upright, as in real folders.
     pub vary_size: bool,
-    /// Whether one photo in ten is a PNG and one in twenty is gray.
+    /// True if one photo in ten is a PNG and one in twenty is gray.
     pub mixed: bool,
     /// JPEG quality, 1 to 100.
     pub quality: u8,
-    /// Seed of everything that varies.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -56,18 +54,18 @@ impl Default for Photos {
     }
 }
 
-/// What was made.
+/// Counts of the generated photos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhotosReport {
-    /// Photos.
+    /// Number of photos.
     pub files: u64,
-    /// Bytes of all files.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
 }
 
 impl Photos {
-    /// Writes the photos as `<class>/<class>-<number>.jpg` below `folder`, which is made where it is
-    /// missing; files of the same names are replaced. `progress` is told the number of photos
+    /// Writes the photos as `<class>/<class>-<number>.jpg` below `folder`, which is created if
+    /// missing. Existing files of these names are replaced. `progress` gets the number of photos
     /// written so far, from several threads.
     pub fn write(
         &self,
@@ -92,7 +90,7 @@ impl Photos {
                         progress(done.fetch_add(1, Ordering::Relaxed) + 1);
                     }
                     Err(error) => {
-                        // The other threads stop at their next photo.
+                        // The other threads stop before their next photo.
                         next.store(self.count, Ordering::Relaxed);
                         return Err(error);
                     }
@@ -153,11 +151,19 @@ impl Photos {
         };
 
         let name = class_name(class);
-        let extension = if png { "png" } else { "jpg" };
+        let (extension, format) = if png {
+            ("png", PhotoFormat::Png)
+        } else {
+            let quality = self.quality;
+            ("jpg", PhotoFormat::Jpeg { quality })
+        };
         let path = folder
             .join(&name)
             .join(format!("{name}-{index:06}.{extension}"));
-        encode(&photo, (!png).then_some(self.quality), &path)
+        match encode(&photo, format) {
+            Ok(bytes) => write(&bytes, &path),
+            Err(source) => Err(GenerateError::Image { path, source }),
+        }
     }
 
     fn size_of(&self, draws: &mut Draws) -> (u32, u32) {
@@ -178,29 +184,15 @@ impl Photos {
     }
 }
 
-/// Writes a photo as a JPEG of a quality, or as a PNG.
-fn encode(photo: &DynamicImage, jpeg: Option<u8>, path: &Path) -> Result<u64, GenerateError> {
+fn write(bytes: &[u8], path: &Path) -> Result<u64, GenerateError> {
     let io = |source| GenerateError::Io {
         path: PathBuf::from(path),
         source,
     };
-    let mut writer = BufWriter::new(OutputFile::create(path).map_err(io)?);
-    let result = match jpeg {
-        None => photo.write_with_encoder(PngEncoder::new(&mut writer)),
-        Some(quality) => {
-            photo.write_with_encoder(JpegEncoder::new_with_quality(&mut writer, quality))
-        }
-    };
-    result.map_err(|source| match source {
-        ImageError::IoError(source) => io(source),
-        source => GenerateError::Image {
-            path: PathBuf::from(path),
-            source,
-        },
-    })?;
-    let written = writer.into_inner().map_err(IntoInnerError::into_error);
-    // The same options make the same photo again: thousands of them do not wait for the disk.
-    written.and_then(OutputFile::commit_cached).map_err(io)
+    let mut file = OutputFile::create(path).map_err(io)?;
+    file.write_all(bytes).map_err(io)?;
+    // Photos can be generated again, so no write waits for the disk.
+    file.commit_cached().map_err(io)
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! The types in which files of each format hold columns, so that every reader finds the values that were written.
+//! Column types as each file format stores them, so that every reader finds the values that were
+//! written.
 //!
 //! | Type | Parquet | CSV | JSON lines | Arrow |
 //! |---|---|---|---|---|
-//! | dictionaries, run-end encoding, list views | as plain values | the same | the same | the same |
-//! | `timestamp[s]`, `time32[s]` | in milliseconds | as text | as text | as it is |
-//! | `date64` | as `date32` | as text | as text | as it is |
-//! | durations | as it is | none | none | as it is |
-//! | intervals of months, days and nanoseconds | none | as text | as text | as it is |
-//! | lists, structs, maps | as it is | none | as it is, maps with keys of text | as it is |
-//! | unions | none | none | none | as it is |
-//! | NaN and infinities | as they are | as text | none | as they are |
+//! | dictionaries, run-end encoding, list views | plain values | plain values | plain values | plain values |
+//! | `timestamp[s]`, `time32[s]` | milliseconds | text | text | unchanged |
+//! | `date64` | `date32` | text | text | unchanged |
+//! | durations | unchanged | unsupported | unsupported | unchanged |
+//! | intervals of months, days and nanoseconds | unsupported | text | text | unchanged |
+//! | lists, structs, maps | unchanged | unsupported | unchanged; map keys must be text | unchanged |
+//! | unions | unsupported | unsupported | unsupported | unchanged |
+//! | NaN and infinities | unchanged | text | unsupported | unchanged |
 //!
-//! Bytes are hexadecimal digits in CSV and JSON.
+//! CSV and JSON store bytes as hexadecimal digits.
 
 use std::sync::Arc;
 
@@ -23,26 +24,26 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use parquet::arrow::ArrowSchemaConverter;
 
-use super::TableFormat;
+use super::format::TableFormat;
 
-/// A column that a format cannot hold.
+/// A column of a type that a file format cannot hold.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column \"{column}\" has the type {data_type}, which {format} files do not hold; {advice}")]
+#[error("column \"{column}\" has the type {data_type}, which {format} files cannot hold; {advice}")]
 pub struct UnwritableColumn {
-    /// Its name.
+    /// Name of the column.
     pub column: String,
-    /// Its type.
+    /// Type of the column.
     pub data_type: DataType,
-    /// The format.
+    /// Format of the file.
     pub format: TableFormat,
-    /// What to do instead.
+    /// A remedy, for the message.
     pub advice: String,
 }
 
-/// The schema in which files of a format hold columns.
+/// Returns the schema in which files of a format store columns.
 ///
 /// # Errors
-/// A column that the format cannot hold.
+/// Fails if the format cannot hold a column.
 pub(super) fn stored_schema(
     format: TableFormat,
     schema: &Schema,
@@ -78,7 +79,8 @@ fn stored_field(format: TableFormat, field: &FieldRef) -> Result<FieldRef, &'sta
     Ok(Arc::new(stored.with_metadata(field.metadata().clone())))
 }
 
-/// The type in which files of a format hold values of a type; else what to do instead.
+/// Returns the type in which files of a format store values of type `of`, or a remedy if they
+/// cannot.
 fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static str> {
     use TableFormat::{Arrow, Csv, Json, Parquet};
     let field = |field: &FieldRef| stored_field(format, field);
@@ -103,7 +105,8 @@ fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static 
         }
         (Parquet, DataType::Time32(TimeUnit::Second)) => DataType::Time32(TimeUnit::Millisecond),
         (Parquet, DataType::Date64) => DataType::Date32,
-        // Decimals of one digit are integers of 64 bits, as which the writer takes no narrower ones.
+        // The Parquet writer stores one-digit decimals as 64-bit integers, and accepts only
+        // Decimal64 for them.
         (Parquet, DataType::Decimal32(1, scale)) => DataType::Decimal64(1, *scale),
         (Parquet, DataType::Struct(fields)) if fields.is_empty() => {
             return Err("a struct without fields has no values; leave it out");
@@ -127,7 +130,7 @@ fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static 
     })
 }
 
-/// Whether the entries of a map have keys of text.
+/// True if the keys of a map are text.
 fn has_text_keys(entries: &DataType) -> bool {
     let DataType::Struct(fields) = entries else {
         return false;
@@ -137,10 +140,10 @@ fn has_text_keys(entries: &DataType) -> bool {
         .is_some_and(|key| key.data_type() == &DataType::Utf8)
 }
 
-/// A batch in the schema of its file.
+/// Casts a batch to the schema in which the file stores it.
 ///
 /// # Errors
-/// A value that the file's type does not have.
+/// Fails if the stored type cannot represent a value.
 pub(super) fn stored_batch(
     schema: &SchemaRef,
     batch: &RecordBatch,
@@ -163,7 +166,8 @@ fn stored_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowErro
         ..CastOptions::default()
     };
     let stored = cast_with_options(column, field.data_type(), &strict)?;
-    // A date64 may have a time of day, although it should not; without its encodings, it can be compared.
+    // A date64 may hold a time of day, although it should not. The comparison needs a plain
+    // encoding.
     if has_dates(column.data_type()) {
         let plain = stored_type(TableFormat::Arrow, column.data_type());
         let plain = plain.map_err(|why| ArrowError::InvalidArgumentError(why.to_owned()))?;
@@ -179,7 +183,7 @@ fn stored_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowErro
     Ok(stored)
 }
 
-/// Whether dates of 64 bits are among the values of a type.
+/// True if a type contains 64-bit dates.
 fn has_dates(of: &DataType) -> bool {
     match of {
         DataType::Date64 => true,

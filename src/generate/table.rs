@@ -1,4 +1,4 @@
-//! A table like those that recommenders and click models train on.
+//! Generates a table like those that recommenders and click models train on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,22 +11,23 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use forebay_udfs::draw::Draws;
 
-use super::GenerateError;
-use super::writer::{TableFormat, TableWriter};
+use super::error::GenerateError;
+use super::format::TableFormat;
+use super::writer::TableWriter;
 
-/// Most payload bytes a row can have.
+/// Maximum payload per row, in bytes; more is refused.
 pub const MAX_PAYLOAD: u64 = 64 << 20;
 
-/// Bytes of rows made at a time.
+/// Target size, in bytes, of the rows generated at a time.
 const CHUNK_BYTES: u64 = 8 << 20;
-/// Rows made at a time.
+/// Maximum number of rows generated at a time.
 const CHUNK_ROWS: u64 = 8192;
-/// Bytes of a row without payload, about.
+/// Approximate size of a row without payload, in bytes.
 const ROW_BYTES: u64 = 160;
 
-/// 2024-01-01T00:00:00Z in milliseconds of Unix time: the first row's time at the earliest.
+/// 2024-01-01T00:00:00Z in Unix milliseconds: the earliest time of the first row.
 const FIRST_MILLISECOND: i64 = 1_704_067_200_000;
-/// Mean milliseconds from a row to the next.
+/// Mean time between rows, in milliseconds.
 const MILLISECONDS_A_ROW: u64 = 250;
 
 const CATEGORIES: [&str; 12] = [
@@ -101,31 +102,31 @@ const WORDS: [&str; 64] = [
     "works",
 ];
 
-/// A table to be made: `id`, `user_id` (few users make most rows), `time`, `category`, `price` (2 %
-/// null), `clicks`, `label` (0 or 1, likelier with clicks), `text` (5 % null) and, where asked for,
-/// `payload`.
+/// Options of a generated table with the columns `id`, `user_id` (few users make most rows),
+/// `time`, `category`, `price` (2 % null), `clicks`, `label` (0 or 1, likelier with clicks), `text`
+/// (5 % null) and, if requested, `payload`.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// Number of rows.
     pub rows: u64,
-    /// Random bytes a row in the column `payload`; no such column where 0. In CSV and JSON they are
-    /// hexadecimal text.
+    /// Number of random bytes per row in the column `payload`; 0 omits the column. CSV and JSON
+    /// store the bytes as hexadecimal text.
     pub payload: u64,
-    /// Seed of everything that varies.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What was made.
+/// Counts of the generated table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableReport {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub bytes: u64,
 }
 
 impl Table {
-    /// The columns.
+    /// Returns the schema of the table.
     pub fn schema(&self) -> SchemaRef {
         let mut fields = vec![
             Field::new("id", DataType::Int64, false),
@@ -147,8 +148,8 @@ impl Table {
         Arc::new(Schema::new(fields))
     }
 
-    /// Writes the table to `path` in the format that its name ends with, a few megabytes at a time.
-    /// `progress` is told the number of rows written so far.
+    /// Writes the table to `path` in the format of its extension, a few megabytes at a time.
+    /// `progress` gets the number of rows written so far.
     pub fn write(&self, path: &Path, progress: &dyn Fn(u64)) -> Result<TableReport, GenerateError> {
         let format = TableFormat::of_path(path).ok_or_else(|| {
             GenerateError::Option(format!(
@@ -183,7 +184,7 @@ impl Table {
         })
     }
 
-    /// Rows `start..end`. A row depends on its number and the seed alone.
+    /// Generates rows `start..end`. A row depends only on its number and the seed.
     fn batch(&self, start: u64, end: u64) -> Result<RecordBatch, ArrowError> {
         let mut id = Int64Builder::new();
         let mut user = Int64Builder::new();
@@ -199,7 +200,8 @@ impl Table {
         for row in start..end {
             let mut draws = Draws::new(self.seed, 0, row, 0);
             id.append_value(row as i64);
-            // The cube of a uniform draw: one user in ten makes half of the rows.
+            // The cube of a uniform draw prefers small numbers: one user in ten makes half of the
+            // rows.
             let draw = draws.uniform();
             user.append_value((draw * draw * draw * users) as i64);
             let late = draws.below(MILLISECONDS_A_ROW);
@@ -208,7 +210,7 @@ impl Table {
             let draw = draws.uniform();
             let cents = (99.0 + draw * draw * draw * 50_000.0).floor();
             price.append_option((!draws.chance(0.02)).then_some(cents / 100.0));
-            // Zeros at the end of random bits: each click half as likely as the one before.
+            // Counts trailing zeros of random bits, so each further click is half as likely.
             let clicked = draws.next_u32().trailing_zeros() + draws.next_u32().trailing_zeros();
             clicks.append_value(clicked as i32);
             let odds = 0.05 + 0.8 * f64::from(clicked.min(8)) / 8.0;

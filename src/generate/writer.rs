@@ -1,4 +1,4 @@
-//! Writes rows to a file in one of the formats that sources read, a batch at a time.
+//! Writes rows to a file, batch by batch, in the formats that sources read.
 
 use std::fmt;
 use std::fs::File;
@@ -17,71 +17,26 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
+use super::error::GenerateError;
+use super::finite;
+use super::format::TableFormat;
 use super::stored::{stored_batch, stored_schema};
-use super::{GenerateError, finite};
 
-/// Bytes after which a Parquet row group ends: a reader holds a row group or two.
+/// Target size, in bytes, of a Parquet row group; a reader holds one or two row groups in memory.
 const ROW_GROUP_BYTES: usize = 16 << 20;
-/// Bytes that are written to a file at once.
+/// Number of bytes buffered before a write to the file.
 const BUFFER: usize = 64 << 10;
-/// Rows after which a Parquet row group ends.
+/// Maximum number of rows of a Parquet row group.
 const ROW_GROUP_ROWS: usize = 16_384;
 
-/// A file format for rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TableFormat {
-    /// Apache Parquet.
-    Parquet,
-    /// Comma-separated values with a header.
-    Csv,
-    /// JSON, an object a line.
-    Json,
-    /// Arrow's IPC file format.
-    Arrow,
-}
-
-impl fmt::Display for TableFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Parquet => "Parquet",
-            Self::Csv => "CSV",
-            Self::Json => "JSON",
-            Self::Arrow => "Arrow",
-        })
-    }
-}
-
-impl TableFormat {
-    /// The format that a file's name ends with: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson`,
-    /// `.arrow`, `.ipc` or `.feather`.
-    pub fn of_path(path: &Path) -> Option<Self> {
-        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-        match extension.as_str() {
-            "parquet" => Some(Self::Parquet),
-            "csv" => Some(Self::Csv),
-            "json" | "jsonl" | "ndjson" => Some(Self::Json),
-            "arrow" | "ipc" | "feather" => Some(Self::Arrow),
-            _ => None,
-        }
-    }
-
-    /// True where readers have the rows of a file that is cut off: lines. Parquet and Arrow files cannot be read
-    /// before their footer is there, and their writers hold rows back.
-    const fn is_read_by_the_row(self) -> bool {
-        match self {
-            Self::Csv | Self::Json => true,
-            Self::Parquet | Self::Arrow => false,
-        }
-    }
-}
-
-/// A file being written. Memory stays bounded by a row group and a batch. The file has its name once it is
-/// [finished](Self::finish); until then one of that name that was there before stays.
+/// A table file that is being written. At most a row group and a batch are held in memory. The file
+/// appears under its name at [finish](Self::finish); until then an existing file of that name
+/// stays.
 pub struct TableWriter {
     path: PathBuf,
-    /// Columns as the file holds them.
+    /// Schema in which the file stores the rows.
     schema: SchemaRef,
-    inner: Inner,
+    inner: FormatWriter,
     file: OutputFile,
     is_direct: bool,
 }
@@ -94,7 +49,7 @@ impl fmt::Debug for TableWriter {
     }
 }
 
-enum Inner {
+enum FormatWriter {
     Parquet(Box<ArrowWriter<BufWriter<File>>>),
     Csv(csv::Writer<BufWriter<File>>),
     Json(json::Writer<BufWriter<File>, LineDelimited>),
@@ -102,8 +57,8 @@ enum Inner {
 }
 
 impl TableWriter {
-    /// Starts a file that will replace one of the same name. Folders above it must exist. A column of a type that the
-    /// format does not hold is refused before anything is written.
+    /// Starts a file that will replace an existing file of that name. The parent folder must exist.
+    /// A column type that the format cannot hold is refused before anything is written.
     pub fn create(
         path: &Path,
         format: TableFormat,
@@ -122,7 +77,8 @@ impl TableWriter {
             Ok(begun) => begun,
             Err(source) => return Err(GenerateError::Io { path, source }),
         };
-        // A reader of lines in a pipe has every batch that was written, however the process ends.
+        // Lines written to a pipe are not buffered, so the reader gets every batch, however the
+        // process ends.
         let is_direct = file.is_direct() && format.is_read_by_the_row();
         let buffer = if is_direct { 0 } else { BUFFER };
         let handle = BufWriter::with_capacity(buffer, handle);
@@ -139,8 +95,8 @@ impl TableWriter {
         })
     }
 
-    /// True where rows reach their reader as they are written (lines in a pipe or a device), rather than with the whole
-    /// file.
+    /// True if readers see rows as they are written (lines to a pipe or a device), not only in the
+    /// finished file.
     pub const fn is_direct(&self) -> bool {
         self.is_direct
     }
@@ -152,7 +108,7 @@ impl TableWriter {
         written.map_err(|error| failure(self.path.clone(), error))
     }
 
-    /// Ends the file, gives it its name, and returns its bytes.
+    /// Finishes the file, which then appears under its name, and returns the file's size in bytes.
     pub fn finish(self) -> Result<u64, GenerateError> {
         let Self {
             path, inner, file, ..
@@ -172,7 +128,7 @@ fn failure(path: PathBuf, source: ArrowError) -> GenerateError {
     }
 }
 
-impl Inner {
+impl FormatWriter {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         match self {
             Self::Parquet(writer) => write_parquet(writer, batch).map_err(ArrowError::from),
@@ -206,7 +162,7 @@ fn open(
     file: BufWriter<File>,
     format: TableFormat,
     schema: &SchemaRef,
-) -> Result<Inner, ArrowError> {
+) -> Result<FormatWriter, ArrowError> {
     Ok(match format {
         TableFormat::Parquet => {
             let properties = WriterProperties::builder()
@@ -214,24 +170,28 @@ fn open(
                 .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                 .build();
             let schema = SchemaRef::clone(schema);
-            Inner::Parquet(Box::new(ArrowWriter::try_new(
+            FormatWriter::Parquet(Box::new(ArrowWriter::try_new(
                 file,
                 schema,
                 Some(properties),
             )?))
         }
-        TableFormat::Csv => Inner::Csv(csv::WriterBuilder::new().with_header(true).build(file)),
-        // Without its nulls, a column of nothing else would be lost, and so would entries of maps.
-        TableFormat::Json => Inner::Json(
+        TableFormat::Csv => {
+            FormatWriter::Csv(csv::WriterBuilder::new().with_header(true).build(file))
+        }
+        // Explicit nulls preserve columns without values and null map entries, which would
+        // otherwise be lost.
+        TableFormat::Json => FormatWriter::Json(
             json::WriterBuilder::new()
                 .with_explicit_nulls(true)
                 .build::<_, LineDelimited>(file),
         ),
-        TableFormat::Arrow => Inner::Arrow(FileWriter::try_new(file, schema.as_ref())?),
+        TableFormat::Arrow => FormatWriter::Arrow(FileWriter::try_new(file, schema.as_ref())?),
     })
 }
 
-/// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] however large the batch.
+/// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] however large the
+/// batch.
 fn write_parquet(
     writer: &mut ArrowWriter<BufWriter<File>>,
     batch: &RecordBatch,
@@ -271,7 +231,7 @@ mod tests {
 
     fn batch(rows: usize, bytes: usize) -> RecordBatch {
         let ids = Int64Array::from_iter_values(0..rows as i64);
-        // Bytes that no encoding shortens.
+        // Random bytes, which no encoding compresses.
         let mut draws = Draws::new(1, 2, 3, 0);
         let noise: Vec<u8> = (0..bytes / 8 + rows)
             .flat_map(|_| draws.next_u64().to_le_bytes())

@@ -1,5 +1,5 @@
-//! Contact sheets: the images of a batch in one picture, with their labels, so that a person sees
-//! what the model will see.
+//! Contact sheets: one picture of a batch's images with their labels, as the model will see the
+//! batch.
 
 mod pixels;
 mod tensor;
@@ -13,9 +13,9 @@ use image::{Rgb, RgbImage};
 
 use pixels::ImageColumn;
 
-/// Most pixels a side of a sheet can have.
+/// Maximum number of pixels along a side of a sheet; a larger sheet is refused.
 const MAX_SHEET_SIDE: u64 = 16_384;
-/// Pixels between tiles.
+/// Gap between tiles, in pixels.
 const GAP: u32 = 6;
 /// Height of a line of text, in pixels.
 const LINE: u32 = text::HEIGHT + 3;
@@ -24,7 +24,7 @@ const BACKGROUND: Rgb<u8> = Rgb([24, 24, 28]);
 const EMPTY_TILE: Rgb<u8> = Rgb([60, 40, 40]);
 const INK: Rgb<u8> = Rgb([235, 235, 235]);
 
-/// Columns whose values are written below an image, in this order of preference.
+/// Names of columns whose values label an image, in order of preference.
 const LABEL_COLUMNS: [&str; 8] = [
     "class",
     "class_name",
@@ -36,14 +36,14 @@ const LABEL_COLUMNS: [&str; 8] = [
     "y",
 ];
 
-/// How a sheet looks.
+/// Layout options of a contact sheet.
 #[derive(Debug, Clone)]
 pub struct SheetOptions {
-    /// Width and height in pixels that an image is fitted into.
+    /// Width and height, in pixels, of the tile that each image is fitted into.
     pub tile: u32,
-    /// Rows of the batch beside each other; chosen for a square sheet where `None`.
+    /// Number of the batch's rows per line of the sheet; `None` makes the sheet about square.
     pub columns: Option<u32>,
-    /// Rows of the batch shown at most.
+    /// Maximum number of rows shown.
     pub max_rows: usize,
 }
 
@@ -57,7 +57,7 @@ impl Default for SheetOptions {
     }
 }
 
-/// Why a batch has no contact sheet.
+/// A reason why no contact sheet of a batch can be drawn.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreviewError {
@@ -73,7 +73,7 @@ pub enum PreviewError {
     /// The batch has no rows.
     #[error("the batch has no rows to show")]
     NoRows,
-    /// A size that cannot be met.
+    /// A requested size is out of range.
     #[error("{0}")]
     Size(String),
     /// A value could not be read.
@@ -81,15 +81,15 @@ pub enum PreviewError {
     Arrow(#[from] ArrowError),
 }
 
-/// Draws the first rows of a batch as a grid: every image column of a row side by side, its label
-/// below.
+/// Draws the first rows of a batch as a grid. The images of a row stand side by side, with the
+/// row's label below.
 ///
 /// Image columns are `arrow.fixed_shape_tensor` and `arrow.variable_shape_tensor` of two or three
-/// dimensions (channels first or last, as the dimension names say) and binary columns of encoded
-/// images. Integers are shown as they are. Floats are shown by the range of the whole column: as
-/// they are where within 0 to 1 or 0 to 255; with ImageNet's mean and deviation undone where each
-/// channel lies within that normalisation's bounds; else stretched from their least to their
-/// greatest value.
+/// dimensions (channels first or last, by the dimension names) and binary columns of encoded
+/// images. Integers are shown unchanged. How floats are shown depends on the range of the whole
+/// column: values within 0 to 1 or 0 to 255 are shown unchanged; if each channel lies within the
+/// bounds of ImageNet's normalisation, the normalisation is undone; any other range is stretched
+/// from its least to its greatest value.
 pub fn contact_sheet(
     batch: &RecordBatch,
     options: &SheetOptions,
@@ -130,17 +130,17 @@ pub fn contact_sheet(
     Ok(sheet)
 }
 
-/// The images of a column.
+/// The images of one column.
 #[derive(Debug)]
 pub struct Thumbnails {
-    /// The column's name.
+    /// Name of the column.
     pub column: String,
-    /// The image of each row; `None` where a row has none.
+    /// Image of each row; `None` for a row without an image.
     pub images: Vec<Option<RgbImage>>,
 }
 
-/// The image columns of a batch, each image at most `side` pixels wide and high. Values are shown as
-/// [`contact_sheet`] shows them.
+/// Returns the image columns of a batch, each image at most `side` pixels wide and high. Values are
+/// displayed as by [`contact_sheet`].
 pub fn thumbnails(batch: &RecordBatch, side: u32) -> Result<Vec<Thumbnails>, PreviewError> {
     let schema = batch.schema_ref();
     let mut columns = Vec::new();
@@ -157,7 +157,7 @@ pub fn thumbnails(batch: &RecordBatch, side: u32) -> Result<Vec<Thumbnails>, Pre
     Ok(columns)
 }
 
-/// An image that is no larger than `side` pixels either way.
+/// Shrinks an image to at most `side` pixels per side.
 fn fitted(image: RgbImage, side: u32) -> RgbImage {
     let (width, height) = image.dimensions();
     let largest = width.max(height);
@@ -168,7 +168,7 @@ fn fitted(image: RgbImage, side: u32) -> RgbImage {
     imageops::thumbnail(&image, scale(width), scale(height))
 }
 
-/// Where things are on a sheet.
+/// Positions and sizes of the parts of a sheet.
 struct Grid {
     tile: u32,
     columns: u32,
@@ -236,7 +236,7 @@ fn image_columns(batch: &RecordBatch) -> Result<Vec<ImageColumn>, PreviewError> 
     Ok(columns)
 }
 
-/// The text below each row.
+/// Returns the label of each row.
 fn labels(batch: &RecordBatch) -> Result<Vec<String>, PreviewError> {
     let options = FormatOptions::default().with_null("-");
     let mut labels = vec![String::new(); batch.num_rows()];
@@ -255,7 +255,7 @@ fn labels(batch: &RecordBatch) -> Result<Vec<String>, PreviewError> {
     Ok(labels)
 }
 
-/// Fits an image into the tile at a corner, in its middle.
+/// Draws an image centered in the tile at `(left, top)`.
 fn place(sheet: &mut RgbImage, image: &RgbImage, left: u32, top: u32, tile: u32) {
     let (width, height) = image.dimensions();
     let side = width.max(height).max(1);
@@ -266,7 +266,7 @@ fn place(sheet: &mut RgbImage, image: &RgbImage, left: u32, top: u32, tile: u32)
     let fitted = if side > tile {
         imageops::thumbnail(image, w, h)
     } else {
-        // Pixels of small images stay visible as squares.
+        // Nearest-neighbor scaling keeps the pixels of small images visible as squares.
         imageops::resize(image, w, h, FilterType::Nearest)
     };
     let (x, y) = (left + (tile - w) / 2, top + (tile - h) / 2);
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(middle(2), EMPTY_TILE);
         assert_eq!(middle(3), Rgb([255, 0, 0]));
         assert_eq!(middle(4), EMPTY_TILE);
-        // 8x4 fitted into 32x32 leaves 8 rows above and below.
+        // An 8x4 image fitted into 32x32 leaves 8 rows of pixels above and below.
         assert_eq!(*sheet.get_pixel(GAP + 16, GAP + 4), BACKGROUND);
         assert!(sheet.pixels().any(|&p| p == INK), "labels are drawn");
     }
@@ -355,7 +355,7 @@ mod tests {
             panic!("one column holds images");
         };
         assert_eq!(column, "image");
-        // The image is 8x4.
+        // The image of 8x4 pixels is shown at half its size.
         assert_eq!(images[0].as_ref().map(RgbImage::dimensions), Some((4, 2)));
         assert!(images[1].is_none());
     }

@@ -9,20 +9,21 @@ use image::{ImageReader, Limits, RgbImage};
 
 use super::tensor::TensorColumn;
 
-/// Most bytes that decoding one encoded image may take.
+/// Maximum memory, in bytes, that decoding one image may take; an image that needs more is not
+/// shown.
 const MAX_DECODED_BYTES: u64 = 512 << 20;
 
-/// A column whose values can be shown.
+/// A column that can be shown as images.
 #[derive(Debug)]
 pub(super) enum ImageColumn {
-    /// Decoded images.
+    /// Decoded images, as tensors.
     Tensor(TensorColumn),
-    /// Encoded images.
+    /// Encoded images, as bytes.
     Encoded(ArrayRef),
 }
 
 impl ImageColumn {
-    /// The column's images; `None` where it holds something else.
+    /// Reads a column; `None` if the column does not hold images.
     pub(super) fn try_new(field: &Field, column: &ArrayRef) -> Result<Option<Self>, ArrowError> {
         if matches!(
             column.data_type(),
@@ -36,7 +37,7 @@ impl ImageColumn {
         Ok(TensorColumn::try_new(field, column)?.map(Self::Tensor))
     }
 
-    /// The image of a row; `None` where it is null or cannot be decoded.
+    /// Returns the image of a row; `None` if the value is null or cannot be decoded.
     pub(super) fn image(&self, row: usize) -> Option<RgbImage> {
         match self {
             Self::Tensor(column) => column.image(row),

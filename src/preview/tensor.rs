@@ -6,7 +6,8 @@ use arrow::datatypes::{DataType, Field, Float32Type, Int32Type};
 use arrow::error::ArrowError;
 use image::{Rgb, RgbImage};
 
-/// ImageNet's mean and deviation of each channel in 0 to 1, as torchvision gives them.
+/// Mean and standard deviation of each channel over ImageNet, on the scale 0 to 1, as torchvision
+/// gives them.
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
 /// A column of decoded images.
@@ -14,29 +15,30 @@ const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225
 pub(super) struct TensorColumn {
     column: ArrayRef,
     names: Vec<String>,
-    /// The shape of every row, where the type says it.
+    /// Shape of every row; `None` if it differs by row.
     shape: Option<Vec<usize>>,
     view: View,
 }
 
-/// How values become bytes.
+/// The mapping from a column's values to displayed bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum View {
     /// `value * scale + offset`.
     Linear { scale: f32, offset: f32 },
-    /// ImageNet's normalisation undone.
+    /// Undoes ImageNet's normalisation.
     ImageNet,
 }
 
-/// Height, width and channels of an image, and the steps between neighbours in memory.
+/// Height, width and channels of an image, and the distance in memory, in values, between neighbors
+/// in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
+struct PixelLayout {
     size: [usize; 3],
     strides: [usize; 3],
 }
 
 impl TensorColumn {
-    /// Reads a column of images; `None` where the column holds something else.
+    /// Reads a column of images; `None` if the column holds something else.
     pub(super) fn try_new(field: &Field, column: &ArrayRef) -> Result<Option<Self>, ArrowError> {
         let metadata = metadata(field);
         let strings = |key: &str| -> Vec<String> {
@@ -87,24 +89,25 @@ impl TensorColumn {
             },
             _ => tensors.view_of_range()?,
         };
-        // A column of tensors that are no images (token ids, spectra of four dimensions).
+        // Tensors may hold other data than images, such as token ids or four-dimensional spectra.
         let is_images = (0..column.len()).all(|row| match tensors.read(row) {
-            Ok(Some((_, shape))) => Layout::of(&shape, &tensors.names).is_some(),
+            Ok(Some((_, shape))) => PixelLayout::of(&shape, &tensors.names).is_some(),
             Ok(None) => true,
             Err(_) => false,
         });
         Ok(is_images.then_some(tensors))
     }
 
-    /// The image of a row; `None` where it is null.
+    /// Returns the image of a row; `None` if the value is null.
     pub(super) fn image(&self, row: usize) -> Option<RgbImage> {
         let (values, shape) = self.read(row).ok()??;
-        let layout = Layout::of(&shape, &self.names)?;
+        let layout = PixelLayout::of(&shape, &self.names)?;
         let [height, width, channels] = layout.size;
         let values = values.values();
         Some(RgbImage::from_fn(width as u32, height as u32, |x, y| {
             Rgb([0, 1, 2].map(|c| {
-                // Gray is shown as such; a second channel of two is alpha and left out.
+                // A single channel is shown as gray. Of two channels, the second is alpha, which is
+                // ignored.
                 let c = if channels < 3 { 0 } else { c };
                 let at = layout.at(y as usize, x as usize, c);
                 self.view
@@ -113,7 +116,7 @@ impl TensorColumn {
         }))
     }
 
-    /// Values and shape of a row; `None` where it is null.
+    /// Returns the values and the shape of a row; `None` if the row is null.
     fn read(&self, row: usize) -> Result<Option<(Float32Array, Vec<usize>)>, ArrowError> {
         if self.column.is_null(row) {
             return Ok(None);
@@ -128,17 +131,17 @@ impl TensorColumn {
             let parts = self.column.as_struct();
             let part = |name: &str| {
                 parts.column_by_name(name).ok_or_else(|| {
-                    ArrowError::SchemaError(format!("a tensor without the field {name:?}"))
+                    ArrowError::SchemaError(format!("the tensor lacks the field {name:?}"))
                 })
             };
             let shape = part("shape")?
                 .as_fixed_size_list_opt()
                 .map(|list| list.value(row));
             let shape = shape.ok_or_else(|| {
-                ArrowError::SchemaError("the shape of a tensor is no fixed-size list".to_owned())
+                ArrowError::SchemaError("the tensor's shape is not a fixed-size list".to_owned())
             })?;
             let shape = shape.as_primitive_opt::<Int32Type>().ok_or_else(|| {
-                ArrowError::SchemaError("the shape of a tensor is no list of Int32".to_owned())
+                ArrowError::SchemaError("the tensor's shape is not a list of Int32".to_owned())
             })?;
             let shape = shape
                 .values()
@@ -166,7 +169,7 @@ impl TensorColumn {
         Ok(Some((values.as_primitive::<Float32Type>().clone(), shape)))
     }
 
-    /// The view that fits the finite values of all rows.
+    /// Returns the view that suits the range of the column's finite values.
     fn view_of_range(&self) -> Result<View, ArrowError> {
         let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
         let mut imagenet = true;
@@ -177,11 +180,11 @@ impl TensorColumn {
             for value in values.values().iter().filter(|v| v.is_finite()) {
                 (low, high) = (low.min(*value), high.max(*value));
             }
-            let layout = Layout::of(&shape, &self.names);
+            let layout = PixelLayout::of(&shape, &self.names);
             imagenet &= layout.is_some_and(|layout| layout.is_imagenet(values.values()));
         }
         let linear = |scale, offset| View::Linear { scale, offset };
-        // Resizing filters overshoot a little.
+        // The bounds have a margin, since resizing filters overshoot a little.
         Ok(if low >= -0.01 && high <= 1.01 {
             linear(255.0, 0.0)
         } else if imagenet && low < high {
@@ -211,9 +214,10 @@ impl View {
     }
 }
 
-impl Layout {
-    /// The layout of a shape with these dimension names. Without names, a first or last dimension
-    /// of at most four is taken for the channels, the last one first.
+impl PixelLayout {
+    /// Derives the layout from a shape and its dimension names. If there are no names, the last
+    /// (else the first) dimension counts as the channels if it is at most four. `None` if the shape
+    /// is not that of an image.
     fn of(shape: &[usize], names: &[String]) -> Option<Self> {
         let named = |letter: char| {
             names
@@ -243,7 +247,7 @@ impl Layout {
         y * self.strides[0] + x * self.strides[1] + channel * self.strides[2]
     }
 
-    /// Whether each channel lies within what ImageNet's normalisation makes of 0 to 1.
+    /// True if each channel lies within the range that 0 to 1 has after ImageNet's normalisation.
     fn is_imagenet(&self, values: &[f32]) -> bool {
         let [height, width, channels] = self.size;
         channels == 3
@@ -258,7 +262,7 @@ impl Layout {
     }
 }
 
-/// The extension type's metadata, as far as it is a JSON object.
+/// Returns the extension type's metadata if it is a JSON object, else an empty map.
 fn metadata(field: &Field) -> serde_json::Map<String, serde_json::Value> {
     let text = field.extension_type_metadata().unwrap_or_default();
     match serde_json::from_str(text) {

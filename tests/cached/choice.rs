@@ -1,4 +1,4 @@
-//! Where rows are kept, if anywhere, is chosen by what it saves.
+//! The choice of a cache point by the cost that it saves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use forebay::{Coefficients, Outcome, RunConfig, Session};
 use crate::common::{digest, parquet, photos};
 use crate::{batches_of, run};
 
-/// A session for which photos are as slow to read as over a network.
+/// Creates a session with prices of a machine on which reading photos is as slow as over a network.
 fn far() -> Session {
     let mut prices = Coefficients::clone(&Coefficients::declared());
     let photos = prices.scans.get_mut("IMAGEFOLDER").unwrap();
@@ -22,7 +22,7 @@ fn far() -> Session {
     Session::with_prices(prices)
 }
 
-/// The place that is chosen for the rows of a pipeline, as EXPLAIN marks it.
+/// Returns the cache point chosen for a pipeline, as EXPLAIN displays it.
 async fn place(sql: &str) -> String {
     let session = far();
     session.execute(sql).await.unwrap();
@@ -36,18 +36,21 @@ async fn place(sql: &str) -> String {
     chosen[0].to_owned()
 }
 
-/// All files of a folder and below.
+/// Returns all files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let below = paths.flat_map(|path| match path.is_dir() {
-        true => files(&path),
-        false => vec![path],
+    let below = paths.flat_map(|path| {
+        if path.is_dir() {
+            files(&path)
+        } else {
+            vec![path]
+        }
     });
     below.collect()
 }
 
-/// A pipeline whose decoded rows take more room than the encoded ones.
+/// Returns a pipeline whose decoded rows are larger than its encoded ones.
 fn enlarged(source: &str, options: &str) -> String {
     format!(
         "CREATE PIPELINE p AS SELECT random_crop(normalize(x, 'imagenet'), 56, 56) AS pixels
@@ -57,7 +60,7 @@ fn enlarged(source: &str, options: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_decoded_is_kept_as_it_is_stored() {
+async fn images_that_are_too_large_decoded_are_cached_encoded() {
     const QUOTA: u64 = 150_000;
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
@@ -90,7 +93,7 @@ async fn what_is_too_large_decoded_is_kept_as_it_is_stored() {
     while let Some(batch) = run.next().await {
         batches.push(batch.unwrap());
         if batches.len() == 5 {
-            // The first epoch was the last that needs the photos.
+            // After the first epoch, all rows are cached and the photos are not needed any more.
             std::fs::remove_dir_all(&data).unwrap();
         }
     }
@@ -123,7 +126,7 @@ async fn what_is_too_large_decoded_is_kept_as_it_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_is_read_as_fast_as_a_cache_is_not_kept() {
+async fn a_source_as_fast_as_a_cache_is_not_cached() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
     photos(&data, 60, 3);
@@ -178,7 +181,7 @@ async fn a_rented_disk_has_its_price_in_the_table() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_to_cache_is_chosen_by_what_it_saves() {
+async fn the_cache_point_is_chosen_by_the_cost_it_saves() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     photos(&data, 60, 3);
@@ -191,7 +194,7 @@ async fn where_to_cache_is_chosen_by_what_it_saves() {
             dir.path().join(name).display()
         )
     };
-    // One epoch: nothing is read again.
+    // With one epoch, no row is read again, so nothing is cached.
     let (_, once) = batches_of(&auto("a", 1, ""), RunConfig::default())
         .await
         .unwrap();
@@ -205,7 +208,7 @@ async fn where_to_cache_is_chosen_by_what_it_saves() {
         .await
         .unwrap();
     assert_eq!(digest(&batches), digest(&plain));
-    // No room for anything.
+    // The quota has room for nothing.
     let (_, tight) = batches_of(&auto("c", 5, ", cache_quota = '100'"), RunConfig::default())
         .await
         .unwrap();

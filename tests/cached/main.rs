@@ -1,4 +1,4 @@
-//! Cached rows: never another stream, and never computed twice.
+//! Cached rows never change a stream, and are never computed twice.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,9 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{digest, parquet, photos, table};
-use forebay::{Batch, RunConfig, Session};
+use forebay::{Batch, RunConfig, RunInternals, Session};
 
-/// What a run yielded: its digest, and the rows of the cache point that were read and computed.
+/// The result of a run: its digest, and how many rows of the cache point were read and how many
+/// computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
     digest: String,
@@ -25,7 +26,7 @@ async fn batches_of(
     sql: &str,
     config: RunConfig,
 ) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
-    // A session of its own knows nothing of earlier runs, as another process would not.
+    // Like another process, a new session knows nothing of earlier runs.
     batches_in(&Session::new(), sql, config).await
 }
 
@@ -61,7 +62,7 @@ async fn run(sql: &str) -> Outcome {
     run_with(sql, RunConfig::default()).await
 }
 
-/// A pipeline over photos with a random tail; `cache` are its last clauses.
+/// Returns a pipeline over photos with the random functions `tail`; `cache` holds its last clauses.
 fn augmented(photos: &Path, tail: &str, cache: &str) -> String {
     format!(
         "CREATE PIPELINE p AS SELECT label, {tail} AS pixels
@@ -91,7 +92,8 @@ async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
     let first = run(&augmented(&data, TAIL, &kept(&cache))).await;
     assert_eq!(first.digest, plain.digest);
     assert_eq!((first.read, first.computed), (120, 60));
-    // Another session, as another process: nothing is computed. Another random tail reuses it too.
+    // Another session stands for another process: it computes nothing. A pipeline with another
+    // random tail reuses the rows, too.
     let second = run(&augmented(&data, TAIL, &kept(&cache))).await;
     assert_eq!(second.digest, plain.digest);
     assert_eq!((second.read, second.computed), (180, 0));
@@ -102,13 +104,16 @@ async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
         run(&augmented(&data, other, OFF)).await.digest
     );
     assert_eq!((third.read, third.computed), (180, 0));
-    // Several ranks, threads, and little memory.
+    // Several ranks, several threads, and little memory.
     for (threads, world, rank) in [(1, 1, 0), (2, 2, 0), (2, 2, 1)] {
         let config = RunConfig {
             threads: Some(threads),
             world,
             rank,
-            segment_rows: Some(7),
+            internals: RunInternals {
+                segment_rows: Some(7),
+                ..RunInternals::default()
+            },
             ..RunConfig::default()
         };
         let with = run_with(&augmented(&data, TAIL, &kept(&cache)), config.clone()).await;
@@ -152,7 +157,7 @@ async fn a_changed_file_alone_is_computed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_fail_are_not_kept_and_fail_in_every_epoch() {
+async fn failed_rows_are_not_cached_and_fail_in_every_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
     photos(&data, 20, 2);
@@ -166,7 +171,7 @@ async fn rows_that_fail_are_not_kept_and_fail_in_every_epoch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_tables_are_kept_and_so_is_which_a_filter_drops() {
+async fn rows_of_tables_and_the_drops_of_a_filter_are_cached() {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (dir.path().join("t/t.parquet"), dir.path().join("cache"));
     parquet(&file, &table(500), 40);
@@ -192,7 +197,7 @@ async fn rows_of_tables_are_kept_and_so_is_which_a_filter_drops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unions_are_kept_by_their_inputs() {
+async fn unions_are_cached_by_their_inputs() {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (dir.path().join("t/t.parquet"), dir.path().join("cache"));
     parquet(&file, &table(200), 40);
@@ -214,7 +219,7 @@ async fn unions_are_kept_by_their_inputs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn randomness_is_kept_only_where_the_user_says_so() {
+async fn draws_are_frozen_only_if_the_user_asks_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
     photos(&data, 24, 2);
@@ -235,7 +240,7 @@ async fn randomness_is_kept_only_where_the_user_says_so() {
     let (again, cached) = batches_of(&frozen, RunConfig::default()).await.unwrap();
     assert_eq!(digest(&batches), digest(&again));
     assert_eq!(cached, Some((72, 0)));
-    // Without the store the same draws are made: what is kept is a function of the pipeline.
+    // Without the store, the draws are the same: frozen rows are a function of the pipeline.
     std::fs::remove_dir_all(&cache).unwrap();
     let other_epoch = RunConfig {
         first_epoch: 1,
@@ -252,7 +257,7 @@ async fn randomness_is_kept_only_where_the_user_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_damaged_or_cannot_be_written_changes_no_stream() {
+async fn a_damaged_or_read_only_store_changes_no_stream() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
     photos(&data, 24, 2);
@@ -282,12 +287,12 @@ async fn a_store_that_is_damaged_or_cannot_be_written_changes_no_stream() {
     assert!(repaired.computed > 0);
     let sound = run(&augmented(&data, TAIL, &kept(&cache))).await;
     assert_eq!((sound.digest, sound.computed), (plain.digest.clone(), 0));
-    // A file where the directory should be.
+    // The cache directory's name is taken by a file.
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let error = batches_of(&augmented(&data, TAIL, &kept(&file)), RunConfig::default()).await;
     assert!(error.unwrap_err().contains("file"));
-    // No room: nothing is kept, everything is computed.
+    // With too small a quota, nothing is stored and everything is computed.
     let tight = format!(
         "CACHE AT resize_shortest OPTIONS (cache_dir = '{}', cache_quota = '1 KiB', on_error = 'skip')",
         dir.path().join("tight").display()
@@ -310,7 +315,7 @@ async fn two_writers_at_once_leave_one_correct_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_saved_plan_with_a_cache_is_the_same_stream_without_one() {
+async fn a_saved_plan_with_a_cache_gives_the_same_stream_without_one() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
     photos(&data, 12, 2);

@@ -11,7 +11,7 @@ use forebay::{RunConfig, Session};
 use crate::common::photos;
 use crate::{OFF, TAIL, augmented, batches_in, kept, run, run_in};
 
-/// A session that knows a store as `s3://bucket`.
+/// Creates a session in which a store is registered as `s3://bucket`.
 fn session(store: &Arc<InMemory>) -> Session {
     let session = Session::new();
     let store: Arc<dyn ObjectStore> = Arc::clone(store) as _;
@@ -20,7 +20,7 @@ fn session(store: &Arc<InMemory>) -> Session {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_are_kept_in_an_object_store_that_is_registered() {
+async fn rows_are_cached_in_a_registered_object_store() {
     let dir = tempfile::tempdir().unwrap();
     photos(dir.path(), 60, 3);
     let plain = run(&augmented(dir.path(), TAIL, OFF)).await;
@@ -29,22 +29,22 @@ async fn rows_are_kept_in_an_object_store_that_is_registered() {
     let first = run_in(&session(&store), &sql, RunConfig::default()).await;
     assert_eq!(first.digest, plain.digest);
     assert_eq!((first.read, first.computed), (120, 60));
-    // Another session, as another process or machine.
+    // Another session stands for another process or machine.
     let other = session(&store);
     let second = run_in(&other, &sql, RunConfig::default()).await;
     assert_eq!(second.digest, plain.digest);
     assert_eq!((second.read, second.computed), (180, 0));
-    // Another place in the store is another cache.
+    // Another location in the same store is another cache.
     let elsewhere = sql.replace("a/cache", "b/cache");
     let third = run_in(&session(&store), &elsewhere, RunConfig::default()).await;
     assert_eq!((third.digest, third.computed), (plain.digest, 60));
-    // A query that reads the pipeline finds the store, too.
+    // A query over the pipeline uses the store, too.
     let counted = other.execute("SELECT count(*) FROM p").await;
     assert!(counted.is_ok(), "{counted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_nobody_registered_is_the_users_mistake() {
+async fn an_unregistered_store_is_the_users_mistake() {
     let dir = tempfile::tempdir().unwrap();
     photos(dir.path(), 4, 2);
     let store = Arc::new(InMemory::new());
@@ -56,7 +56,8 @@ async fn a_store_that_nobody_registered_is_the_users_mistake() {
         error.contains("no object store is registered for s3://other; a program registers one"),
         "{error}"
     );
-    // Also where nothing would be kept, and where the pipeline is only explained.
+    // An unknown store is an error even if nothing would be stored, and if the pipeline is only
+    // explained.
     let once = "SELECT 1 AS x FROM images('{}') REPEAT 1 OPTIONS (cache_dir = 'gs://b')";
     let once = once.replace("{}", &dir.path().display().to_string());
     let explained = session.execute(&format!("EXPLAIN {once}")).await;
@@ -68,7 +69,7 @@ async fn a_store_that_nobody_registered_is_the_users_mistake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn draws_are_kept_although_the_store_fails() {
+async fn draws_stay_frozen_if_the_store_fails() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cache) = (dir.path().join("data"), dir.path().join("cache"));
     photos(&data, 12, 2);
@@ -80,7 +81,7 @@ async fn draws_are_kept_although_the_store_fails() {
     };
     let sound = run(&at(&cache.display().to_string())).await;
     assert_eq!((sound.read, sound.computed), (24, 12));
-    // A store below a file: nothing can be read or written.
+    // The cache directory would be below a file, so it can be neither read nor written.
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let store = LocalFileSystem::new_with_prefix(&file).unwrap();

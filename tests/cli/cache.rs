@@ -1,4 +1,4 @@
-//! `cache`: what a cache directory holds, whether it is sound, and removing it.
+//! `cache`: lists and verifies a cache directory, and removes it.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::forebay;
 
 const KEYS: [CacheKey; 2] = [CacheKey::new([0xab; 32]), CacheKey::new([0x12; 32])];
 
-/// A directory with two entries of a hundred rows.
+/// Creates a folder with a cache of two entries, a hundred rows each.
 fn cached() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("cache");
@@ -38,7 +38,7 @@ fn cached() -> TempDir {
     folder
 }
 
-/// A segment of the first entry.
+/// Returns the path of a segment of the first entry.
 fn segment(folder: &Path) -> std::path::PathBuf {
     let folder = folder.join("cache").join(KEYS[0].to_string());
     let mut paths = fs::read_dir(folder)
@@ -98,11 +98,11 @@ fn entries_are_listed_explained_and_removed() {
     assert_eq!(cache(&["ls", "--json"]).json().as_array().unwrap().len(), 1);
     assert_eq!(cache(&["rm", "--all", "--json"]).json()["removed"], 1);
     assert_eq!(cache(&["ls", "--json"]).json(), serde_json::json!([]));
-    // Looking at a cache that is not there makes none.
+    // Inspecting a cache that does not exist does not create it.
     let missing = forebay(folder.path(), &["cache", "ls", "--dir", "nowhere"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("'nowhere'") && !folder.path().join("nowhere").exists());
-    // The command knows no object store, and says what to do.
+    // The command line cannot open object stores, and suggests a directory.
     let remote = forebay(
         folder.path(),
         &["cache", "ls", "--dir", "s3://bucket/cache"],

@@ -1,4 +1,4 @@
-//! What shows people something: `preview`, `schema`, `explain`, `demo`, `sql`, `functions`.
+//! Commands that display something: `preview`, `schema`, `explain`, `demo`, `sql`, `functions`.
 
 use std::fs;
 use std::io::Write;
@@ -148,12 +148,12 @@ fn the_optimiser_is_explained() {
     assert!(unknown.stderr.contains("did you mean \"row-swap\"?"));
     let picture = explain(&["--why-not", "row-swap", "--format", "svg"]);
     assert_eq!(picture.code, Some(2));
-    let off = explain(&["--format", "svg", "--optimize", "none"]);
+    let off = explain(&["--format", "svg", "--optimize", "off"]);
     assert_eq!(off.code, Some(2), "{}", off.stderr);
 }
 
 #[test]
-fn the_demo_leaves_something_to_look_at() {
+fn the_demo_leaves_its_output() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["demo", "here", "--count", "40", "--size", "64x48"];
     let first = forebay(folder.path(), &words).ok();
@@ -237,7 +237,7 @@ fn functions_are_listed_and_described() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_reader_that_closes_early_is_not_a_failure() {
     let folder = tables();
     let mut child = command(folder.path(), &["sql", "-e", "SELECT * FROM csv('t.csv')"])
         .stdout(Stdio::piped())

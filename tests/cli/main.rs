@@ -18,7 +18,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a command gave.
+/// The result of a command.
 struct Ran {
     code: Option<i32>,
     stdout: String,
@@ -63,7 +63,7 @@ fn forebay(folder: &Path, words: &[&str]) -> Ran {
     Ran::of(&command(folder, words).output().unwrap())
 }
 
-/// A folder with a table of 500 rows in every format.
+/// Creates a folder with a table of 500 rows in every format.
 fn tables() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["t.parquet", "t.csv", "t.json", "t.arrow"] {
@@ -72,7 +72,7 @@ fn tables() -> TempDir {
     folder
 }
 
-/// A folder with 12 small photos of 3 classes in `photos`.
+/// Creates a folder with 12 small photos of 3 classes in `photos`.
 fn photos() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let words = [

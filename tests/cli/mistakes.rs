@@ -1,9 +1,11 @@
-//! Mistakes and damage: one clear message each, and an exit code that says which.
+//! Mistakes and damage: one clear message each, and an exit code for the kind of error.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+use forebay_planner::source::Format;
 
 use super::{Ran, TABLE_PIPELINE, forebay, tables};
 
@@ -62,7 +64,7 @@ const MISTAKES: [(&str, &str); 24] = [
     ("drop of nothing", "DROP PIPELINE nothing"),
 ];
 
-/// Inputs that are damaged or not there.
+/// Creates damaged inputs, and names some that do not exist.
 fn damage(folder: &Path) -> Vec<(&'static str, &'static str)> {
     fs::create_dir(folder.join("empty")).unwrap();
     let parquet = fs::read(folder.join("t.parquet")).unwrap();
@@ -152,12 +154,16 @@ CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos';
     for path in [&place, folder.path()] {
         golden = golden.replace(path.to_str().unwrap(), "<folder>");
     }
+    let formats: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+    if let [most @ .., last] = formats.as_slice() {
+        golden = golden.replace(&format!("{} or {last}", most.join(", ")), "<formats>");
+    }
     insta::assert_snapshot!("errors", golden);
 }
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_not_be_read_is_named() {
+fn an_unreadable_file_is_named() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
 
@@ -168,7 +174,7 @@ fn a_file_that_may_not_be_read_is_named() {
     let ran = if fs::read(&path).is_err() {
         forebay(folder.path(), &words)
     } else {
-        // The superuser reads everything, so somebody else tries, with a copy that he may run.
+        // The superuser can read everything, so another user runs a copy of the program.
         let program = folder.path().join("forebay");
         fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -185,7 +191,7 @@ fn a_file_that_may_not_be_read_is_named() {
 }
 
 #[test]
-fn the_command_line_says_what_it_expects() {
+fn the_command_line_names_the_expected_arguments() {
     let folder = tables();
     let refused = |words: &[&str], expected: &str| {
         let ran = forebay(folder.path(), words);

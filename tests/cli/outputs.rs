@@ -1,4 +1,5 @@
-//! Files that commands write: never an input, never half of one under its name, and the older one stays until then.
+//! Output files never replace an input and never appear half written, and an existing file stays
+//! until the new one is complete.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{forebay, photos, tables};
 
-/// Every file below a folder with its bytes, temporary ones included.
+/// Returns every file below a folder with its bytes, including temporary files.
 pub(crate) fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -72,7 +73,7 @@ fn an_output_that_is_an_input_is_refused() {
         &["run", "-f", "q.sql", "--save-token", "q.sql"],
         input,
     );
-    // What the next run would read.
+    // The output would be an input of the next run.
     for from in ["data", "data/*.csv", "**/a*.csv"] {
         let query = format!("SELECT id FROM csv('{from}') BATCH 9");
         let words = ["run", "-e", &query, "--out", "data/anew.csv"];
@@ -148,7 +149,7 @@ fn a_contact_sheet_does_not_become_a_photo() {
 }
 
 #[test]
-fn the_older_file_stays_when_a_run_fails() {
+fn the_old_file_stays_if_a_run_fails() {
     let folder = tables();
     let query = "SELECT id, 10 / (id - 400) AS x FROM parquet('t.parquet') BATCH 9";
     for out in ["out.csv", "out.json", "out.parquet", "out.arrow"] {
@@ -165,7 +166,7 @@ fn the_older_file_stays_when_a_run_fails() {
 }
 
 #[test]
-fn a_token_takes_the_place_of_the_one_before() {
+fn a_token_replaces_the_previous_one() {
     let folder = tables();
     let query = "SELECT id FROM parquet('t.parquet') SHUFFLE GLOBALLY BATCH 7";
     let run = |more: &[&str]| {

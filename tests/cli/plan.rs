@@ -1,4 +1,4 @@
-//! `plan save|show`, and `--plan`, which pins a plan.
+//! `plan save|show`, and the option `--plan`, which pins a plan.
 
 use std::fs;
 use std::path::Path;
@@ -8,21 +8,22 @@ use tempfile::TempDir;
 
 use super::{Ran, TABLE_PIPELINE, command, forebay, photos, tables};
 
-/// Whose order depends on prices at `relax = 'statistical'`: of one channel there is less to resize, and of
-/// a small image less to make gray.
+/// A query whose operators are ordered by price at `relax = 'statistical'`: a single channel is
+/// cheaper to resize, and a small image is cheaper to convert to gray.
 const GRAY: &str = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos';
     CREATE PIPELINE gray AS
       SELECT label, grayscale(resize(decode_image(image), 16, 16)) AS x FROM photos
       SHUFFLE GLOBALLY BATCH 4
       OPTIONS (relax = 'statistical', disable_rules = 'gray-into-decode');";
 
-/// A command on a machine with these prices.
+/// Runs a command on a machine with the prices in the file `prices`.
 fn on(folder: &Path, prices: &str, words: &[&str]) -> Ran {
     let output = command(folder, words).env("FOREBAY_COSTS", prices).output();
     Ran::of(&output.unwrap())
 }
 
-/// Photos, and two files of prices: `resize.json`, by which resizing is dear, and `grayscale.json`.
+/// Creates photos, and two files of prices: resizing is expensive in `resize.json`, converting to
+/// gray in `grayscale.json`.
 fn machines() -> TempDir {
     let folder = photos();
     let save = ["plan", "save", "-e", GRAY, "-o", "declared.json"];
@@ -46,7 +47,7 @@ fn digest(folder: &Path, prices: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn a_saved_plan_gives_its_stream_on_every_machine() {
+fn a_saved_plan_yields_its_stream_on_every_machine() {
     let folder = machines();
     let folder = folder.path();
     let streams = ["resize.json", "grayscale.json"].map(|prices| digest(folder, prices, &[]));
@@ -65,7 +66,7 @@ fn a_saved_plan_gives_its_stream_on_every_machine() {
                 format!("wrote plan.json: plan {hash}")
             );
         }
-        // More photos, of other sizes, are another profile, and no other plan.
+        // More photos, with other sizes, change the profile but not the pinned plan.
         let more = [
             "generate",
             "photos",
@@ -137,7 +138,7 @@ fn a_plan_of_another_pipeline_is_refused() {
     };
     let told = pinned("statistical", "order");
     assert!(
-        told.contains("saved at the tier statistical, and the pipeline is at the tier order"),
+        told.contains("saved with relax = 'statistical', and the pipeline has relax = 'order'"),
         "{told}"
     );
     let told = pinned("BATCH 4", "BATCH 3");
@@ -151,7 +152,7 @@ fn a_plan_of_another_pipeline_is_refused() {
         told.contains("save it anew with `forebay plan save`"),
         "{told}"
     );
-    // What does not change what the stream means does not matter.
+    // A pinned plan accepts changes that do not affect the stream's meaning.
     let sql = GRAY.replace("BATCH 4", "SEED 9 BATCH 4 REPEAT 3");
     on(
         folder,
@@ -162,7 +163,7 @@ fn a_plan_of_another_pipeline_is_refused() {
 }
 
 #[test]
-fn at_the_tier_exact_another_plan_is_told_and_run() {
+fn in_the_exact_tier_a_different_plan_is_reported_and_run() {
     let folder = tables();
     let save = ["plan", "save", "-e", TABLE_PIPELINE, "-o", "plan.json"];
     forebay(folder.path(), &save).ok();
@@ -177,20 +178,20 @@ fn at_the_tier_exact_another_plan_is_told_and_run() {
     ];
     let same = forebay(folder.path(), &words).ok();
     assert_eq!(same.stderr, "");
-    let other = [&words[..], &["--optimize", "none"]].concat();
+    let other = [&words[..], &["--optimize", "off"]].concat();
     let other = forebay(folder.path(), &other).ok();
     assert_eq!(other.stdout, same.stdout);
     assert!(
         other
             .stderr
-            .starts_with("warning: the saved plan does not come out again: line "),
+            .starts_with("warning: planning here gives another plan than the saved one: line "),
         "{}",
         other.stderr
     );
 }
 
 #[test]
-fn what_is_no_saved_plan_is_refused_by_name() {
+fn a_file_that_is_not_a_saved_plan_is_refused() {
     let folder = machines();
     let folder = folder.path();
     let good = fs::read_to_string(folder.join("declared.json")).unwrap();
@@ -198,20 +199,20 @@ fn what_is_no_saved_plan_is_refused_by_name() {
     let forged = good.replacen(hash.as_str().unwrap(), &"0".repeat(64), 1);
     let long = "x".repeat((4 << 20) + 1);
     for (text, why) in [
-        ("", "this is no saved plan: EOF"),
-        ("SELECT 1", "this is no saved plan: expected value"),
+        ("", "not a saved plan: EOF"),
+        ("SELECT 1", "not a saved plan: expected value"),
         (
             "{\"plan_file\": 99, \"forebay\": \"7.0.0\"}",
-            "saved in form 99 by forebay 7.0.0",
+            "has format version 99, written by forebay 7.0.0",
         ),
-        (&forged, "its plan hash is not that of its text"),
+        (&forged, "its plan hash does not match its text"),
         (
             &good.replace("\"epochs\": 1", "\"epochs\": 1e400"),
-            "this is no saved plan: ",
+            "not a saved plan: ",
         ),
         (
             &good.replace("\"epochs\": 1", "\"epochs\": 18446744073709551616"),
-            "this is no saved plan: ",
+            "not a saved plan: ",
         ),
         (&long, "expected a saved plan of at most 4194304 bytes"),
     ] {

@@ -31,7 +31,7 @@ fn generated_data_is_the_same_every_time() {
 }
 
 #[test]
-fn a_run_tells_its_figures_and_its_digest() {
+fn a_run_prints_its_figures_and_its_digest() {
     let folder = tables();
     let run = |more: &[&str]| {
         let words = ["run", "-e", TABLE_PIPELINE, "--digest", "--json"];
@@ -58,7 +58,7 @@ fn a_run_tells_its_figures_and_its_digest() {
 }
 
 #[test]
-fn a_digest_of_rows_knows_no_order() {
+fn a_digest_of_rows_ignores_order() {
     let folder = tables();
     let digest = |query: &str, kind: &str| {
         let query = format!("SELECT id, text FROM parquet('t.parquet') {query}");
@@ -129,7 +129,7 @@ fn the_rows_of_a_query_are_written_for_a_pipeline() {
         (
             "CREATE PIPELINE p AS SELECT id FROM parquet('t.parquet')",
             "m.parquet",
-            "no statement has rows",
+            "no rows for --out",
         ),
     ] {
         let ran = forebay(folder.path(), &["sql", "-e", sql, "--out", out]);
@@ -140,7 +140,7 @@ fn the_rows_of_a_query_are_written_for_a_pipeline() {
 }
 
 #[test]
-fn a_run_in_words_puts_data_and_messages_apart() {
+fn a_run_separates_data_and_messages() {
     let folder = tables();
     let ran = forebay(folder.path(), &["run", "-e", TABLE_PIPELINE]).ok();
     assert_eq!(ran.stdout, "");

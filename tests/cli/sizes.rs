@@ -1,4 +1,4 @@
-//! Sizes that no machine has, and memory that images take.
+//! Sizes that exceed every machine, and the memory of images.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn sizes_above_their_limits_are_refused_by_name() {
 }
 
 #[test]
-fn numbers_without_end_mean_all_rows() {
+fn huge_numbers_mean_all_rows() {
     let folder = tables();
     let most = u64::MAX;
     let rows = |clauses: &str, more: &[&str]| {
@@ -99,7 +99,7 @@ fn numbers_without_end_mean_all_rows() {
     forebay(folder.path(), &["run", "-e", &query]).ok();
 }
 
-/// Images of 36 megapixels are 108 MB each, whatever their files have.
+/// Images of 36 megapixels take 108 MB each, whatever the size of their files.
 #[test]
 fn decoding_keeps_to_the_memory_limit() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,7 +134,8 @@ fn decoding_keeps_to_the_memory_limit() {
         (&limited["rows"], &limited["skipped"]),
         (&4.into(), &0.into())
     );
-    // One at a time: two would be 216 MB. Some memory is the program's own.
+    // The limit has room for one decoded image, as two take 216 MB. The program's own memory comes
+    // on top.
     let own = from("small", &[]).json()["peak_memory_bytes"].as_u64();
     if let (Some(peak), Some(own)) = (limited["peak_memory_bytes"].as_u64(), own) {
         assert!(
@@ -145,7 +146,8 @@ fn decoding_keeps_to_the_memory_limit() {
     assert_eq!(run(&[]).json()["digest"], limited["digest"]);
     let refused = run(&["--memory-limit", "100MiB"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    // Within another expression, too, it ends the run: a row that fails for want of memory would change the stream.
+    // An image inside another expression also ends the run if it exceeds the limit: a row that
+    // failed for lack of memory would change the stream.
     let nested = format!("CASE WHEN path <> '' THEN {resized} END");
     let nested = of(&nested, "photos", &["--memory-limit", "100MiB"]);
     assert_eq!(nested.code, Some(2), "{}", nested.stderr);

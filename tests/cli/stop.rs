@@ -1,4 +1,4 @@
-//! Runs that are stopped: signals, what they leave, and where a run goes on.
+//! Runs that are stopped: by signals; the files that they leave, and where a stopped run resumes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,12 +14,12 @@ use tempfile::TempDir;
 use super::outputs::contents;
 use super::{command, forebay};
 
-/// Time after which something that should happen has not.
+/// Time after which an event that should happen fails the test.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Pause between two looks at a run.
+/// Pause between two checks of a run.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Draws by a seed, which failures print.
+/// Random draws from a seed; a failing test prints the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-/// The number of runs that are killed: few, or as the environment says.
+/// Returns the number of runs to kill: few, unless the environment sets another number.
 fn cases() -> u64 {
     let asked = std::env::var("FOREBAY_FUZZ_CASES");
     asked.map_or(12, |asked| asked.parse().unwrap())
@@ -41,7 +41,7 @@ fn kill(signal: &str, child: &Child) {
     assert!(killed.success());
 }
 
-/// Waits until something is there.
+/// Waits until `look` returns a value.
 #[track_caller]
 fn until<T>(child: &mut Child, mut look: impl FnMut(&Child) -> Option<T>) -> Option<T> {
     let begun = Instant::now();
@@ -57,7 +57,7 @@ fn until<T>(child: &mut Child, mut look: impl FnMut(&Child) -> Option<T>) -> Opt
     }
 }
 
-/// The temporary files of outputs in a folder.
+/// Returns the temporary output files in a folder.
 fn temporary(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -66,7 +66,8 @@ fn temporary(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A folder with tables whose windows are spilled at the least memory, and a folder for what is spilled.
+/// Creates a folder with tables whose windows are spilled at the lowest memory limit, and a folder
+/// for the spilled rows.
 fn tables() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("data")).unwrap();
@@ -101,7 +102,7 @@ fn spawn(folder: &Path, words: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Whether a process has a temporary file without a name, with rows in it.
+/// Returns true if the process has spilled rows to an unnamed temporary file.
 #[cfg(target_os = "linux")]
 fn spills(child: &Child, folder: &Path) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{}/fd", child.id())) else {
@@ -116,7 +117,7 @@ fn spills(child: &Child, folder: &Path) -> bool {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_spilled_has_no_name() {
+fn spilled_rows_are_in_an_unnamed_file() {
     let folder = tables();
     let spill = folder.path().join("spill").canonicalize().unwrap();
     for signal in ["-KILL", "-TERM", "-INT", "-HUP"] {
@@ -131,7 +132,8 @@ fn what_is_spilled_has_no_name() {
     }
 }
 
-/// The code of a process that was asked to stop; 128 and the signal also where it was too early to be heard.
+/// Returns the exit code of a process that was asked to stop: 128 plus the signal, even if the
+/// signal came before the process handled it.
 fn code(status: ExitStatus) -> i32 {
     status
         .code()
@@ -168,7 +170,8 @@ fn kills_at_any_moment_leave_whole_files_only() {
             "t.token",
         ];
         let mut child = spawn(folder.path(), &words);
-        // So many bytes into the file, or so many looks into the process.
+        // The moment of the signal is given by a number of bytes in the file, or by a number of
+        // checks of the process.
         let (bytes, looks) = (dice.below(300_000), dice.below(60));
         let by_looks = dice.below(4) == 0;
         let mut looked = 0;
@@ -178,9 +181,10 @@ fn kills_at_any_moment_leave_whole_files_only() {
             let size = sizes
                 .filter_map(|path| Some(fs::metadata(path).ok()?.len()))
                 .max();
-            match by_looks {
-                true => (looked > looks).then_some(size.is_some()),
-                false => size.filter(|&size| size >= bytes).map(|_| true),
+            if by_looks {
+                (looked > looks).then_some(size.is_some())
+            } else {
+                size.filter(|&size| size >= bytes).map(|_| true)
             }
         });
         let begun = begun.unwrap_or_else(|| panic!("{told}: the run ended by itself"));
@@ -189,9 +193,10 @@ fn kills_at_any_moment_leave_whole_files_only() {
         let status = child.wait().unwrap();
         let expected = if signal == "-KILL" { 137 } else { 143 };
         assert_eq!(code(status), expected, "{told}");
-        match has_older {
-            true => assert_eq!(fs::read(at(&out)).unwrap(), b"older", "{told}"),
-            false => assert!(!at(&out).exists(), "{told}"),
+        if has_older {
+            assert_eq!(fs::read(at(&out)).unwrap(), b"older", "{told}")
+        } else {
+            assert!(!at(&out).exists(), "{told}")
         }
         if status.code().is_some() {
             assert!(temporary(folder.path()).is_empty(), "{told}");
@@ -215,10 +220,10 @@ fn kills_at_any_moment_leave_whole_files_only() {
     assert!(moments.contains(&("-TERM", true)) && moments.contains(&("-KILL", true)));
 }
 
-/// A run writes to a pipe, is stopped when its reader has so many lines, and goes on from its token: together that
-/// is the whole stream.
+/// A run writes to a pipe, is stopped after its reader has received some lines, and is resumed from
+/// its token: both outputs together are the whole stream.
 #[test]
-fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
+fn a_token_after_a_signal_resumes_after_the_last_delivered_batch() {
     let folder = tables();
     let at = |name: &str| folder.path().join(name);
     let query = "SELECT id FROM csv('data/t.csv') SHUFFLE WITHIN 500 ROWS SEED 5 BATCH 8 REPEAT 9";
@@ -264,7 +269,7 @@ fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
         forebay(folder.path(), &rest).ok();
         let rest = fs::read_to_string(at("rest.csv")).unwrap();
         let rest = rest.split_once('\n').unwrap().1;
-        // Before the first batch, not even the heading was written.
+        // Before the first batch, not even the header was written.
         let delivered = if delivered.is_empty() {
             "id\n"
         } else {
@@ -276,7 +281,7 @@ fn a_token_after_a_signal_goes_on_behind_the_last_delivered_batch() {
 }
 
 #[test]
-fn a_file_that_does_not_come_was_not_delivered() {
+fn an_unfinished_file_was_not_delivered() {
     let folder = tables();
     let at = |name: &str| folder.path().join(name);
     let words = [
@@ -314,7 +319,7 @@ fn a_file_that_does_not_come_was_not_delivered() {
 }
 
 #[test]
-fn a_hangup_that_is_to_be_ignored_is_ignored() {
+fn an_ignored_hangup_does_not_stop_a_run() {
     let folder = tables();
     let line = format!(
         "trap '' HUP; exec {} run -q -e \"{ENDLESS}\" --out out.csv",
@@ -345,7 +350,7 @@ fn a_hangup_that_is_to_be_ignored_is_ignored() {
 }
 
 #[test]
-fn calibrating_says_what_it_takes_and_can_be_stopped() {
+fn calibrating_reports_progress_and_can_be_stopped() {
     for (more, told) in [(&[] as &[&str], "4 minutes"), (&["--quick"], "rougher")] {
         let folder = tables();
         let words = [&["calibrate", "--out", "prices.json"], more].concat();

@@ -1,4 +1,4 @@
-//! Random choices that follow from a seed alone.
+//! Random choices determined by a seed.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Debug, Clone)]
@@ -16,12 +16,12 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(crate) fn whole(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// True in `percent` of a hundred draws.
+    /// Returns true with a probability of `percent` percent.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.whole(1, 100) <= percent
     }

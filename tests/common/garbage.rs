@@ -1,4 +1,5 @@
-//! Equal arrays that hold other values where nobody may look: under nulls, and between the ranges of lists.
+//! Arrays that are equal but have other data in places that no function may read: under nulls, and
+//! between the ranges of lists.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use arrow::datatypes::{DataType, Field, UInt32Type};
 
 use super::draw::Draw;
 
-/// The array with other values wherever none of its rows has one.
+/// Returns an equal array with other data in places where no row has a value.
 pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
     let nulls = array.nulls().cloned();
     let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
@@ -20,7 +21,7 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
         DataType::Struct(fields) => {
             let columns = array.as_struct().columns().iter().zip(fields);
             let columns = columns.map(|(column, field)| {
-                let dirt = anything(field, array.len(), draw);
+                let dirt = arbitrary_values(field, array.len(), draw);
                 let rows = (0..array.len()).map(|row| (usize::from(is_null(row)), row));
                 let rows: Vec<(usize, usize)> = rows.collect();
                 let mixed = interleave(&[column.as_ref(), dirt.as_ref()], &rows).unwrap();
@@ -44,7 +45,7 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
         DataType::FixedSizeList(item, size) => {
             let list = array.as_fixed_size_list();
             let width = *size as usize;
-            let dirt = anything(item, list.values().len(), draw);
+            let dirt = arbitrary_values(item, list.values().len(), draw);
             let rows = (0..list.values().len()).map(|at| (usize::from(is_null(at / width)), at));
             let rows: Vec<(usize, usize)> = rows.collect();
             let values = interleave(&[list.values().as_ref(), dirt.as_ref()], &rows).unwrap();
@@ -59,12 +60,15 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
         DataType::Dictionary(..) => {
             let dictionary = array.as_dictionary::<UInt32Type>();
             let field = Field::new("value", dictionary.values().data_type().clone(), false);
-            let dirt = anything(&field, 2, draw);
+            let dirt = arbitrary_values(&field, 2, draw);
             let values = concat(&[dictionary.values().as_ref(), dirt.as_ref()]).unwrap();
             let keys = dictionary.keys();
-            let keys = (0..keys.len()).map(|row| match is_null(row) {
-                true => draw.whole(0, values.len() as u64 - 1) as u32,
-                false => keys.value(row),
+            let keys = (0..keys.len()).map(|row| {
+                if is_null(row) {
+                    draw.whole(0, values.len() as u64 - 1) as u32
+                } else {
+                    keys.value(row)
+                }
             });
             let keys = UInt32Array::new(keys.collect::<Vec<_>>().into(), nulls.clone());
             let values = polluted(&values, draw);
@@ -72,8 +76,9 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
         }
         DataType::Null => Arc::clone(array),
         data_type => {
-            // Values of the same type, all there; then the nulls of the array put over them again.
-            let dirt = anything(
+            // Replaces all values by arbitrary non-null values of the same type, then applies the
+            // array's nulls again.
+            let dirt = arbitrary_values(
                 &Field::new("value", data_type.clone(), false),
                 array.len(),
                 draw,
@@ -87,7 +92,8 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
     }
 }
 
-/// The parts of a list of which the null rows have elements, and some elements are in no row.
+/// Returns the parts of a list array in which null rows have elements, and some elements belong to
+/// no row.
 fn scattered(
     offsets: &OffsetBuffer<i32>,
     values: &ArrayRef,
@@ -96,7 +102,7 @@ fn scattered(
     draw: &mut Draw,
 ) -> (OffsetBuffer<i32>, ArrayRef) {
     let rows = offsets.len() - 1;
-    let dirt = anything(item, 3 * rows + 4, draw);
+    let dirt = arbitrary_values(item, 3 * rows + 4, draw);
     let mut used = 0;
     let mut garbage = |picks: &mut Vec<(usize, usize)>, count: u64| {
         for _ in 0..count {
@@ -116,16 +122,17 @@ fn scattered(
         starts.push(picks.len() as i32);
     }
     garbage(&mut picks, draw.whole(0, 2));
-    let values = match picks.is_empty() {
-        true => new_empty_array(values.data_type()),
-        false => interleave(&[values.as_ref(), dirt.as_ref()], &picks).unwrap(),
+    let values = if picks.is_empty() {
+        new_empty_array(values.data_type())
+    } else {
+        interleave(&[values.as_ref(), dirt.as_ref()], &picks).unwrap()
     };
     let values = polluted(&values, draw);
     (OffsetBuffer::new(ScalarBuffer::from(starts)), values)
 }
 
-/// Values of a type, none of them null: odd ones, on which functions fail.
-fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
+/// Returns non-null values of a type, including values on which functions fail.
+fn arbitrary_values(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
     let data_type = field.data_type();
     let texts = [
         "",
@@ -153,7 +160,7 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
         DataType::Struct(fields) => {
             let columns = fields
                 .iter()
-                .map(|field| anything(field, count, draw))
+                .map(|field| arbitrary_values(field, count, draw))
                 .collect();
             Arc::new(
                 StructArray::try_new_with_length(fields.clone(), columns, None, count).unwrap(),
@@ -161,13 +168,13 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
         }
         DataType::List(item) => {
             let lengths: Vec<usize> = (0..count).map(|_| draw.whole(0, 3) as usize).collect();
-            let values = anything(item, lengths.iter().sum(), draw);
+            let values = arbitrary_values(item, lengths.iter().sum(), draw);
             let offsets = OffsetBuffer::from_lengths(lengths);
             Arc::new(ListArray::new(Arc::clone(item), offsets, values, None))
         }
         DataType::Map(entry, ordered) => {
             let lengths = vec![1; count];
-            let entries = anything(entry, count, draw).as_struct().clone();
+            let entries = arbitrary_values(entry, count, draw).as_struct().clone();
             let offsets = OffsetBuffer::from_lengths(lengths);
             Arc::new(MapArray::new(
                 Arc::clone(entry),
@@ -178,7 +185,7 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
             ))
         }
         DataType::FixedSizeList(item, size) => {
-            let values = anything(item, count * *size as usize, draw);
+            let values = arbitrary_values(item, count * *size as usize, draw);
             Arc::new(FixedSizeListArray::new(
                 Arc::clone(item),
                 *size,
@@ -187,7 +194,7 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
             ))
         }
         DataType::Dictionary(_, values) => {
-            let values = anything(
+            let values = arbitrary_values(
                 &Field::new("value", values.as_ref().clone(), false),
                 3,
                 draw,
@@ -199,7 +206,7 @@ fn anything(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
             let width = primitive.primitive_width().unwrap();
             let mut bytes = Vec::with_capacity(width * count);
             for _ in 0..count {
-                // The least, the greatest, zero, or one like any other.
+                // The minimum, the maximum, zero, or an ordinary value.
                 let kind = draw.whole(0, 3);
                 for at in 0..width {
                     bytes.push(match kind {

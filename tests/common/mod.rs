@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: small data of their own making, and a run as its digest.
+//! Shared code of the end-to-end tests: small generated data, and runs reduced to a digest.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -12,7 +12,7 @@ use forebay::digest::Digest;
 use forebay::{Batch, Error, RunConfig, Session};
 use image::{Rgb, RgbImage};
 
-/// Writes `count` small JPEG photos in `classes` folders of `dir`.
+/// Writes `count` small JPEG photos to `classes` folders of `dir`.
 pub(crate) fn photos(dir: &Path, count: u32, classes: u32) {
     for i in 0..count {
         let class = dir.join(format!("class{}", i % classes));
@@ -31,7 +31,7 @@ pub(crate) fn photos(dir: &Path, count: u32, classes: u32) {
     }
 }
 
-/// A table of `rows` rows with nulls, a list column and zeros in `d` that a division trips over.
+/// Returns a table of `rows` rows with nulls, a list column, and zeros in `d` on which a division fails.
 pub(crate) fn table(rows: i64) -> RecordBatch {
     let id = Int64Array::from_iter_values(0..rows);
     let x =
@@ -74,7 +74,7 @@ pub(crate) async fn batches(
     at_most(session, name, config, usize::MAX).await
 }
 
-/// The batches of the pipeline `p`, at most so many.
+/// Returns at most `limit` batches of the pipeline `p`.
 pub(crate) async fn batches_of_p(
     session: &Session,
     config: RunConfig,
@@ -101,7 +101,7 @@ async fn at_most(
     Ok(batches)
 }
 
-/// The digest of some batches.
+/// Returns the digest of some batches.
 pub(crate) fn digest(batches: &[Batch]) -> String {
     let mut digest = Digest::new();
     batches
@@ -110,7 +110,7 @@ pub(crate) fn digest(batches: &[Batch]) -> String {
     digest.finish()
 }
 
-/// Runs a pipeline to its digest, or to the message of its error.
+/// Runs a pipeline, and returns its digest or the message of its error.
 pub(crate) async fn outcome(
     session: &Session,
     name: &str,
@@ -122,7 +122,7 @@ pub(crate) async fn outcome(
         .map_err(|e| e.to_string())
 }
 
-/// The row keys of some batches, in order.
+/// Returns the row keys of some batches, in order.
 pub(crate) fn keys(batches: &[Batch]) -> Vec<(String, u64, u32)> {
     let of = |b: &Batch| {
         b.keys()

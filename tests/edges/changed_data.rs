@@ -1,5 +1,5 @@
-//! Data that changed under a pipeline: a token, counts and cached rows of other contents are never taken for those
-//! of the present ones.
+//! Data that changed under a pipeline: tokens, counts and cached rows of the old contents are never
+//! used for the new ones.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use forebay::{RunConfig, Session, Token};
 
 use crate::common::{batches_of_p, digest, keys, parquet};
 
-/// A session with the pipeline `p`.
+/// Creates a session with a pipeline `p` of this query.
 async fn session(query: &str) -> Session {
     let session = Session::new();
     session
@@ -21,7 +21,7 @@ async fn session(query: &str) -> Session {
     session
 }
 
-/// The token behind the first batch of a pipeline.
+/// Returns the token after the first batch of a pipeline.
 async fn token(query: &str) -> Token {
     let session = session(query).await;
     let batches = batches_of_p(&session, RunConfig::default(), 1)
@@ -30,7 +30,7 @@ async fn token(query: &str) -> Token {
     batches[0].token()
 }
 
-/// Resumes a pipeline in a session that knows nothing of the one that gave the token.
+/// Resumes a pipeline in a new session, which shares nothing with the session that made the token.
 async fn resume(query: &str, token: &Token) -> Result<usize, String> {
     let text = token.to_json().unwrap();
     let config = RunConfig {
@@ -75,10 +75,10 @@ async fn a_csv_of_fewer_rows_in_as_many_bytes_is_refused() {
         why.contains("1 files, 6 rows, 15 bytes in the token, 1 files, 5 rows, 15 bytes now"),
         "{why}"
     );
-    // As many rows, too.
+    // A change that keeps the number of rows is refused, too.
     fs::write(&path, six.replace('6', "7")).unwrap();
     assert_refused(resume(&query, &before).await);
-    // The same file again, written later.
+    // The original contents, written again at a later time, are accepted.
     fs::write(&path, six).unwrap();
     assert_eq!(resume(&query, &before).await, Ok(2));
 }
@@ -138,9 +138,9 @@ async fn changed_json_lines_and_right_sides_of_joins_are_refused() {
     assert_eq!(resume(&query, &before).await, Ok(9));
 }
 
-/// Rows depend on how a file is read as much as on what it holds.
+/// Rows depend on how a file is read as much as on its contents.
 #[tokio::test(flavor = "multi_thread")]
-async fn options_that_make_other_rows_are_refused() {
+async fn options_that_change_rows_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("t.csv");
     fs::write(&csv, "id,x\n1,-\n2,b\n3,-\n4,d\n").unwrap();
@@ -182,7 +182,7 @@ async fn options_that_make_other_rows_are_refused() {
     }
 }
 
-/// Files are known by what they hold, not by where and when they were written.
+/// Files are identified by their contents, not by location and time.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_elsewhere_are_the_same_data() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +215,7 @@ async fn copies_elsewhere_are_the_same_data() {
     }
 }
 
-/// A session lists its files once. What is written after that is not mixed with what was listed.
+/// A session lists its files once. Contents written later are not mixed with the listed ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_changes_after_it_was_listed_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,7 +237,8 @@ async fn a_file_that_changes_after_it_was_listed_ends_the_run() {
     assert_eq!(batches.unwrap().len(), 2, "the same file, written again");
 }
 
-/// Moves a file's time of change: clocks of file systems may tick as slowly as tests write.
+/// Advances a file's modification time, since the file system's clock may be too coarse to show the
+/// change.
 fn later(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     let time = fs::metadata(path).unwrap().modified().unwrap();
@@ -245,7 +246,7 @@ fn later(path: &Path) {
         .unwrap();
 }
 
-/// Writes a file anew, with the size and the time of change that it had.
+/// Rewrites a file, keeping its size and modification time.
 fn write_unnoticed(path: &Path, text: &str) {
     let before = fs::metadata(path).unwrap();
     assert_eq!(before.len(), text.len() as u64);
@@ -254,9 +255,10 @@ fn write_unnoticed(path: &Path, text: &str) {
     file.set_modified(before.modified().unwrap()).unwrap();
 }
 
-/// What runs keep for each other is named by what the files hold, even where their times tell nothing.
+/// Counts and cached rows are keyed by the contents of files, even if modification times do not
+/// show a change.
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_and_cached_rows_of_other_contents_are_not_taken() {
+async fn counts_and_cached_rows_of_other_contents_are_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");
     let text = |shift: u32| {

@@ -1,4 +1,4 @@
-//! Files that hide rows: links that lead nowhere, quotes that are not closed, counts that lie, archives.
+//! Files that hide rows: dangling links, unclosed quotes, wrong counts, archives.
 
 use std::fs;
 use std::io::Cursor;
@@ -12,7 +12,8 @@ use arrow_avro::writer::AvroWriter;
 use forebay::digest::Digest;
 use forebay::{RunConfig, Session};
 
-/// Runs a query over one epoch: its rows and digest, or the message of its error.
+/// Runs a query for one epoch. Returns the number of its rows and the digest, or the message of its
+/// error.
 async fn run(query: &str, config: RunConfig) -> Result<(usize, String), String> {
     let session = Session::new();
     let sql = format!("CREATE PIPELINE p AS {query}");
@@ -52,7 +53,7 @@ fn arrow_file(path: &Path, batches: impl IntoIterator<Item = RecordBatch>) {
 }
 
 #[tokio::test]
-async fn a_link_that_leads_nowhere_is_no_missing_file() {
+async fn a_dangling_link_is_not_a_missing_file() {
     let functions = [
         ("csv", "csv"),
         ("json", "jsonl"),
@@ -79,7 +80,7 @@ async fn a_link_that_leads_nowhere_is_no_missing_file() {
 }
 
 #[tokio::test]
-async fn what_is_no_image_is_refused_when_planned() {
+async fn a_file_that_is_not_an_image_is_refused_when_planned() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("shards")).unwrap();
     for name in ["x.tgz", "shards/a.tar", "notes.txt"] {
@@ -130,7 +131,7 @@ async fn a_quote_that_is_not_closed_is_fatal_under_every_policy() {
     assert_eq!(run(&query, RunConfig::default()).await.unwrap().0, 4);
 }
 
-/// The decoder would wait for the end of the block for ever.
+/// Arrow's decoder would wait for the end of the block for ever.
 #[tokio::test]
 async fn an_avro_block_with_a_row_too_many_ends_the_run() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +144,7 @@ async fn an_avro_block_with_a_row_too_many_ends_the_run() {
     writer.write(&rows(0, 10)).unwrap();
     writer.finish().unwrap();
     let mut bytes = writer.into_inner().into_inner();
-    // The number of rows stands behind the sync marker of the header, which is also that of the block.
+    // The number of rows follows the header's sync marker, which also ends the block.
     let marker = bytes[bytes.len() - 16..].to_vec();
     let at = bytes
         .windows(16)
@@ -167,12 +168,13 @@ async fn an_avro_block_with_a_row_too_many_ends_the_run() {
     }
 }
 
-/// Record batches are staged like row groups: the same stream, within the same memory.
+/// Record batches are staged as Parquet row groups are: the same stream, within the same memory
+/// limit.
 #[tokio::test]
 async fn arrow_files_shuffle_as_parquet_does() {
     let dir = tempfile::tempdir().unwrap();
     let batches: Vec<RecordBatch> = (0..40).map(|n| rows(n * 500, 500)).collect();
-    // The name is part of the key of a row.
+    // The file name is part of the key of a row.
     let (arrow, parquet) = (dir.path().join("a/t"), dir.path().join("p/t"));
     fs::create_dir_all(arrow.parent().unwrap()).unwrap();
     fs::create_dir_all(parquet.parent().unwrap()).unwrap();
@@ -202,7 +204,7 @@ async fn arrow_files_shuffle_as_parquet_does() {
             .await
             .unwrap();
         assert_eq!(expected.0, 20_000);
-        // With little memory rows are spilled.
+        // With little memory, rows are spilled.
         for memory_limit in [None, Some(20 << 20)] {
             let config = RunConfig {
                 memory_limit,

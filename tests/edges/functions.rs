@@ -1,5 +1,6 @@
-//! Every function that SQL accepts: what a row gives is a function of the row. It does not change when values under nulls
-//! become others, or when the rows come as a part of others, or one by one.
+//! Tests every function that SQL accepts: its value for a row depends on that row alone. The value
+//! does not change if data under nulls changes, or if the row is evaluated together with others or
+//! alone.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,18 +30,19 @@ use forebay_runtime::fragment::compile::compile_expr;
 use forebay_runtime::fragment::evaluate::evaluate;
 use forebay_runtime::source::FileResolver;
 use forebay_udfs::hash::hash_bytes;
-use forebay_udfs::row::{ROW_COLUMN, Rows};
-use forebay_udfs::tensor::{Dtype, Layout, TensorType};
+use forebay_udfs::is_random;
+use forebay_udfs::row::{ROW_COLUMN, RowColumn};
+use forebay_udfs::tensor::{Dtype, ImageLayout, TensorType};
 
 use crate::draw::Draw;
 use crate::garbage::polluted;
 
-/// Calls that are tried for each function and number of arguments.
+/// Maximum number of calls that are tried for each function and number of arguments.
 const TRIES: usize = 150;
-/// Calls that are checked for each function and number of arguments.
+/// Maximum number of calls that are checked for each function and number of arguments.
 const CALLS: usize = 3;
 
-/// Calls of functions whose arguments are too particular to be met by chance.
+/// Calls of functions whose arguments are too specific to be found by chance.
 const CALLS_BY_HAND: &[&str] = &[
     "array_has_all(l, CAST(fl AS BIGINT[]))",
     "array_has_any(ll, ll)",
@@ -76,7 +78,8 @@ const CALLS_BY_HAND: &[&str] = &[
     "rotate(px, 90)",
 ];
 
-/// Functions that nothing here can call: of lambdas, which the dialect does not read, and of unions.
+/// Functions that cannot be called here: those that take lambdas, which the dialect does not parse,
+/// and those of unions.
 const NEVER_CALLED: [&str; 6] = [
     "array_any_match",
     "array_filter",
@@ -86,7 +89,7 @@ const NEVER_CALLED: [&str; 6] = [
     "union_tag",
 ];
 
-/// Expressions that are no calls of functions by their names.
+/// Expressions to check that are not function calls.
 const EXPRESSIONS: &[&str] = &[
     "(CASE WHEN i > 2 THEN st END)['a']",
     "(CASE WHEN i > 2 THEN st END)['l']",
@@ -137,7 +140,7 @@ fn nulls(draw: &mut Draw, rows: usize) -> NullBuffer {
     (0..rows).map(|_| !draw.chance(35)).collect()
 }
 
-/// Columns of many types, with nulls at every level.
+/// Returns rows of many types, with nulls at every level.
 fn rows(count: usize) -> RecordBatch {
     let draw = &mut Draw::new(7);
     let some = |draw: &mut Draw, from: u64, to: u64| -> Vec<Option<i64>> {
@@ -297,7 +300,7 @@ fn rows(count: usize) -> RecordBatch {
         .collect();
     let numbers = UInt64Array::from_iter_values(0..count as u64);
     let zeros = UInt32Array::from(vec![0; count]);
-    let ids = Rows {
+    let ids = RowColumn {
         position: numbers.clone(),
         file: zeros.clone(),
         row: numbers.clone(),
@@ -345,12 +348,12 @@ fn tensor() -> TensorType {
     TensorType {
         dtype: Dtype::U8,
         channels: 3,
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         shape: Some((4, 4)),
     }
 }
 
-/// The same rows with other values under nulls.
+/// Returns equal rows with other data under their nulls.
 fn with_garbage(batch: &RecordBatch, seed: u64) -> RecordBatch {
     let draw = &mut Draw::new(seed);
     let columns = batch
@@ -358,15 +361,18 @@ fn with_garbage(batch: &RecordBatch, seed: u64) -> RecordBatch {
         .fields()
         .iter()
         .zip(batch.columns())
-        .map(|(field, column)| match field.name() == ROW_COLUMN {
-            true => Arc::clone(column),
-            false => polluted(column, draw),
+        .map(|(field, column)| {
+            if field.name() == ROW_COLUMN {
+                Arc::clone(column)
+            } else {
+                polluted(column, draw)
+            }
         })
         .collect();
     RecordBatch::try_new(batch.schema(), columns).unwrap()
 }
 
-/// Each row's value as text, or its error; else the error of all.
+/// The value of each row as a string, or the row's error; `Err` if the expression fails as a whole.
 type Values = Result<Vec<String>, String>;
 
 fn values(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Values {
@@ -390,7 +396,7 @@ fn one_by_one(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Values {
     Ok(all)
 }
 
-/// How the same rows may come, each way with its name.
+/// Several arrangements of the same rows in batches, each with its name.
 struct Ways {
     schema: DFSchema,
     plain: RecordBatch,
@@ -424,7 +430,8 @@ impl Ways {
         }
     }
 
-    /// What an expression gives, and where it gives something else.
+    /// Evaluates an expression over all arrangements. Returns its values, and the difference if an
+    /// arrangement gives other values.
     fn check(&self, expr: &Expr) -> (Values, Option<String>) {
         let compiled = match compile_expr(expr, self.schema.clone()) {
             Ok(compiled) => compiled,
@@ -451,7 +458,7 @@ fn state() -> (SessionState, BTreeSet<String>) {
     let accepted = catalog.functions().accepted().iter();
     let by_row = accepted.filter(|name| {
         let name = name.as_str();
-        // An alias is the function of another name.
+        // An alias is another name of a function that is listed already.
         match (state.scalar_functions().get(name), higher.get(name)) {
             (Some(function), _) => function.name() == name,
             (None, Some(function)) => function.name() == name,
@@ -462,7 +469,7 @@ fn state() -> (SessionState, BTreeSet<String>) {
     (state, by_row)
 }
 
-/// The expression with its types coerced and its draws bound; an error where it is none over these columns.
+/// Coerces the types of an expression and binds its draws; fails if the expression is invalid over these columns.
 fn typed(expr: Expr, schema: &DFSchema) -> Result<Expr, String> {
     let bound = Streams::default().bind(expr).map_err(|e| e.to_string())?;
     let context = SimplifyContext::builder()
@@ -475,7 +482,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> Result<Expr, String> {
     Ok(expr)
 }
 
-/// What calls are made of: each column, and constants.
+/// Returns the expressions that are tried as arguments: each column, and constants.
 fn arguments(schema: &Schema) -> Vec<Expr> {
     let columns = schema.fields().iter().map(|field| field.name().as_str());
     let columns = columns.filter(|name| *name != ROW_COLUMN).map(ident);
@@ -491,14 +498,32 @@ fn arguments(schema: &Schema) -> Vec<Expr> {
     columns.chain(constants).chain(numbers).collect()
 }
 
+/// Returns those examples of random image functions that [`CALLS_BY_HAND`] does not call.
+fn calls_of_examples() -> impl Iterator<Item = String> {
+    let is_called = |name: &str| {
+        let mut names = CALLS_BY_HAND.iter().filter_map(|text| text.split_once('('));
+        names.any(|(called, _)| called == name)
+    };
+    let infos = forebay_udfs::catalogue().iter().filter(move |info| {
+        info.category == "geometry" && is_random(info.name) && !is_called(info.name)
+    });
+    infos.filter_map(|info| {
+        let call = info.example_over("px")?;
+        call.starts_with(info.name).then_some(call)
+    })
+}
+
 #[test]
-fn what_a_row_gives_is_a_function_of_the_row() {
+fn the_value_of_a_row_depends_on_that_row_alone() {
     let ways = Ways::new();
     let schema = ways.schema.clone();
     let (state, mut functions) = state();
     let (mut wrong, mut checked) = (Vec::new(), 0);
-    let texts = EXPRESSIONS.iter().chain(CALLS_BY_HAND);
-    for text in texts {
+    let by_hand = CALLS_BY_HAND.iter().map(|&text| text.to_owned());
+    let by_hand: Vec<String> = by_hand.chain(calls_of_examples()).collect();
+    let expressions = EXPRESSIONS.iter().map(|&text| text.to_owned());
+    for text in expressions.chain(by_hand.iter().cloned()) {
+        let text = text.as_str();
         let expr = state
             .create_logical_expr(text, &schema)
             .map_err(|error| error.to_string());
@@ -512,9 +537,8 @@ fn what_a_row_gives_is_a_function_of_the_row() {
             Err(error) => wrong.push(format!("{text}: {error}")),
         }
     }
-    let called = |text: &&&str| text.split_once('(').map(|(name, _)| name.to_owned());
-    for name in CALLS_BY_HAND.iter().filter_map(|text| called(&text)) {
-        functions.remove(&name);
+    for (name, _) in by_hand.iter().filter_map(|text| text.split_once('(')) {
+        functions.remove(name);
     }
     let arguments = arguments(&ways.plain.schema());
     let mut unmet = Vec::new();

@@ -1,4 +1,4 @@
-//! Values that are hidden under a null struct or list, and never come back.
+//! Values that are hidden under a null struct or list never surface.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,8 +15,8 @@ use forebay::{RunConfig, Session};
 
 use crate::common::{batches, digest};
 
-/// Rows 0 to 3, of which row 1 has a null struct over `(11, 'hidden')` and a null list over `[7, 8]`. The fields of the
-/// struct are declared without nulls, as Arrow allows.
+/// Writes rows 0 to 3. Row 1 has a null struct over `(11, 'hidden')` and a null list over `[7, 8]`.
+/// The fields of the struct are declared non-nullable, which Arrow permits.
 fn write(path: &Path, garbage: i64) {
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![0, 1, 2, 3]));
     let valid = NullBuffer::from(vec![true, false, true, true]);
@@ -58,7 +58,8 @@ async fn run(path: &Path, query: &str, optimize: &str) -> Vec<RecordBatch> {
     batches.iter().map(|batch| batch.batch.clone()).collect()
 }
 
-/// The rows of a query, which are the same under both plans and with any garbage.
+/// Returns the rows of a query, after checking that the optimised and the written plan give the
+/// same rows for any hidden values.
 async fn rows(query: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut all = Vec::new();
@@ -148,7 +149,7 @@ async fn a_null_list_has_no_elements() {
 }
 
 #[tokio::test]
-async fn what_is_hidden_is_no_part_of_the_digest_or_of_what_is_put_out() {
+async fn hidden_values_are_neither_in_the_digest_nor_in_the_output() {
     let dir = tempfile::tempdir().unwrap();
     let mut digests = Vec::new();
     for garbage in [1, 2] {

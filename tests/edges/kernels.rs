@@ -1,4 +1,5 @@
-//! One bad value costs one row, in every kernel that can fail, under every plan, segment size and world.
+//! One bad value fails one row only, in every kernel that can fail, under every plan, segment size
+//! and world size.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type};
 use forebay::clauses::Optimize;
-use forebay::{Batch, RunConfig, Session};
+use forebay::{Batch, RunConfig, RunInternals, Session};
 
 use crate::common::{batches, digest, parquet};
 
-/// Rows of the small table, and the one of them that every kernel fails for.
+/// Number of rows in the small table, and the index of the row on which every kernel fails.
 const ROWS: usize = 300;
 const BAD: usize = 137;
 
-/// Expressions over the table, each of which has a value in every row but the bad one.
+/// Expressions over the table, each of which has a value in every row except the bad one.
 const KERNELS: &[&str] = &[
-    // Text to something else.
+    // Strings to other types.
     "CAST(number AS BIGINT)",
     "CAST(number AS DOUBLE)",
     "CAST(number AS DECIMAL(10, 2))",
@@ -33,7 +34,7 @@ const KERNELS: &[&str] = &[
     "to_timestamp(day)",
     "to_timestamp_millis(day)",
     "to_unixtime(day)",
-    // Bytes to text.
+    // Binaries to strings.
     "CAST(bytes AS VARCHAR)",
     "arrow_cast(bytes, 'Utf8View')",
     "arrow_cast(bytes, 'LargeUtf8')",
@@ -68,7 +69,7 @@ const KERNELS: &[&str] = &[
     "split_part(number, ',', small)",
     "chr(one)",
     "make_date(2024, large, 1)",
-    // As large as an argument says.
+    // Results as large as an argument specifies.
     "repeat('ab', large)",
     "lpad(number, large)",
     "rpad(number, large, 'é')",
@@ -78,13 +79,13 @@ const KERNELS: &[&str] = &[
     "range(0, large)",
     "generate_series(0, large)",
     "length(repeat('ab', large)) + length(lpad('a', large))",
-    // In an operator that need not evaluate all of it.
+    // Calls inside an operator that need not evaluate all of its operands.
     "CASE WHEN id >= 0 THEN 10 / small ELSE 1 END",
     "coalesce(10 / small, 1)",
     "small = 0 AND 10 / small = 1",
 ];
 
-/// The row `row` of `rows`: the bad one where the texts and numbers are out of order.
+/// Returns a table; in a bad row, strings and numbers are malformed or out of range.
 fn table(rows: usize, is_bad: impl Fn(usize) -> bool) -> RecordBatch {
     let texts = |good: &dyn Fn(usize) -> String, bad: &str| -> ArrayRef {
         let text = |row| {
@@ -106,9 +107,12 @@ fn table(rows: usize, is_bad: impl Fn(usize) -> bool) -> RecordBatch {
         Arc::new(ListArray::new(item, offsets, values, None))
     };
     let number = texts(&|row| (row % 100).to_string(), "oops");
-    let bytes = |row: usize| match is_bad(row) {
-        true => vec![b'a', 0xff, 0xfe],
-        false => row.to_string().into_bytes(),
+    let bytes = |row: usize| {
+        if is_bad(row) {
+            vec![b'a', 0xff, 0xfe]
+        } else {
+            row.to_string().into_bytes()
+        }
     };
     let bytes: ArrayRef = Arc::new(BinaryArray::from_iter_values((0..rows).map(bytes)));
     let named = Field::new("number", DataType::Utf8, true);
@@ -175,8 +179,11 @@ fn ids(batches: &[Batch]) -> Vec<i64> {
 
 fn without_plan() -> RunConfig {
     RunConfig {
-        optimize: Some(Optimize::None),
-        segment_rows: Some(7),
+        optimize: Some(Optimize::Off),
+        internals: RunInternals {
+            segment_rows: Some(7),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     }
 }
@@ -196,7 +203,7 @@ async fn of_ranks(session: &Session, query: &str) -> Vec<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_row_costs_one_row_in_each_kernel() {
+async fn one_bad_value_fails_one_row_in_each_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let session = session(dir.path(), &table(ROWS, |row| row == BAD), 100).await;
     let others: Vec<i64> = (0..ROWS as i64).filter(|id| *id != BAD as i64).collect();
@@ -275,8 +282,8 @@ async fn predicates_and_keys_fail_for_one_row_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_row_of_many_costs_one_row() {
-    // 600,000 rows in the nightly run; the suite's number is the same code with shorter halves.
+async fn one_bad_value_among_many_fails_one_row() {
+    // The nightly run has 600,000 rows; fewer rows test the same code with fewer bisections.
     let rows = match std::env::var("FOREBAY_FUZZ_CASES") {
         Ok(_) => 600_000,
         Err(_) => 60_000,
@@ -373,7 +380,7 @@ async fn constants_without_a_value_are_errors_of_the_rows_that_need_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_rows_fail_nothing() {
+async fn nothing_fails_over_no_rows() {
     let dir = tempfile::tempdir().unwrap();
     let session = session(dir.path(), &table(ROWS, |_| false), 100).await;
     let queries = [
@@ -403,29 +410,38 @@ async fn no_rows_fail_nothing() {
 async fn rows_that_do_not_fit_into_one_column_are_computed_apart() {
     let dir = tempfile::tempdir().unwrap();
     let session = session(dir.path(), &table(ROWS, |_| false), 300).await;
-    // The segment has more texts than keys of 8 bits; the batches have not.
+    // A segment has more distinct strings than 8-bit dictionary keys can number; a batch has fewer.
     let query =
         "SELECT id, arrow_cast(CAST(id AS VARCHAR), 'Dictionary(Int8, Utf8)') AS x FROM rows";
     create(&session, query, 50, "fail").await;
     let whole = RunConfig {
-        segment_rows: Some(ROWS as u64),
+        internals: RunInternals {
+            segment_rows: Some(ROWS as u64),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     let split = given(&session, query, whole).await;
     let all: Vec<i64> = (0..ROWS as i64).collect();
     assert_eq!(ids(&split), all);
     let small = RunConfig {
-        segment_rows: Some(10),
+        internals: RunInternals {
+            segment_rows: Some(10),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     assert_eq!(digest(&given(&session, query, small).await), digest(&split));
-    // Counted rows too, and a filter that decides how many come.
+    // The same query with a filter, so that rows are counted as they are computed.
     let query =
         "SELECT id, arrow_cast(CAST(id AS VARCHAR), 'Dictionary(Int8, Utf8)') AS x FROM rows
                  WHERE id % 2 = 0";
     create(&session, query, 50, "fail").await;
     let config = RunConfig {
-        segment_rows: Some(ROWS as u64),
+        internals: RunInternals {
+            segment_rows: Some(ROWS as u64),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     let evens = given(&session, query, config).await;

@@ -9,6 +9,7 @@ mod common;
 mod draw;
 #[cfg(unix)]
 mod files;
+mod function_list;
 mod functions;
 #[path = "../common/garbage.rs"]
 mod garbage;

@@ -1,4 +1,4 @@
-//! Columns that nobody needs: damage to them is unseen, whatever plan runs.
+//! Columns that a pipeline does not need: damage in them goes unnoticed, whatever plan runs.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::common::{outcome, parquet, table};
 
-/// Damages the pages of a column.
+/// Overwrites the pages of a column.
 fn damage_column(path: &Path, column: &str) {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let groups = reader.metadata().row_groups();
@@ -45,7 +45,7 @@ const PLANS: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn damage_to_an_unneeded_column_of_parquet_is_unseen_under_every_plan() {
+async fn damage_to_an_unneeded_parquet_column_is_ignored_under_every_plan() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.parquet");
     parquet(&path, &table(60), 20);
@@ -85,7 +85,7 @@ async fn damage_to_an_arrow_file_is_the_same_under_every_plan() {
     writer.write(&rows).unwrap();
     writer.finish().unwrap();
     let select = "SELECT id, d FROM (SELECT *, upper(name) AS u FROM t) AS s WHERE d > 1";
-    // The texts of `name` are found by what they hold.
+    // The strings of `name` are found in the file by their contents.
     let mut bytes = std::fs::read(&path).unwrap();
     let texts = b"n1n2n3n4";
     let at = bytes
@@ -107,10 +107,10 @@ async fn damage_to_an_arrow_file_is_the_same_under_every_plan() {
 }
 
 #[tokio::test]
-async fn a_cell_of_csv_that_is_no_number_is_unseen_where_nobody_needs_it() {
+async fn an_invalid_csv_cell_in_an_unneeded_column_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.csv");
-    // The type is told by the first rows.
+    // The type of the column is inferred from the first rows.
     let rows = (0..5_000).map(|i| {
         format!(
             "{i},{}\n",

@@ -1,4 +1,5 @@
-//! Wide and deep pipelines are planned in bounded space and run as written; statements do not wait for queries.
+//! Wide and deep pipelines are planned in bounded space and run as written; statements do not wait for running
+//! queries.
 
 use std::fmt::Write;
 use std::task::Poll;
@@ -10,7 +11,7 @@ use futures::FutureExt;
 
 use crate::common::{batches, digest, parquet, table};
 
-/// A session whose pipeline `p` is this query over a table of 40 rows, `t.parquet`.
+/// Creates a session with a pipeline `p` of this query over `t.parquet`, a table of 40 rows.
 async fn session(folder: &std::path::Path, query: &str) -> Session {
     let file = folder.join("t.parquet");
     parquet(&file, &table(40), 10);
@@ -24,10 +25,11 @@ async fn session(folder: &std::path::Path, query: &str) -> Session {
     session
 }
 
-/// The digest of the pipeline `p`, which is the same without the optimiser.
+/// Returns the digest of the pipeline `p`, after checking that the unoptimised plan has the same
+/// digest.
 async fn same_as_written(session: &Session) -> String {
-    let mut digests = [Optimize::Default, Optimize::None].map(|_| String::new());
-    for (digest_of, optimize) in digests.iter_mut().zip([Optimize::Default, Optimize::None]) {
+    let mut digests = [Optimize::Default, Optimize::Off].map(|_| String::new());
+    for (digest_of, optimize) in digests.iter_mut().zip([Optimize::Default, Optimize::Off]) {
         let config = RunConfig {
             optimize: Some(optimize),
             ..RunConfig::default()
@@ -39,7 +41,8 @@ async fn same_as_written(session: &Session) -> String {
     chosen
 }
 
-/// `n` columns, each computed: numbers, texts, draws, and some that fail in some rows.
+/// Returns `n` computed columns as SQL: numbers, strings, random draws, and some that fail for some
+/// rows.
 fn computed(n: usize) -> String {
     let mut columns = String::from("id");
     for i in 0..n {
@@ -55,7 +58,7 @@ fn computed(n: usize) -> String {
 }
 
 #[tokio::test]
-async fn many_computed_columns_give_the_rows_that_are_written() {
+async fn many_computed_columns_give_the_rows_of_the_written_plan() {
     let folder = tempfile::tempdir().unwrap();
     let query = format!(
         "SELECT *, c0 + c6 AS z FROM (SELECT {}, list FROM t) AS q WHERE c1 > -100 AND c5 % 3 = 1
@@ -68,7 +71,7 @@ async fn many_computed_columns_give_the_rows_that_are_written() {
 #[tokio::test]
 async fn columns_that_are_read_above_are_dropped_or_kept_alike() {
     let folder = tempfile::tempdir().unwrap();
-    // Of the inner columns, some are read, some are passed on under other names, and most are dropped.
+    // Of the inner query's columns, some are read, some are renamed, and most are dropped.
     let query = format!(
         "SELECT c2 AS text, c3 AS drawn, c4, c10 + c15 AS sum FROM (SELECT {} FROM t) AS q
          WHERE c20 > 30 BATCH 4 OPTIONS (on_error = 'skip')",
@@ -84,9 +87,10 @@ async fn columns_that_are_read_above_are_dropped_or_kept_alike() {
 }
 
 #[tokio::test]
-async fn a_condition_of_many_parts_keeps_the_rows_that_are_written() {
+async fn a_condition_of_many_parts_keeps_the_rows_of_the_written_plan() {
     let folder = tempfile::tempdir().unwrap();
-    // Halves in brackets, so that it is long and not deep; some parts fail in some rows.
+    // Brackets the condition in halves, so that it is long but not deep. Some parts fail for some
+    // rows.
     fn all(parts: &[String]) -> String {
         match parts {
             [only] => only.clone(),
@@ -147,7 +151,7 @@ async fn pipelines_that_read_pipelines_twice_end_in_an_error() {
             Err(error) => {
                 let error = error.to_string();
                 assert!(error.contains("more than 1024 tables"), "{error}");
-                // Two to the tenth are as many as are allowed.
+                // Ten levels read 2^10 tables, the maximum allowed.
                 assert_eq!(level, 10);
                 return;
             }
@@ -170,11 +174,11 @@ async fn a_pipeline_that_exists_is_not_planned_again() {
 }
 
 #[tokio::test]
-async fn statements_do_not_wait_for_a_query_that_runs() {
+async fn statements_do_not_wait_for_a_running_query() {
     let folder = tempfile::tempdir().unwrap();
     let session = session(folder.path(), "SELECT id FROM t BATCH 4").await;
     let mut query = std::pin::pin!(session.execute("SELECT id FROM p WHERE id > 3"));
-    // It waits for its first rows, and is not asked again until the other statement is done.
+    // The query waits for its first rows, and is not polled again until the other statement is done.
     let waits = std::future::poll_fn(|context| Poll::Ready(query.poll_unpin(context).is_pending()));
     assert!(waits.await);
     let sql = "CREATE PIPELINE other AS SELECT x FROM t BATCH 2; DROP PIPELINE p";

@@ -1,13 +1,13 @@
-//! Dead letters that are replayed: each row by itself, under every policy.
+//! Replay of dead letters runs each row on its own, under every policy.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use forebay::{Only, RunConfig, RunStats, Session, letters};
+use forebay::{RunConfig, RunInternals, RunScope, RunStats, Session, dead_letters};
 
-/// Rows of two files, of which every tenth fails: `den` is 0.
+/// Writes the rows of two files. Every tenth fails because `den` is 0, unless `is_mended` is true.
 fn write(folder: &Path, is_mended: bool) {
     for (file, rows) in [("a", 0..40), ("b", 40..60)] {
         let den = |id: i64| if id % 10 == 9 && !is_mended { 0 } else { 1 };
@@ -35,7 +35,7 @@ async fn session(folder: &Path, from: &str, clauses: &str, on_error: &str) -> Se
     session
 }
 
-/// The rows of a run, its counts, and the message of its error.
+/// Runs a pipeline, and returns its rows, its statistics and the message of its error.
 async fn run(
     session: &Session,
     config: RunConfig,
@@ -46,7 +46,7 @@ async fn run(
         match batch {
             Ok(batch) => {
                 let batch = batch.batch;
-                // Packs have no numbers.
+                // A batch of packs has no column of numbers.
                 let Some(id) = batch["id"].as_primitive_opt::<Int64Type>() else {
                     continue;
                 };
@@ -59,14 +59,17 @@ async fn run(
     (rows, run.stats(), None)
 }
 
-/// Replays the letters in a folder.
+/// Replays the dead letters in a folder.
 async fn replay(
     folder: &Path,
     session: &Session,
 ) -> (Vec<(i64, Option<i64>)>, RunStats, Option<String>) {
-    let letters = letters::read(&folder.join("dead")).unwrap();
+    let letters = dead_letters::read(&folder.join("dead")).unwrap();
     let config = RunConfig {
-        only: Only::Letters(Arc::new(letters)),
+        internals: RunInternals {
+            scope: RunScope::DeadLetters(Arc::new(letters)),
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     run(session, config).await
@@ -100,7 +103,7 @@ async fn rows_that_still_fail_and_rows_that_were_mended_are_replayed_under_every
         let broken = session(folder.path(), from, clauses, on_error).await;
         let (_, _, error) = run(&broken, RunConfig::default()).await;
         assert_eq!(error, None, "{case}");
-        // All of them fail again.
+        // While the data is not mended, all rows fail again.
         let (rows, stats, error) = replay(folder.path(), &broken).await;
         assert_eq!(error, None, "{case}");
         let mut nulled: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
@@ -113,7 +116,7 @@ async fn rows_that_still_fail_and_rows_that_were_mended_are_replayed_under_every
         assert!(counted >= 6 && stats.replaced == 0, "{case}: {stats:?}");
         assert_eq!(nulled, left, "{case}");
         assert!(rows.iter().all(|(_, x)| x.is_none()), "{case}");
-        // Mended, each gives what it would have given.
+        // After the data is mended, each row yields its original value.
         write(folder.path(), true);
         let mended = session(folder.path(), from, clauses, on_error).await;
         let (rows, stats, error) = replay(folder.path(), &mended).await;
@@ -131,7 +134,7 @@ async fn rows_that_still_fail_and_rows_that_were_mended_are_replayed_under_every
     }
 }
 
-/// Letters of all ranks, and of a run that was resumed, are replayed together.
+/// Dead letters of several ranks and of a resumed run are replayed together.
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_ranks_and_of_resumed_runs_are_replayed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Columns of every Arrow type, written to a file of every format: read back equal, or refused before anything is
-//! written.
+//! Columns of every Arrow type are written to a file of every format: they are either read back
+//! equal, or refused before anything is written.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -26,7 +26,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::common::batches_of_p;
 
-/// Three rows of every type that can be made of whole numbers by a cast.
+/// Returns columns of three rows, one for each type to which integers can be cast.
 fn cast_from_numbers() -> Vec<ArrayRef> {
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(86_400_000)]));
     let small: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(100)]));
@@ -155,7 +155,8 @@ fn union() -> ArrayRef {
     Arc::new(UnionArray::try_new(fields.unwrap(), ids, None, children).unwrap())
 }
 
-/// The array as what lists, structs and maps of three rows hold, with a null among them.
+/// Returns lists, structs and maps of three rows that contain the array's values, with a null among
+/// them.
 fn nested(item: &ArrayRef) -> Vec<ArrayRef> {
     let field = Arc::new(Field::new("item", item.data_type().clone(), true));
     let nulls = || Some(NullBuffer::from(vec![true, false, true]));
@@ -205,7 +206,7 @@ fn map(keys: ArrayRef, values: ArrayRef) -> MapArray {
     MapArray::new(field, offsets, entries, None, false)
 }
 
-/// A type with those in it that hold no others replaced.
+/// Returns a type in which `leaf` has replaced each type without children.
 fn replaced(of: &DataType, leaf: &dyn Fn(&DataType) -> DataType) -> DataType {
     let field = |field: &Field| {
         let data_type = replaced(field.data_type(), leaf);
@@ -223,7 +224,8 @@ fn replaced(of: &DataType, leaf: &dyn Fn(&DataType) -> DataType) -> DataType {
     }
 }
 
-/// Values as the readers of a file show them: without encodings and list views, in units that the format has.
+/// Returns the type that a format's reader yields for a written type: without encodings and list
+/// views, in units that the format has.
 fn shown(format: TableFormat, of: &DataType) -> DataType {
     replaced(of, &|leaf| match leaf {
         DataType::Timestamp(TimeUnit::Second, zone) if format == TableFormat::Parquet => {
@@ -238,7 +240,8 @@ fn shown(format: TableFormat, of: &DataType) -> DataType {
     })
 }
 
-/// What Arrow's own reader of JSON can be asked for: intervals are text, and scales are not negative.
+/// Returns the type to pass to Arrow's JSON reader: intervals are strings, and scales are not
+/// negative.
 fn asked_for(of: &DataType) -> DataType {
     replaced(of, &|leaf| match leaf {
         DataType::Interval(_) => DataType::Utf8,
@@ -251,7 +254,8 @@ fn write(path: &Path, batch: &RecordBatch) -> Result<(), String> {
     let format = TableFormat::of_path(path).unwrap();
     let mut writer =
         TableWriter::create(path, format, &batch.schema()).map_err(|e| e.to_string())?;
-    // In two batches: dictionaries of files cannot change.
+    // The rows are written in two batches, since the dictionaries of a file cannot change from one
+    // batch to the next.
     for (from, rows) in [(0, 1), (1, batch.num_rows() - 1)] {
         writer
             .write(&batch.slice(from, rows))
@@ -260,7 +264,7 @@ fn write(path: &Path, batch: &RecordBatch) -> Result<(), String> {
     writer.finish().map(drop).map_err(|e| format!("late: {e}"))
 }
 
-/// Reads a file by the format's own reader, told the types that are expected.
+/// Reads a file with the format's own reader, given the expected types.
 fn read(path: &Path, schema: &Arc<Schema>) -> RecordBatch {
     let file = File::open(path).unwrap();
     let batches: Vec<RecordBatch> = match TableFormat::of_path(path).unwrap() {
@@ -278,7 +282,7 @@ fn read(path: &Path, schema: &Arc<Schema>) -> RecordBatch {
             reader.map(Result::unwrap).collect()
         }
         TableFormat::Csv => {
-            // As text, which is then cast.
+            // Read as strings, which are then cast.
             let text = Arc::new(Schema::new(vec![Field::new("x", DataType::Utf8, true)]));
             let builder = arrow::csv::ReaderBuilder::new(text).with_header(true);
             builder.build(file).unwrap().map(Result::unwrap).collect()
@@ -288,7 +292,7 @@ fn read(path: &Path, schema: &Arc<Schema>) -> RecordBatch {
     arrow::compute::concat_batches(&found, &batches).unwrap()
 }
 
-/// Values of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn from_hex(text: &StringArray) -> BinaryArray {
     let digits = |text: &str| -> Vec<u8> {
         let pairs = (0..text.len()).step_by(2);
@@ -299,7 +303,7 @@ fn from_hex(text: &StringArray) -> BinaryArray {
     text.iter().map(|text| text.map(digits)).collect()
 }
 
-/// Writes an array and reads it again; false where it was refused.
+/// Writes an array and checks that it is read back equal; returns false if the writer refuses it.
 fn is_written(folder: &Path, end: &str, array: &ArrayRef) -> bool {
     let path = folder.join(format!("t.{end}"));
     let what = format!("{} in {end}", array.data_type());
@@ -414,7 +418,7 @@ fn unions_empty_structs_and_maps_of_numbers_are_refused_where_they_cannot_be_rea
     }
 }
 
-/// A date64 with a time of day is no date, and no Parquet file holds it.
+/// A date64 with a time of day is not a date, and Parquet cannot store it.
 #[test]
 fn a_time_of_day_is_not_cut_off() {
     let folder = tempfile::tempdir().unwrap();
@@ -427,7 +431,7 @@ fn a_time_of_day_is_not_cut_off() {
     }
 }
 
-/// What the types in a Parquet file are called, where other readers look for them.
+/// The logical types in a Parquet file, as other readers see them.
 #[test]
 fn seconds_and_dates_have_logical_types_in_parquet_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -456,7 +460,7 @@ fn seconds_and_dates_have_logical_types_in_parquet_files() {
     );
 }
 
-/// What a run writes, its sources read.
+/// Forebay's own sources read the output of a run.
 #[tokio::test]
 async fn sources_read_what_was_written() {
     let folder = tempfile::tempdir().unwrap();

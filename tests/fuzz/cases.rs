@@ -1,15 +1,15 @@
-//! Numbers and seeds of random cases.
+//! Numbers and seeds of the fuzzers' random cases.
 
 use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Number of random cases of each fuzzer, instead of its own.
+/// Environment variable with the number of random cases of each fuzzer.
 const CASES_VARIABLE: &str = "FOREBAY_FUZZ_CASES";
-/// The one seed to run, instead of all.
+/// Environment variable with the only seed to run.
 const SEED_VARIABLE: &str = "FOREBAY_FUZZ_SEED";
 
-/// The seeds of a fuzzer that runs `cases` cases in the suite.
+/// Returns the seeds of a fuzzer that runs `cases` cases by default.
 pub(crate) fn seeds(cases: u64) -> Range<u64> {
     let set = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     match set(SEED_VARIABLE) {
@@ -18,18 +18,18 @@ pub(crate) fn seeds(cases: u64) -> Range<u64> {
     }
 }
 
-/// How to run a case of a fuzzer again.
+/// Returns the instruction by which a failed case can be run again.
 pub(crate) fn again(seed: u64) -> String {
     format!("run it again with {SEED_VARIABLE}={seed}")
 }
 
-/// Longer than any case takes on any machine.
+/// Timeout of a case, longer than any case takes on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs a case on a thread of its own, since planning that does not end cannot be interrupted.
+/// Runs a case on its own thread, because planning cannot be interrupted.
 ///
 /// # Panics
-/// The case panics or does not end.
+/// Panics if the case panics or does not end.
 #[expect(clippy::disallowed_methods, reason = "a case that does not end outlives its test")]
 pub(crate) fn within<T, F>(case: impl FnOnce() -> F + Send + 'static) -> T
 where
@@ -39,7 +39,7 @@ where
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        // The receiver hung up where it lost patience.
+        // The receiver is gone after a timeout.
         let _ = sender.send(runtime.block_on(case()));
     });
     match receiver.recv_timeout(PATIENCE) {

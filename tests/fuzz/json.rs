@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::draw::Draw;
 
-/// A text in which something was changed, as damage or an editor would.
+/// Returns a text with a random change, as from damage or an editor.
 pub(crate) fn damaged(text: &str, draw: &mut Draw) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     let at = draw.whole(0, bytes.len() as u64 - 1) as usize;
@@ -20,7 +20,7 @@ pub(crate) fn damaged(text: &str, draw: &mut Draw) -> Vec<u8> {
             bytes.splice(to..to, piece);
         }
         5 => {
-            // A digit for another one.
+            // One digit is replaced by another.
             let digits: Vec<usize> = (0..bytes.len())
                 .filter(|&at| bytes[at].is_ascii_digit())
                 .collect();
@@ -35,7 +35,7 @@ pub(crate) fn damaged(text: &str, draw: &mut Draw) -> Vec<u8> {
     bytes
 }
 
-/// Numbers and other values that nobody writes.
+/// Returns a number or other value that Forebay never writes.
 pub(crate) fn hostile(draw: &mut Draw) -> Value {
     let number = |text: &str| {
         serde_json::from_str::<Number>(text)
@@ -58,7 +58,7 @@ pub(crate) fn hostile(draw: &mut Draw) -> Value {
     }
 }
 
-/// Places of all values in a document, as JSON pointers.
+/// Returns the positions of all values in a document, as JSON pointers.
 pub(crate) fn places(value: &Value) -> Vec<String> {
     let mut found = vec![String::new()];
     let below = |key: &str, value: &Value| -> Vec<String> {
@@ -81,7 +81,7 @@ pub(crate) fn places(value: &Value) -> Vec<String> {
     found
 }
 
-/// Puts a hostile value somewhere below a place, or takes a field away.
+/// Replaces a value at or below the JSON pointer `below` by a hostile one, or removes a field.
 pub(crate) fn deface(value: &mut Value, below: &str, draw: &mut Draw) {
     let Some(part) = value.pointer(below) else {
         return;

@@ -1,4 +1,5 @@
-//! Saved plans and files of prices that were damaged, edited or made up: refused, or the stream of the pipeline.
+//! Damaged, edited and invented saved plans and price files are either refused, or give the
+//! pipeline's stream.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::common::{batches_of_p, digest, photos};
 use crate::draw::Draw;
 use crate::json::{damaged, deface, places};
 
-/// Pipelines of which the plan depends on prices and sizes.
+/// Returns pipelines whose plan depends on prices and sizes.
 fn queries(folder: &Path, relax: &str) -> [String; 2] {
     let (photos, cache) = (folder.join("photos"), folder.join("cache"));
     let from = format!("images('{}')", photos.display());
@@ -35,7 +36,7 @@ async fn pipeline(session: &Session, query: &str) {
     session.execute(&sql).await.unwrap();
 }
 
-/// The digest of one epoch, or why there is none.
+/// Runs one epoch and returns its digest, or its error.
 async fn outcome(session: &Session, plan: Option<Arc<SavedPlan>>) -> Result<String, String> {
     let config = RunConfig {
         epochs: Some(1),
@@ -50,7 +51,7 @@ async fn outcome(session: &Session, plan: Option<Arc<SavedPlan>>) -> Result<Stri
     outcome.map(|batches| digest(&batches))
 }
 
-/// Runs a pipeline anew, under prices or under a plan.
+/// Runs a pipeline in a new session, under prices or under a plan.
 fn run(
     query: &str,
     prices: Option<Coefficients>,
@@ -91,27 +92,26 @@ fn a_changed_plan_is_refused_or_gives_the_same_stream() {
     for seed in seeds(60) {
         let draw = &mut Draw::new(seed);
         let (query, text, stream) = &cases[draw.whole(0, cases.len() as u64 - 1) as usize];
-        let changed = match draw.chance(50) {
-            true => String::from_utf8(damaged(text, draw)),
-            false => {
-                let mut value: Value = serde_json::from_str(text).unwrap();
-                for _ in 0..draw.whole(1, 4) {
-                    deface(&mut value, draw.pick(&["", "/chosen_by"]), draw);
-                }
-                Ok(value.to_string())
+        let changed = if draw.chance(50) {
+            String::from_utf8(damaged(text, draw))
+        } else {
+            let mut value: Value = serde_json::from_str(text).unwrap();
+            for _ in 0..draw.whole(1, 4) {
+                deface(&mut value, draw.pick(&["", "/chosen_by"]), draw);
             }
+            Ok(value.to_string())
         };
         let Ok(changed) = changed else { continue };
         eprintln!("{}", again(seed));
         let plan = SavedPlan::from_json(&changed);
-        // Serde alone reads no plan that the checks refuse.
+        // Deserialising a plan without the checks must not accept what the checks refuse.
         assert_eq!(
             serde_json::from_str::<SavedPlan>(&changed).ok().as_ref(),
             plan.as_ref().ok(),
         );
         let Ok(plan) = plan else { continue };
         read += 1;
-        // What people read of it is no text of its own making.
+        // The plan's display text is formatted from its fields, so it contains no escape sequences.
         assert!(!plan.to_string().contains('\u{1b}'));
         if let Ok(found) = run(query, None, Some(plan)) {
             ran += 1;
@@ -122,7 +122,7 @@ fn a_changed_plan_is_refused_or_gives_the_same_stream() {
 }
 
 #[test]
-fn prices_change_no_stream_whatever_they_say() {
+fn no_prices_change_a_stream() {
     let folder = tempfile::tempdir().unwrap();
     photos(&folder.path().join("photos"), 14, 4);
     let queries = queries(folder.path(), "none");
@@ -137,7 +137,7 @@ fn prices_change_no_stream_whatever_they_say() {
         let changed = match draw.whole(0, 3) {
             0 => String::from_utf8(damaged(&text, draw)),
             1 => {
-                // Everything for nothing, or above all measure.
+                // All prices are zero, or all exceed any reasonable bound.
                 let mut value = declared.clone();
                 let extreme = draw.pick(&[0, 1, u64::MAX, u64::MAX / 2]);
                 for place in places(&declared) {

@@ -1,5 +1,5 @@
-//! Tokens that were damaged, edited or made up: refused, or the stream that they are of. Never another stream, a
-//! panic or a run without end.
+//! Damaged, edited and invented tokens are either refused, or give the stream that they belong to.
+//! They never cause another stream, a panic or an endless run.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::common::{batches_of_p, digest};
 use crate::draw::Draw;
 use crate::json::{damaged, deface};
 
-/// Longer than any run of these few rows takes.
+/// Timeout of a run, longer than any run of these few rows takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pipelines whose tokens carry rows, stand in several arms, or count what a filter leaves.
+/// Pipelines whose tokens carry rows, have positions in several inputs, or count the rows that a filter keeps.
 const QUERIES: [&str; 4] = [
     "SELECT id, ids FROM t SHUFFLE WITHIN 20 ROWS SEED 3 PACK ids INTO 12 BATCH 2 REPEAT 2",
     "SELECT id, ids FROM t SHUFFLE GLOBALLY BUCKET BY id % 7 BOUNDARIES (2, 4) BATCH 9 REPEAT 2",
@@ -42,7 +42,7 @@ async fn session(folder: &Path, query: &str) -> Session {
     session
 }
 
-/// A token in the middle of the first epoch, and the digest of what comes behind it.
+/// Returns a token in the middle of the first epoch, and the digest of the stream after it.
 async fn token(session: &Session) -> (Token, String) {
     let batches = batches_of_p(session, RunConfig::default(), usize::MAX)
         .await
@@ -52,7 +52,7 @@ async fn token(session: &Session) -> (Token, String) {
     (batches[at].token(), digest(&batches[at + 1..]))
 }
 
-/// Resumes a run: the digest of what comes, or why nothing does.
+/// Resumes a run, and returns the digest of its stream or its error.
 async fn resume(session: &Session, token: Token) -> Result<String, String> {
     let config = RunConfig {
         resume: Some(Arc::new(token)),
@@ -68,7 +68,7 @@ async fn resume(session: &Session, token: Token) -> Result<String, String> {
     outcome.map(|batches| digest(&batches))
 }
 
-/// Reads a text that was not written by anybody: what is understood must be the token itself.
+/// Parses damaged bytes. If they are accepted, they must have the meaning of the original token.
 fn read(bytes: &[u8], token: &Token) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
@@ -81,7 +81,7 @@ fn read(bytes: &[u8], token: &Token) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_flipped_bit_and_no_cut_makes_another_token() {
+async fn no_flipped_bit_or_truncation_makes_another_token() {
     for query in QUERIES {
         let folder = tempfile::tempdir().unwrap();
         let (token, _) = token(&session(folder.path(), query).await).await;
@@ -100,12 +100,12 @@ async fn no_flipped_bit_and_no_cut_makes_another_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_otherwise_is_the_same_token_or_none() {
+async fn a_reformatted_token_is_equal_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let session = session(folder.path(), QUERIES[0]).await;
     let (token, rest) = token(&session).await;
     let text = token.to_json().unwrap();
-    // Another order of keys, more white space.
+    // Another order of keys and more white space do not change a token.
     let value: Value = serde_json::from_str(&text).unwrap();
     let sorted = serde_json::to_string_pretty(&value).unwrap();
     assert_ne!(sorted, text);
@@ -114,7 +114,7 @@ async fn what_is_written_otherwise_is_the_same_token_or_none() {
         resume(&session, Token::from_json(&sorted).unwrap()).await,
         Ok(rest)
     );
-    // A key twice.
+    // A token with a duplicate key is refused.
     for (key, value) in value["cursor"].as_object().unwrap() {
         let twice = text.replacen(
             "\"cursor\":{",
@@ -125,22 +125,22 @@ async fn what_is_written_otherwise_is_the_same_token_or_none() {
     }
     let refused = |text: &str| Token::from_json(text).unwrap_err().to_string();
     let older = refused(&text.replacen("\"forebay_token\":2", "\"forebay_token\":1", 1));
-    assert!(older.contains("made by an earlier version"), "{older}");
+    assert!(older.contains("written by an earlier version"), "{older}");
     let later = refused(&text.replacen("\"forebay_token\":2", "\"forebay_token\":3", 1));
-    assert!(later.contains("made by a later version"), "{later}");
+    assert!(later.contains("written by a later version"), "{later}");
     let moved = refused(&text.replacen("\"epoch\":0", "\"epoch\":1", 1));
     assert!(moved.contains("its checksum does not match"), "{moved}");
     for nested in ["[", "{\"a\":"] {
         refused(&nested.repeat(200_000));
     }
-    // Serde alone reads no token that the checks refuse.
+    // Deserialising a token without the checks must not accept what the checks refuse.
     let moved = text.replacen("\"epoch\":0", "\"epoch\":1", 1);
     serde_json::from_str::<Token>(&moved).unwrap_err();
     assert_eq!(serde_json::from_str::<Token>(&text).unwrap(), token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_tokens_are_refused_and_made_up_ones_end() {
+async fn damaged_tokens_are_refused_and_invented_ones_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut streams = Vec::new();
     for query in QUERIES {
@@ -158,7 +158,7 @@ async fn damaged_tokens_are_refused_and_made_up_ones_end() {
             let outcome = resume(session, Token::from_json(&text).unwrap()).await;
             assert_eq!(outcome.as_ref(), Ok(rest), "{}", again(seed));
         }
-        // Somebody who can write a checksum may say anything else.
+        // An attacker can compute the checksum, and so change any other field.
         let mut value = serde_json::to_value(&token.cursor).unwrap();
         for _ in 0..draw.whole(1, 3) {
             deface(&mut value, "", draw);

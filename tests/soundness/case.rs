@@ -1,4 +1,4 @@
-//! A random pipeline in parts, so that a failing one can be made smaller.
+//! A random pipeline as parts that can be left out, so that a failing one can be reduced.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::draw::Draw;
 use crate::images::{Pixels, decode, sized, step};
 use crate::values::Values;
 
-/// What the generator knows of a column.
+/// The type of a column, as far as the generator has to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Int,
@@ -18,10 +18,11 @@ pub(crate) enum Type {
     Vector,
 }
 
-/// Begins the names of the columns that hold pixels, or what depends on pixels.
+/// Prefix of the names of columns that hold pixels or values computed from pixels.
 pub(crate) const PIXELS: &str = "px";
 
-/// A named expression: steps over `{}` around a base.
+/// A named expression: an innermost expression wrapped in calls, each of which has `{}` for its
+/// argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     name: String,
@@ -41,9 +42,10 @@ impl Column {
     fn sql(&self) -> String {
         let nest = |below: String, step: &String| step.replace("{}", &below);
         let expr = self.steps.iter().fold(self.base.clone(), nest);
-        match expr == self.name {
-            true => expr,
-            false => format!("{expr} AS {}", self.name),
+        if expr == self.name {
+            expr
+        } else {
+            format!("{expr} AS {}", self.name)
         }
     }
 }
@@ -69,7 +71,7 @@ impl Select {
         sql
     }
 
-    /// The same with one part less.
+    /// Returns all variants of the selection from which one part was left out.
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Vec::new();
         let mut push = |change: &dyn Fn(&mut Self)| {
@@ -95,22 +97,26 @@ impl Select {
     }
 }
 
+/// First seed that draws from all functions of the catalogue. Lower seeds draw only from the functions listed in
+/// `images.rs`, so that a new function does not change the pipelines recorded as goldens.
+pub(crate) const EXTENDED_SEEDS: u64 = 1 << 20;
+
 /// A random pipeline.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// A table, or several selections of which rows are united.
+    /// A table, or several selections whose rows are united.
     source: Vec<(String, Select)>,
     join: Option<String>,
     inner: Select,
     outer: Option<Select>,
     clauses: Vec<String>,
     on_error: &'static str,
-    /// Rows of a segment in its runs.
+    /// Number of rows in a segment.
     pub(crate) segment_rows: Option<u64>,
 }
 
 impl Case {
-    /// The query with its clauses.
+    /// Returns the query with its clauses.
     pub(crate) fn sql(&self) -> String {
         let mut from = match self.source.as_slice() {
             [(table, select)] if select.columns.is_empty() => format!("{table} AS s"),
@@ -133,17 +139,17 @@ impl Case {
         sql
     }
 
-    /// Whether a batch may hold a row twice.
+    /// Returns true if a batch may hold a row twice.
     pub(crate) fn repeats_rows(&self) -> bool {
         self.on_error == "replace" || self.clauses.iter().any(|c| c.ends_with("PAD REMAINDER"))
     }
 
-    /// Whether batches cross the ends of epochs.
+    /// Returns true if batches cross the ends of epochs.
     pub(crate) fn is_continuous(&self) -> bool {
         self.clauses.iter().any(|c| c.ends_with("CONTINUOUS"))
     }
 
-    /// The same with one part less.
+    /// Returns all variants of the pipeline from which one part was left out.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut smaller = Vec::new();
         let mut push = |change: &dyn Fn(&mut Self)| {
@@ -182,12 +188,13 @@ impl Case {
         smaller
     }
 
-    /// The pipeline of a seed.
+    /// Returns the pipeline of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut draw = Draw::new(seed);
         Generator {
             draw: &mut draw,
             names: 0,
+            is_extended: seed >= EXTENDED_SEEDS,
         }
         .case()
     }
@@ -202,25 +209,22 @@ fn columns(of: &[(&str, Type)]) -> Columns {
 struct Generator<'a> {
     draw: &'a mut Draw,
     names: u64,
+    is_extended: bool,
 }
 
 impl Generator<'_> {
     fn case(mut self) -> Case {
         let images = self.draw.chance(55);
-        let (source, mut known) = match images {
-            true => self.photos(),
-            false => self.rows(),
-        };
+        let (source, mut known) = if images { self.photos() } else { self.rows() };
         let join = self.draw.chance(20).then(|| self.join(images, &mut known));
         let unnest = !images && self.draw.chance(45);
         let (inner, known) = self.select(known, unnest);
         let deeper = self.draw.chance(55);
-        let (outer, known) = match deeper {
-            true => {
-                let (outer, known) = self.select(known, false);
-                (Some(outer), known)
-            }
-            false => (None, known),
+        let (outer, known) = if deeper {
+            let (outer, known) = self.select(known, false);
+            (Some(outer), known)
+        } else {
+            (None, known)
         };
         let ragged = |(_, t): &(String, Type)| matches!(t, Type::Pixels(p) if p.size.is_none());
         let ragged = known.iter().any(ragged);
@@ -296,7 +300,7 @@ impl Generator<'_> {
         }
     }
 
-    /// What is selected of each input of a union.
+    /// Returns the selection that every input of a union has.
     fn united(&mut self, of: &[(String, Type)], names: &str) -> (Select, Columns) {
         let passed = of.iter().filter(|(n, _)| names.split(", ").any(|m| m == n));
         let mut known: Columns = passed.cloned().collect();
@@ -313,7 +317,7 @@ impl Generator<'_> {
         (select, known)
     }
 
-    /// A union of the same columns of two tables, perhaps of other rows of each.
+    /// Returns a union of the same columns of two tables, with possibly different filters on them.
     fn branches(
         &mut self,
         tables: &[&str],
@@ -338,9 +342,10 @@ impl Generator<'_> {
 
     fn join(&mut self, images: bool, known: &mut Columns) -> String {
         let left = if self.draw.chance(50) { "LEFT " } else { "" };
-        let table = match self.draw.chance(30) {
-            true => "(SELECT key, title, weight FROM names WHERE key < 3)",
-            false => "names",
+        let table = if self.draw.chance(30) {
+            "(SELECT key, title, weight FROM names WHERE key < 3)"
+        } else {
+            "names"
         };
         let on = match (images, self.draw.chance(15)) {
             (true, _) => "s.label".to_owned(),
@@ -351,7 +356,7 @@ impl Generator<'_> {
         format!("{left}JOIN {table} AS n ON {on} = n.key")
     }
 
-    /// A computed column.
+    /// Returns a computed column.
     fn computed(&mut self, known: &[(String, Type)]) -> (Column, Type) {
         let bytes = known.iter().any(|(_, t)| *t == Type::Bytes);
         let pixels: Vec<_> = known
@@ -393,14 +398,14 @@ impl Generator<'_> {
         }
     }
 
-    /// Image functions over a column of pixels, mostly with a result of one size.
+    /// Appends image functions over a column of pixels, mostly with results of one size.
     fn chain(&mut self, column: &mut Column, pixels: &mut Pixels, most: u64) {
         for _ in 0..self.draw.whole(0, most) {
             if pixels.size.is_none() && !pixels.planes && self.draw.chance(25) {
                 column.steps.push(sized(self.draw, pixels));
             }
-            let step = step(self.draw, pixels);
-            // A flip of a flip has a rule of its own.
+            let step = step(self.draw, pixels, self.is_extended);
+            // Flips are often doubled, as a flip of a flip has a rule of its own.
             if matches!(step.as_str(), "hflip({})" | "vflip({})") && self.draw.chance(40) {
                 column.steps.push(step.clone());
             }
@@ -477,9 +482,10 @@ impl Generator<'_> {
         let mut clauses = Vec::new();
         let draw = &mut *self.draw;
         if draw.chance(60) {
-            clauses.push(match draw.chance(40) {
-                true => "SHUFFLE GLOBALLY".to_owned(),
-                false => format!("SHUFFLE WITHIN {} ROWS", draw.whole(1, 12)),
+            clauses.push(if draw.chance(40) {
+                "SHUFFLE GLOBALLY".to_owned()
+            } else {
+                format!("SHUFFLE WITHIN {} ROWS", draw.whole(1, 12))
             });
         }
         clauses.push(format!("SEED {}", draw.whole(0, 1 << 40)));

@@ -1,4 +1,4 @@
-//! One pipeline as written, optimised in every tier, and with each rule alone.
+//! Checks one pipeline as written, optimised in every tier, and with each rule alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use forebay_planner::compile::Compiled;
 use forebay_planner::error::message_of;
 use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::rules::{is_disabled, rule_families, rules};
-use forebay_planner::optimizer::{Config, Machine, optimize};
+use forebay_planner::optimizer::{Config, PlanningContext, optimize};
 use forebay_planner::pipeline::Pipeline;
-use forebay_planner::rows::tidy::tidy;
+use forebay_planner::rows::finalize::finalize;
 use forebay_planner::sql::{Statement, parse};
-use forebay_runtime::engine::RunConfig;
+use forebay_runtime::run::{RunConfig, RunInternals};
 
 use crate::case::Case;
 use crate::draw::Draw;
 use crate::stream::Stream;
 
-/// Nodes of a search at most: in a debug build, 1,000 take about 0.2 s.
+/// Maximum number of nodes in a search of the optimiser: in a debug build, 1,000 take about 0.2 s.
 const NODES: usize = 1_000;
-/// The tiers, the least first.
+/// The tiers, in ascending order.
 const TIERS: [Relax; 4] = [
     Relax::Exact,
     Relax::Numeric,
@@ -30,53 +30,53 @@ const TIERS: [Relax; 4] = [
     Relax::Statistical,
 ];
 
-/// What came of a pipeline.
+/// The result of checking a pipeline.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It cannot be planned.
+    /// The pipeline cannot be planned.
     Refused(String),
-    /// Every plan gave what its tier owes.
+    /// Every plan satisfied its tier.
     Sound(Seen),
-    /// A plan did not.
+    /// Some plan did not satisfy its tier.
     Unsound(String),
 }
 
-/// What a sound pipeline showed.
+/// Observations about a sound pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Whether its run ended in an error.
+    /// True if the pipeline's run ended with an error.
     pub(crate) failed: bool,
-    /// Whether rows of it failed and were settled.
+    /// True if some rows failed and were settled.
     pub(crate) settled: bool,
-    /// Rows put out.
+    /// Number of rows in the pipeline's stream.
     pub(crate) rows: usize,
-    /// Plans that were run beside the written one.
+    /// Number of plans that were run besides the written one.
     pub(crate) plans: usize,
-    /// How often each rule fired, in the highest tier.
+    /// Number of times each rule fired, in the highest tier.
     pub(crate) fired: BTreeMap<&'static str, usize>,
-    /// The rules that fired alone; what tidies a chosen plan does not say.
+    /// The rules that fired alone, except those that only tidy a chosen plan.
     pub(crate) alone: BTreeSet<&'static str>,
 }
 
-/// A rule's tier; those that are not over two operators are exact.
+/// Returns a rule's tier. Rules that are not about two operators are exact.
 fn tier_of(rule: &str) -> Relax {
     let of_rule = rules().into_iter().find(|r| r.name == rule);
     of_rule.map_or(Relax::Exact, |r| r.tier)
 }
 
-/// The tiers, each with rules that the ones before do not have.
+/// Returns the tiers that have rules beyond those of the lower tiers.
 fn tiers() -> Vec<Relax> {
     let has_rules = |tier: &Relax| *tier == Relax::Exact || rules().iter().any(|r| r.tier == *tier);
     TIERS.into_iter().filter(has_rules).collect()
 }
 
-/// A way to optimise a pipeline.
+/// A setting of the optimiser under which a pipeline is planned.
 struct Way {
     name: String,
     tier: Relax,
     disabled: BTreeSet<String>,
     prices: Arc<Coefficients>,
-    /// The one rule that is not disabled.
+    /// The only rule that is enabled; `None` if all rules of the tier are.
     alone: Option<&'static str>,
 }
 
@@ -92,8 +92,8 @@ impl Way {
     }
 }
 
-/// Every tier; the exact rules under prices by which other plans are the cheapest; and each rule alone, under
-/// the same.
+/// Returns all settings: every tier; the exact rules under prices that favour other plans; and each
+/// rule alone, also under these prices.
 fn ways(odd: &Arc<Coefficients>) -> Vec<Way> {
     let mut ways: Vec<Way> = tiers()
         .into_iter()
@@ -118,7 +118,7 @@ fn ways(odd: &Arc<Coefficients>) -> Vec<Way> {
     ways
 }
 
-/// Prices far from those of any machine.
+/// Returns prices unlike those of any machine.
 pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
     let mut price = || draw.pick(&[0, 1, 100, 10_000, 10_000_000]);
     let mut odd = Coefficients::clone(&Coefficients::declared());
@@ -134,7 +134,7 @@ pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
     Arc::new(odd)
 }
 
-/// Runs a pipeline every way.
+/// Runs a pipeline under every setting.
 pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients>) -> Verdict {
     let (pipeline, written) = match planned(catalog, &case.sql()).await {
         Ok(planned) => planned,
@@ -142,7 +142,10 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients
     };
     let config = RunConfig {
         threads: Some(1),
-        segment_rows: case.segment_rows,
+        internals: RunInternals {
+            segment_rows: case.segment_rows,
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     let expected = Stream::of(&written, &config).await;
@@ -174,7 +177,7 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients
         } else if way.tier == Relax::Statistical {
             seen.fired = fired;
         }
-        // One plan gives one stream.
+        // A plan that was already run is skipped, as it would give the same stream.
         let hash = match compiled.plan_hash() {
             Ok(hash) => hash,
             Err(why) => return Verdict::Unsound(format!("{}: no text: {why}", way.name)),
@@ -197,7 +200,7 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients
     }
 }
 
-/// A query, and its plan as written.
+/// Plans a query. Returns its pipeline, and the pipeline compiled as written.
 pub(crate) async fn planned(catalog: &Catalog, sql: &str) -> Result<(Pipeline, Compiled), String> {
     let statements = parse(sql).map_err(|e| e.to_string())?;
     let [Statement::Query(query)] = statements.as_slice() else {
@@ -205,12 +208,13 @@ pub(crate) async fn planned(catalog: &Catalog, sql: &str) -> Result<(Pipeline, C
     };
     let pipeline = catalog.plan_query(query).await.map_err(|e| e.to_string())?;
     let mut clauses = pipeline.clauses.clone();
-    clauses.options.optimize = Optimize::None;
+    clauses.options.optimize = Optimize::Off;
     let written = Compiled::new(&pipeline.plan, clauses).map_err(|e| message_of(&e))?;
     Ok((pipeline, written))
 }
 
-/// The rows that a query gives as written and, the same in order, in every tier; or its error.
+/// Returns the rows of a query, after checking that all tiers give the same rows in the same order;
+/// or the error.
 pub(crate) async fn tried(catalog: &Catalog, sql: &str) -> Result<Vec<(String, u64)>, String> {
     let (pipeline, written) = planned(catalog, sql).await?;
     let config = RunConfig::default();
@@ -223,24 +227,24 @@ pub(crate) async fn tried(catalog: &Catalog, sql: &str) -> Result<Vec<(String, u
     expected.rows_or_error()
 }
 
-/// The plan that a tier chooses.
+/// Returns the plan that is chosen in a tier.
 pub(crate) fn in_tier(pipeline: &Pipeline, written: &Compiled, tier: Relax) -> Compiled {
     optimised(pipeline, written, &Way::new(tier.to_string(), tier)).unwrap()
 }
 
-/// As [`Compiled::new`], with a smaller search.
+/// Compiles as [`Compiled::new`] does, with a smaller search.
 fn optimised(pipeline: &Pipeline, written: &Compiled, way: &Way) -> DataFusionResult<Compiled> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.relax = way.tier;
     clauses.options.disable_rules = way.disabled.clone();
-    let machine = Machine {
+    let machine = PlanningContext {
         prices: Arc::clone(&way.prices),
-        ..Machine::default()
+        ..PlanningContext::default()
     };
     let mut config = Config::of(&clauses, &machine)?;
     config.limits.nodes = NODES;
     let (chosen, report) = optimize(written.written.clone(), &clauses, &config)?;
-    let chosen = tidy(chosen, |rule| is_disabled(&config.disabled, rule))?;
+    let chosen = finalize(chosen, |rule| is_disabled(&config.disabled, rule))?;
     Ok(Compiled {
         chosen,
         report: Some(report),

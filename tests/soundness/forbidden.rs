@@ -1,13 +1,14 @@
-//! What no plan may do: a test per forbidden rewrite.
+//! Forbidden rewrites: a test for each rewrite that no plan may apply.
 
 use datafusion::logical_expr::{col, lit};
 use forebay_planner::catalog::Catalog;
 use forebay_planner::clauses::Relax;
-use forebay_planner::optimizer::arena::{Arena, ParamId};
+use forebay_planner::optimizer::arena::Arena;
+use forebay_planner::optimizer::ids::ParamId;
 use forebay_planner::optimizer::rules::{Site, rules};
 use forebay_planner::optimizer::slots::SlotSet;
 use forebay_planner::optimizer::spec::OpKind;
-use forebay_runtime::engine::RunConfig;
+use forebay_runtime::run::RunConfig;
 use tempfile::TempDir;
 
 use crate::check::{in_tier, planned, tried};
@@ -20,7 +21,8 @@ async fn catalog() -> (TempDir, Catalog) {
     (dir, catalog)
 }
 
-/// The rows that a query gives in every tier, as file and row, or its error.
+/// Returns the rows of a query, as file and row, after checking that they are the same in every
+/// tier; or the error.
 async fn outcome(sql: &str) -> Result<Vec<(String, u64)>, String> {
     let (_dir, catalog) = catalog().await;
     tried(&catalog, sql).await
@@ -31,7 +33,7 @@ async fn rows(sql: &str) -> Vec<u64> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The files of the rows that a query gives, by their names.
+/// Returns the file names of the rows of a query.
 async fn files(sql: &str) -> Vec<String> {
     let rows = outcome(sql).await.unwrap();
     let name = |path: String| path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -46,7 +48,7 @@ fn assert_fails(outcome: &Result<Vec<(String, u64)>, String>, parts: &[&str]) {
     }
 }
 
-/// No rule of any tier gives the two operators another order.
+/// Asserts that no rule of any tier swaps the two operators.
 fn never_swapped(arena: &mut Arena, outer: ParamId, inner: ParamId) {
     for rule in rules() {
         let verdict = (rule.apply)(arena, Site::of(outer, inner));
@@ -125,7 +127,7 @@ async fn take_stays_above_a_filter() {
 }
 
 #[tokio::test]
-async fn a_remainder_is_dropped_of_what_a_filter_leaves() {
+async fn a_remainder_is_dropped_after_the_filter() {
     let sql = "SELECT id FROM t WHERE id > 3 AND id < 9 BATCH 2 DROP REMAINDER";
     assert_eq!(rows(sql).await, [4, 5, 6, 7]);
 }
@@ -146,7 +148,7 @@ async fn a_kept_row_surfaces_its_error_of_decoding_above_the_filter() {
         &outcome(sql).await,
         &["broken.jpg, row 0", "decode_image for column \"px\""],
     );
-    // A cut file has a whole header, so a filter on its size raises nothing and hides nothing.
+    // The truncated file has a complete header, so a filter on the image size does not fail.
     let sql = "SELECT decode_image(image) AS px FROM photos
                WHERE path LIKE '%cut%' AND image_width(image) > 0";
     assert_fails(
@@ -156,12 +158,12 @@ async fn a_kept_row_surfaces_its_error_of_decoding_above_the_filter() {
 }
 
 #[tokio::test]
-async fn of_a_failing_filter_and_a_failing_function_the_filter_is_reported() {
+async fn a_failing_filter_is_reported_before_a_failing_function() {
     for sql in [
         "SELECT CAST(name AS BIGINT) AS n FROM t WHERE 10 / d > 0",
         "SELECT n FROM (SELECT CAST(name AS BIGINT) AS n, d FROM t) AS q WHERE 10 / d > 0",
     ] {
-        // Row 0 has d = 0 and no name; row 7 has d = 0 and a name that is no number.
+        // Row 0 has d = 0 and no name; row 7 has d = 0 and a name that is not a number.
         assert_fails(
             &outcome(sql).await,
             &["row 0: / in a filter", "Divide by zero"],
@@ -170,14 +172,14 @@ async fn of_a_failing_filter_and_a_failing_function_the_filter_is_reported() {
 }
 
 #[tokio::test]
-async fn of_two_failing_filters_the_first_is_reported() {
+async fn the_first_of_two_failing_filters_is_reported() {
     let sql = "SELECT id FROM t WHERE id = 7 AND CAST(name AS BIGINT) > 0 AND 10 / d > 0";
     assert_fails(&outcome(sql).await, &["row 7: CAST AS Int64 in a filter"]);
     let sql = "SELECT id FROM t WHERE id = 7 AND 10 / d > 0 AND CAST(name AS BIGINT) > 0";
     assert_fails(&outcome(sql).await, &["row 7: / in a filter"]);
 }
 
-/// A predicate that cannot fail by itself does where the column that it reads failed.
+/// A predicate that cannot fail by itself fails if the column that it reads has failed.
 #[tokio::test]
 async fn a_predicate_over_a_failing_column_stays_before_a_failing_one() {
     let sql = "SELECT id FROM (SELECT id, name, 10 / d AS q FROM t) AS s
@@ -192,7 +194,7 @@ async fn a_failing_key_of_a_join_stays_before_a_failing_filter() {
     assert_fails(&outcome(sql).await, &["row 7: / in a filter"]);
 }
 
-/// Below the join, the filter would fail on rows that the join drops.
+/// If the filter moved below the join, it would fail for rows that the join drops.
 #[tokio::test]
 async fn a_row_without_a_match_surfaces_no_error_of_a_filter() {
     let sql = "SELECT s.id FROM t AS s JOIN names AS n ON s.d = n.key
@@ -200,8 +202,8 @@ async fn a_row_without_a_match_surfaces_no_error_of_a_filter() {
     assert_eq!(rows(sql).await, [0]);
 }
 
-/// The inputs of a union know of no nulls where the union itself does: what would be simplified away
-/// there must not be.
+/// An input of a union may be non-nullable although the union is nullable. An expression above the
+/// union must not be simplified on that ground.
 #[tokio::test]
 async fn a_failing_predicate_below_a_union_is_evaluated() {
     let sql = "SELECT label FROM (SELECT label FROM clean UNION ALL SELECT label FROM photos) AS s
@@ -235,14 +237,14 @@ async fn a_column_that_only_a_filter_reads_surfaces_its_error() {
 }
 
 #[tokio::test]
-async fn what_take_does_not_reach_surfaces_no_error() {
+async fn rows_after_take_surface_no_error() {
     let sql = "SELECT 10 / (id - 9) AS q FROM t TAKE 9 BATCH 4";
     assert_eq!(rows(sql).await.len(), 9);
     let sql = "SELECT 10 / (id - 9) AS q FROM t TAKE 10 BATCH 4";
     assert_fails(&outcome(sql).await, &["row 9: / for column \"q\""]);
 }
 
-/// Merging the two projections would evaluate the failing column only where CASE asks for it.
+/// Merging the two projections would evaluate the failing column only where CASE needs it.
 #[tokio::test]
 async fn a_condition_above_a_failing_column_does_not_hide_its_error() {
     for above in [
@@ -264,9 +266,9 @@ async fn an_operand_before_a_failing_column_does_not_hide_its_error() {
     assert_fails(&outcome(sql).await, &["row 7: / for column \"c\""]);
 }
 
-/// Pruning moves columns; their numbers are no part of an error.
+/// Pruning moves columns, so errors must not contain their numbers.
 #[tokio::test]
-async fn an_error_does_not_say_where_the_plan_holds_its_columns() {
+async fn an_error_does_not_contain_column_numbers_of_the_plan() {
     let sql = "SELECT CAST(name || '?' AS BIGINT) AS n FROM t";
     let error = outcome(sql).await.unwrap_err();
     assert_fails(
@@ -276,9 +278,10 @@ async fn an_error_does_not_say_where_the_plan_holds_its_columns() {
     assert!(!error.contains('@'), "{error}");
 }
 
-/// Rewrites put columns elsewhere; of two that failed the one that the predicate names first is told.
+/// Rewrites move columns. If two columns fail, the error of the one that the predicate names first
+/// is reported.
 #[tokio::test]
-async fn of_two_failing_columns_the_first_that_is_read_is_reported() {
+async fn the_first_column_read_of_two_failing_ones_is_reported() {
     let sql = "SELECT decode_image(image, 'gray') AS pixels
                FROM (SELECT image, label, coalesce(CAST(path AS DOUBLE), 0.5) AS first,
                             CAST((path || '1') AS BIGINT) AS second
@@ -287,7 +290,7 @@ async fn of_two_failing_columns_the_first_that_is_read_is_reported() {
     assert_fails(&outcome(sql).await, &["row 0: CAST AS Float64"]);
 }
 
-/// Wherever the limit goes, and whatever else is wrong with the pipeline.
+/// A limit is refused independently of its position and of other mistakes in the pipeline.
 #[tokio::test]
 async fn a_limit_that_cannot_be_resolved_is_refused_as_written() {
     let sql = "SELECT CAST(substr('7', 2) AS DOUBLE) AS c
@@ -299,12 +302,13 @@ async fn a_limit_that_cannot_be_resolved_is_refused_as_written() {
 }
 
 #[tokio::test]
-async fn a_limit_above_a_join_counts_what_the_join_leaves() {
+async fn a_limit_above_a_join_counts_the_rows_of_the_join() {
     let sql = "SELECT s.id, n.title FROM t AS s JOIN names AS n ON s.d = n.key LIMIT 3 OFFSET 1";
     assert_eq!(rows(sql).await, [3, 5, 6]);
 }
 
-/// Gray pixels have no hue to turn. (`statistical` may: planner/src/optimizer/tests.rs.)
+/// Gray pixels have no hue to shift. (The tier `statistical` may swap the two functions:
+/// planner/src/optimizer/tests.rs.)
 #[tokio::test]
 async fn grayscale_stays_above_hue_jitter_in_exact() {
     let (_dir, catalog) = catalog().await;

@@ -1,4 +1,4 @@
-//! Random legal chains of image functions.
+//! Random valid chains of image functions.
 
 use crate::draw::Draw;
 
@@ -10,17 +10,17 @@ pub(crate) enum Samples {
     Single,
 }
 
-/// What is known of a column of decoded images while a chain is written.
+/// The properties of a column of decoded images, as far as the generator has to know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pixels {
     pub(crate) samples: Samples,
     pub(crate) channels: u64,
     pub(crate) planes: bool,
-    /// Height and width where every row has the same.
+    /// Height and width of the images; `None` if they differ from row to row.
     pub(crate) size: Option<(u64, u64)>,
 }
 
-/// A call that decodes, and what it gives.
+/// Returns a call that decodes the column `bytes`, and the properties of its result.
 pub(crate) fn decode(draw: &mut Draw, bytes: &str) -> (String, Pixels) {
     let pixels = |channels| Pixels {
         samples: Samples::Bytes,
@@ -28,9 +28,10 @@ pub(crate) fn decode(draw: &mut Draw, bytes: &str) -> (String, Pixels) {
         planes: false,
         size: None,
     };
-    match draw.chance(15) {
-        true => (format!("decode_image({bytes}, 'gray')"), pixels(1)),
-        false => (format!("decode_image({bytes})"), pixels(3)),
+    if draw.chance(15) {
+        (format!("decode_image({bytes}, 'gray')"), pixels(1))
+    } else {
+        (format!("decode_image({bytes})"), pixels(3))
     }
 }
 
@@ -64,21 +65,47 @@ const OTHERS: [&str; 16] = [
     "to_chw",
 ];
 
-/// A call over `{}`, and what it makes of `pixels`.
-pub(crate) fn step(draw: &mut Draw, pixels: &mut Pixels) -> String {
+/// Returns calls over `{}` of the type-preserving functions that [`arguments`] does not handle, taken from their
+/// examples.
+fn examples() -> Vec<String> {
+    let is_known = |name: &str| {
+        let mut all = OF_PLANES.iter().chain(&SIZES).chain(&OTHERS);
+        all.any(|known| *known == name)
+    };
+    let infos = forebay_udfs::catalogue().iter();
+    infos
+        .filter(|info| {
+            info.category == "geometry" && info.facts.keeps_shape && !is_known(info.name)
+        })
+        .filter_map(|info| info.example_over("{}"))
+        .collect()
+}
+
+/// Returns a random call over `{}`, and updates `pixels` to the properties of its result.
+///
+/// With `is_extended`, functions that are not listed here are called as well.
+pub(crate) fn step(draw: &mut Draw, pixels: &mut Pixels, is_extended: bool) -> String {
+    let examples = if is_extended { examples() } else { Vec::new() };
     let name = match (pixels.planes, draw.chance(35)) {
         (true, _) => draw.pick(&OF_PLANES),
         (false, true) => draw.pick(&SIZES),
-        (false, false) => draw.pick(&OTHERS),
+        (false, false) => {
+            let choice = draw.whole(0, (OTHERS.len() + examples.len()) as u64 - 1) as usize;
+            match choice.checked_sub(OTHERS.len()) {
+                Some(example) => return examples[example].clone(),
+                None => OTHERS[choice],
+            }
+        }
     };
     let arguments = arguments(draw, name, pixels);
-    match arguments.is_empty() {
-        true => format!("{name}({{}})"),
-        false => format!("{name}({{}}, {})", arguments.join(", ")),
+    if arguments.is_empty() {
+        format!("{name}({{}})")
+    } else {
+        format!("{name}({{}}, {})", arguments.join(", "))
     }
 }
 
-/// A call that gives every row the same size.
+/// Returns a call that gives all images the same size.
 pub(crate) fn sized(draw: &mut Draw, pixels: &mut Pixels) -> String {
     let size = size(draw);
     pixels.size = Some(size);
@@ -100,21 +127,24 @@ fn filter(draw: &mut Draw, arguments: &mut Vec<String>) {
 }
 
 fn chance_of(draw: &mut Draw) -> Vec<String> {
-    match draw.chance(30) {
-        true => Vec::new(),
-        false => vec![draw.pick(&["0.0", "0.3", "0.7", "1.0"]).into()],
+    if draw.chance(30) {
+        Vec::new()
+    } else {
+        vec![draw.pick(&["0.0", "0.3", "0.7", "1.0"]).into()]
     }
 }
 
-/// A number, or one a channel.
+/// Returns a fill value as SQL: one number, or one per channel.
 fn fill(draw: &mut Draw, pixels: &Pixels, number: &str) -> String {
-    match draw.chance(50) {
-        true => number.to_owned(),
-        false => format!("[{}]", vec![number; pixels.channels as usize].join(", ")),
+    if draw.chance(50) {
+        number.to_owned()
+    } else {
+        format!("[{}]", vec![number; pixels.channels as usize].join(", "))
     }
 }
 
-/// Sides for padding, and by how much they grow an image.
+/// Returns the arguments for padding, and the number of pixels by which they extend an image's
+/// height and width.
 fn sides(draw: &mut Draw) -> (String, (u64, u64)) {
     let mut side = || draw.whole(0, 3);
     let (a, b, c, d) = (side(), side(), side(), side());

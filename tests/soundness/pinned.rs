@@ -1,24 +1,24 @@
-//! Saved plans of random pipelines: what they were chosen by leads to them again, on a machine of other
-//! prices that has no rows at hand.
+//! Saved plans of random pipelines: planning from the recorded inputs reproduces the plan, on a machine with other
+//! prices and without sample rows.
 
 use std::sync::Arc;
 
 use forebay_planner::clauses::Relax;
 use forebay_planner::compile::Compiled;
-use forebay_planner::optimizer::Machine;
+use forebay_planner::optimizer::PlanningContext;
 use forebay_planner::saved::SavedPlan;
-use forebay_runtime::engine::Sample;
+use forebay_runtime::run::Sample;
 
 use crate::case::Case;
 use crate::check::{odd_prices, planned};
 use crate::data;
 use crate::draw::Draw;
 
-/// Pipelines that are tried.
+/// Number of random pipelines that are tried.
 const CASES: u64 = 60;
 
 #[tokio::test]
-async fn a_saved_plan_comes_out_again() {
+async fn a_saved_plan_is_reproduced() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = data::catalog(dir.path()).await;
     let (mut other, mut profiled) = (0, 0);
@@ -30,15 +30,15 @@ async fn a_saved_plan_comes_out_again() {
         let mut clauses = pipeline.clauses.clone();
         clauses.options.relax = Relax::Statistical;
         clauses.options.cache_dir = (seed % 2 == 0).then(|| "elsewhere".to_owned());
-        let on = |machine: &Machine| {
+        let on = |machine: &PlanningContext| {
             let compiled = Compiled::on(machine, &pipeline.plan, clauses.clone());
             compiled.unwrap_or_else(|why| panic!("{seed}: {why}\n{sql}"))
         };
-        let odd = Machine {
+        let odd = PlanningContext {
             prices: odd_prices(&mut Draw::new(!seed)),
             cores: 1 + seed % 5,
             probe: Some(Arc::new(Sample::of(&written.written).await)),
-            ..Machine::default()
+            ..PlanningContext::default()
         };
         let chosen = on(&odd);
         let text = SavedPlan::of(&chosen, None).unwrap().to_json().unwrap();
@@ -51,11 +51,12 @@ async fn a_saved_plan_comes_out_again() {
         let (again, differs) = again.unwrap_or_else(|why| panic!("{seed}: {why}\n{sql}"));
         assert_eq!(differs, None, "{seed}: {sql}");
         assert_eq!(SavedPlan::of(&again, None).unwrap(), saved, "{seed}: {sql}");
-        let here = on(&Machine::default());
+        let here = on(&PlanningContext::default());
         other += u64::from(here.plan_hash().unwrap() != saved.plan_hash());
         profiled += u64::from(text.contains("\"growth\""));
     }
-    // Without what is saved, many of them would have another plan here.
+    // The test is of use only if many of them would get another plan here without the recorded
+    // inputs.
     assert!(
         other >= CASES / 10 && profiled >= CASES / 4,
         "{other}, {profiled}"

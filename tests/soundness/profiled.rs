@@ -1,4 +1,4 @@
-//! Profiles: what is not computed for one says the same as if it were.
+//! Profiles: expressions that are not evaluated for a profile must not change it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,20 +8,21 @@ use arrow::datatypes::{Field, SchemaRef};
 use datafusion::logical_expr::Expr;
 use forebay_planner::catalog::Catalog;
 use forebay_planner::compile::Compiled;
-use forebay_planner::optimizer::Machine;
+use forebay_planner::optimizer::PlanningContext;
 use forebay_planner::optimizer::profile::{Evaluated, Probe};
-use forebay_planner::optimizer::seen::SeenRows;
-use forebay_runtime::engine::Sample;
+use forebay_planner::optimizer::statistics::RowStats;
+use forebay_runtime::run::Sample;
 
 use crate::check::planned;
 use crate::data;
 
-/// A sample that notes what is evaluated.
+/// A sample that records which expressions are evaluated.
 #[derive(Debug)]
 struct Watched {
     sample: Sample,
-    /// Whether it tells types, so that not everything has to be evaluated.
-    tells: bool,
+    /// True to report the types of expressions, so that those of a fixed size need not be
+    /// evaluated.
+    has_types: bool,
     evaluated: Mutex<Vec<String>>,
 }
 
@@ -36,38 +37,39 @@ impl Probe for Watched {
     }
 
     fn field(&self, expr: &Expr, schema: &SchemaRef) -> Option<Field> {
-        self.tells.then(|| self.sample.field(expr, schema))?
+        self.has_types.then(|| self.sample.field(expr, schema))?
     }
 }
 
-/// What a profile says, and what was evaluated for it.
-async fn seen(catalog: &Catalog, sql: &str, tells: bool) -> (SeenRows, String) {
+/// Returns the profile of a query, and the expressions that were evaluated to make it.
+async fn seen(catalog: &Catalog, sql: &str, has_types: bool) -> (RowStats, String) {
     let (pipeline, written) = planned(catalog, sql).await.unwrap();
     let probe = Arc::new(Watched {
         sample: Sample::of(&written.written).await,
-        tells,
+        has_types,
         evaluated: Mutex::default(),
     });
-    let machine = Machine {
+    let machine = PlanningContext {
         probe: Some(Arc::clone(&probe) as Arc<dyn Probe>),
-        ..Machine::default()
+        ..PlanningContext::default()
     };
     let compiled = Compiled::on(&machine, &pipeline.plan, pipeline.clauses).unwrap();
-    let seen = compiled.report.unwrap().seen.profile.unwrap();
+    let seen = compiled.report.unwrap().statistics.profile.unwrap();
     let evaluated = probe.evaluated.lock().unwrap().join("\n");
     (seen, evaluated)
 }
 
-/// What a profile says of each operator that changes a size or a number, and what was evaluated for it.
-async fn profile(catalog: &Catalog, sql: &str, tells: bool) -> (BTreeMap<String, i32>, String) {
-    let (seen, evaluated) = seen(catalog, sql, tells).await;
+/// Returns the profile of each operator that changes the size or the number of rows, and the
+/// expressions that were evaluated.
+async fn profile(catalog: &Catalog, sql: &str, has_types: bool) -> (BTreeMap<String, i32>, String) {
+    let (seen, evaluated) = seen(catalog, sql, has_types).await;
     let told = seen.operators.into_values();
     let told = told.filter_map(|seen| Some((seen.operator, seen.kept.or(seen.growth)?)));
     (told.collect(), evaluated)
 }
 
 #[tokio::test]
-async fn a_filter_by_size_tells_the_sizes_of_what_it_keeps() {
+async fn a_filter_by_size_profiles_the_sizes_it_keeps() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = data::catalog(dir.path()).await;
     for (condition, larger) in [("> 300", true), ("<= 660", false)] {
@@ -83,7 +85,7 @@ async fn a_filter_by_size_tells_the_sizes_of_what_it_keeps() {
 }
 
 #[tokio::test]
-async fn a_profile_decodes_no_photo_whose_pixels_tell_nothing() {
+async fn a_profile_decodes_no_photo_unless_its_pixels_matter() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = data::catalog(dir.path()).await;
     let fixed =
@@ -95,7 +97,7 @@ async fn a_profile_decodes_no_photo_whose_pixels_tell_nothing() {
     let (all, evaluated) = profile(&catalog, fixed, false).await;
     assert!(evaluated.contains("normalize"), "{evaluated}");
     for (operator, expected) in &all {
-        // What has a fixed size is not told of.
+        // The profile has no entries for expressions of a fixed size.
         match told.get(operator) {
             Some(found) => assert!(
                 (found - expected).abs() < 8,

@@ -1,4 +1,4 @@
-//! What a run gave, and in which sense two runs gave the same.
+//! The result of a run, and what equality of two results means in each tier.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,22 @@ use arrow::datatypes::{DataType, Float64Type};
 use forebay_planner::clauses::Relax;
 use forebay_planner::compile::Compiled;
 use forebay_runtime::cache::Stores;
-use forebay_runtime::digest::RowsDigest;
-use forebay_runtime::engine::{Opened, RunConfig};
+use forebay_runtime::run::{JobRun, RunConfig};
+use forebay_runtime::stream::digest::RowsDigest;
 use forebay_runtime::tail::{Batch, RunStats};
 
 use crate::case::{Case, PIXELS};
 use crate::common::{digest, keys};
 
-/// How far a float may be off in tier `numeric`, absolutely and relatively; halves have 11 bits.
+/// Absolute and relative tolerance for floats in the tier `numeric`. Half floats, with 11 bits,
+/// have a larger one.
 const TOLERANCE: f64 = 1e-5;
 const TOLERANCE_OF_HALVES: f64 = 4e-3;
 
-/// What a run gave, to its end or to its error.
+/// The result of a run, up to its end or its error.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// Why it could not be begun.
+    /// The error that kept the run from starting.
     pub(crate) refused: Option<String>,
     batches: Vec<Batch>,
     error: Option<String>,
@@ -38,7 +39,7 @@ impl Stream {
             error: None,
             stats: RunStats::default(),
         };
-        match Opened::new(compiled, config, &Stores::default()).await {
+        match JobRun::open(compiled, config, &Stores::default()).await {
             Err(error) => stream.refused = Some(error.to_string()),
             Ok(opened) => {
                 let mut run = opened.start();
@@ -58,12 +59,12 @@ impl Stream {
         self.error.is_some()
     }
 
-    /// Whether rows failed without an end of the run.
+    /// Returns true if rows failed, but did not end the run.
     pub(crate) fn settled_failures(&self) -> bool {
         !self.stats.failures.is_empty()
     }
 
-    /// File and row of each row put out; else the error.
+    /// Returns the file and row of each row of the stream; or the error.
     pub(crate) fn rows_or_error(self) -> Result<Vec<(String, u64)>, String> {
         let rows = keys(&self.batches).into_iter();
         match self.error.or(self.refused) {
@@ -76,7 +77,8 @@ impl Stream {
         self.batches.iter().map(|b| b.batch.num_rows()).sum()
     }
 
-    /// Why `self`, the written plan's stream, and that of a plan of the tier are not the same.
+    /// Describes how the stream of a plan violates its tier, compared to `self`, the stream of the
+    /// written plan; `None` if it does not.
     pub(crate) fn differs(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
         let exact = self.differs_exactly(other)?;
         let differs = match tier {
@@ -87,7 +89,7 @@ impl Stream {
         differs.map(|why| format!("{why} (exactly: {exact})"))
     }
 
-    /// The same of a plan that owes the same stream.
+    /// Describes how the stream of an exact plan differs; `None` if it does not.
     pub(crate) fn differs_exactly(&self, other: &Self) -> Option<String> {
         if let Some(why) = self.differs_in_errors(other) {
             return Some(why);
@@ -147,13 +149,15 @@ impl Stream {
         None
     }
 
-    /// Rows as a multiset: in tier `order` with their values, in `statistical` without pixels.
+    /// Compares rows as a multiset: with their values in the tier `order`, without pixels in
+    /// `statistical`.
     fn differs_in_rows(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
         if (self.failed(), &self.refused) != (other.failed(), &other.refused) {
             let errors = (&self.error, &other.error, &other.refused);
             return Some(format!("one of them fails: {errors:?}"));
         }
-        // Which row failed first depends on the order, and what came before it too.
+        // Which row fails first, and which rows precede it, depends on the order of rows, so two
+        // orders of a failing run have nothing more to compare.
         if self.failed() {
             return None;
         }
@@ -183,15 +187,13 @@ impl Stream {
             for (i, key) in batch.keys().enumerate() {
                 let mut digest = RowsDigest::new();
                 digest.update(&values.slice(i, 1)).unwrap();
-                let epoch = match case.is_continuous() {
-                    true => 0,
-                    false => batch.epoch,
-                };
+                let epoch = if case.is_continuous() { 0 } else { batch.epoch };
                 let row = format!("{epoch} {key:?} {}", digest.finish());
                 *counted.entry(row).or_insert(0) += 1;
             }
         }
-        // Which rows stand in for others depends on their batch.
+        // Which row replaces a failed one depends on the batch, so only the set of rows is
+        // compared.
         if case.repeats_rows() {
             counted.values_mut().for_each(|n| *n = 1);
         }
@@ -199,7 +201,7 @@ impl Stream {
     }
 }
 
-/// Whether two columns have the same values, floats within the tolerance.
+/// Returns true if two columns have the same values, where floats may differ by the tolerance.
 fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
     if a.data_type() != b.data_type() || a.len() != b.len() {
         return false;
@@ -245,7 +247,7 @@ fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
     }
 }
 
-/// Batches for people.
+/// Formats batches for display.
 fn text(batches: &[Batch]) -> String {
     let all = batches.iter().map(|b| b.batch.clone()).collect::<Vec<_>>();
     match arrow::util::pretty::pretty_format_batches(&all) {

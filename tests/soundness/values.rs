@@ -1,16 +1,16 @@
-//! Random expressions over numbers and texts, of which some fail for some rows.
+//! Random expressions over numbers and strings; some of them fail for some rows.
 
 use crate::case::Type;
 use crate::draw::Draw;
 
-/// Writes expressions over columns.
+/// Generator of expressions over columns.
 pub(crate) struct Values<'a> {
     pub(crate) draw: &'a mut Draw,
     pub(crate) columns: &'a [(String, Type)],
 }
 
 impl Values<'_> {
-    /// A column of a type, if there is one.
+    /// Returns a column of the type `wanted`; `None` if there is none.
     fn column(&mut self, wanted: Type) -> Option<String> {
         let names: Vec<&String> = self
             .columns
@@ -21,13 +21,14 @@ impl Values<'_> {
         (!names.is_empty()).then(|| self.draw.pick(&names).clone())
     }
 
-    /// A whole number.
+    /// Returns an integer expression.
     pub(crate) fn whole(&mut self, depth: u64) -> String {
         if depth == 0 || self.draw.chance(20) {
             let literal = self.draw.whole(0, 5).to_string();
-            return match self.draw.chance(80) {
-                true => self.column(Type::Int).unwrap_or(literal),
-                false => literal,
+            return if self.draw.chance(80) {
+                self.column(Type::Int).unwrap_or(literal)
+            } else {
+                literal
             };
         }
         let depth = depth - 1;
@@ -64,7 +65,7 @@ impl Values<'_> {
         }
     }
 
-    /// A real number.
+    /// Returns a floating-point expression.
     pub(crate) fn real(&mut self, depth: u64) -> String {
         if depth == 0 || self.draw.chance(20) {
             return self.column(Type::Float).unwrap_or_else(|| "1.5".to_owned());
@@ -81,7 +82,7 @@ impl Values<'_> {
         }
     }
 
-    /// A text.
+    /// Returns a string expression.
     pub(crate) fn text(&mut self, depth: u64) -> String {
         if depth == 0 || self.draw.chance(30) {
             return self.column(Type::Text).unwrap_or_else(|| "'7'".to_owned());
@@ -96,7 +97,7 @@ impl Values<'_> {
         }
     }
 
-    /// A predicate.
+    /// Returns a predicate.
     pub(crate) fn truth(&mut self, depth: u64) -> String {
         let below = depth.saturating_sub(1);
         match self.draw.whole(0, if depth == 0 { 6 } else { 10 }) {

@@ -1,8 +1,8 @@
-//! Decodes the files named on standard input and tells what came of each: used by
-//! `benches/odd_images.py` to compare with Pillow.
+//! Decodes the files named on standard input and reports the results. `benches/odd_images.py`
+//! compares them with Pillow's.
 //!
-//! For each line a path; for each answer one JSON line, and where the file decoded, the RGB bytes
-//! in `OUT/<line number>.rgb`.
+//! Each input line is a path. Each output line is a JSON object; if the file decodes, its RGB bytes
+//! are written to `OUT/<line number>.rgb`.
 //!
 //! ```text
 //! find photos -type f | cargo run --release -p forebay-udfs --example decode_dump -- OUT
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Height, width and RGB bytes, or why there are none.
+/// Height, width and RGB bytes, or the error.
 type Decoded = Result<(i32, i32, Vec<u8>), String>;
 
 fn decode(bytes: &[u8]) -> Result<Decoded, Box<dyn Error>> {

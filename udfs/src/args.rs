@@ -1,4 +1,5 @@
-//! The constant arguments of a call, read with errors that name function, argument and finding.
+//! Reads the constant arguments of a call. An error names the function, the argument and the value
+//! that was found.
 
 use arrow::array::{AsArray, ListArray};
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
@@ -7,21 +8,21 @@ use datafusion::logical_expr::ColumnarValue;
 
 use crate::tensor::named;
 
-/// Largest height, width, padding or offset that a call may name, in pixels: that of JPEG.
+/// Largest height, width, padding or offset, in pixels: the limit of the JPEG format.
 pub(crate) const MAX_SIDE: usize = 65_535;
 
-/// The arguments of one call that are no data: sizes, probabilities, names.
+/// The constant arguments of one call (sizes, probabilities, names), without its data.
 #[derive(Debug)]
-pub(crate) struct Args<'a> {
+pub(crate) struct CallArgs<'a> {
     function: &'a str,
     fields: &'a [FieldRef],
     values: Vec<Option<ScalarValue>>,
-    /// Before execution a constant may still be an expression; its value is then not known.
+    /// True during planning, when a constant may still be an expression of unknown value.
     planning: bool,
 }
 
-impl<'a> Args<'a> {
-    /// The arguments as a plan knows them.
+impl<'a> CallArgs<'a> {
+    /// The arguments as known during planning.
     pub(crate) fn planned(
         function: &'a str,
         fields: &'a [FieldRef],
@@ -36,7 +37,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The arguments as execution knows them.
+    /// The arguments as known during execution.
     pub(crate) fn evaluated(
         function: &'a str,
         fields: &'a [FieldRef],
@@ -57,7 +58,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The arguments as literals of an expression, `None` for what is no constant.
+    /// Creates the arguments from literals of an expression; `None` stands for an argument that is
+    /// not constant.
     pub(crate) const fn literal(
         function: &'a str,
         fields: &'a [FieldRef],
@@ -71,17 +73,17 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The function's name.
+    /// Returns the name of the called function.
     pub(crate) const fn function(&self) -> &'a str {
         self.function
     }
 
-    /// Number of arguments.
+    /// Number of constant arguments.
     pub(crate) const fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Fails unless there are `low..=high` arguments; `usage` shows the call.
+    /// Checks that there are `low..=high` arguments; `usage` shows the call.
     pub(crate) fn expect_count(&self, low: usize, high: usize, usage: &str) -> Result<()> {
         let found = self.len();
         if (low..=high).contains(&found) {
@@ -98,7 +100,8 @@ impl<'a> Args<'a> {
         )
     }
 
-    /// The value of argument `i`: `None` where it is absent or a constant not yet evaluated.
+    /// Returns the value of argument `i`; `None` if the argument is absent, or a constant
+    /// expression that is not evaluated yet.
     fn value(&self, i: usize, what: &str, kind: &str) -> Result<Option<&ScalarValue>> {
         let Some(field) = self.fields.get(i) else {
             return Ok(None);
@@ -119,17 +122,17 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Whether argument `i` is present and text.
+    /// True if argument `i` is present and is text.
     pub(crate) fn is_text(&self, i: usize) -> bool {
         self.fields.get(i).is_some_and(|f| is_text(f.data_type()))
     }
 
-    /// Whether argument `i` is present and a list.
+    /// True if argument `i` is present and is a list.
     pub(crate) fn is_list(&self, i: usize) -> bool {
         self.fields.get(i).is_some_and(|f| is_list(f.data_type()))
     }
 
-    /// Argument `i` as text; `None` where absent.
+    /// Returns argument `i` as text; `None` if the argument is absent.
     pub(crate) fn text(&self, i: usize, what: &str) -> Result<Option<String>> {
         let Some(field) = self.fields.get(i) else {
             return Ok(None);
@@ -144,7 +147,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as one of the named choices; `default` where absent.
+    /// Returns argument `i` as one of the named choices; `default` if the argument is absent.
     pub(crate) fn choice<T: Copy>(
         &self,
         i: usize,
@@ -174,7 +177,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as true or false, which the plan must know; `default` where absent.
+    /// Returns argument `i` as a boolean, which must be known during planning; `default` if the
+    /// argument is absent.
     pub(crate) fn flag(&self, i: usize, what: &str, default: bool) -> Result<bool> {
         if i >= self.len() {
             return Ok(default);
@@ -194,7 +198,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as a number; `default` where absent, or while planning not yet evaluated.
+    /// Returns argument `i` as a number; `default` if the argument is absent or not evaluated yet.
     pub(crate) fn real(&self, i: usize, what: &str, default: f64) -> Result<f64> {
         let Some(field) = self.fields.get(i) else {
             return Ok(default);
@@ -215,7 +219,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as a number from `low` to `high`; `default` where absent.
+    /// Returns argument `i` as a number from `low` to `high`; `default` if the argument is absent.
     pub(crate) fn real_in(
         &self,
         i: usize,
@@ -234,10 +238,11 @@ impl<'a> Args<'a> {
         plan_err!("{function}: {what} must be between {low} and {high}, found {number}")
     }
 
-    /// Argument `i` as a whole number that the plan must know, since shapes may depend on it.
+    /// Returns argument `i` as a whole number, which must be known during planning since shapes may
+    /// depend on it.
     pub(crate) fn whole(&self, i: usize, what: &str, (low, high): (i64, i64)) -> Result<i64> {
         if self.fields.get(i).is_some() && self.value(i, what, "a number")?.is_none() {
-            // The type is checked first: a wrong one is the better message.
+            // A wrong type is reported first, since that message is more helpful.
             self.real(i, what, 0.0)?;
             return plan_err!("{}: {what} must be a literal number", self.function);
         }
@@ -251,13 +256,13 @@ impl<'a> Args<'a> {
         Ok(number as i64)
     }
 
-    /// Argument `i` as a height or width: 1 to [`MAX_SIDE`].
+    /// Returns argument `i` as a height or width: 1 to [`MAX_SIDE`].
     pub(crate) fn side(&self, i: usize, what: &str) -> Result<usize> {
         Ok(self.whole(i, what, (1, MAX_SIDE as i64))? as usize)
     }
 
-    /// Argument `i` as a number or a list of numbers. `None` where absent, or while planning not
-    /// yet evaluated (`[1, 2]` is an expression until constants are folded).
+    /// Returns argument `i` as a number or a list of numbers; `None` if the argument is absent or
+    /// not evaluated yet (`[1, 2]` is an expression until constants are folded).
     pub(crate) fn reals(&self, i: usize, what: &str) -> Result<Option<Vec<f64>>> {
         let Some(field) = self.fields.get(i) else {
             return Ok(None);
@@ -292,7 +297,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as a list of exactly two ordered numbers; `default` where absent.
+    /// Returns argument `i` as a list of exactly two ordered numbers; `default` if the argument is
+    /// absent.
     pub(crate) fn range(&self, i: usize, what: &str, default: (f64, f64)) -> Result<(f64, f64)> {
         match self.reals(i, what)?.as_deref() {
             None => Ok(default),
@@ -307,18 +313,19 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The two numbers as a range; fails where they are out of order.
+    /// Returns two numbers as a range; fails if `low` is above `high`.
     pub(crate) fn ordered(&self, what: &str, low: f64, high: f64) -> Result<(f64, f64)> {
         if low <= high {
             return Ok((low, high));
         }
         plan_err!(
-            "{}: {what} must not begin above its end, found {low} to {high}",
+            "{}: {what} must be in ascending order, found {low} to {high}",
             self.function
         )
     }
 
-    /// Whether a list argument waits for constant folding, so that a shape cannot be known.
+    /// True if argument `i` is present but not evaluated yet, so that a shape that depends on it is
+    /// unknown.
     pub(crate) fn is_pending(&self, i: usize) -> bool {
         i < self.len() && self.values.get(i).is_none_or(Option::is_none)
     }
@@ -356,9 +363,9 @@ mod tests {
 
     use super::*;
 
-    fn with<T>(value: ScalarValue, read: impl Fn(&Args) -> Result<T>) -> Result<T> {
+    fn with<T>(value: ScalarValue, read: impl Fn(&CallArgs) -> Result<T>) -> Result<T> {
         let fields = [Arc::new(Field::new("x", value.data_type(), true))];
-        read(&Args::planned("f", &fields, &[Some(&value)]))
+        read(&CallArgs::planned("f", &fields, &[Some(&value)]))
     }
 
     #[test]

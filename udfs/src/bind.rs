@@ -1,45 +1,34 @@
-//! Binding random functions to their streams.
+//! Binds random functions to their streams.
 //!
-//! A call as written is *unbound*: its own arguments, then perhaps a `__stream('name')` marker
-//! (`stream => 'name'` in SQL). A *bound* call ends with two more arguments: the stream as a
-//! literal, and the hidden row column. Only bound calls can run.
+//! A call as written is *unbound*: it has the arguments that the user wrote, and possibly a
+//! `__stream('name')` marker (`stream => 'name'` in SQL). A *bound* call ends with two more
+//! arguments: the stream as a literal, and the hidden row column. Only bound calls can run.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{Column, Result, ScalarValue, internal_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 
+use crate::binding::NAMED;
+use crate::catalogue::is_random;
 use crate::hash::hash_bytes;
-use crate::image::parse::IMAGE_FUNCTIONS;
-use crate::random::RANDOM_SCALARS;
-use crate::row::{ROW_COLUMN, row_field};
+use crate::row::ROW_COLUMN;
 
-/// Name of the marker function that gives a random call a named stream.
+/// Name of the marker function that names a random call's stream.
 pub const STREAM_MARKER: &str = "__stream";
 
-/// Set in the ids of named streams, so that no ordinal meets one.
-const NAMED: u64 = 1 << 63;
-
-/// The stream id of a name.
+/// Returns the id of the stream with this name.
 pub const fn named_stream(name: &str) -> u64 {
     hash_bytes(name.as_bytes()) | NAMED
 }
 
-/// Whether the function of this name draws, and so must be bound.
-pub fn is_random(name: &str) -> bool {
-    IMAGE_FUNCTIONS
-        .iter()
-        .any(|&(n, random)| random && n == name)
-        || RANDOM_SCALARS.iter().any(|(n, _)| *n == name)
-}
-
-/// Binds a call of a random function: to the stream of its marker, else to `ordinal`, the
-/// operator's place in the order of evaluation. Errors where the call is no random function, is
-/// bound already, or names its stream by something else than a text literal.
+/// Binds a call of a random function to the stream that its marker names, or else to `ordinal`, the
+/// call's position in the order of evaluation. Fails if the function is not random, if the call is
+/// bound already, or if the marker's argument is not a text literal.
 pub fn bind_stream(call: ScalarFunction, ordinal: u64) -> Result<Expr> {
     let ScalarFunction { func, mut args } = call;
     let name = func.name().to_owned();
@@ -76,43 +65,6 @@ pub fn bind_stream(call: ScalarFunction, ordinal: u64) -> Result<Expr> {
     Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
 }
 
-/// How far a call of a random function is bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Binding {
-    /// Not bound; its own arguments are this many.
-    Unbound(usize),
-    /// Bound; its own arguments are this many, then stream and row column.
-    Bound(usize),
-}
-
-impl Binding {
-    /// Tells from the types of all arguments, and their values where they are literals.
-    pub(crate) fn of(fields: &[FieldRef], value: impl Fn(usize) -> Option<ScalarValue>) -> Self {
-        let n = fields.len();
-        if n >= 2
-            && fields[n - 1].data_type() == row_field().data_type()
-            && *fields[n - 2].data_type() == DataType::UInt64
-        {
-            return Self::Bound(n - 2);
-        }
-        let marked = n >= 1
-            && *fields[n - 1].data_type() == DataType::UInt64
-            && match value(n - 1) {
-                None => true,
-                Some(ScalarValue::UInt64(Some(stream))) => stream >= NAMED,
-                Some(_) => false,
-            };
-        Self::Unbound(if marked { n - 1 } else { n })
-    }
-
-    /// Number of the call's own arguments.
-    pub(crate) const fn count(self) -> usize {
-        match self {
-            Self::Unbound(n) | Self::Bound(n) => n,
-        }
-    }
-}
-
 /// The marker function `__stream('name')`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StreamMarker {
@@ -120,7 +72,7 @@ pub(crate) struct StreamMarker {
 }
 
 impl StreamMarker {
-    /// The marker as a DataFusion function.
+    /// Returns the marker as a DataFusion function.
     pub(crate) fn udf() -> Arc<ScalarUDF> {
         let signature = Signature::variadic_any(Volatility::Volatile);
         Arc::new(ScalarUDF::new_from_impl(Self { signature }))

@@ -1,4 +1,4 @@
-//! Constants of expressions: what a plan holds before DataFusion folds it.
+//! Evaluates constant expressions before DataFusion folds them.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion::logical_expr::{Cast, Expr, lit};
 
-/// The value of an expression that is a literal, a cast or negation of a constant, or a list of
-/// constants; `None` for any other.
+/// Returns the value of a literal, of a cast or negation of a constant, or of a list of constants;
+/// `None` for any other expression.
 pub fn constant(expr: &Expr) -> Option<ScalarValue> {
     match expr {
         Expr::Literal(value, _) => Some(value.clone()),
@@ -23,7 +23,8 @@ pub fn constant(expr: &Expr) -> Option<ScalarValue> {
     }
 }
 
-/// A list of constants, brought to one type: floats if any number is no integer.
+/// Makes a list of constants of one type: numbers of different types become `Float64`. `None` if
+/// the list is empty, or other types differ.
 fn list(mut values: Vec<ScalarValue>) -> Option<ScalarValue> {
     let first = values.first()?.data_type();
     let mut common = first.clone();
@@ -46,8 +47,8 @@ fn list(mut values: Vec<ScalarValue>) -> Option<ScalarValue> {
     )))
 }
 
-/// Plans `[0.485, 0.456]` of constants as one literal, so that functions see its value when their
-/// types are checked. DataFusion itself would fold it only after that.
+/// Plans a list of constants, such as `[0.485, 0.456]`, as one literal, so that functions see its
+/// value during type checking. DataFusion folds such a list only after type checking.
 #[derive(Debug, Default)]
 pub struct ConstantArrays;
 
@@ -65,7 +66,7 @@ impl ExprPlanner for ConstantArrays {
     }
 }
 
-/// [`ConstantArrays`], to be registered before DataFusion's own planners.
+/// Returns a [`ConstantArrays`], to be registered before DataFusion's own planners.
 pub fn constant_arrays() -> Arc<dyn ExprPlanner> {
     Arc::new(ConstantArrays)
 }

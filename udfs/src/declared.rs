@@ -1,8 +1,9 @@
-//! Functions from outside the catalogue, which declare what the optimiser may assume of them.
+//! Functions of the host, which declare the properties that the optimiser may assume.
 //!
-//! A host (the Python package, say) implements [`DeclaredFunction`] and gives plans the function that
-//! [`declare`] makes of it. Nothing is known of such a function but what it says itself: it is opaque, a row
-//! may fail in it, and unless it is deterministic no rewrite moves, doubles, drops or keeps its calls.
+//! A host (such as the Python package) implements [`DeclaredFunction`] and puts the result of
+//! [`declare`] into plans. The engine knows nothing about such a function but its declaration: the
+//! function is opaque, any row may fail in it, and unless it is deterministic, no rewrite moves,
+//! duplicates, drops or caches its calls.
 
 use std::any::Any;
 use std::fmt;
@@ -21,41 +22,46 @@ use datafusion::logical_expr::{
 use crate::failure::all_or_first;
 use crate::{RowFailure, RowFunction};
 
-/// Nanoseconds a row of a function that does not say what it costs: about a call into an interpreter, so
-/// that filters go below it.
+/// Assumed nanoseconds per row of a function that does not declare its cost: about the cost of a
+/// call into an interpreter, so that filters move below the function.
 pub const UNKNOWN_NS_PER_ROW: u64 = 10_000;
 
-/// A function that is not of the catalogue.
+/// A function that the host implements, and that is not in the catalogue.
 ///
-/// The value of a row must depend on the arguments of that row alone (and, if it is not deterministic, on
-/// what nobody knows): how many rows come together is the engine's choice.
+/// The value of a row must depend only on that row's arguments (unless the function is not
+/// deterministic), since the engine chooses which rows are evaluated together.
 pub trait DeclaredFunction: Any + fmt::Debug + Send + Sync {
-    /// The name that plans, hashes and errors have. Within a plan two functions have two names.
+    /// Name of the function in plans, hashes and errors. Two functions of a plan must have
+    /// different names.
     fn name(&self) -> &str;
 
-    /// Version of its meaning: part of the semantic hash.
+    /// Version of the function's meaning. It is part of the semantic hash.
     fn version(&self) -> u32;
 
-    /// Whether equal arguments give equal values, in every epoch and process.
+    /// True if equal arguments give equal values, in every epoch and process.
     fn is_deterministic(&self) -> bool;
 
-    /// Nanoseconds that a row takes on one core, where it is known.
+    /// Nanoseconds per row on one core; `None` if unknown.
     fn ns_per_row(&self) -> Option<u64>;
 
-    /// The type of its values. Errors where it does not take such arguments.
+    /// Returns the type of the function's values. Fails if the function does not accept arguments
+    /// of these types.
     fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef>;
 
-    /// The values, null where a row failed, and the failures in row order. Errors are the function's
-    /// mistakes, never a row's: they end the run whatever its policy. A failure's cause begins with its kind and a
-    /// colon, as in `ValueError: no number`: a kind that all of the first rows of a run have is a mistake, too.
+    /// Evaluates the function. Returns the values, null for failed rows, and the failures in row
+    /// order. An error is a mistake of the function, never of a row: it ends the run under any
+    /// `on_error`. The cause of a failure starts with its kind and a colon, as in `ValueError: no
+    /// number`. If all of the first rows of a run fail with one kind, this counts as a mistake
+    /// of the function, too.
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
 }
 
-/// A declared function as DataFusion has functions.
+/// Wraps a declared function as a DataFusion function.
 pub fn declare(function: Arc<dyn DeclaredFunction>) -> Arc<ScalarUDF> {
-    let volatility = match function.is_deterministic() {
-        true => Volatility::Immutable,
-        false => Volatility::Volatile,
+    let volatility = if function.is_deterministic() {
+        Volatility::Immutable
+    } else {
+        Volatility::Volatile
     };
     let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
     Arc::new(ScalarUDF::new_from_impl(DeclaredUdf {
@@ -64,18 +70,18 @@ pub fn declare(function: Arc<dyn DeclaredFunction>) -> Arc<ScalarUDF> {
     }))
 }
 
-/// The declared function behind a DataFusion function, where it is one.
+/// Returns the declared function behind a DataFusion function; `None` if there is none.
 pub fn declared(udf: &ScalarUDF) -> Option<&Arc<dyn DeclaredFunction>> {
     let found = udf.inner().downcast_ref::<DeclaredUdf>();
     found.map(|found| &found.function)
 }
 
-/// Whether an expression calls a declared function.
+/// True if an expression calls a declared function.
 pub fn calls_declared(expr: &Expr) -> bool {
     calls(expr, |_| true)
 }
 
-/// Names of the declared functions that an expression calls.
+/// Returns the names of the declared functions that an expression calls.
 pub fn declared_names(expr: &Expr) -> Vec<String> {
     let mut names = Vec::new();
     calls(expr, |function| {
@@ -85,7 +91,7 @@ pub fn declared_names(expr: &Expr) -> Vec<String> {
     names
 }
 
-/// Whether an expression calls a declared function that is not deterministic.
+/// True if an expression calls a declared function that is not deterministic.
 pub fn is_volatile(expr: &Expr) -> bool {
     calls(expr, |function| !function.is_deterministic())
 }
@@ -101,7 +107,8 @@ fn calls(expr: &Expr, mut which: impl FnMut(&dyn DeclaredFunction) -> bool) -> b
     found.unwrap_or(true)
 }
 
-/// Two are one function if they are one object: names are for people, and may be given twice.
+/// A declared function as a DataFusion function. Two of them are equal if they wrap the same
+/// object, since names are for display and need not be unique.
 #[derive(Debug)]
 pub(crate) struct DeclaredUdf {
     function: Arc<dyn DeclaredFunction>,

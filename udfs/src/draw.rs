@@ -1,18 +1,20 @@
-//! Random draws that follow the row.
+//! Random draws that depend on the row, not on the order of evaluation.
 //!
 //! A draw is Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
-//! under a key made of (seed, epoch, stream) at a counter made of (row key hash, child, block). It
-//! depends on nothing else: not on the thread, the batch, or which operators ran before.
+//! with a key derived from (seed, epoch, stream) and a counter derived from (row key hash, child,
+//! block). It depends on nothing else: not on the thread, the batch, or the operators that ran
+//! before.
 
 use crate::hash::combine;
 
-/// The part of a draw's key that a whole pass over the data shares: a hash of seed and epoch.
+/// Returns the part of a draw's key that all draws of a pass (one traversal of the data in one
+/// epoch) share: a hash of seed and epoch.
 #[inline]
 pub const fn pass_key(seed: u64, epoch: u64) -> u64 {
     combine(seed, epoch)
 }
 
-/// One block of Philox 4x32-10: four 32-bit words at `counter` under `key`.
+/// Computes one block of Philox 4x32-10: four 32-bit words at `counter` under `key`.
 #[inline]
 pub const fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     let mut round = 0;
@@ -34,7 +36,7 @@ pub const fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4]
     counter
 }
 
-/// The draws of one operator (stream) for one row, in order.
+/// The sequence of draws of one operator's stream for one row.
 #[derive(Debug, Clone)]
 pub struct Draws {
     key: [u32; 2],
@@ -44,8 +46,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Draws of `stream` in the pass `pass` (see [`pass_key`]) for the row with this key hash and
-    /// child index.
+    /// Creates the draws of `stream` for the row with this key hash and child index, in the pass
+    /// with the key `pass` (see [`pass_key`]).
     #[inline]
     pub const fn new(pass: u64, stream: u64, row_hash: u64, child: u32) -> Self {
         let key = combine(pass, stream);
@@ -57,7 +59,7 @@ impl Draws {
         }
     }
 
-    /// 32 uniform bits.
+    /// Draws 32 uniform bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.used == 4 {
@@ -70,32 +72,32 @@ impl Draws {
         word
     }
 
-    /// 64 uniform bits.
+    /// Draws 64 uniform bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         u64::from(self.next_u32()) | u64::from(self.next_u32()) << 32
     }
 
-    /// Uniform in `[0, 1)` with 53 bits.
+    /// Draws a number uniformly from `[0, 1)`, with 53 random bits.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Uniform in `[low, high)`; `low` where the two are equal.
+    /// Draws a number uniformly from `[low, high)`; returns `low` if the bounds are equal.
     #[inline]
     pub fn uniform_in(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// True with probability `p`.
+    /// Draws `true` with probability `p`.
     #[inline]
     pub fn chance(&mut self, p: f64) -> bool {
         self.uniform() < p
     }
 
-    /// Uniform in `0..n`, unbiased (Lemire, "Fast random integer generation in an interval", 2019);
-    /// 0 where `n` is 0.
+    /// Draws a whole number uniformly from `0..n`, without bias (Lemire, "Fast random integer
+    /// generation in an interval", 2019); returns 0 if `n` is 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 {
@@ -109,8 +111,14 @@ impl Draws {
         }
     }
 
-    /// Standard normal, by Box and Muller's transform (1958) with `libm`'s functions, so that every
-    /// CPU draws the same bits.
+    /// Draws a whole number uniformly from `0..=last`.
+    #[inline]
+    pub fn up_to(&mut self, last: usize) -> usize {
+        self.below(last as u64 + 1) as usize
+    }
+
+    /// Draws from the standard normal distribution by the Box-Muller transform (1958), with
+    /// `libm`'s functions, which return the same bits on every CPU.
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.uniform()));
         radius * libm::cos(2.0 * std::f64::consts::PI * self.uniform())
@@ -121,7 +129,7 @@ impl Draws {
 mod tests {
     use super::*;
 
-    /// Known answers of Random123 1.14 (`kat_vectors`, philox4x32 10).
+    /// The outputs that Random123 1.14 publishes for given inputs (`kat_vectors`, philox4x32 10).
     #[test]
     fn philox_matches_random123() {
         let cases = [

@@ -1,50 +1,54 @@
-//! What the optimiser may assume of a function.
+//! Properties of functions that the optimiser relies on.
 
-/// Whether a function's value depends on draws.
+/// The dependence of a function's value on random draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purity {
-    /// A function of its arguments.
+    /// The value depends only on the arguments.
     Pure,
-    /// A function of its arguments and of the draws of its stream for the row.
+    /// The value depends on the arguments, and on the draws of the call's stream for the row.
     Random,
 }
 
-/// How a function's output relates to the pixels of its input.
+/// Relation of a function's output to the pixels of its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algebra {
-    /// Not a function over images, or one that reads more than pixels.
+    /// Not an image function, or one that reads more than pixels.
     Opaque,
-    /// Encoded bytes to pixels.
+    /// Decodes bytes to pixels.
     Decode,
-    /// Each output pixel depends on the input pixel at the same place alone.
+    /// Each output pixel depends only on the input pixel at the same position.
     Pointwise,
-    /// Each output pixel is a copy of the input pixel at a place that does not depend on pixels.
+    /// Each output pixel is a copy of an input pixel, whose position does not depend on pixel
+    /// values.
     Select,
-    /// Mixes pixels by place, or adds others.
+    /// Mixes pixels of different positions, or adds pixels that are not in the input.
     Spatial,
     /// Each output pixel may depend on every input pixel.
     Global,
-    /// Same values in another memory layout or element type.
+    /// Keeps values but changes their memory layout or element type.
     Layout,
 }
 
-/// How a function's result depends on the scale of the samples.
+/// The dependence of an image function's result on the numeric scale of the samples (0 to 255, or 0
+/// to 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// It does not.
+    /// The result does not depend on the scale.
     Free,
-    /// It has constants on that scale: a threshold, a fill.
+    /// The function has constants on the scale of the samples, such as a threshold or a fill.
     Constants,
-    /// It takes samples to lie in the range of their type: 0 to 255 for bytes, 0 to 1 for floats.
+    /// The function assumes that samples lie in the range of their type: 0 to 255 for bytes, 0 to 1
+    /// for floats.
     Range,
-    /// It brings samples from one type's range to another's.
+    /// The function converts samples from one type's range to another's.
     Rescales,
-    /// It takes samples out of the range of their type.
+    /// The function moves samples out of the range of their type, as `normalize` does.
     Leaves,
 }
 
 impl Scale {
-    /// Whether two functions do about the same in either order.
+    /// True if two functions of these scales have about the same result, whichever of them is
+    /// applied first.
     pub fn commutes(self, other: Self) -> bool {
         let pair = |a, b| (self, other) == (a, b) || (other, self) == (a, b);
         !(pair(Self::Constants, Self::Rescales)
@@ -53,30 +57,34 @@ impl Scale {
     }
 }
 
-/// What the optimiser may assume of a function.
+/// The properties of a function that the optimiser relies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionFacts {
-    /// Version of the function's meaning: part of the semantic hash, raised when its output changes.
+    /// Version of the function's meaning. It is part of the semantic hash, and raised when the
+    /// output changes.
     pub version: u32,
-    /// Whether it draws.
+    /// The dependence of the value on random draws.
     pub purity: Purity,
-    /// How pixels relate.
+    /// Relation of the output's pixels to the input's.
     pub algebra: Algebra,
-    /// Whether the result has the height and width of the image.
+    /// True if the result has the height and width of the image.
     pub keeps_shape: bool,
-    /// Whether each sample becomes `a x + b`, where `a` and `b` depend on the channel alone.
+    /// True if each sample becomes `a x + b`, where `a` and `b` depend only on the channel.
     pub affine: bool,
-    /// Whether each pixel of a float image becomes a mean of pixels, with weights that depend on places and
-    /// sum to one.
+    /// True if each pixel of the result of a float image is a mean of input pixels, with weights
+    /// that depend only on positions and sum to one.
     pub averages: bool,
-    /// How the scale of samples matters.
+    /// Dependence of the result on the scale of the samples.
     pub scale: Scale,
-    /// Whether a row can fail.
+    /// True if the function can fail for a row.
     pub fallible: bool,
+    /// Name of a function of about the same cost, whose price applies on machines on which this
+    /// function is not measured.
+    pub priced_as: Option<&'static str>,
 }
 
 impl FunctionFacts {
-    /// Facts of a function whose result has the height and width of the image.
+    /// Returns these facts for a function whose result has the height and width of the image.
     pub(crate) const fn keeping_shape(self) -> Self {
         Self {
             keeps_shape: true,
@@ -84,7 +92,7 @@ impl FunctionFacts {
         }
     }
 
-    /// Facts of a function that is affine in each sample.
+    /// Returns these facts for a function that maps each sample `x` to `a x + b`.
     pub(crate) const fn affine(self) -> Self {
         Self {
             affine: true,
@@ -92,12 +100,29 @@ impl FunctionFacts {
         }
     }
 
-    /// Facts of a function to which the scale of samples matters.
+    /// Returns these facts for a function whose result depends on the scale of the samples.
     pub(crate) const fn scaled(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
-    /// Facts of a function that averages pixels.
+    /// Returns these facts for a function each of whose output pixels is a copy of an input pixel.
+    pub(crate) const fn selecting(self) -> Self {
+        Self {
+            algebra: Algebra::Select,
+            ..self
+        }
+    }
+
+    /// Returns these facts for a function that costs about as much as `function`, whose price
+    /// applies until `forebay calibrate` measures this one.
+    pub(crate) const fn priced_as(self, function: &'static str) -> Self {
+        Self {
+            priced_as: Some(function),
+            ..self
+        }
+    }
+
+    /// Returns these facts for a function whose output pixels are means of input pixels.
     pub(crate) const fn averaging(self) -> Self {
         Self {
             averages: true,

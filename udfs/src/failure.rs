@@ -1,19 +1,17 @@
-//! Rows that failed, as values: a failing row never fails its batch.
+//! Failed rows as values: a failing row never fails its batch.
 
 use arrow::array::ArrayRef;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::logical_expr::{ScalarFunctionArgs, ScalarUDF};
+use datafusion::logical_expr::ScalarFunctionArgs;
 
-use crate::declared::DeclaredUdf;
-use crate::image::{ImageFunction, ImageHeader, ImageProgram};
-use crate::one_hot::OneHot;
-
-/// Bytes of a failure's cause at most: all of a run's failures may have one.
+/// Maximum size, in bytes, of the cause of a failure; the middle of a longer cause is left out. The
+/// limit bounds memory, since every failed row has a cause.
 pub const CAUSE_BYTES: usize = 4096;
 
-/// A cause within [`CAUSE_BYTES`]: its beginning and its end, where it is longer.
+/// Shortens a cause to [`CAUSE_BYTES`], keeping its beginning and its end.
 pub fn bounded(cause: String) -> String {
-    /// Of the bytes: for the end, and for what stands between.
+    /// Bytes reserved for the end of the cause (`END`), and for the note between beginning and end
+    /// that counts the omitted bytes (`BETWEEN`).
     const END: usize = 1024;
     const BETWEEN: usize = 64;
     if cause.len() <= CAUSE_BYTES {
@@ -25,54 +23,36 @@ pub fn bounded(cause: String) -> String {
     format!("{head} [.. {left_out} bytes left out ..] {tail}")
 }
 
-/// Why a function has no value for one row.
+/// The failure of a function for one row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{operator}: {cause} (row {row} of the batch)")]
 pub struct RowFailure {
     /// Index of the row in the batch.
     pub row: usize,
-    /// The function that failed.
+    /// Name of the function that failed.
     pub operator: String,
-    /// What was wrong with the row.
+    /// Message of the error.
     pub cause: String,
 }
 
-/// A function that tells which rows failed instead of failing the batch.
+/// A function that reports failed rows instead of failing the batch.
 pub trait RowFunction {
-    /// The values, null where a row failed (or its input is null), and the failures in row order.
-    /// Errors are mistakes of the call, or broken invariants, never of a row.
+    /// Evaluates the function. Returns the values, null for failed rows and null inputs, and the
+    /// failures in row order. An error means a wrong call or a broken invariant, never a bad row.
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
 }
 
-/// The row function behind a DataFusion function, where it is one.
-pub fn row_function(udf: &ScalarUDF) -> Option<&dyn RowFunction> {
-    let function = udf.inner();
-    if let Some(function) = function.downcast_ref::<ImageFunction>() {
-        return Some(function);
-    }
-    if let Some(function) = function.downcast_ref::<ImageProgram>() {
-        return Some(function);
-    }
-    if let Some(function) = function.downcast_ref::<ImageHeader>() {
-        return Some(function);
-    }
-    if let Some(function) = function.downcast_ref::<DeclaredUdf>() {
-        return Some(function);
-    }
-    function
-        .downcast_ref::<OneHot>()
-        .map(|function| function as &dyn RowFunction)
-}
-
-/// An error of a [`RowFunction`] that is no row's: it ends the run wherever in an expression the function stands.
+/// An error of a [`RowFunction`] that belongs to no row. It ends the run, wherever in an
+/// expression the function is called.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct RunFailure(pub DataFusionError);
 
-/// The values of a [`RowFunction`] where no row failed; else the first failure as an error.
+/// Returns the values of a [`RowFunction`] if no row failed, else the first failure as an error.
 ///
 /// # Errors
-/// A [`RowFailure`] or a [`RunFailure`], so that whoever called an expression around it tells them apart.
+/// Returns a [`RowFailure`] if a row failed, and a [`RunFailure`] if the call itself did, so that
+/// the caller of the surrounding expression can distinguish the two.
 pub(crate) fn all_or_first(invoked: Result<(ArrayRef, Vec<RowFailure>)>) -> Result<ArrayRef> {
     let (values, failures) =
         invoked.map_err(|error| DataFusionError::External(Box::new(RunFailure(error))))?;

@@ -1,4 +1,4 @@
-//! Functions of DataFusion's that need a guard before they are called.
+//! Wraps functions of DataFusion whose behaviour could exhaust memory or depend on other rows.
 
 use std::sync::Arc;
 
@@ -15,16 +15,19 @@ use datafusion::logical_expr::{
 
 use crate::bounded;
 
-/// Functions that look at more than the values of their row where an argument is null: the first two give null for a null
-/// list among other rows, and false or true for one alone; the last computes what is hidden under a null, and fails.
+/// Functions whose result for a null argument depends on other rows or on the value stored under
+/// the null. `array_has_all` and `array_has_any` return null for a null list among other rows, but
+/// false or true for a null list alone; `date_trunc` computes the value stored under the null, and
+/// may fail on it.
 const OVER_VALID_ROWS: [&str; 3] = ["array_has_all", "array_has_any", "date_trunc"];
 
-/// The functions of a session that need a guard, with it. They take the places of those of their names.
+/// Returns guarded versions of those functions of a session that need a guard. Each replaces the
+/// function of the same name.
 pub fn guarded_functions(functions: impl Iterator<Item = Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
     let guarded = functions.filter_map(|function| {
         let guard = match bounded::place(function.name()) {
-            Some(place) => Guard::Size(place),
-            None if OVER_VALID_ROWS.contains(&function.name()) => Guard::Nulls,
+            Some(place) => ArgumentGuard::Size(place),
+            None if OVER_VALID_ROWS.contains(&function.name()) => ArgumentGuard::Nulls,
             None => return None,
         };
         Some(Arc::new(ScalarUDF::new_from_impl(Guarded {
@@ -38,14 +41,16 @@ pub fn guarded_functions(functions: impl Iterator<Item = Arc<ScalarUDF>>) -> Vec
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Guarded {
     function: Arc<ScalarUDF>,
-    guard: Guard,
+    guard: ArgumentGuard,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Guard {
-    /// Results are measured before they are made. The function's place among those that are.
+enum ArgumentGuard {
+    /// The sizes of results are computed before the results are. The number is the function's index
+    /// among the limited functions.
     Size(usize),
-    /// The function is called for rows without a null, and is null in the others.
+    /// The function is called only for rows without a null argument; the result of any other row is
+    /// null.
     Nulls,
 }
 
@@ -88,17 +93,17 @@ impl ScalarUDFImpl for Guarded {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.guard {
-            Guard::Size(place) => self
+            ArgumentGuard::Size(place) => self
                 .function
                 .invoke_with_args(bounded::measured(place, args)?),
-            Guard::Nulls => over_valid_rows(args, |valid_args| {
+            ArgumentGuard::Nulls => over_valid_rows(args, |valid_args| {
                 self.function.invoke_with_args(valid_args)
             }),
         }
     }
 }
 
-/// The values of a function in rows without a null argument; null in the others.
+/// Evaluates a function for the rows without a null argument; the result of any other row is null.
 fn over_valid_rows(
     mut args: ScalarFunctionArgs,
     function: impl Fn(ScalarFunctionArgs) -> Result<ColumnarValue>,
@@ -156,7 +161,7 @@ mod tests {
             unreachable!("one function has one guard");
         };
         let invoke = |unit: ColumnarValue| {
-            // What is hidden under a null is no time that can be truncated.
+            // The value stored under the null is outside the range of times that can be truncated.
             let times = vec![i64::MIN, 90_000_000_000, 3_600_000_000_001];
             let nulls = NullBuffer::from(vec![false, true, true]);
             let times = TimestampNanosecondArray::new(times.into(), Some(nulls));

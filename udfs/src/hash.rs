@@ -1,9 +1,10 @@
 //! The 64-bit hashes that row keys, draws and shuffle orders are built from.
 //!
-//! They are part of the stream's identity: changing one changes every stream.
+//! The hashes are part of a stream's identity: changing one of these functions changes every
+//! stream.
 
-/// The finaliser of MurmurHash3 with David Stafford's "Mix13" constants (as in SplitMix64,
-/// Steele, Lea, Flood 2014): a bijection on 64 bits whose every input bit reaches every output bit.
+/// The finaliser of MurmurHash3 with David Stafford's "Mix13" constants (as in SplitMix64, Steele,
+/// Lea, Flood 2014): a bijection on 64 bits in which every input bit affects every output bit.
 #[inline]
 pub const fn mix64(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -11,7 +12,7 @@ pub const fn mix64(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Hashes two words; not symmetric.
+/// Hashes two words; the order of the words matters.
 #[inline]
 pub const fn combine(a: u64, b: u64) -> u64 {
     // The odd constant is 2^64 / golden ratio, SplitMix64's increment.

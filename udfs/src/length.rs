@@ -1,4 +1,4 @@
-//! The length of a sequence, as packs and batches by tokens count it.
+//! The length of a sequence, as `PACK` and `BATCH BY TOKENS` count it.
 
 use std::sync::Arc;
 
@@ -9,15 +9,16 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// Name of the function.
+/// Name of the function that computes lengths.
 const LENGTH: &str = "__length_of";
 
-/// The number of elements of a list, or a whole number taken as one. Null has none.
+/// Returns an expression for the length of a sequence: the number of elements of a list, or the
+/// value of a whole number. The length of null is 0.
 pub fn length_of(sequence: Expr) -> Expr {
     LengthOf::udf().call(vec![sequence])
 }
 
-/// Whether values of a type have a length.
+/// True if values of this type have a length.
 pub fn has_length(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -49,7 +50,7 @@ impl ScalarUDFImpl for LengthOf {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [of] if has_length(of) => Ok(DataType::UInt32),
-            _ => plan_err!("a list or a whole number has a length, {types:?} has none"),
+            _ => plan_err!("expected a list or a whole number, found {types:?}"),
         }
     }
 
@@ -64,9 +65,9 @@ impl ScalarUDFImpl for LengthOf {
 
 fn lengths(values: &ArrayRef) -> Result<UInt32Array> {
     let rows = 0..values.len();
-    let length = |row: usize, length: usize| match values.is_valid(row) {
-        true => Ok(length as u32),
-        false => Ok(0),
+    let length = |row: usize, length: usize| {
+        let length = if values.is_valid(row) { length } else { 0 };
+        Ok(length as u32)
     };
     match values.data_type() {
         DataType::List(_) => {
@@ -92,7 +93,7 @@ fn lengths(values: &ArrayRef) -> Result<UInt32Array> {
             let of_row = |row: usize| match u32::try_from(wide.value(row)) {
                 _ if values.is_null(row) => Ok(0),
                 Ok(n) if wide.is_valid(row) => Ok(n),
-                _ => exec_err!("a number of elements lies between 0 and {}", u32::MAX),
+                _ => exec_err!("a number of elements must be between 0 and {}", u32::MAX),
             };
             rows.map(of_row).collect()
         }

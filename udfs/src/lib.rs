@@ -1,8 +1,11 @@
-//! The functions of Forebay, each with what the optimiser may assume of it.
+//! The functions of Forebay, with the properties that the optimiser may assume.
 
+mod address_set;
 mod args;
 pub mod bind;
+mod binding;
 mod bounded;
+pub mod buffer_pool;
 mod catalogue;
 mod constant;
 mod declared;
@@ -13,30 +16,32 @@ mod functions;
 mod guarded;
 pub mod hash;
 pub mod image;
+mod info;
 mod length;
-mod lent;
 mod one_hot;
 mod pin;
 mod random;
-pub mod recycle;
 pub mod room;
 pub mod row;
+mod row_function;
 pub mod simd;
 pub mod tensor;
 pub mod width;
 
-pub use bind::{bind_stream, is_random};
+pub use bind::bind_stream;
 pub use bounded::{MAX_BATCH_BYTES, MAX_VALUE_BYTES, OversizedBatch};
-pub use catalogue::{ArgumentInfo, FunctionInfo, catalogue, facts_of, function_info};
+pub use catalogue::{catalogue, facts_of, function_info, is_random};
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use declared::{
     DeclaredFunction, UNKNOWN_NS_PER_ROW, calls_declared, declare, declared, declared_names,
     is_volatile,
 };
-pub use failure::{CAUSE_BYTES, RowFailure, RowFunction, RunFailure, bounded, row_function};
+pub use failure::{CAUSE_BYTES, RowFailure, RowFunction, RunFailure, bounded};
 pub use functions::functions;
 pub use guarded::guarded_functions;
 pub use image::{facts_of_call, fuse, is_written_out, work_of_call};
+pub use info::{ArgumentInfo, FunctionInfo};
 pub use length::{has_length, length_of};
 pub use pin::{PIN_MARKER, pinned, without_pins};
-pub use tensor::{Dtype, Layout, TensorType};
+pub use row_function::row_function;
+pub use tensor::{Dtype, ImageLayout, TensorType};

@@ -1,4 +1,4 @@
-//! `one_hot`: a label as a vector.
+//! `one_hot`: converts a label to a vector.
 
 use std::sync::Arc;
 
@@ -13,28 +13,49 @@ use datafusion::logical_expr::{
 };
 use serde_json::json;
 
-use crate::args::Args;
+use crate::args::CallArgs;
+use crate::facts::{Algebra, Purity};
 use crate::failure::{RowFailure, RowFunction, all_or_first};
+use crate::info::{FunctionInfo, TENSORS, arg, facts};
 use crate::tensor::{FIXED_SHAPE, extension, named};
 
-/// Most classes of a vector.
+/// Maximum number of classes, which is the length of the vector; planning refuses more.
 const MAX_CLASSES: i64 = 1 << 20;
 
+/// Documentation and facts of `one_hot`.
+pub(crate) const ONE_HOT: FunctionInfo = FunctionInfo {
+    name: "one_hot",
+    category: TENSORS,
+    signature: "one_hot(label, n)",
+    summary: "Makes a label a vector with 1 at the label and 0 elsewhere.",
+    arguments: &[
+        arg(
+            "label",
+            "An integer from 0 to n - 1; any other is an error of its row.",
+        ),
+        arg("n", "Length of the vector, 1 to 1048576."),
+    ],
+    returns: "A tensor f32[n].",
+    example: "SELECT one_hot(label, 10) FROM photos",
+    counterpart: "torch.nn.functional.one_hot, which gives int64; floats are what soft labels need.",
+    facts: facts(Purity::Pure, Algebra::Opaque, true),
+};
+
 /// `one_hot(label, n)`: `n` single-precision floats, 1 at the label and 0 elsewhere. PyTorch's
-/// `one_hot` gives 64-bit integers; floats are what soft labels and losses take.
+/// `one_hot` returns 64-bit integers, but soft labels and losses take floats.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OneHot {
     signature: Signature,
 }
 
 impl OneHot {
-    /// The function as DataFusion sees it.
+    /// Returns `one_hot` as a DataFusion function.
     pub(crate) fn udf() -> Arc<ScalarUDF> {
         let signature = Signature::variadic_any(Volatility::Immutable);
         Arc::new(ScalarUDF::new_from_impl(Self { signature }))
     }
 
-    fn classes(args: &Args, fields: &[FieldRef]) -> Result<i64> {
+    fn classes(args: &CallArgs, fields: &[FieldRef]) -> Result<i64> {
         args.expect_count(2, 2, "one_hot(label, n)")?;
         let label = fields[0].data_type();
         if !(label.is_integer() || label.is_null()) {
@@ -66,7 +87,7 @@ impl ScalarUDFImpl for OneHot {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let own = Args::planned("one_hot", args.arg_fields, args.scalar_arguments);
+        let own = CallArgs::planned("one_hot", args.arg_fields, args.scalar_arguments);
         let classes = Self::classes(&own, args.arg_fields)?;
         let metadata = extension(FIXED_SHAPE, &json!({"shape": [classes]}));
         let field = Field::new("one_hot", data_type(classes), true).with_metadata(metadata);
@@ -80,7 +101,7 @@ impl ScalarUDFImpl for OneHot {
 
 impl RowFunction for OneHot {
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)> {
-        let own = Args::evaluated("one_hot", &args.arg_fields, &args.args);
+        let own = CallArgs::evaluated("one_hot", &args.arg_fields, &args.args);
         let classes = Self::classes(&own, &args.arg_fields)?;
         let labels = args.args[0].to_array(args.number_rows)?;
         let wide = cast(&labels, &DataType::Int64)?;

@@ -1,4 +1,4 @@
-//! The marker of an operator that the optimiser must leave where it stands: `PINNED f(..)`.
+//! The marker of an operator that the optimiser must not move: `PINNED f(..)`.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-/// Name of the marker function.
+/// Name of the function that marks an operator as pinned.
 pub const PIN_MARKER: &str = "__pinned";
 
-/// What a marked expression marks; `None` where it has no marker outermost.
+/// Returns the expression inside a marker; `None` if the outermost call is not a marker.
 pub fn pinned(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == PIN_MARKER => {
@@ -24,7 +24,7 @@ pub fn pinned(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The expression without markers, and whether it had one.
+/// Removes all markers from an expression, and reports if there were any.
 pub fn without_pins(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match pinned(&expr) {
         Some(inner) => Ok(Transformed::yes(inner.clone())),
@@ -32,14 +32,14 @@ pub fn without_pins(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// The marker function: its argument, under its argument's name.
+/// The marker function, which returns its argument under the argument's name.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PinMarker {
     signature: Signature,
 }
 
 impl PinMarker {
-    /// The marker as a DataFusion function.
+    /// Returns the marker as a DataFusion function.
     pub(crate) fn udf() -> Arc<ScalarUDF> {
         let signature = Signature::any(1, Volatility::Immutable);
         Arc::new(ScalarUDF::new_from_impl(Self { signature }))
@@ -54,14 +54,14 @@ impl ScalarUDFImpl for PinMarker {
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         match args.first() {
             Some(arg) => Ok(arg.schema_name().to_string()),
-            None => internal_err!("{PIN_MARKER} marks nothing"),
+            None => internal_err!("{PIN_MARKER} expects one argument"),
         }
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
         match args.first() {
             Some(arg) => Ok(format!("PINNED {arg}")),
-            None => internal_err!("{PIN_MARKER} marks nothing"),
+            None => internal_err!("{PIN_MARKER} expects one argument"),
         }
     }
 
@@ -72,21 +72,21 @@ impl ScalarUDFImpl for PinMarker {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.first() {
             Some(data_type) => Ok(data_type.clone()),
-            None => internal_err!("{PIN_MARKER} marks nothing"),
+            None => internal_err!("{PIN_MARKER} expects one argument"),
         }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.arg_fields.first() {
             Some(field) => Ok(Arc::clone(field)),
-            None => internal_err!("{PIN_MARKER} marks nothing"),
+            None => internal_err!("{PIN_MARKER} expects one argument"),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.into_iter().next() {
             Some(value) => Ok(value),
-            None => internal_err!("{PIN_MARKER} marks nothing"),
+            None => internal_err!("{PIN_MARKER} expects one argument"),
         }
     }
 }

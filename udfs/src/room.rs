@@ -1,12 +1,13 @@
-//! Room for decoding: how much memory the images that are being worked on may take together.
+//! Limits the total memory of the images that are processed at a time.
 //!
-//! A photo of 100 megapixels is 300 MB of pixels, whatever its file has. So before a row's image is decoded, its
-//! memory is estimated from the file's header and granted by the room of the thread, if it has one. Where others
-//! have taken it, the thread waits for them; an image that is alone has all of the room. One that is larger than
-//! all of it ends the run ([`NoRoom`]) if the room is strict, and else waits until it is alone.
+//! A photo of 100 megapixels has 300 MB of pixels, however small its file. So before a row's image
+//! is decoded, its memory is estimated from the file's header and requested from the thread's
+//! [`DecodeRoom`], if the thread has one. The thread waits while other threads hold too much. An
+//! image larger than the whole room ends the run ([`NoRoom`]) if the room is strict, and
+//! otherwise waits until no other image is being processed.
 //!
-//! A thread that waits holds nothing that another one waits for: a grant is given back before the row's thread
-//! can take up other work. So the head of the queue always gets its turn.
+//! There is no deadlock: a waiting thread holds no grant, since a thread returns the grant of a row
+//! before it takes up other work. So the head of the queue always gets its turn.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,47 +16,47 @@ thread_local! {
     static OF_THREAD: RefCell<Option<Arc<DecodeRoom>>> = const { RefCell::new(None) };
 }
 
-/// An image that is larger than the room that decoding has. It ends the run: a failure of its row would make the
-/// stream depend on memory.
+/// An image is larger than the room for decoding. This ends the run: if it only failed the
+/// row, the stream would depend on the memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the memory limit of {limit} bytes is too small for these images: decoding takes {needed} bytes at once, so it \
      has to be at least {minimum} bytes; raise it, or leave out or shrink the largest images"
 )]
 pub struct NoRoom {
-    /// Bytes that are needed at once.
+    /// Bytes that the image needs.
     pub needed: u64,
-    /// The memory limit.
+    /// The memory limit, in bytes.
     pub limit: u64,
-    /// The least limit that leaves as much room.
+    /// The smallest memory limit, in bytes, under which the image would fit.
     pub minimum: u64,
 }
 
-/// The memory that the images of some threads share.
+/// A limit on the memory that the images of several threads may take together.
 #[derive(Debug)]
 pub struct DecodeRoom {
-    state: Mutex<State>,
+    state: Mutex<RoomState>,
     freed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct RoomState {
     size: Size,
     is_strict: bool,
     used: u64,
-    /// Number of the next who asks.
+    /// Ticket that the next request gets.
     ticket: u64,
-    /// Number of the one whose turn it is.
+    /// Ticket of the request that is granted next.
     turn: u64,
 }
 
-/// What of a memory limit a room has.
+/// The part of a memory limit that belongs to the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size {
     limit: u64,
-    /// One part of so many is the room's.
+    /// Divisor of the limit: the room has a share of `limit / parts`.
     parts: u64,
-    /// Bytes of it that others have.
+    /// Bytes of the room's share that other users take, so that they are not available for images.
     apart: u64,
 }
 
@@ -74,10 +75,11 @@ impl Size {
 }
 
 impl DecodeRoom {
-    /// Room of a whole memory limit. A strict one refuses what is larger.
+    /// Creates a room of a whole memory limit, in bytes. A strict room refuses an image that is
+    /// larger than the room.
     pub const fn new(limit: u64, is_strict: bool) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(RoomState {
                 size: Size {
                     limit,
                     parts: 1,
@@ -92,31 +94,34 @@ impl DecodeRoom {
         }
     }
 
-    /// Leaves the room one part of the limit in so many, without the bytes of it that others take.
+    /// Sets the size of the room to `limit / parts - apart`, where other users take `apart` bytes
+    /// of the room's share.
     pub fn share(&self, parts: u64, apart: u64) {
         let size = &mut self.state().size;
         (size.parts, size.apart) = (parts.max(1), apart);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RoomState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses what can never fit.
+    /// Fails if a request of this many bytes can never be granted.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), NoRoom> {
         let state = self.state();
-        match state.is_strict && bytes > state.size.capacity() {
-            true => Err(state.size.refuse(bytes)),
-            false => Ok(()),
+        if state.is_strict && bytes > state.size.capacity() {
+            Err(state.size.refuse(bytes))
+        } else {
+            Ok(())
         }
     }
 
-    /// The refusal of what does not fit.
+    /// Returns the error for a request that does not fit.
     pub(crate) fn refusal(&self, bytes: u64) -> NoRoom {
         self.state().size.refuse(bytes)
     }
 
-    /// Takes a part of the room, waiting for it in the order of asking.
+    /// Takes `bytes` of the room. Requests are granted in order of arrival; the thread waits for
+    /// its turn, and until the bytes are free.
     pub(crate) fn take(&self, bytes: u64) -> Result<Grant<'_>, NoRoom> {
         self.check(bytes)?;
         let mut state = self.state();
@@ -138,7 +143,7 @@ impl DecodeRoom {
     }
 }
 
-/// A part of a room, which is given back when it is dropped.
+/// A granted amount of a room's memory, which is returned to the room when dropped.
 #[derive(Debug)]
 pub(crate) struct Grant<'a> {
     room: &'a DecodeRoom,
@@ -154,12 +159,15 @@ impl Drop for Grant<'_> {
     }
 }
 
-/// Gives this thread a room, for as long as it lives.
-pub fn enter(room: Arc<DecodeRoom>) {
-    OF_THREAD.set(Some(room));
+/// Runs `work` with `room` as this thread's room. The work must not panic.
+pub fn within<T>(room: Arc<DecodeRoom>, work: impl FnOnce() -> T) -> T {
+    let before = OF_THREAD.replace(Some(room));
+    let done = work();
+    OF_THREAD.set(before);
+    done
 }
 
-/// The room of this thread; without one, nothing is counted.
+/// Returns the room of this thread; `None` if the thread's memory is not limited.
 pub(crate) fn of_thread() -> Option<Arc<DecodeRoom>> {
     OF_THREAD.with_borrow(Clone::clone)
 }

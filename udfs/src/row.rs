@@ -1,6 +1,7 @@
-//! The hidden column that carries each row's identity through a fragment.
+//! The hidden column `__row`, which carries each row's identity through a fragment.
 //!
-//! Random functions read it to draw by row; unions and tails read it to restore the order.
+//! Random functions read the column to draw by row; unions and the tail read it to restore the
+//! order of rows.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,11 +9,12 @@ use arrow::array::{
     Array, ArrayRef, AsArray, PrimitiveArray, StructArray, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, UInt32Type, UInt64Type};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::ColumnarValue;
 
 use crate::draw::Draws;
 
-/// Name of the hidden column.
+/// Name of the hidden row column.
 pub const ROW_COLUMN: &str = "__row";
 
 static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
@@ -26,21 +28,21 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     ])
 });
 
-/// The field of the hidden column.
+/// Returns the field of the hidden row column.
 pub fn row_field() -> FieldRef {
     Arc::new(Field::new_struct(ROW_COLUMN, FIELDS.clone(), false))
 }
 
-/// The hidden column of a batch, as typed arrays.
+/// The hidden row column of a batch, as typed arrays.
 #[derive(Debug, Clone)]
-pub struct Rows {
-    /// Place of the row in the order of its epoch, before any row is dropped.
+pub struct RowColumn {
+    /// Position of the row in its epoch's order, before any row is dropped.
     pub position: UInt64Array,
     /// Index of the row's file in the pipeline's snapshot (over all sources).
     pub file: UInt32Array,
     /// Row number in the file, from 0.
     pub row: UInt64Array,
-    /// Index among the rows that `unnest` made of one stored row; 0 without `unnest`.
+    /// Index among the rows that `unnest` made of one stored row; 0 if there is no `unnest`.
     pub child: UInt32Array,
     /// Hash of the row key (source occurrence, relative path, row in the file).
     pub hash: UInt64Array,
@@ -48,8 +50,8 @@ pub struct Rows {
     pub pass: UInt64Array,
 }
 
-impl Rows {
-    /// Reads the hidden column. Fails, as a broken invariant, where `array` is another column.
+impl RowColumn {
+    /// Reads the hidden row column. Fails, as a broken invariant, if `array` is any other column.
     pub fn try_from_array(array: &dyn Array) -> Result<Self> {
         let Some(rows) = array.as_struct_opt().filter(|s| s.fields() == &*FIELDS) else {
             let found = array.data_type();
@@ -69,7 +71,7 @@ impl Rows {
         })
     }
 
-    /// The hidden column of these rows.
+    /// Converts the typed arrays back to the hidden row column.
     pub fn to_array(&self) -> Result<ArrayRef> {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.position.clone()),
@@ -86,7 +88,7 @@ impl Rows {
         )?))
     }
 
-    /// The draws of `stream` for the row at `index` of the batch.
+    /// Returns the draws of `stream` for the row at `index` of the batch.
     #[inline]
     pub fn draws(&self, index: usize, stream: u64) -> Draws {
         Draws::new(
@@ -95,5 +97,13 @@ impl Rows {
             self.hash.value(index),
             self.child.value(index),
         )
+    }
+}
+
+/// Reads the stream's id from the corresponding argument of a bound call.
+pub(crate) fn stream_of(function: &str, value: &ColumnarValue) -> Result<u64> {
+    match value {
+        ColumnarValue::Scalar(ScalarValue::UInt64(Some(stream))) => Ok(*stream),
+        _ => internal_err!("{function}: the stream is not a literal"),
     }
 }

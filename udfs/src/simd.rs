@@ -1,13 +1,14 @@
-//! Which vector instructions the kernels may use: one variable, read once.
+//! The vector instructions that kernels may use, set by one environment variable that is read once.
 //!
-//! Results never depend on the level; `FOREBAY_SIMD` exists to prove it and to find faults.
-//! Integer kernels are exact at every level. Float kernels that a library would sum in an order of
-//! its level's own (`fast_image_resize` on floats) always run its scalar form.
+//! Results never depend on the level; `FOREBAY_SIMD` exists to prove this, and to find out if a
+//! fault depends on the level. Integer kernels are exact at every level. Float kernels that a
+//! library would sum in a level-specific order (`fast_image_resize` on floats) always run in scalar
+//! form.
 //!
-//! `zune-jpeg` takes AVX2 where the machine has it and cannot be told otherwise at run time. Its two
-//! forms compute the same integers (IDCT, upsampling and color conversion are translations of each
-//! other); builds with and without its `x86` feature agreed on all 1 415 JPEG files that this
-//! project tests with, broken ones included.
+//! `zune-jpeg` uses AVX2 if the machine has it, and this cannot be changed at run time. Its AVX2
+//! code and its scalar code compute the same integers (IDCT, upsampling and color conversion are
+//! translations of each other); builds with and without its `x86` feature agreed on all 1 415 JPEG
+//! files that this project tests with, including broken ones.
 
 use std::sync::OnceLock;
 
@@ -19,13 +20,13 @@ pub const SIMD_VARIABLE: &str = "FOREBAY_SIMD";
 /// A set of vector instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Simd {
-    /// No vector instructions beyond the compiler's own.
+    /// No vector instructions beyond those that the compiler itself emits.
     Scalar,
-    /// SSE 4.1.
+    /// The SSE 4.1 instructions.
     Sse4,
-    /// AVX2.
+    /// The AVX2 instructions.
     Avx2,
-    /// The best that the machine has.
+    /// The best level that the machine supports.
     Auto,
 }
 
@@ -33,7 +34,7 @@ impl Simd {
     /// All levels.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Sse4, Self::Avx2, Self::Auto];
 
-    /// The level of a name; `None` where there is no such level.
+    /// Returns the level of this name; `None` if there is no such level.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "scalar" => Some(Self::Scalar),
@@ -44,8 +45,8 @@ impl Simd {
         }
     }
 
-    /// The level of this process: `FOREBAY_SIMD`, read at first use; `auto` where it is unset or
-    /// names no level. A level that the machine lacks falls back to a lower one.
+    /// Returns the level of this process: that of `FOREBAY_SIMD`, read at first use, or `auto` if
+    /// the variable is unset or invalid. A level that the machine lacks falls back to a lower one.
     pub fn current() -> Self {
         static LEVEL: OnceLock<Simd> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -56,7 +57,7 @@ impl Simd {
         })
     }
 
-    /// The same for `fast_image_resize`: a set that this machine supports.
+    /// Returns the corresponding instruction set of `fast_image_resize` that this machine supports.
     pub(crate) fn resize_extensions(self) -> CpuExtensions {
         match self {
             Self::Scalar => CpuExtensions::None,

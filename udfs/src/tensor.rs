@@ -1,8 +1,8 @@
 //! The types of decoded images and other tensors, as Arrow fields.
 //!
-//! A tensor whose shape the plan knows is `arrow.fixed_shape_tensor`; one whose height and width
-//! differ by row is `arrow.variable_shape_tensor` (Arrow columnar format, canonical extension
-//! types). Element type, channels and layout are in the field, so they are checked at plan time.
+//! A tensor whose shape is known during planning is `arrow.fixed_shape_tensor`; one whose height
+//! and width differ by row is `arrow.variable_shape_tensor` (Arrow columnar format, canonical
+//! extension types). The field holds element type, channels and layout, so planning can check them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub const EXTENSION_NAME: &str = "ARROW:extension:name";
 /// Metadata key of an extension type's parameters (JSON).
 pub const EXTENSION_METADATA: &str = "ARROW:extension:metadata";
-/// Extension name of tensors of one shape.
+/// Extension name of tensors that all have one shape.
 pub const FIXED_SHAPE: &str = "arrow.fixed_shape_tensor";
 /// Extension name of tensors whose shape differs by row.
 pub const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
@@ -26,14 +26,14 @@ pub const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
 pub enum Dtype {
     /// Unsigned bytes, 0 to 255.
     U8,
-    /// IEEE half precision; images in 0 to 1 before `normalize`.
+    /// IEEE half precision; samples of an image lie in 0 to 1 before `normalize`.
     F16,
-    /// IEEE single precision; images in 0 to 1 before `normalize`.
+    /// IEEE single precision; samples of an image lie in 0 to 1 before `normalize`.
     F32,
 }
 
 impl Dtype {
-    /// Bytes of an element.
+    /// Size of an element, in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -42,7 +42,7 @@ impl Dtype {
         }
     }
 
-    /// The Arrow type of an element.
+    /// Returns the Arrow type of an element.
     pub const fn arrow(self) -> DataType {
         match self {
             Self::U8 => DataType::UInt8,
@@ -51,7 +51,7 @@ impl Dtype {
         }
     }
 
-    /// The element type that an Arrow type stands for.
+    /// Returns the element type that corresponds to an Arrow type; `None` if there is none.
     pub const fn from_arrow(data_type: &DataType) -> Option<Self> {
         match data_type {
             DataType::UInt8 => Some(Self::U8),
@@ -61,7 +61,7 @@ impl Dtype {
         }
     }
 
-    /// Whether elements are floats.
+    /// True if elements are floats.
     pub const fn is_float(self) -> bool {
         !matches!(self, Self::U8)
     }
@@ -79,10 +79,10 @@ impl fmt::Display for Dtype {
 
 /// Order of an image's dimensions in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// Height, width, channels: a pixel's channels lie together.
+pub enum ImageLayout {
+    /// Height, width, channels: a pixel's channels are adjacent.
     Hwc,
-    /// Channels, height, width: a plane per channel, as PyTorch's layers read.
+    /// Channels, height, width: one plane per channel, as PyTorch's layers expect.
     Chw,
 }
 
@@ -91,26 +91,31 @@ pub enum Layout {
 pub struct TensorType {
     /// Element type.
     pub dtype: Dtype,
-    /// 1 (gray) or 3 (red, green, blue).
+    /// Number of channels: 1 (gray) or 3 (red, green, blue).
     pub channels: usize,
     /// Order of the dimensions.
-    pub layout: Layout,
-    /// Height and width where the plan knows them.
+    pub layout: ImageLayout,
+    /// Height and width; `None` if they are unknown during planning, and may differ by row.
     pub shape: Option<(usize, usize)>,
 }
 
 impl TensorType {
-    /// Elements of one image, where the plan knows the shape.
+    /// Returns this type with another shape; `None` if the shape differs by row.
+    pub(crate) const fn of_shape(self, shape: Option<(usize, usize)>) -> Self {
+        Self { shape, ..self }
+    }
+
+    /// Number of elements of one image; `None` if the shape is unknown during planning.
     pub fn elements(&self) -> Option<usize> {
         self.shape.map(|(h, w)| h * w * self.channels)
     }
 
-    /// Bytes of one image, where the plan knows the shape.
+    /// Size of one image, in bytes; `None` if the shape is unknown during planning.
     pub fn bytes(&self) -> Option<usize> {
         self.elements().map(|n| n * self.dtype.bytes())
     }
 
-    /// The storage type.
+    /// Returns the Arrow type in which images of this type are stored.
     pub fn data_type(&self) -> DataType {
         let item = Arc::new(Field::new_list_field(self.dtype.arrow(), false));
         match self.elements() {
@@ -119,25 +124,25 @@ impl TensorType {
         }
     }
 
-    /// The extension's metadata.
+    /// Returns the field metadata that marks the stored type as a tensor.
     pub fn metadata(&self) -> HashMap<String, String> {
         let c = self.channels;
         let names = match self.layout {
-            Layout::Hwc => ["H", "W", "C"],
-            Layout::Chw => ["C", "H", "W"],
+            ImageLayout::Hwc => ["H", "W", "C"],
+            ImageLayout::Chw => ["C", "H", "W"],
         };
         let (name, parameters) = match (self.shape, self.layout) {
-            (Some((h, w)), Layout::Hwc) => {
+            (Some((h, w)), ImageLayout::Hwc) => {
                 (FIXED_SHAPE, json!({"shape": [h, w, c], "dim_names": names}))
             }
-            (Some((h, w)), Layout::Chw) => {
+            (Some((h, w)), ImageLayout::Chw) => {
                 (FIXED_SHAPE, json!({"shape": [c, h, w], "dim_names": names}))
             }
-            (None, Layout::Hwc) => (
+            (None, ImageLayout::Hwc) => (
                 VARIABLE_SHAPE,
                 json!({"dim_names": names, "uniform_shape": [null, null, c]}),
             ),
-            (None, Layout::Chw) => (
+            (None, ImageLayout::Chw) => (
                 VARIABLE_SHAPE,
                 json!({"dim_names": names, "uniform_shape": [c, null, null]}),
             ),
@@ -145,13 +150,13 @@ impl TensorType {
         extension(name, &parameters)
     }
 
-    /// A nullable field of this type.
+    /// Returns a nullable field of this type.
     pub fn to_field(&self, name: &str) -> Field {
         Field::new(name, self.data_type(), true).with_metadata(self.metadata())
     }
 
-    /// The image type of a field: `None` where the field is no tensor. Errors where it is a tensor
-    /// that is no image (wrong rank, element type or channels).
+    /// Reads the image type of a field; `None` if the field is not a tensor. Fails if the field is
+    /// a tensor but not an image (wrong rank, element type or channels).
     pub fn from_field(field: &Field) -> Result<Option<Self>> {
         let Some(name) = field.metadata().get(EXTENSION_NAME) else {
             return Ok(None);
@@ -169,8 +174,8 @@ impl TensorType {
             .map(|names| names.iter().filter_map(Value::as_str).collect())
             .unwrap_or_default();
         let layout = match names.as_slice() {
-            ["H", "W", "C"] => Layout::Hwc,
-            ["C", "H", "W"] => Layout::Chw,
+            ["H", "W", "C"] => ImageLayout::Hwc,
+            ["C", "H", "W"] => ImageLayout::Chw,
             _ => {
                 return plan_err!(
                     "expected an image (dimensions H, W, C), found {}",
@@ -192,7 +197,7 @@ impl TensorType {
             })
             .unwrap_or_default();
         let (h, w, c) = match (layout, dims.as_slice()) {
-            (Layout::Hwc, &[h, w, c]) | (Layout::Chw, &[c, h, w]) => (h, w, c),
+            (ImageLayout::Hwc, &[h, w, c]) | (ImageLayout::Chw, &[c, h, w]) => (h, w, c),
             _ => {
                 return plan_err!(
                     "expected an image of three dimensions, found {}",
@@ -200,20 +205,8 @@ impl TensorType {
                 );
             }
         };
-        let element = match field.data_type() {
-            DataType::FixedSizeList(item, _) => Some(item),
-            DataType::Struct(fields) => {
-                fields
-                    .iter()
-                    .find(|f| f.name() == "data")
-                    .and_then(|f| match f.data_type() {
-                        DataType::List(item) => Some(item),
-                        _ => None,
-                    })
-            }
-            _ => None,
-        };
-        let dtype = element.and_then(|item| Dtype::from_arrow(item.data_type()));
+        let dtype =
+            element_of(field.data_type()).and_then(|item| Dtype::from_arrow(item.data_type()));
         let shape = if name == FIXED_SHAPE { h.zip(w) } else { None };
         let (Some(dtype), Some(channels @ (1 | 3))) = (dtype, c) else {
             return plan_err!(
@@ -240,6 +233,21 @@ impl TensorType {
     }
 }
 
+/// Returns the field of the elements in an image's stored type; `None` if the type stores no image.
+fn element_of(stored: &DataType) -> Option<&Field> {
+    match stored {
+        DataType::FixedSizeList(item, _) => Some(item),
+        DataType::Struct(fields) => {
+            let data = fields.iter().find(|f| f.name() == "data")?;
+            match data.data_type() {
+                DataType::List(item) => Some(item),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -252,13 +260,14 @@ impl fmt::Display for TensorType {
             (h.to_string(), w.to_string())
         });
         match layout {
-            Layout::Hwc => write!(f, "{dtype}[{h}, {w}, {c}]"),
-            Layout::Chw => write!(f, "{dtype}[{c}, {h}, {w}]"),
+            ImageLayout::Hwc => write!(f, "{dtype}[{h}, {w}, {c}]"),
+            ImageLayout::Chw => write!(f, "{dtype}[{c}, {h}, {w}]"),
         }
     }
 }
 
-/// A short name for a field's type: the image type where it is one, else the Arrow type.
+/// Returns a short name for a field's type: the image type if the field is an image, else the Arrow
+/// type.
 pub fn named(field: &Field) -> String {
     match TensorType::from_field(field) {
         Ok(Some(tensor)) => tensor.to_string(),
@@ -266,7 +275,7 @@ pub fn named(field: &Field) -> String {
     }
 }
 
-/// Field metadata of an extension type.
+/// Returns the field metadata of an extension type.
 pub(crate) fn extension(name: &str, parameters: &Value) -> HashMap<String, String> {
     HashMap::from([
         (EXTENSION_NAME.to_owned(), name.to_owned()),
@@ -274,7 +283,8 @@ pub(crate) fn extension(name: &str, parameters: &Value) -> HashMap<String, Strin
     ])
 }
 
-/// The fields of a variable-shape tensor's storage: `data`, and `shape` in the layout's order.
+/// Returns the fields in which a variable-shape tensor is stored: `data`, and `shape` in the order
+/// of the layout.
 pub(crate) fn variable_fields(item: FieldRef) -> Fields {
     let size = Arc::new(Field::new_list_field(DataType::Int32, false));
     Fields::from(vec![
@@ -290,7 +300,7 @@ mod tests {
     #[test]
     fn fields_round_trip() {
         for dtype in [Dtype::U8, Dtype::F16, Dtype::F32] {
-            for layout in [Layout::Hwc, Layout::Chw] {
+            for layout in [ImageLayout::Hwc, ImageLayout::Chw] {
                 for shape in [None, Some((4, 5))] {
                     let tensor = TensorType {
                         dtype,
@@ -306,7 +316,7 @@ mod tests {
         let field = TensorType {
             dtype: Dtype::U8,
             channels: 3,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
             shape: Some((4, 5)),
         }
         .to_field("x");
@@ -325,7 +335,7 @@ mod tests {
         let mut field = TensorType {
             dtype: Dtype::U8,
             channels: 3,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
             shape: Some((4, 5)),
         }
         .to_field("x");

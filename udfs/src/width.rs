@@ -1,11 +1,11 @@
-//! What values take in memory, as far as their types tell.
+//! The memory that values take, as far as their types determine it.
 
 use arrow::datatypes::DataType;
 
-/// How much larger than its encoded bytes an image is when decoded, about, at JPEG's usual quality.
+/// Approximate size of a decoded image divided by that of its file, at JPEG's usual quality.
 pub const DECODED_PER_ENCODED: u64 = 12;
 
-/// Bytes of a value whose type fixes them.
+/// Size of a value, in bytes; `None` if the type does not fix it.
 ///
 /// ```
 /// use arrow::datatypes::DataType;

@@ -1,6 +1,6 @@
-//! Every file of a collection of odd images decodes or gives a clear error, soon and without a
-//! crash. The collection is found by `FOREBAY_TEST_DATA` (a folder with `odd_images`); without it
-//! the test says so and passes. `benches/odd_images.py` compares the pixels with Pillow.
+//! Every file of a collection of odd images must decode or give a clear error, quickly and without
+//! a crash. The collection is the folder `odd_images` in `FOREBAY_TEST_DATA`; without it, the test
+//! prints a note and passes. `benches/odd_images.py` compares the pixels with Pillow's.
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "it panics, and says when it skips")]
 

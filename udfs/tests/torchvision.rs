@@ -1,7 +1,7 @@
-//! Image functions against arrays that torchvision made (`benches/torchvision_golden.py`).
+//! Compares image functions with arrays that torchvision made (`benches/torchvision_golden.py`).
 //!
-//! A random function is compared with its parameters given: a range of one point leaves nothing to
-//! draw. How parameters are drawn is tested beside the code that draws them.
+//! A random function is compared for given parameters, passed as ranges of one point, which leave
+//! nothing to draw. The drawing of parameters is tested beside its code.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,8 +17,8 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::SessionContext;
-use forebay_udfs::row::{Rows, row_field};
-use forebay_udfs::{Dtype, Layout, TensorType, bind_stream, functions, is_random};
+use forebay_udfs::row::{RowColumn, row_field};
+use forebay_udfs::{Dtype, ImageLayout, TensorType, bind_stream, functions, is_random};
 use serde_json::Value;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -54,14 +54,14 @@ fn batch(shape: (usize, usize), values: ArrayRef) -> RecordBatch {
     let tensor = TensorType {
         dtype,
         channels: 3,
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         shape: Some(shape),
     };
     let DataType::FixedSizeList(item, n) = tensor.data_type() else {
         panic!()
     };
     let image = FixedSizeListArray::new(item, n, values, None);
-    let rows = Rows {
+    let rows = RowColumn {
         position: UInt64Array::from(vec![0]),
         file: UInt32Array::from(vec![0]),
         row: UInt64Array::from(vec![0]),

@@ -1,4 +1,4 @@
-//! Expressions of a builder: functions by name, and literals that mean what they mean in SQL.
+//! Expressions of the builder: functions by name, and literals with their meaning in SQL.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::error::PlanError;
 use crate::functions::FunctionNames;
 use crate::sql::numeric_list;
 
-/// A call of a function by its name in SQL, which `build` looks up.
+/// Calls a function by its SQL name, which `build` looks up.
 pub fn call(function: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
     let function = Arc::new(ScalarUDF::new_from_impl(Unresolved::new(function)));
     Expr::ScalarFunction(ScalarFunction::new_udf(
@@ -27,12 +27,13 @@ pub fn call(function: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
     ))
 }
 
-/// A column by its name: the one of exactly this spelling, else the only one that differs in upper and lower case alone.
+/// A column by name: the column with exactly this spelling, or else the only column whose name
+/// differs just in case.
 pub fn col(name: impl Into<String>) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// A list of numbers, as SQL's `[0.485, 0.456]`.
+/// A list of numbers, like SQL's `[0.485, 0.456]`.
 pub fn list<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> Expr {
     let values: Vec<Expr> = values.into_iter().map(|value| lit(value.into())).collect();
     match numeric_list(&values) {
@@ -44,15 +45,15 @@ pub fn list<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> Expr {
     }
 }
 
-/// The last argument of a random function that shares its draws with others of the same name, as
-/// SQL's `stream => 'name'`.
+/// The last argument of a random function, like SQL's `stream => 'name'`. Calls that name the same
+/// stream share their draws.
 pub fn stream(name: &str) -> Expr {
     call("__stream", [lit(name)])
 }
 
-/// What SQL writes as `PINNED f(..)`.
+/// Pins a call, like SQL's `PINNED f(..)`.
 pub trait Pin {
-    /// The call, which the optimiser leaves where it stands: no rule moves, drops or doubles it.
+    /// Pins the call: the optimiser does not move, drop or duplicate it.
     #[must_use]
     fn pinned(self) -> Self;
 }
@@ -63,7 +64,7 @@ impl Pin for Expr {
     }
 }
 
-/// A function that is known by its name alone.
+/// A function known only by name until `build` looks it up.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Unresolved {
     name: String,
@@ -75,7 +76,7 @@ impl Unresolved {
         let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
         Self {
             name: name.to_lowercase(),
-            // Nothing may be concluded of it before it is known.
+            // Volatile, so that DataFusion simplifies nothing before the function is resolved.
             signature: Signature::one_of(any, Volatility::Volatile),
         }
     }
@@ -99,8 +100,8 @@ impl ScalarUDFImpl for Unresolved {
     }
 }
 
-/// Looks up the functions of an expression, and gives literals the types that SQL gives them:
-/// whole numbers are Int64, others Float64.
+/// Resolves the functions of an expression, and gives literals their SQL types: whole numbers are
+/// Int64, others Float64.
 pub(super) fn resolve(expr: Expr, state: &SessionState, functions: &FunctionNames) -> Result<Expr> {
     let resolved = expr.transform_up(|expr| match expr {
         Expr::ScalarFunction(call) => {
@@ -155,7 +156,7 @@ fn widen(value: &ScalarValue) -> Option<ScalarValue> {
         ScalarValue::UInt8(value) => value.map(i64::from),
         ScalarValue::UInt16(value) => value.map(i64::from),
         ScalarValue::UInt32(value) => value.map(i64::from),
-        // SQL reads a number beyond Int64 as UInt64 too.
+        // SQL reads a whole number beyond Int64 as UInt64.
         ScalarValue::UInt64(Some(value)) => Some(i64::try_from(*value).ok()?),
         ScalarValue::Float32(value) => return Some(ScalarValue::Float64(value.map(f64::from))),
         _ => return None,

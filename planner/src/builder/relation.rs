@@ -1,4 +1,4 @@
-//! Filters and columns of a builder as the plan that SQL makes of them.
+//! Builds the plan of a builder's filters and columns, as SQL would.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,28 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
 use super::expr::resolve;
-use super::text::Reader;
+use super::text::TextReader;
 use crate::catalog::Catalog;
 use crate::error::{PlanError, Result};
 use crate::functions::FunctionNames;
 use crate::mix;
-use crate::sql::{check_casts, duplicate, explain_unplaced, several, spelled, two_columns};
+use crate::output::{duplicate, two_columns};
+use crate::sql::{check_casts, explain_unplaced, several, spelled};
 
-/// A call that shapes rows.
+/// A builder call that changes the rows or the columns.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum RelationStep {
     Filter(Expr),
     WithColumn(String, Expr),
     Select(Vec<Expr>),
 }
 
-/// A plan, and a select list above it that is not yet part of it.
+/// A plan, and a pending select list on top of it.
 ///
-/// Consecutive `with_column` and `select` calls become one select list, as they would in SQL, by
-/// putting expressions in the place of the columns they made. Where a computed column would be
-/// computed twice the list is closed first, and the next one is that of an outer query: two copies
-/// of a random function would draw twice.
+/// Consecutive `with_column` and `select` calls become one select list, as in SQL: each column is
+/// replaced by the expression that defines it. A list is closed before a computed column would be
+/// duplicated, and the next list selects from the closed one: two copies of a random function would
+/// draw twice.
 pub(super) struct Relation<'a> {
     state: SessionState,
     functions: &'a FunctionNames,
@@ -47,14 +48,14 @@ impl<'a> Relation<'a> {
         }
     }
 
-    pub(super) fn apply(&mut self, step: Step) -> Result<()> {
+    pub(super) fn apply(&mut self, step: RelationStep) -> Result<()> {
         match step {
-            Step::Filter(predicate) => {
+            RelationStep::Filter(predicate) => {
                 let predicate = self.resolve(self.reader()?.one(predicate)?)?;
                 self.close()?;
                 self.build(|builder| builder.filter(predicate))
             }
-            Step::WithColumn(name, value) => {
+            RelationStep::WithColumn(name, value) => {
                 if name.is_empty() {
                     return Err(PlanError::mistake("with_column expects a name, found none"));
                 }
@@ -67,7 +68,7 @@ impl<'a> Relation<'a> {
                 }
                 self.select(columns)
             }
-            Step::Select(columns) => {
+            RelationStep::Select(columns) => {
                 if columns.is_empty() {
                     return Err(PlanError::mistake("select expects a column, found none"));
                 }
@@ -83,9 +84,9 @@ impl<'a> Relation<'a> {
         }
     }
 
-    /// The plan, typed and checked.
+    /// Returns the plan, typed and checked.
     pub(super) fn finish(mut self) -> Result<LogicalPlan> {
-        // A query ends with its select list, if only with `SELECT *`.
+        // A query ends with its select list, at least `SELECT *`.
         if self.pending.is_none() {
             self.pending = Some(self.names().into_iter().map(Expr::Column).collect());
         }
@@ -110,7 +111,7 @@ impl<'a> Relation<'a> {
             .map_err(|error| explain(&error))
     }
 
-    /// The expression with its columns spelled as the output so far spells them.
+    /// Replaces the column names of an expression by their spelling in the current output columns.
     fn spell(&self, expr: Expr) -> Result<Expr, DataFusionError> {
         let columns = self.names();
         let spelled = expr.transform_up(|expr| {
@@ -130,8 +131,8 @@ impl<'a> Relation<'a> {
         Ok(spelled.data)
     }
 
-    /// Reads texts over the output columns so far.
-    fn reader(&self) -> Result<Reader<'_>> {
+    /// Creates a reader of SQL texts over the current output columns.
+    fn reader(&self) -> Result<TextReader<'_>> {
         let columns = match &self.pending {
             None => SchemaRef::clone(self.plan.schema().inner()),
             Some(columns) => {
@@ -143,14 +144,14 @@ impl<'a> Relation<'a> {
                 SchemaRef::clone(plan.schema().inner())
             }
         };
-        Ok(Reader {
+        Ok(TextReader {
             columns,
             state: &self.state,
             functions: self.functions,
         })
     }
 
-    /// The output columns so far.
+    /// The current output columns.
     fn names(&self) -> Vec<Column> {
         match &self.pending {
             Some(exprs) => exprs.iter().map(output).collect(),
@@ -158,7 +159,7 @@ impl<'a> Relation<'a> {
         }
     }
 
-    /// Puts a select list over the output so far.
+    /// Applies a select list to the current output columns.
     fn select(&mut self, columns: Vec<Expr>) -> Result<()> {
         let Some(pending) = &self.pending else {
             self.pending = Some(columns);
@@ -174,7 +175,7 @@ impl<'a> Relation<'a> {
         Ok(())
     }
 
-    /// Makes the select list part of the plan.
+    /// Makes the pending select list part of the plan.
     fn close(&mut self) -> Result<()> {
         match self.pending.take() {
             Some(columns) => self.build(|builder| builder.project(columns)),
@@ -194,7 +195,7 @@ impl<'a> Relation<'a> {
     }
 }
 
-/// A DataFusion error as a mistake without a place.
+/// Converts a DataFusion error to a mistake without a position.
 pub(super) fn explain(error: &DataFusionError) -> PlanError {
     explain_unplaced(error)
 }
@@ -204,8 +205,8 @@ fn output(expr: &Expr) -> Column {
     Column::new(relation, name)
 }
 
-/// Puts the expressions of `inner` in the place of the columns of `outer` that they make; `None`
-/// where that would compute one twice.
+/// Substitutes the expressions of `inner` for the columns that `outer` reads. `None` if an
+/// expression would be computed twice, or a column is unknown or defined twice.
 fn merge(inner: &[Expr], outer: &[Expr]) -> Result<Option<Vec<Expr>>, DataFusionError> {
     let mut made: BTreeMap<String, (&Expr, usize)> = BTreeMap::new();
     for expr in inner {
@@ -235,7 +236,7 @@ fn merge(inner: &[Expr], outer: &[Expr]) -> Result<Option<Vec<Expr>>, DataFusion
     Ok(Some(merged))
 }
 
-/// Every use of a column, repeated ones too.
+/// Returns the columns that an expression reads, once for each use.
 fn columns_in_order(expr: &Expr) -> Result<Vec<Column>, DataFusionError> {
     let mut columns = Vec::new();
     expr.apply(|node| {
@@ -264,7 +265,7 @@ fn substitute(
         },
         _ => Ok(Transformed::no(node)),
     })?;
-    // The column keeps the name that the caller gave it or saw.
+    // The column keeps the name that the caller gave or saw.
     let changed = replaced.data.schema_name().to_string() != name;
     Ok(if changed {
         replaced.data.alias(name)

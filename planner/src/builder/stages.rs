@@ -1,23 +1,23 @@
-//! The order of a builder's calls.
+//! Checks of the order of a builder's calls.
 
 use std::num::NonZeroU64;
 
 use crate::clauses::{
-    self, Batch, BatchScope, BatchSize, Bucket, Clauses, Pack, Pad, Remainder, Repeat,
+    self, BatchClause, BatchScope, BatchSize, Bucket, Clauses, Pack, Pad, Remainder, Repeat,
 };
 use crate::error::{PlanError, Result};
 
-/// How far rows may travel in a shuffle.
+/// The argument of `shuffle`: the number of rows that are shuffled together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Window {
-    /// Within windows of at least this many stored rows: `WITHIN n ROWS`.
+pub enum WindowSize {
+    /// Shuffles within windows of at least this many stored rows: `WITHIN n ROWS`.
     Rows(u64),
-    /// Over all rows: `GLOBALLY`.
+    /// Shuffles over all rows: `GLOBALLY`.
     Global,
 }
 
-impl Window {
-    /// Windows of at least this many stored rows, above 0.
+impl WindowSize {
+    /// Windows of at least this many stored rows, which must be above 0.
     pub const fn rows(rows: u64) -> Self {
         Self::Rows(rows)
     }
@@ -28,22 +28,22 @@ impl Window {
     }
 }
 
-/// What was called last, in the only order that has a meaning.
+/// The stage of the last call. The stages are listed in the order in which calls must be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Stage {
+enum BuilderStage {
     #[default]
     Rows,
     Shuffle,
     Skip,
     Take,
     Group,
-    /// `repeat` before `batch`.
+    /// `repeat` was called before `batch`.
     Continuous,
     Batch,
     Repeat,
 }
 
-impl Stage {
+impl BuilderStage {
     const fn name(self) -> &'static str {
         match self {
             Self::Rows => "select",
@@ -57,33 +57,33 @@ impl Stage {
     }
 }
 
-/// The clauses so far, and the first mistake.
+/// The clauses of the calls so far, or the first mistake.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stages {
     pub(super) clauses: Clauses,
-    stage: Stage,
+    stage: BuilderStage,
     seeded: bool,
     mistake: Option<String>,
 }
 
 impl Stages {
-    /// The stages of a pipeline that has these clauses already.
+    /// Continues a pipeline that has these clauses.
     pub(super) fn after(clauses: Clauses) -> Self {
         let repeats = clauses.repeat != Repeat::default();
         let stage = match &clauses {
-            Clauses { batch: Some(_), .. } if repeats => Stage::Repeat,
-            Clauses { batch: Some(_), .. } => Stage::Batch,
-            _ if repeats => Stage::Continuous,
+            Clauses { batch: Some(_), .. } if repeats => BuilderStage::Repeat,
+            Clauses { batch: Some(_), .. } => BuilderStage::Batch,
+            _ if repeats => BuilderStage::Continuous,
             Clauses { pack: Some(_), .. }
             | Clauses {
                 bucket: Some(_), ..
-            } => Stage::Group,
-            Clauses { take: Some(_), .. } => Stage::Take,
-            Clauses { skip: 1.., .. } => Stage::Skip,
+            } => BuilderStage::Group,
+            Clauses { take: Some(_), .. } => BuilderStage::Take,
+            Clauses { skip: 1.., .. } => BuilderStage::Skip,
             Clauses {
                 shuffle: Some(_), ..
-            } => Stage::Shuffle,
-            _ => Stage::Rows,
+            } => BuilderStage::Shuffle,
+            _ => BuilderStage::Rows,
         };
         Self {
             seeded: clauses.seed.is_some(),
@@ -93,7 +93,7 @@ impl Stages {
         }
     }
 
-    /// The clauses, or the first mistake.
+    /// Returns the clauses, or the first mistake.
     pub(super) fn finish(&self) -> Result<Clauses> {
         match &self.mistake {
             Some(message) => Err(PlanError::mistake(message.clone())),
@@ -105,7 +105,7 @@ impl Stages {
         self.mistake.get_or_insert(message);
     }
 
-    fn enter(&mut self, stage: Stage) {
+    fn enter(&mut self, stage: BuilderStage) {
         if stage == self.stage {
             self.fail(format!("{} is called twice", stage.name()));
         } else if stage < self.stage {
@@ -128,31 +128,33 @@ impl Stages {
         })
     }
 
-    /// A call that changes which rows there are. It may follow a shuffle, which orders rows by
-    /// their keys and so commutes with it, but not what counts rows.
+    /// Records a call that changes which rows there are. Such a call may follow a shuffle, which
+    /// orders rows by their keys and so commutes with the call, but not a call that counts rows.
     pub(super) fn relational(&mut self, call: &str) {
-        if self.stage > Stage::Shuffle {
+        if self.stage > BuilderStage::Shuffle {
             self.fail(format!("{call} comes before {}", self.stage.name()));
         }
     }
 
-    /// A call that computes columns of each row.
+    /// Records a call that computes columns of each row.
     pub(super) fn row_wise(&mut self, call: &str) {
-        if self.stage > Stage::Take {
+        if self.stage > BuilderStage::Take {
             self.fail(format!("{call} comes before {}", self.stage.name()));
         }
     }
 
-    pub(super) fn shuffle(&mut self, window: Window, seed: u64) {
+    pub(super) fn shuffle(&mut self, window: WindowSize, seed: u64) {
         self.window(window);
         self.seed(seed);
     }
 
-    pub(super) fn window(&mut self, window: Window) {
-        self.enter(Stage::Shuffle);
+    pub(super) fn window(&mut self, window: WindowSize) {
+        self.enter(BuilderStage::Shuffle);
         self.clauses.shuffle = Some(match window {
-            Window::Rows(rows) => clauses::Window::Rows(self.size("Window::rows", "rows", rows)),
-            Window::Global => clauses::Window::Global,
+            WindowSize::Rows(rows) => {
+                clauses::ShuffleWindow::Rows(self.size("WindowSize::rows", "rows", rows))
+            }
+            WindowSize::Global => clauses::ShuffleWindow::Global,
         });
     }
 
@@ -165,21 +167,21 @@ impl Stages {
     }
 
     pub(super) fn skip(&mut self, rows: u64) {
-        self.enter(Stage::Skip);
+        self.enter(BuilderStage::Skip);
         self.clauses.skip = rows;
     }
 
     pub(super) fn take(&mut self, rows: u64) {
-        self.enter(Stage::Take);
+        self.enter(BuilderStage::Take);
         self.clauses.take = Some(self.size("take", "rows", rows).get());
     }
 
     pub(super) fn batch(&mut self, rows: u64) {
-        if self.stage == Stage::Continuous {
+        if self.stage == BuilderStage::Continuous {
             self.clauses.repeat.continuous = true;
         }
-        self.enter(Stage::Batch);
-        self.clauses.batch = Some(Batch {
+        self.enter(BuilderStage::Batch);
+        self.clauses.batch = Some(BatchClause {
             size: BatchSize::Rows(self.size("batch", "rows", rows)),
             scope: BatchScope::PerRank,
             remainder: Remainder::Keep,
@@ -196,15 +198,15 @@ impl Stages {
     }
 
     pub(super) fn pack(&mut self, column: String, elements: u64) {
-        self.enter(Stage::Group);
+        self.enter(BuilderStage::Group);
         let into = self.size("pack", "elements", elements);
         self.clauses.pack = Some(Pack { column, into });
     }
 
     pub(super) fn bucket(&mut self, boundaries: Vec<u64>) {
-        self.enter(Stage::Group);
+        self.enter(BuilderStage::Group);
         if boundaries.is_empty() || !boundaries.is_sorted_by(|a, b| a < b) {
-            self.fail("bucket_by expects boundaries that ascend".to_owned());
+            self.fail("bucket_by expects ascending boundaries".to_owned());
         }
         self.clauses.bucket = Some(Bucket { boundaries });
     }
@@ -236,7 +238,7 @@ impl Stages {
         self.clauses.options.horizon = self.size("horizon", "windows", windows);
     }
 
-    fn batch_mut(&mut self, call: &str) -> Option<&mut Batch> {
+    fn batch_mut(&mut self, call: &str) -> Option<&mut BatchClause> {
         if self.clauses.batch.is_none() {
             self.fail(format!("{call} comes after batch"));
         }
@@ -272,11 +274,11 @@ impl Stages {
 
     pub(super) fn repeat(&mut self, epochs: Option<u64>) {
         let stage = if self.clauses.batch.is_some() {
-            Stage::Repeat
+            BuilderStage::Repeat
         } else {
-            Stage::Continuous
+            BuilderStage::Continuous
         };
-        if self.stage >= Stage::Continuous && self.clauses.repeat != Repeat::default() {
+        if self.stage >= BuilderStage::Continuous && self.clauses.repeat != Repeat::default() {
             self.fail("repeat is called twice".to_owned());
             return;
         }

@@ -1,11 +1,12 @@
-//! Builder calls against the SQL that means the same, and builder mistakes.
+//! Builder calls compared with equivalent SQL, and builder mistakes.
 
 use super::*;
 use crate::catalog::Existing;
-use crate::clauses;
+use crate::clauses::{self, OnError, Optimize, Relax};
+use crate::pipeline::Pipeline;
 use crate::testing::{filled, run};
 
-/// Plans both and compares plans, schemas and clauses.
+/// Plans a builder and the equivalent SQL, and compares their plans, schemas and clauses.
 async fn same(builder: PipelineBuilder, sql: &str) {
     let mut catalog = filled().await;
     let views = "CREATE PIPELINE view AS SELECT label FROM photos BATCH 2";
@@ -173,7 +174,7 @@ async fn clauses() {
     let labels = || photos().select([col("label")]);
     same(
         labels()
-            .shuffle(Window::rows(10_000), 42)
+            .shuffle(WindowSize::rows(10_000), 42)
             .skip(1)
             .take(100)
             .batch(256)
@@ -181,7 +182,7 @@ async fn clauses() {
             .repeat(90)
             .on_error(OnError::Replace)
             .relax(Relax::Order)
-            .optimize(Optimize::None),
+            .optimize(Optimize::Off),
         "SELECT label FROM photos SHUFFLE WITHIN 10000 ROWS SEED 42 SKIP 1 TAKE 100
          BATCH 256 DROP REMAINDER REPEAT 90
          OPTIONS (on_error = 'replace', relax = 'order', optimize = 'off')",
@@ -189,7 +190,7 @@ async fn clauses() {
     .await;
     same(
         labels()
-            .shuffle(Window::global(), 0)
+            .shuffle(WindowSize::global(), 0)
             .batch(8)
             .global()
             .pad_remainder()
@@ -210,7 +211,7 @@ async fn clauses() {
     same(labels().repeat(2), "SELECT label FROM photos REPEAT 2").await;
     same(
         photos()
-            .shuffle(Window::global(), 1)
+            .shuffle(WindowSize::global(), 1)
             .filter(col("label").gt(lit(1)))
             .select([col("label")]),
         "SELECT label FROM photos WHERE label > 1 SHUFFLE GLOBALLY SEED 1",
@@ -226,18 +227,18 @@ async fn calls_out_of_order_are_mistakes() {
     insta::assert_snapshot!(mistake(labels().batch(2).with_column("x", lit(1))).await, @"with_column comes before batch");
     insta::assert_snapshot!(mistake(labels().batch(2).batch(3)).await, @"batch is called twice");
     insta::assert_snapshot!(mistake(labels().take(2).skip(3)).await, @"skip comes before take");
-    insta::assert_snapshot!(mistake(labels().take(2).shuffle(Window::global(), 0)).await, @"shuffle comes before take");
+    insta::assert_snapshot!(mistake(labels().take(2).shuffle(WindowSize::global(), 0)).await, @"shuffle comes before take");
     insta::assert_snapshot!(mistake(labels().repeat(2).batch(3).repeat(2)).await, @"repeat is called twice");
     insta::assert_snapshot!(mistake(labels().drop_remainder()).await, @"drop_remainder comes after batch");
     insta::assert_snapshot!(mistake(labels().batch(2).drop_remainder().pad_remainder()).await, @"drop_remainder and pad_remainder exclude each other");
     insta::assert_snapshot!(mistake(labels().batch(2).pad_with(1)).await, @"pad_with comes after pad or pad_to");
     insta::assert_snapshot!(mistake(labels().batch(2).pad("label").pad_with("x")).await, @"pad_with expects a number, found x");
-    insta::assert_snapshot!(mistake(labels().seed(1).shuffle(Window::global(), 0)).await, @"the seed is given twice");
+    insta::assert_snapshot!(mistake(labels().seed(1).shuffle(WindowSize::global(), 0)).await, @"the seed is given twice");
 }
 
 #[tokio::test]
 async fn sizes_of_zero_are_mistakes() {
-    insta::assert_snapshot!(mistake(photos().shuffle(Window::rows(0), 0)).await, @"Window::rows expects a number of rows of at least 1, found 0");
+    insta::assert_snapshot!(mistake(photos().shuffle(WindowSize::rows(0), 0)).await, @"WindowSize::rows expects a number of rows of at least 1, found 0");
     insta::assert_snapshot!(mistake(photos().take(0)).await, @"take expects a number of rows of at least 1, found 0");
     insta::assert_snapshot!(mistake(photos().batch(0)).await, @"batch expects a number of rows of at least 1, found 0");
     insta::assert_snapshot!(mistake(photos().batch(1).repeat(0)).await, @"repeat expects a number of epochs of at least 1, found 0");
@@ -314,7 +315,7 @@ async fn texts_are_columns_or_sql() {
         "SELECT *, shift(label, stream => 'crop') AS s FROM photos",
     )
     .await;
-    // A column whose name is no SQL.
+    // A column name that is not valid SQL.
     same(
         photos()
             .select([col("label").alias("a b")])
@@ -330,7 +331,7 @@ async fn mistakes_in_texts_point_into_them() {
     insta::assert_snapshot!(mistake(photos().select([sql("label,\n resise(image)")])).await, @r#"line 2, column 2: unknown function "resise"; did you mean "resize"?"#);
     insta::assert_snapshot!(mistake(photos().filter(sql("label, class"))).await, @r#"expected one expression, found several: "label, class""#);
     insta::assert_snapshot!(mistake(photos().filter(sql("label > 1; SELECT 1"))).await, @"expected expressions, found statements");
-    insta::assert_snapshot!(mistake(photos().select([sql("sum(label) AS s")])).await, @r#""sum(label) AS s" is no expression over single rows; write a whole query with sql(..)"#);
+    insta::assert_snapshot!(mistake(photos().select([sql("sum(label) AS s")])).await, @r#""sum(label) AS s" is not an expression over single rows; write a whole query with sql(..)"#);
 }
 
 #[tokio::test]
@@ -352,7 +353,7 @@ async fn a_planned_pipeline_goes_on() {
     let built = built.build(&catalog).await.unwrap();
     let clauses = photos()
         .select([col("label"), col("class")])
-        .shuffle(Window::rows(10), 3)
+        .shuffle(WindowSize::rows(10), 3)
         .take(7)
         .batch(2)
         .build(&catalog)
@@ -369,7 +370,7 @@ async fn a_planned_pipeline_goes_on() {
 
     for (call, message) in [
         (
-            begun().await.then().shuffle(Window::global(), 0),
+            begun().await.then().shuffle(WindowSize::global(), 0),
             "shuffle is called twice",
         ),
         (begun().await.then().seed(1), "the seed is given twice"),
@@ -380,11 +381,11 @@ async fn a_planned_pipeline_goes_on() {
     ] {
         assert_eq!(call.build(&catalog).await.unwrap_err().to_string(), message);
     }
-    let unseeded = photos().seed(7).shuffle_unseeded(Window::global());
+    let unseeded = photos().seed(7).shuffle_unseeded(WindowSize::global());
     let clauses = unseeded.build(&catalog).await.unwrap().clauses;
     assert_eq!(
         (clauses.seed, clauses.shuffle),
-        (Some(7), Some(clauses::Window::Global))
+        (Some(7), Some(clauses::ShuffleWindow::Global))
     );
 }
 
@@ -403,5 +404,5 @@ async fn a_column_is_named_by_its_exact_spelling_else_by_the_only_one_alike() {
         "SELECT label, upper(\"Name\") AS u FROM parquet('cases')",
     )
     .await;
-    insta::assert_snapshot!(mistake(cases().select([col("LABEL")])).await, @r#""LABEL" could be any of the columns "Label", "label"; write it as it is spelled there"#);
+    insta::assert_snapshot!(mistake(cases().select([col("LABEL")])).await, @r#""LABEL" is ambiguous: it could be any of the columns "Label", "label"; write it exactly as one of them is spelled"#);
 }

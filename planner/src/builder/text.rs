@@ -12,24 +12,24 @@ use crate::error::{PlanError, Result};
 use crate::functions::FunctionNames;
 use crate::sql::{explain_unplaced, select_list};
 
-/// Name of the call that carries a text until the columns are known.
+/// Name of the marker call that holds an SQL text until the columns are known.
 const TEXT_MARKER: &str = "__sql";
 
-/// The column of this name, or else what this text means after `SELECT`: `"label"`,
-/// `"price * 2 AS double"`. In [`select`](super::PipelineBuilder::select) it may be several items, `*` too.
+/// A column of this name, or else an expression in SQL: `"label"`, `"price * 2 AS double"`. In
+/// [`select`](super::PipelineBuilder::select) the text may be several items, including `*`.
 pub fn sql(text: &str) -> Expr {
     call(TEXT_MARKER, [lit(text)])
 }
 
-/// What texts are read against.
-pub(super) struct Reader<'a> {
+/// The columns and functions that an SQL text may name.
+pub(super) struct TextReader<'a> {
     pub(super) columns: SchemaRef,
     pub(super) state: &'a SessionState,
     pub(super) functions: &'a FunctionNames,
 }
 
-impl Reader<'_> {
-    /// The expressions that an item of a select list stands for.
+impl TextReader<'_> {
+    /// Expands an item of a select list to its expressions.
     pub(super) fn items(&self, expr: Expr) -> Result<Vec<Expr>> {
         match text_of(&expr) {
             Some(text) => self.list(text),
@@ -37,7 +37,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The one expression that an expression stands for.
+    /// Expands an item that must be exactly one expression.
     pub(super) fn one(&self, expr: Expr) -> Result<Expr> {
         match text_of(&expr) {
             Some(text) => self.single(text),
@@ -61,7 +61,7 @@ impl Reader<'_> {
             Some(mistake) => Err(mistake),
             None => read
                 .map(|read| read.data)
-                .map_err(|error| explain_unplaced(&error)),
+                .map_err(|error| explain_unplaced(&error).with_source(error)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a marker.
+/// Returns the SQL text of a call of [`TEXT_MARKER`]; `None` for any other expression.
 fn text_of(expr: &Expr) -> Option<&str> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;

@@ -1,10 +1,7 @@
-//! The arena: what the e-graph's leaves stand for.
-//!
-//! Leaves are indices, so that nodes are small and their order depends on this plan alone.
+//! The arena: interns the operators, slots, scans and types that leaves of the e-graph refer to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
@@ -12,83 +9,36 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::TensorType;
-use forebay_udfs::facts::Algebra;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
-use super::coefficients::{Coefficients, FunctionCost, OpCost};
-use super::facts::Column;
-use super::profile::Profile;
-use super::seen::SeenScan;
+use super::coefficients::{Coefficients, OpCost};
+use super::ids::{LiveSlotsId, ParamId, ScanId, TypeId};
+use super::plan_fact::Column;
 use super::slot_map::SlotMap;
 use super::slots::{Slot, SlotSet};
-use super::spec::{OpKind, OpSpec, algebra, cost_of, fallible};
-use crate::clauses::Window;
+use super::spec::OpSpec;
 use crate::rows::columns::ColumnIndex;
 use crate::rows::mix::Mix;
-use crate::rows::{RowPlan, draws, human, reads, slot as column};
+use crate::rows::{RowPlan, reads, slot as column};
 
-/// Leaves of the e-graph: an index with a letter, so that terms can be written and read.
-macro_rules! leaf {
-    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($letter, "{}"), self.0)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = ();
-
-            fn from_str(text: &str) -> Result<Self, ()> {
-                let index = text.strip_prefix($letter).ok_or(())?;
-                index.parse().map(Self).map_err(|_| ())
-            }
-        }
-    };
-}
-
-leaf!(
-    /// An operator, by its [`OpSpec`].
-    ParamId,
-    "p"
-);
-leaf!(
-    /// The slots that an operator passes on.
-    KeepId,
-    "k"
-);
-leaf!(
-    /// A scan, by its [`ScanSpec`].
-    ScanId,
-    "s"
-);
-
-/// A type of a slot, as an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TypeId(u32);
-
-/// A source read by a plan.
+/// A source that a plan reads.
 #[derive(Clone)]
 pub struct ScanSpec {
-    /// Ordinal of the scan in the plan.
+    /// Number of the scan in the plan.
     pub occurrence: u32,
-    /// The table's name.
+    /// Name of the table.
     pub name: String,
-    /// The table.
+    /// The table that is scanned.
     pub source: Arc<dyn TableSource>,
-    /// Name of its format, where known.
+    /// Name of the table's format, if known.
     pub format: Option<String>,
-    /// Columns of the table's schema, and the slots that they fill.
+    /// The columns to read, as indices into the table's schema, each with the slot that holds it.
     pub columns: Vec<(usize, Slot)>,
-    /// Rows, where known.
+    /// Number of rows of the table, if known.
     pub rows: Option<u64>,
-    /// Stored bytes of a row, where known.
+    /// Stored bytes per row of the table, if known.
     pub row_bytes: Option<u64>,
-    /// What a row costs in each epoch.
+    /// Cost of reading one row in one epoch.
     pub cost: OpCost,
 }
 
@@ -102,28 +52,23 @@ impl fmt::Debug for ScanSpec {
     }
 }
 
-/// What the leaves of one plan's e-graph stand for.
+/// The operators, slots, scans and types to which the leaves of one plan's e-graph refer by index.
 #[derive(Debug, Clone)]
 pub struct Arena {
-    prices: Arc<Coefficients>,
+    /// Prices of the arena's operators and scans.
+    pub(super) prices: Arc<Coefficients>,
     slots: Vec<String>,
     by_name: HashMap<String, Slot>,
     specs: Vec<Arc<OpSpec>>,
     by_spec: HashMap<Arc<OpSpec>, ParamId>,
-    keeps: Vec<SlotSet>,
-    by_keep: HashMap<SlotSet, KeepId>,
+    live_slots: Vec<SlotSet>,
+    by_live_slots: HashMap<SlotSet, LiveSlotsId>,
     scans: Vec<ScanSpec>,
     builds: Vec<RowPlan>,
     types: Vec<(FieldRef, Option<TensorType>)>,
     by_type: HashMap<FieldRef, TypeId>,
     outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
-    /// What a few rows showed of the operators.
-    pub profile: Profile,
-    /// What sources said of themselves before, where that is to be believed instead.
-    pub said: BTreeMap<u32, SeenScan>,
-    /// Epochs that plans are priced over.
-    pub epochs: u64,
-    /// The weights of the plan's mix, where it has one: no plan has several.
+    /// The weights of the plan's mix, if it has one. No plan has several mixes.
     pub mix: Option<Mix>,
 }
 
@@ -134,7 +79,7 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// An empty arena, whose operators have these prices.
+    /// Creates an empty arena with these prices.
     pub fn new(prices: Arc<Coefficients>) -> Self {
         Self {
             prices,
@@ -142,21 +87,18 @@ impl Arena {
             by_name: HashMap::new(),
             specs: Vec::new(),
             by_spec: HashMap::new(),
-            keeps: Vec::new(),
-            by_keep: HashMap::new(),
+            live_slots: Vec::new(),
+            by_live_slots: HashMap::new(),
             scans: Vec::new(),
             builds: Vec::new(),
             types: Vec::new(),
             by_type: HashMap::new(),
             outputs: HashMap::new(),
-            profile: Profile::default(),
-            said: BTreeMap::new(),
-            epochs: 1,
             mix: None,
         }
     }
 
-    /// A new slot, named after `name`.
+    /// Creates a slot named after `name`.
     pub fn slot(&mut self, name: &str) -> Slot {
         let slot = Slot(self.slots.len() as u32);
         let mut unique = name.to_owned();
@@ -185,7 +127,7 @@ impl Arena {
             .collect()
     }
 
-    /// Renames the columns of `over` in an expression to the slots that hold them.
+    /// Replaces the columns of an expression by slots: column `i` of `over` by `slots[i]`.
     pub fn over_slots(&self, expr: &Expr, over: &ColumnIndex<'_>, slots: &[Slot]) -> Result<Expr> {
         let renamed = expr.clone().transform_up(|e| match &e {
             Expr::Column(c) if c.name != ROW_COLUMN => {
@@ -197,7 +139,7 @@ impl Arena {
         Ok(renamed.data)
     }
 
-    /// The index of an operator.
+    /// Interns an operator.
     pub fn intern(&mut self, spec: OpSpec) -> ParamId {
         if let Some(&known) = self.by_spec.get(&spec) {
             return known;
@@ -209,117 +151,28 @@ impl Arena {
         param
     }
 
-    /// The operator at an index.
+    /// Returns an interned operator.
     pub fn spec(&self, param: ParamId) -> &Arc<OpSpec> {
         &self.specs[param.0 as usize]
     }
 
-    /// The index of a set of slots.
-    pub fn keep(&mut self, slots: SlotSet) -> KeepId {
-        if let Some(&known) = self.by_keep.get(&slots) {
+    /// Interns a set of slots.
+    pub fn intern_slots(&mut self, slots: SlotSet) -> LiveSlotsId {
+        if let Some(&known) = self.by_live_slots.get(&slots) {
             return known;
         }
-        let keep = KeepId(self.keeps.len() as u32);
-        self.by_keep.insert(slots.clone(), keep);
-        self.keeps.push(slots);
-        keep
+        let live = LiveSlotsId(self.live_slots.len() as u32);
+        self.by_live_slots.insert(slots.clone(), live);
+        self.live_slots.push(slots);
+        live
     }
 
-    /// The set of slots at an index.
-    pub fn kept(&self, keep: KeepId) -> &SlotSet {
-        &self.keeps[keep.0 as usize]
+    /// Returns an interned set of slots.
+    pub fn live_slots(&self, live: LiveSlotsId) -> &SlotSet {
+        &self.live_slots[live.0 as usize]
     }
 
-    /// What an operator needs of its input so that it can pass on `wanted`.
-    pub fn needed(&self, param: ParamId, wanted: &SlotSet) -> SlotSet {
-        let spec = self.spec(param);
-        let made = match &spec.kind {
-            OpKind::Flatten { lists, .. } => lists.iter().map(|&(_, element)| element).collect(),
-            _ => spec.writes.clone(),
-        };
-        wanted.difference(&made).union(&spec.reads)
-    }
-
-    /// The operator that computes `slot`.
-    pub fn row(&mut self, slot: Slot, expr: Expr, fallible: bool) -> ParamId {
-        let spec = OpSpec {
-            text: format!("{} = {}", self.name(slot), human(&expr)),
-            reads: self.reads(&expr),
-            writes: SlotSet::from_iter([slot]),
-            draws: draws(&expr),
-            fallible,
-            pinned: forebay_udfs::is_volatile(&expr),
-            algebra: algebra(&expr),
-            cost: cost_of(&expr, &self.prices),
-            kind: OpKind::Row {
-                slot,
-                expr: Box::new(expr),
-            },
-        };
-        self.intern(spec)
-    }
-
-    /// The operator that keeps the rows for which `predicate` is true.
-    pub fn filter(&mut self, predicate: Expr, fallible: bool) -> ParamId {
-        let spec = OpSpec {
-            text: human(&predicate),
-            reads: self.reads(&predicate),
-            writes: SlotSet::default(),
-            draws: draws(&predicate),
-            fallible,
-            pinned: forebay_udfs::is_volatile(&predicate),
-            algebra: algebra(&predicate),
-            cost: cost_of(&predicate, &self.prices),
-            kind: OpKind::Filter {
-                predicate: Box::new(predicate),
-            },
-        };
-        self.intern(spec)
-    }
-
-    /// The operator that computes this over the image of another one, into its slot.
-    pub fn over(&mut self, param: ParamId, expr: Expr) -> Option<ParamId> {
-        let OpKind::Row { slot, .. } = self.spec(param).kind else {
-            return None;
-        };
-        let fallible = fallible(&expr, &DFSchema::empty());
-        Some(self.row(slot, expr, fallible))
-    }
-
-    /// Several row operators, or several filters, as one operator. No row operator reads or writes a slot that
-    /// another one writes. `None` without any.
-    pub fn together(&mut self, members: Vec<ParamId>) -> Option<ParamId> {
-        let [first, .., last] = members[..] else {
-            return members.first().copied();
-        };
-        let specs: Vec<Arc<OpSpec>> = members.iter().map(|&m| Arc::clone(self.spec(m))).collect();
-        let (mut reads, mut writes) = (SlotSet::default(), SlotSet::default());
-        for spec in &specs {
-            reads.extend(&spec.reads);
-            writes.extend(&spec.writes);
-        }
-        let (count, is_row) = (specs.len(), specs[0].kind.is_row());
-        let what = if is_row { "columns" } else { "conditions" };
-        let (first, last) = (&self.spec(first).text, &self.spec(last).text);
-        let spec = OpSpec {
-            text: format!("{count} {what}: {first} .. {last}"),
-            reads,
-            writes,
-            draws: specs.iter().any(|spec| spec.draws),
-            fallible: specs.iter().any(|spec| spec.fallible),
-            pinned: specs.iter().any(|spec| spec.pinned),
-            algebra: Algebra::Opaque,
-            // Each member has its own.
-            cost: FunctionCost::default(),
-            kind: match is_row {
-                true => OpKind::Rows(members),
-                false => OpKind::Filters(members),
-            },
-        };
-        Some(self.intern(spec))
-    }
-
-    /// The operators that one stands for: itself, unless it stands for several.
+    /// The operators that a combined operator stands for, or the operator itself.
     pub fn each(&self, param: ParamId) -> Vec<ParamId> {
         match self.spec(param).kind.members() {
             [] => vec![param],
@@ -327,95 +180,12 @@ impl Arena {
         }
     }
 
-    /// The operator without the row operators whose slots nobody wants, where it stands for several.
-    pub fn narrowed(&mut self, param: ParamId, wanted: &SlotSet) -> ParamId {
-        let spec = Arc::clone(self.spec(param));
-        let OpKind::Rows(members) = &spec.kind else {
-            return param;
-        };
-        let used = |&&member: &&ParamId| {
-            let spec = self.spec(member);
-            spec.pinned || !spec.writes.is_disjoint(wanted)
-        };
-        let used: Vec<ParamId> = members.iter().filter(used).copied().collect();
-        self.together(used).unwrap_or(param)
-    }
-
-    /// The same operator, which the user fixed where it stands.
-    pub fn pin(&mut self, param: ParamId) -> ParamId {
-        let mut spec = self.spec(param).as_ref().clone();
-        spec.text = match &spec.kind {
-            OpKind::Row { slot, expr } => {
-                format!("{} = PINNED {}", self.name(*slot), human(expr))
-            }
-            _ => format!("PINNED ({})", spec.text),
-        };
-        spec.pinned = true;
-        self.intern(spec)
-    }
-
-    /// The tensor type of a slot's type, where it is one.
+    /// The tensor type of an interned type; `None` for a type that is no tensor.
     pub fn tensor(&self, id: TypeId) -> Option<TensorType> {
         self.types[id.0 as usize].1
     }
 
-    /// The operator that takes rows of an epoch, whose order decides which where it is `shuffled`.
-    pub fn take(&mut self, skip: u64, take: u64, shuffled: bool) -> ParamId {
-        let text = match take {
-            u64::MAX => format!("skip {skip}"),
-            take => format!("skip {skip} take {take}"),
-        };
-        let none = SlotSet::default;
-        let kind = OpKind::Take {
-            skip,
-            take,
-            shuffled,
-        };
-        self.plain(kind, text, none(), none())
-    }
-
-    /// An operator that neither draws nor fails and costs next to nothing itself.
-    pub fn plain(
-        &mut self,
-        kind: OpKind,
-        text: String,
-        reads: SlotSet,
-        writes: SlotSet,
-    ) -> ParamId {
-        self.lookup(kind, text, reads, writes, false)
-    }
-
-    /// As [`plain`](Self::plain), of an operator whose keys may fail.
-    pub fn lookup(
-        &mut self,
-        kind: OpKind,
-        text: String,
-        reads: SlotSet,
-        writes: SlotSet,
-        fallible: bool,
-    ) -> ParamId {
-        self.intern(OpSpec {
-            kind,
-            text,
-            reads,
-            writes,
-            draws: false,
-            fallible,
-            pinned: false,
-            algebra: Algebra::Opaque,
-            cost: FunctionCost::from(OpCost {
-                ps_per_row: 1_000,
-                ..OpCost::default()
-            }),
-        })
-    }
-
-    /// What a row of a format costs in each epoch.
-    pub fn scan_cost(&self, format: Option<&str>, shuffle: Option<Window>) -> OpCost {
-        self.prices.scan(format).each(shuffle, self.epochs)
-    }
-
-    /// The index of a scan. The same columns of the same scan are the same.
+    /// Interns a scan. Scans with the same number and columns are equal.
     pub fn add_scan(&mut self, scan: ScanSpec) -> ScanId {
         let same = |s: &ScanSpec| s.occurrence == scan.occurrence && s.columns == scan.columns;
         if let Some(known) = self.scans.iter().position(same) {
@@ -425,12 +195,12 @@ impl Arena {
         ScanId(self.scans.len() as u32 - 1)
     }
 
-    /// The scan at an index.
+    /// Returns an interned scan.
     pub fn scan(&self, scan: ScanId) -> &ScanSpec {
         &self.scans[scan.0 as usize]
     }
 
-    /// All scans.
+    /// Returns all scans.
     pub fn scans(&self) -> &[ScanSpec] {
         &self.scans
     }
@@ -441,12 +211,12 @@ impl Arena {
         self.builds.len() - 1
     }
 
-    /// The build side at an index.
+    /// Returns the build side at an index.
     pub fn build(&self, index: usize) -> &RowPlan {
         &self.builds[index]
     }
 
-    /// The index of a type. Names are no part of it.
+    /// Interns a type, ignoring its name.
     pub fn type_of(&mut self, field: &Field) -> TypeId {
         let field: FieldRef = Arc::new(field.clone().with_name(""));
         if let Some(&known) = self.by_type.get(&field) {
@@ -459,18 +229,19 @@ impl Arena {
         id
     }
 
-    /// The type with nulls.
+    /// Interns the nullable variant of a type.
     pub fn nullable(&mut self, id: TypeId) -> TypeId {
         let field = self.field(id).as_ref().clone();
         self.type_of(&field.with_nullable(true))
     }
 
-    /// The type at an index.
+    /// Returns an interned type.
     pub fn field(&self, id: TypeId) -> &FieldRef {
         &self.types[id.0 as usize].0
     }
 
-    /// The type that an expression has over slots of these types; else why it has none.
+    /// Derives and interns the type of the expression `expr` of the operator `param` over
+    /// `columns`.
     pub fn output(
         &mut self,
         param: ParamId,
@@ -506,7 +277,7 @@ impl Arena {
         found
     }
 
-    /// The names of slots, for people.
+    /// The names of slots, for display.
     pub fn names(&self, slots: &SlotSet) -> BTreeSet<&str> {
         slots.iter().map(|s| self.name(s)).collect()
     }

@@ -1,48 +1,50 @@
-//! Whether and where rows may be cached, and what that costs.
+//! Legality and cost of caching rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 
-use super::arena::{Arena, ParamId};
+use super::arena::Arena;
 use super::cost::Cost;
-use super::facts::PlanFact;
-use super::graph::{param_of, plan_fact};
+use super::graph::{PlanGraph, param_of, plan_fact};
+use super::ids::ParamId;
 use super::lang::Node;
 use super::lower::Lowered;
-use super::stored::StoredRows;
-use super::tree::Tree;
-use super::{Config, Searched};
+use super::plan_fact::PlanFact;
+use super::stored::CacheContents;
+use super::tree::OperatorTree;
 
-/// What caching costs, in picoseconds. Reading and writing are wall time times the cores that could
-/// compute meanwhile, as the costs of computing are those of one core; the disk's price is what the user says.
+/// Costs of caching, in picoseconds. Reading and writing cost wall time times the number of cores
+/// that could compute meanwhile, since computing is priced per core. The price of disk space is the
+/// user's.
 #[derive(Debug, Clone)]
 pub struct CacheCosts {
-    /// Epochs over which a plan is priced.
+    /// Number of epochs that a plan is priced over.
     pub epochs: u64,
-    /// Where a cache may be, if anywhere.
-    pub budget: Option<Budget>,
-    /// The one step that the user wants it at: the name of a function, or of an output column.
+    /// Capacity and speed of the cache; `None` if no cache is configured.
+    pub budget: Option<CacheBudget>,
+    /// The operator to cache, if the user names it: by its function, or by the output column that
+    /// it completes.
     pub at: Option<String>,
-    /// The part that the cache holds already, where it was asked.
-    pub stored: Option<Arc<dyn StoredRows>>,
+    /// A lookup of the rows that are cached already, if the cache was inspected.
+    pub stored: Option<Arc<dyn CacheContents>>,
 }
 
-/// A place for cached rows.
+/// Capacity and prices of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// Bytes that there is room for.
+pub struct CacheBudget {
+    /// Capacity of the cache in bytes; more must not be stored.
     pub bytes: u128,
-    /// Picoseconds to write a byte, compression included.
+    /// Picoseconds to write a byte to the cache, including compression.
     pub write: u128,
-    /// Picoseconds to read a byte, decompression included.
+    /// Picoseconds to read a byte from the cache, including decompression.
     pub read: u128,
-    /// Picoseconds to find a row.
+    /// Picoseconds to find a row in the cache.
     pub row: u128,
-    /// Picoseconds that keeping a byte is worth: the disk's price, paid once for all epochs.
+    /// Price of keeping a byte, in picoseconds, paid once for all epochs.
     pub price: u128,
-    /// Whether the draws of the first epoch may be kept for all: `FREEZING RANDOMNESS`.
+    /// True if the draws of the first epoch may be kept for all epochs: `FREEZING RANDOMNESS`.
     pub freezing: bool,
 }
 
@@ -57,22 +59,25 @@ impl Default for CacheCosts {
     }
 }
 
-/// Why rows must not be cached.
+/// A reason why rows must not be cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no place for them: no `cache_dir`, or `CACHE OFF`.
+pub enum CacheRefusal {
+    /// No cache is configured: no `cache_dir`, or `CACHE OFF`.
     Off,
-    /// An operator below draws: every epoch would see the same draws.
+    /// An operator at or below the cache point, given by its text, draws: every epoch would see the
+    /// same draws.
     Random(String),
-    /// An operator below calls a function that may have another value every time.
+    /// An operator at or below the cache point, given by its text, calls a function that is not
+    /// deterministic.
     Volatile(String),
-    /// An operator below makes rows that have no address of their own.
+    /// An operator at or below the cache point, given by its text, makes rows that are not
+    /// identified by their place in a file.
     Unaddressed(String),
-    /// There is too little room: bytes needed, and bytes there are.
+    /// The cache is too small: the bytes needed, and its capacity.
     TooLarge(u128, u128),
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for CacheRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Off => f.write_str("no cache is configured"),
@@ -87,44 +92,46 @@ impl std::fmt::Display for Refusal {
 }
 
 impl CacheCosts {
-    /// Whether any point could be cached.
+    /// True if a cache is configured.
     pub fn possible(&self) -> bool {
         self.budget.is_some()
     }
 
-    /// Whether rows of this kind may be cached; else why not.
-    pub fn refusal(&self, arena: &Arena, rows: &PlanFact) -> Result<(), Refusal> {
-        let budget = self.budget.ok_or(Refusal::Off)?;
+    /// Checks that rows with these facts may be cached.
+    pub fn refusal(&self, arena: &Arena, rows: &PlanFact) -> Result<(), CacheRefusal> {
+        let budget = self.budget.ok_or(CacheRefusal::Off)?;
         let text = |param| arena.spec(param).text.clone();
         if let Some(param) = rows.unaddressed {
-            return Err(Refusal::Unaddressed(text(param)));
+            return Err(CacheRefusal::Unaddressed(text(param)));
         }
         if let (Some(param), false) = (rows.draws, budget.freezing) {
-            return Err(match arena.spec(param).is_volatile() {
-                true => Refusal::Volatile(text(param)),
-                false => Refusal::Random(text(param)),
+            return Err(if arena.spec(param).is_volatile() {
+                CacheRefusal::Volatile(text(param))
+            } else {
+                CacheRefusal::Random(text(param))
             });
         }
         let bytes = self.stored_bytes(rows);
         if bytes > budget.bytes {
-            return Err(Refusal::TooLarge(bytes, budget.bytes));
+            return Err(CacheRefusal::TooLarge(bytes, budget.bytes));
         }
         Ok(())
     }
 
-    /// Rows of which all epochs together take theirs.
+    /// The number of distinct rows that all epochs read together.
     fn distinct(&self, rows: &PlanFact) -> u128 {
         let all = rows.rows.number().saturating_mul(self.epochs.into());
         rows.pool.number().min(all)
     }
 
-    /// Bytes that are kept in the end.
+    /// The number of bytes in the cache after all epochs.
     pub fn stored_bytes(&self, rows: &PlanFact) -> u128 {
         self.distinct(rows).saturating_mul(rows.live_bytes())
     }
 
-    /// All epochs, where computing the rows of one costs `once` and so many rows are `stored` already: each other
-    /// row is computed and written the first time, and takes room. It is read whenever it comes again.
+    /// Cost of all epochs, given the cost `once` of computing one epoch's rows and the number of
+    /// rows that are `stored` already. A distinct row that is not stored is computed and written
+    /// once; every other read takes the row from the cache.
     pub fn total(&self, once: Cost, rows: &PlanFact, stored: u64) -> Cost {
         let Some(budget) = self.budget else {
             return Cost::MAX;
@@ -145,14 +152,16 @@ impl CacheCosts {
     }
 }
 
-/// The operators that a user means by the name of a function or of an output column: all calls of the
-/// function; of a column, the operator that has it ready.
-pub fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> {
+/// Returns the operators that the name in CACHE AT means: all calls of the function `step`, and the
+/// last operator that writes the output column `step`.
+pub(crate) fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> {
     let column = lowered.outputs.iter().find(|(name, _)| name == step);
     let mut found = BTreeSet::new();
     let mut ready = None;
     lowered.tree.visit(&mut |tree| {
-        let Tree::Op(param, _) = tree else { return };
+        let OperatorTree::Op(param, _) = tree else {
+            return;
+        };
         let spec = arena.spec(*param);
         let calls = |param| arena.spec(param).function() == Some(step);
         if arena.each(*param).into_iter().any(calls) {
@@ -166,19 +175,20 @@ pub fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> 
     found
 }
 
-/// Fixes which draws are kept at a step: those of the operators below it as they were written. Neither the
-/// step nor an operator that draws is moved past another one, or the stream would follow the prices.
+/// Fixes the draws that a cache after the operator `step` keeps: the draws of the operators below
+/// it in the written plan. The operator `step` and every operator that draws are pinned, or the
+/// stream would depend on prices.
 ///
 /// # Errors
-/// The step is not one operator in one place.
+/// Fails if `step` is not exactly one operator in one place of the plan.
 pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) -> Result<()> {
     let kept = steps(arena, lowered, step);
     let (mut places, mut joined) = (0, false);
     lowered.tree.visit(&mut |tree| match tree {
         // Equal calls are one operator in several places.
-        Tree::Op(param, _) => places += usize::from(kept.contains(param)),
-        Tree::Cat(_) | Tree::Zip(..) | Tree::Mix(_) => joined = true,
-        Tree::Scan(_) | Tree::Cache(_) => {}
+        OperatorTree::Op(param, _) => places += usize::from(kept.contains(param)),
+        OperatorTree::Cat(_) | OperatorTree::Mix(_) => joined = true,
+        OperatorTree::Scan(_) | OperatorTree::Cache(_) => {}
     });
     if joined {
         return plan_err!(
@@ -192,22 +202,24 @@ pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) ->
              draws; give the call that is meant a column of its own, and name that"
         );
     }
-    let fixed = |param| match kept.contains(&param) || arena.spec(param).draws {
-        true => arena.pin(param),
-        false => param,
+    let fixed = |param| {
+        if kept.contains(&param) || arena.spec(param).draws {
+            arena.pin(param)
+        } else {
+            param
+        }
     };
     lowered.tree = lowered.tree.with_operators(&mut { fixed });
     Ok(())
 }
 
-/// Why rows cannot be cached where the user wants them to be.
+/// The error that rows cannot be cached after the operator that the user named in CACHE AT.
 pub(super) fn refused_at(
-    searched: &Searched,
+    graph: &PlanGraph,
     lowered: &Lowered,
-    config: &Config,
+    costs: &CacheCosts,
     step: &str,
 ) -> DataFusionError {
-    let graph = &searched.graph;
     let arena = &graph.analysis.arena;
     let steps = steps(arena, lowered, step);
     if steps.is_empty() {
@@ -221,7 +233,7 @@ pub(super) fn refused_at(
             _ => false,
         });
         let fact = plan_fact(graph, class.id).filter(|_| here)?;
-        config.cache.refusal(arena, fact).err()
+        costs.refusal(arena, fact).err()
     });
     let texts: BTreeSet<String> = refusals.map(|refusal| refusal.to_string()).collect();
     let why = texts.into_iter().next().unwrap_or_default();

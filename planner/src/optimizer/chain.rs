@@ -1,4 +1,4 @@
-//! An expression as the steps that compute it.
+//! Splits an expression into a chain of operators.
 
 use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
@@ -8,21 +8,21 @@ use forebay_udfs::facts::Algebra;
 use super::spec::algebra;
 use crate::rows::slot as column;
 
-/// A step of an expression.
+/// A link of the chain: one operator of an expression.
 #[derive(Debug)]
-pub(super) struct Step {
-    /// Its value.
+pub(super) struct ChainLink {
+    /// The expression that the operator computes.
     pub(super) expr: Expr,
-    /// Whether the user fixed its place.
+    /// True if the user pinned the operator.
     pub(super) pinned: bool,
 }
 
-/// The steps of an expression, the innermost first: nested image functions one by one, each over the
-/// slot that the one before it wrote.
-pub(super) fn chain(expr: Expr, slot: &str) -> Result<Vec<Step>> {
-    let step = |expr| -> Result<Step> {
+/// Splits an expression into links, innermost first. Each nested image function is one link, which
+/// reads the slot that the previous link wrote.
+pub(super) fn chain(expr: Expr, slot: &str) -> Result<Vec<ChainLink>> {
+    let step = |expr| -> Result<ChainLink> {
         let plain = forebay_udfs::without_pins(expr)?;
-        Ok(Step {
+        Ok(ChainLink {
             expr: plain.data,
             pinned: plain.transformed,
         })

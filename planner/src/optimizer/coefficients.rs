@@ -1,31 +1,31 @@
-//! Prices: what reading, moving and computing cost on a machine.
+//! Prices: the costs of reading, moving and computing on a machine.
 //!
-//! They stand in one file, `coefficients.json`, with what measured them; `forebay calibrate` writes
-//! such a file for the machine it runs on.
+//! Prices are stored in the file `coefficients.json`, with the command that measured them. `forebay
+//! calibrate` writes such a file for its machine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::clauses::Window;
+use crate::clauses::ShuffleWindow;
 
-/// Cost of a function or of an operation on one core.
+/// Cost of a function or another operation on one core.
 ///
-/// A value is an element of an image, else a byte.
+/// A value is an element of an image, or else a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpCost {
-    /// Picoseconds a row.
+    /// Picoseconds per row.
     pub ps_per_row: u64,
-    /// Picoseconds a value read.
+    /// Picoseconds per value read.
     pub ps_per_value_in: u64,
-    /// Picoseconds a value written.
+    /// Picoseconds per value written.
     pub ps_per_value_out: u64,
 }
 
 impl OpCost {
-    /// Both one after the other.
+    /// Cost of this operation and another one in sequence.
     pub const fn and(self, other: Self) -> Self {
         Self {
             ps_per_row: self.ps_per_row.saturating_add(other.ps_per_row),
@@ -34,7 +34,7 @@ impl OpCost {
         }
     }
 
-    /// What one of so many bears of it.
+    /// Divides the cost by `number`; a `number` of 0 leaves it unchanged.
     pub const fn over(self, number: u64) -> Self {
         const fn share(of: u64, number: u64) -> u64 {
             match of.checked_div(number) {
@@ -49,7 +49,7 @@ impl OpCost {
         }
     }
 
-    /// A part of it, in hundredths.
+    /// Scales the cost to a percentage.
     pub const fn percent(self, percent: u64) -> Self {
         const fn part(of: u64, percent: u64) -> u64 {
             of.saturating_mul(percent) / 100
@@ -62,24 +62,24 @@ impl OpCost {
     }
 }
 
-/// What a row of a source costs, by the order in which an epoch takes them; bytes are those of the columns
-/// that are read.
+/// Cost of reading a row of a source, for each order in which an epoch may take the rows. The
+/// values read are the bytes of the needed columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScanCost {
-    /// In stored order.
+    /// Cost when rows are read in stored order.
     pub stored: OpCost,
-    /// Shuffled within windows.
+    /// Cost when rows are shuffled within windows.
     pub within: OpCost,
-    /// Shuffled globally.
+    /// Cost when rows are shuffled globally.
     pub globally: OpCost,
-    /// Whether a global window is read once, in stored order, and then kept for all epochs, since the format
-    /// gives no single rows.
+    /// True if a globally shuffled source is read once, in stored order, and then kept for all
+    /// epochs, since its format has no random access.
     pub read_once: bool,
 }
 
 impl ScanCost {
-    /// The same in every order.
+    /// A cost that is the same in every order.
     pub const fn of(cost: OpCost) -> Self {
         Self {
             stored: cost,
@@ -89,30 +89,32 @@ impl ScanCost {
         }
     }
 
-    /// What a row costs in an epoch, of so many.
-    pub const fn each(&self, shuffle: Option<Window>, epochs: u64) -> OpCost {
+    /// Cost per row in one of `epochs` epochs.
+    pub const fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64) -> OpCost {
         match shuffle {
             None => self.stored,
-            Some(Window::Rows(_)) => self.within,
-            Some(Window::Global) if self.read_once => self.globally.and(self.stored.over(epochs)),
-            Some(Window::Global) => self.globally,
+            Some(ShuffleWindow::Rows(_)) => self.within,
+            Some(ShuffleWindow::Global) if self.read_once => {
+                self.globally.and(self.stored.over(epochs))
+            }
+            Some(ShuffleWindow::Global) => self.globally,
         }
     }
 }
 
-/// Cost of a function on one core, by what its images hold: a resize has other kernels for floats, ten
-/// times as slow.
+/// Cost of a function on one core by the element type of its images: kernels for floats may be much
+/// slower (a resize takes ten times as long).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionCost {
-    /// Over images of bytes, and over what is no image.
+    /// Cost for images of bytes, and for other values.
     pub bytes: OpCost,
-    /// Over images of floats.
+    /// Cost for images of floats.
     pub floats: OpCost,
 }
 
 impl FunctionCost {
-    /// Both one after the other.
+    /// Cost of this function and another one in sequence.
     pub const fn and(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.and(other.bytes),
@@ -120,7 +122,7 @@ impl FunctionCost {
         }
     }
 
-    /// A part of it, in hundredths.
+    /// Scales the cost to a percentage.
     pub const fn percent(self, percent: u64) -> Self {
         Self {
             bytes: self.bytes.percent(percent),
@@ -142,27 +144,27 @@ impl From<OpCost> for FunctionCost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {
-    /// Which machine they are of, for people.
+    /// The machine that the prices apply to, for display.
     pub machine: String,
-    /// The command that measured them.
+    /// The command that measured the prices.
     pub measured_by: String,
-    /// Writing a byte of a column, where rows are chosen, joined or put into a batch, in picoseconds.
+    /// Picoseconds per byte of a column that is copied, when rows are selected, joined or batched.
     pub copy: u64,
-    /// Handling a row, whatever it holds, in picoseconds.
+    /// Picoseconds of overhead per row.
     pub row: u64,
-    /// Handing out a batch, in picoseconds.
+    /// Picoseconds of overhead per batch.
     pub batch: u64,
-    /// Writing a byte of a cache, compression included, in picoseconds, where it was not measured.
+    /// Picoseconds per byte written to a cache, including compression, unless measured.
     pub cache_write: u64,
-    /// Reading a byte of a cache, decompression included, in picoseconds, where it was not measured.
+    /// Picoseconds per byte read from a cache, including decompression, unless measured.
     pub cache_read: u64,
-    /// Finding a row of a cache, in picoseconds.
+    /// Picoseconds to find a row in a cache.
     pub cache_row: u64,
-    /// An operator of DataFusion over a row, in picoseconds.
+    /// Picoseconds per row of a DataFusion operator.
     pub expression: u64,
-    /// Reading rows, by the format's name.
+    /// Costs of reading, by the format's name.
     pub scans: BTreeMap<String, ScanCost>,
-    /// Functions of ours.
+    /// Costs of Forebay's functions, by name.
     pub functions: BTreeMap<String, FunctionCost>,
 }
 
@@ -170,36 +172,38 @@ static DECLARED: LazyLock<Result<Arc<Coefficients>, String>> =
     LazyLock::new(|| Coefficients::from_json(include_str!("coefficients.json")).map(Arc::new));
 
 impl Coefficients {
-    /// The prices that come with the program, of the machine named in `benches/README.md`.
+    /// The built-in prices, of the machine described in `benches/README.md`.
     pub fn declared() -> Arc<Self> {
         match &*DECLARED {
             Ok(declared) => Arc::clone(declared),
-            // A test reads the file, so this is never reached; and prices change no result.
+            // Unreachable, since a test reads the file; and prices change no result.
             Err(_) => Arc::new(Self::free()),
         }
     }
 
-    /// Prices from the text of a file.
+    /// Parses prices from the text of a file.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// Returns a message about the text.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
-    /// What an expression's function costs; `None` where it is none of ours.
+    /// The cost of a function. A function without a measurement costs as much as the function that
+    /// its facts name as `priced_as`; `None` if that has no measurement either.
     pub fn function(&self, name: &str) -> Option<FunctionCost> {
-        self.functions.get(name).copied()
+        let measured = |name: &str| self.functions.get(name).copied();
+        measured(name).or_else(|| measured(forebay_udfs::facts_of(name)?.priced_as?))
     }
 
-    /// What reading rows of a format costs; of an unknown one, as of Parquet.
+    /// The cost of reading a format. An unknown format costs as much as Parquet.
     pub fn scan(&self, format: Option<&str>) -> ScanCost {
         let known = format.and_then(|format| self.scans.get(format));
         let known = known.or_else(|| self.scans.get("PARQUET"));
         known.copied().unwrap_or_default()
     }
 
-    /// Everything for nothing.
+    /// Prices that are all 0.
     fn free() -> Self {
         Self {
             machine: String::new(),
@@ -224,13 +228,13 @@ mod tests {
     #[test]
     fn every_function_has_a_price() {
         let declared = Coefficients::from_json(include_str!("coefficients.json")).unwrap();
-        let priced: Vec<&String> = declared.functions.keys().collect();
-        let mut known: Vec<String> = forebay_udfs::catalogue()
-            .iter()
-            .map(|f| f.name.to_owned())
-            .collect();
-        known.sort();
-        assert_eq!(priced, known.iter().collect::<Vec<_>>());
+        for info in forebay_udfs::catalogue() {
+            assert!(declared.function(info.name).is_some(), "{}", info.name);
+        }
+        for name in declared.functions.keys() {
+            assert!(forebay_udfs::facts_of(name).is_some(), "{name}");
+        }
+        assert!(declared.function("upper").is_none());
         assert!(declared.copy > 0 && declared.row > 0);
         for format in crate::source::Format::ALL {
             assert!(

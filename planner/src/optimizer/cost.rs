@@ -1,20 +1,21 @@
-//! What a plan costs: whole picoseconds of one core, so that sums do not depend on their order.
+//! Costs of plans, in whole picoseconds of one core, so that sums do not depend on their order.
 
 use egg::Id;
 
-use super::arena::{Arena, ParamId};
+use super::arena::Arena;
 use super::coefficients::Coefficients;
-use super::facts::PlanFact;
+use super::ids::ParamId;
 use super::lang::Node;
+use super::plan_fact::PlanFact;
 use super::slots::SlotSet;
 use super::spec::OpKind;
 
-/// A cost in picoseconds.
-pub type Cost = u128;
+/// A cost in picoseconds of one core.
+pub(crate) type Cost = u128;
 
-/// What a node itself costs, given the facts of its class and of its inputs, and its operator. More than zero, so that
-/// no best plan holds itself.
-pub fn self_cost<'a>(
+/// Cost per epoch of a node by itself, given its operator and the facts of its class and its
+/// inputs. The cost is positive, so that no best plan contains itself.
+pub(crate) fn self_cost<'a>(
     arena: &Arena,
     prices: &Coefficients,
     node: &Node,
@@ -30,7 +31,7 @@ pub fn self_cost<'a>(
         fact.rows.number().saturating_mul(row)
     };
     let cost = match node {
-        Node::Param(_) | Node::Keep(_) => return 0,
+        Node::Param(_) | Node::LiveSlots(_) => return 0,
         Node::Scan(scan) => {
             let price = arena.scan(*scan).cost;
             let row = out
@@ -39,7 +40,7 @@ pub fn self_cost<'a>(
                 .saturating_add(price.ps_per_row.into());
             out.rows.number().saturating_mul(row)
         }
-        Node::Cat(_) | Node::Zip(_) | Node::Mix(_) => moved(out),
+        Node::Cat(_) | Node::Mix(_) => moved(out),
         Node::Op([_, _, input]) => {
             let (Some(param), Some(input)) = (param, of(*input)) else {
                 return Cost::MAX;
@@ -57,7 +58,7 @@ pub fn self_cost<'a>(
                 | OpKind::Filters(_)
                 | OpKind::Flatten { .. }
                 | OpKind::Lookup { .. } => compute.saturating_add(moved(out)),
-                // Bytes stay where they are: a batch is a part of what was computed.
+                // A batch is a slice of the computed rows, so no bytes are copied.
                 OpKind::Batch { rows, .. } => {
                     let out = out.rows.number();
                     let batches = out.div_ceil(u128::from(rows).max(1));
@@ -66,7 +67,8 @@ pub fn self_cost<'a>(
                     compute.saturating_add(rows).saturating_add(batches)
                 }
                 OpKind::Limit { .. } | OpKind::Take { .. } => out.rows.number(),
-                // Keys are ordered, before anything is read: no plan is the cheaper for where it stands.
+                // Keys are ordered before anything is read, so the position of a shuffle has no
+                // cost.
                 OpKind::Shuffle { .. } => 0,
             }
         }
@@ -74,21 +76,23 @@ pub fn self_cost<'a>(
     cost.saturating_add(1)
 }
 
-/// The cost of an operator for a row, apart from the bytes that it moves.
+/// Cost of the computation of an operator per row, without the cost of copying columns.
 fn computing(arena: &Arena, param: ParamId, input: &PlanFact, out: &PlanFact) -> Cost {
     let spec = arena.spec(param);
     let read = values(arena, input, &spec.reads);
     let written = values(arena, out, &spec.writes);
-    let price = match has_floats(arena, input, &spec.reads) {
-        true => spec.cost.floats,
-        false => spec.cost.bytes,
+    let price = if has_floats(arena, input, &spec.reads) {
+        spec.cost.floats
+    } else {
+        spec.cost.bytes
     };
     u128::from(price.ps_per_row)
         .saturating_add(read.saturating_mul(price.ps_per_value_in.into()))
         .saturating_add(written.saturating_mul(price.ps_per_value_out.into()))
 }
 
-/// Elements of images and bytes of other columns in a row.
+/// The number of values in the given slots of a row: elements of images, and bytes of other
+/// columns.
 fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
     let columns = slots.iter().filter_map(|slot| fact.columns.get(slot));
     let each = columns.map(|column| {
@@ -100,7 +104,7 @@ fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
     each.sum()
 }
 
-/// Whether images of floats are among the slots.
+/// True if one of the slots holds images of floats.
 fn has_floats(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> bool {
     let mut columns = slots.iter().filter_map(|slot| fact.columns.get(slot));
     columns.any(|c| {

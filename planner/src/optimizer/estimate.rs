@@ -1,5 +1,4 @@
-//! Estimates of rows and bytes: logarithms in whole 1024ths of an octave, so that factors add up to the
-//! same sum in every order.
+//! Estimates of bytes per row, and of the rows that a predicate keeps.
 
 use datafusion::logical_expr::{Expr, Operator};
 use forebay_udfs::TensorType;
@@ -7,40 +6,16 @@ use forebay_udfs::facts::Algebra;
 use forebay_udfs::width::DECODED_PER_ENCODED;
 
 use super::arena::Arena;
-use super::facts::PlanFact;
+use super::log2::Log2;
+use super::plan_fact::PlanFact;
 use super::spec::OpSpec;
 
-/// A base-2 logarithm in 1024ths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Log2(pub i32);
-
-impl Log2 {
-    /// The logarithm of a whole number; of 0, that of 1.
-    pub fn of(number: u64) -> Self {
-        Self((libm::log2(number.max(1) as f64) * 1024.0) as i32)
-    }
-
-    /// The number, at least 1.
-    pub fn number(self) -> u128 {
-        libm::exp2(f64::from(self.0.clamp(0, 100 * 1024)) / 1024.0) as u128
-    }
-
-    /// Times `factor`, by adding logarithms.
-    pub const fn times(self, factor: Self) -> Self {
-        Self(self.0.saturating_add(factor.0))
-    }
-
-    /// Divided by `factor`.
-    pub const fn over(self, factor: Self) -> Self {
-        Self(self.0.saturating_sub(factor.0))
-    }
-}
-
-/// Bytes of a row that an operator reads.
+/// Bytes per row that an operator reads.
 pub(super) fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
     let mut read = spec.reads.iter().filter_map(|slot| input.columns.get(slot));
     match (read.next(), read.next()) {
-        // Its logarithm as it is: through the number, it would be rounded.
+        // The logarithm of a single column is taken unchanged, since converting it to a number
+        // would round it.
         (Some(only), None) => only.bytes,
         _ => {
             let bytes = input.bytes(spec.reads.iter());
@@ -49,8 +24,9 @@ pub(super) fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
     }
 }
 
-/// Bytes of an image whose height and width nobody knows: those of the image that it is made of, as far
-/// as its pixels are of the same size. Sizes of pixels are factors, so that they cancel out in any order.
+/// Estimated bytes of an image of unknown height and width: the bytes of its input image, scaled by
+/// the ratio of the sizes of a pixel. The scale is a factor, so that factors cancel out in any
+/// order.
 pub(super) fn image_bytes(
     arena: &Arena,
     spec: &OpSpec,
@@ -66,7 +42,7 @@ pub(super) fn image_bytes(
     let per_pixel = match source {
         Some(source) => pixel(&source),
         None if spec.algebra == Algebra::Decode => {
-            /// Bytes of a pixel of [`DECODED_PER_ENCODED`].
+            /// Bytes of the pixel by which [`DECODED_PER_ENCODED`] counts.
             const COLORS: u64 = 3;
             let decoded = Log2::of(DECODED_PER_ENCODED);
             return read
@@ -79,16 +55,16 @@ pub(super) fn image_bytes(
     read.times(pixel(made)).over(per_pixel)
 }
 
-/// The part of the rows that a predicate keeps, unless a profile says: the fractions of System R
-/// (Selinger et al., SIGMOD 1979, table 1).
-pub fn selectivity(predicate: &Expr) -> Log2 {
-    /// 1/10.
+/// The fraction of rows that a predicate is assumed to keep if there is no profile: the estimates
+/// of System R (Selinger et al., SIGMOD 1979, table 1).
+pub(crate) fn selectivity(predicate: &Expr) -> Log2 {
+    /// Fraction of rows that pass an equality or IS NULL: 1/10.
     const EQUAL: Log2 = Log2(-3402);
-    /// 1/3.
+    /// Fraction of rows that pass a comparison: 1/3.
     const RANGE: Log2 = Log2(-1623);
-    /// 1/4.
+    /// Fraction of rows that pass a BETWEEN: 1/4.
     const BETWEEN: Log2 = Log2(-2048);
-    /// 1/2.
+    /// Fraction of rows that pass any other predicate: 1/2.
     const OTHER: Log2 = Log2(-1024);
     match predicate {
         Expr::BinaryExpr(binary) => match binary.op {
@@ -112,11 +88,13 @@ mod tests {
     use datafusion::logical_expr::lit;
 
     use super::*;
-    use crate::optimizer::facts::{Column, op_fact};
+    use crate::optimizer::facts::op_fact;
+    use crate::optimizer::plan_fact::Column;
+    use crate::optimizer::profile::Profile;
     use crate::optimizer::slots::SlotSet;
     use crate::rows::slot as column;
 
-    /// The estimate of an image after calls over a file of 1000 bytes.
+    /// The estimated bytes of an image after calls over a file of 1000 bytes.
     fn after(calls: &[(&str, &[Expr])]) -> Log2 {
         let mut arena = Arena::default();
         let slot = arena.slot("x");
@@ -141,7 +119,14 @@ mod tests {
             let func = std::sync::Arc::clone(func);
             let call = Expr::ScalarFunction(ScalarFunction { func, args });
             let param = arena.row(slot, call, false);
-            fact = op_fact(&mut arena, param, &SlotSet::from_iter([slot]), &fact).unwrap();
+            fact = op_fact(
+                &mut arena,
+                &Profile::default(),
+                param,
+                &SlotSet::from_iter([slot]),
+                &fact,
+            )
+            .unwrap();
         }
         fact.columns.get(slot).unwrap().bytes
     }

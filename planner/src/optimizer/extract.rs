@@ -1,50 +1,51 @@
-//! The cheapest plan of a class, with at most one cache point.
+//! Extracts the cheapest plan of a class, with at most one cache point.
 //!
 //! Row counts and bytes belong to classes, so a node's own cost is the same in every plan, and the
-//! best plan of a class is the best node over the best plans of its inputs. With a cache there are
-//! two bests of each class: what an epoch costs where nothing below is cached (`each`), and what all
-//! epochs cost where one point below is (`cached`). The order and the cache point are thereby chosen
-//! together: a cached plan may have another order than the best plan without.
+//! best plan of a class is its best node over the best plans of the node's inputs. With a cache,
+//! each class has two optima: the cost per epoch with nothing below cached (`each`), and the cost
+//! of all epochs with one point below cached (`cached`). Order and cache point are thus chosen
+//! together: a cached plan may have another order than the best plan without a cache.
 //!
-//! Among equal costs the plan is chosen by what it says, never by the order in which the graph was
+//! Among plans of equal cost, the text of the plan decides, never the order in which the graph was
 //! built.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use egg::{Id, Language};
 
-use super::arena::{Arena, ParamId};
 use super::cache::CacheCosts;
 use super::coefficients::Coefficients;
-use super::cost::{Cost, self_cost};
-use super::facts::{Fact, PlanFact, fact};
+use super::cost::Cost;
 use super::graph::{PlanGraph, param_of, plan_fact};
-use super::lang::{Node, Term};
-use super::tree::Tree;
+use super::ids::ParamId;
+use super::lang::Node;
+use super::price::own;
+use super::tree::OperatorTree;
 
-/// What a plan costs.
+/// The cost of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Priced {
-    /// All epochs together.
+pub(crate) struct Priced {
+    /// Cost of all epochs of the plan together.
     pub total: Cost,
-    /// The class that is cached, where one is.
+    /// The cached class, if there is one.
     pub cached_at: Option<Id>,
-    /// What computing a row of what is cached costs.
+    /// Cost of computing one row of the cached class.
     pub cached_row: Cost,
 }
 
-/// The cheapest plan of `root` over all epochs, cached at one point if that pays; or right above one of
-/// the operators `at`, if that is legal. Of the rows of a class so many are `stored` already; `None` where they must
-/// not be cached.
-pub fn cheapest(
+/// Returns the cheapest plan of `root` over all epochs, cached at one point if that pays. If `at`
+/// names operators, the plan is cached right above one of them, if that is legal. `stored` returns
+/// the number of a class's rows that are stored already, or `None` if they must not be cached.
+///
+/// Returns `None` if `root` contains no plan of finite cost.
+pub(crate) fn cheapest(
     graph: &PlanGraph,
     prices: &Coefficients,
     cache: &CacheCosts,
     at: Option<&BTreeSet<ParamId>>,
     stored: &dyn Fn(Id) -> Option<u64>,
     root: Id,
-) -> Option<(Tree, Priced)> {
+) -> Option<(OperatorTree, Priced)> {
     let root = graph.find(root);
     let best = Best::of(graph, prices, cache, at, stored);
     let mut chooser = Chooser {
@@ -52,14 +53,14 @@ pub fn cheapest(
         chosen: HashMap::new(),
         cached: None,
     };
-    let each = best.totals.get(&(root, State::Each)).copied()?;
+    let each = best.totals.get(&(root, Caching::Each)).copied()?;
     let each = each.saturating_mul(cache.epochs.into());
-    let cached = best.totals.get(&(root, State::Cached)).copied();
+    let cached = best.totals.get(&(root, Caching::Cached)).copied();
     let (state, total) = match cached {
-        Some(cached) if cached < each || at.is_some() => (State::Cached, cached),
-        _ => (State::Each, each),
+        Some(cached) if cached < each || at.is_some() => (Caching::Cached, cached),
+        _ => (Caching::Each, each),
     };
-    // Sums that saturate are no longer dearer than their parts, and a plan could come to hold itself.
+    // A saturated sum no longer exceeds each of its terms, so a plan could contain itself.
     if total == Cost::MAX {
         return None;
     }
@@ -73,99 +74,21 @@ pub fn cheapest(
     Some((tree, priced))
 }
 
-/// What is known of a node of a term, and what it costs itself in an epoch.
-#[derive(Debug, Clone)]
-pub struct NodePrice {
-    /// The rows, where the node is a plan.
-    pub fact: Option<Arc<PlanFact>>,
-    /// Its own cost.
-    pub own: Cost,
-}
-
-/// The cost of one epoch of a term; else why it is no plan.
-pub fn price(arena: &mut Arena, prices: &Coefficients, term: &Term) -> Result<Cost, String> {
-    let nodes = price_each(arena, prices, term)?;
-    let own = nodes.iter().map(|node| node.own);
-    Ok(own.fold(0, Cost::saturating_add))
-}
-
-/// Each node of a term by itself; else why it is no plan.
-pub fn price_each(
-    arena: &mut Arena,
-    prices: &Coefficients,
-    term: &Term,
-) -> Result<Vec<NodePrice>, String> {
-    let mut priced = Vec::with_capacity(term.len());
-    let mut facts: Vec<Fact> = Vec::with_capacity(term.len());
-    for node in term.iter() {
-        let found = fact(arena, node, |id| facts.get(usize::from(id)))?;
-        let mut own = 0;
-        if let Fact::Plan(out) = &found {
-            let of = |id: Id| match &facts[usize::from(id)] {
-                Fact::Plan(plan) => Some(plan.as_ref()),
-                _ => None,
-            };
-            let param = node
-                .children()
-                .first()
-                .and_then(|&id| match facts[usize::from(id)] {
-                    Fact::Param(param) => Some(param),
-                    _ => None,
-                });
-            own = self_cost(arena, prices, node, out, param, of);
-        }
-        let fact = match &found {
-            Fact::Plan(plan) => Some(Arc::clone(plan)),
-            _ => None,
-        };
-        priced.push(NodePrice { fact, own });
-        facts.push(found);
-    }
-    Ok(priced)
-}
-
-/// Each node of a term of the graph, by what is known of its class.
-pub fn price_in(graph: &PlanGraph, prices: &Coefficients, term: &Term) -> Option<Vec<NodePrice>> {
-    let ids = graph.lookup_expr_ids(term)?;
-    let nodes = term.iter().zip(&ids).map(|(node, &class)| {
-        let node = node.clone().map_children(|child| ids[usize::from(child)]);
-        NodePrice {
-            fact: plan_fact(graph, class).map(Arc::clone),
-            own: own(graph, prices, class, &node),
-        }
-    });
-    Some(nodes.collect())
-}
-
-/// What a node of the graph itself costs in an epoch.
-pub fn own(graph: &PlanGraph, prices: &Coefficients, class: Id, node: &Node) -> Cost {
-    let param = match node {
-        Node::Param(_) | Node::Keep(_) => return 0,
-        Node::Op([param, _, _]) => param_of(graph, *param),
-        _ => None,
-    };
-    let fact = |id: Id| plan_fact(graph, id).map(AsRef::<PlanFact>::as_ref);
-    let Some(out) = fact(class) else {
-        return Cost::MAX;
-    };
-    self_cost(&graph.analysis.arena, prices, node, out, param, fact)
-}
-
-/// What is asked of a class.
+/// The two optima of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum State {
-    /// The least cost of an epoch, nothing cached.
+enum Caching {
+    /// The least cost of one epoch with nothing cached.
     Each,
-    /// The least cost of all epochs, one point cached.
+    /// The least cost of all epochs with one point cached.
     Cached,
 }
 
-/// One way to get what is asked of a class.
+/// A way to obtain the plan of a class.
 #[derive(Debug, Clone, Copy)]
 enum Way<'a> {
-    /// By a node, of which the input at this place holds the cache.
+    /// By a node. With an index, the node's input with this index contains the cache.
     Node(&'a Node, Option<usize>),
-    /// By caching the class's best plan.
+    /// By caching the best plan of the class.
     Cache,
 }
 
@@ -176,7 +99,7 @@ struct Best<'a> {
     cache: &'a CacheCosts,
     at: Option<&'a BTreeSet<ParamId>>,
     stored: &'a dyn Fn(Id) -> Option<u64>,
-    totals: HashMap<(Id, State), Cost>,
+    totals: HashMap<(Id, Caching), Cost>,
 }
 
 impl<'a> Best<'a> {
@@ -201,21 +124,21 @@ impl<'a> Best<'a> {
                 nodes.push((class.id, node, own(graph, prices, class.id, node)));
             }
         }
-        best.settle(&nodes, State::Each);
+        best.settle(&nodes, Caching::Each);
         if cache.possible() {
             for class in graph.classes() {
                 if let Some(total) = best.total(class.id, Way::Cache, 0) {
-                    best.totals.insert((class.id, State::Cached), total);
+                    best.totals.insert((class.id, Caching::Cached), total);
                 }
             }
-            best.settle(&nodes, State::Cached);
+            best.settle(&nodes, Caching::Cached);
         }
         best
     }
 
-    /// Lowers the totals of a state until none can be lowered. Every node costs something, so no best
-    /// plan holds itself.
-    fn settle(&mut self, nodes: &[(Id, &'a Node, Cost)], state: State) {
+    /// Lowers the totals of all classes in the state `state` until no total can be lowered. Every
+    /// node has a positive cost, so no best plan contains itself.
+    fn settle(&mut self, nodes: &[(Id, &'a Node, Cost)], state: Caching) {
         let mut changed = true;
         while changed {
             changed = false;
@@ -234,29 +157,33 @@ impl<'a> Best<'a> {
         }
     }
 
-    fn by_node(node: &Node, state: State) -> impl Iterator<Item = Way<'_>> {
-        let plain = (state == State::Each).then_some(Way::Node(node, None));
+    fn by_node(node: &Node, state: Caching) -> impl Iterator<Item = Way<'_>> {
+        let plain = (state == Caching::Each).then_some(Way::Node(node, None));
         let places = match state {
-            State::Each => 0,
-            State::Cached => node.children().len(),
+            Caching::Each => 0,
+            Caching::Cached => node.children().len(),
         };
         let held = (0..places).map(move |place| Way::Node(node, Some(place)));
         plain.into_iter().chain(held)
     }
 
-    /// The states that a way asks of a node's inputs.
-    fn inputs(&self, node: &Node, cached: Option<usize>) -> Vec<(Id, State)> {
+    /// The inputs of a node, each with the optimum that the node needs: the input with the index
+    /// `cached` contains the cache.
+    fn inputs(&self, node: &Node, cached: Option<usize>) -> Vec<(Id, Caching)> {
         let inputs = node.children().iter().enumerate();
-        let state = |place| match cached == Some(place) {
-            true => State::Cached,
-            false => State::Each,
+        let state = |place| {
+            if cached == Some(place) {
+                Caching::Cached
+            } else {
+                Caching::Each
+            }
         };
         inputs
             .map(|(place, &id)| (self.graph.find(id), state(place)))
             .collect()
     }
 
-    /// Whether the user leaves open where the cache is, or wants it here.
+    /// True if the user named no operator to cache, or named one at the top of this class.
     fn may_be_cached_at(&self, class: Id) -> bool {
         let Some(at) = self.at else { return true };
         self.graph[class].nodes.iter().any(|node| match node {
@@ -267,7 +194,8 @@ impl<'a> Best<'a> {
         })
     }
 
-    /// The cost of a class in this way, `own` being the node's own cost in an epoch.
+    /// Total cost of a class whose plan is obtained in the given way, or `None` if that is not
+    /// possible; `own` is the node's own cost per epoch.
     fn total(&self, class: Id, way: Way<'_>, own: Cost) -> Option<Cost> {
         let epochs = Cost::from(self.cache.epochs);
         match way {
@@ -278,7 +206,7 @@ impl<'a> Best<'a> {
                 }
                 self.cache.refusal(&self.graph.analysis.arena, fact).ok()?;
                 let stored = (self.stored)(class)?;
-                let once = self.totals.get(&(class, State::Each))?;
+                let once = self.totals.get(&(class, Caching::Each))?;
                 Some(self.cache.total(*once, fact, stored))
             }
             Way::Node(node, cached) => {
@@ -290,7 +218,7 @@ impl<'a> Best<'a> {
                 inputs.try_fold(own, |sum, (id, state)| {
                     let input = *self.totals.get(&(id, state))?;
                     let input = match (cached, state) {
-                        (Some(_), State::Each) => input.saturating_mul(epochs),
+                        (Some(_), Caching::Each) => input.saturating_mul(epochs),
                         _ => input,
                     };
                     Some(sum.saturating_add(input))
@@ -302,22 +230,22 @@ impl<'a> Best<'a> {
 
 struct Chooser<'a> {
     best: &'a Best<'a>,
-    /// The chosen way of a class, and what its plan says.
-    chosen: HashMap<(Id, State), (Way<'a>, String)>,
-    /// The cached class, and what a row of it costs.
+    /// For each class, the chosen way to obtain its plan, and the text of this plan.
+    chosen: HashMap<(Id, Caching), (Way<'a>, String)>,
+    /// The cached class, and the cost of computing one of the class's rows.
     cached: Option<(Id, Cost)>,
 }
 
 impl<'a> Chooser<'a> {
-    /// Chooses the plan of a class: of the cheapest ways, the one whose plan reads first.
-    fn choose(&mut self, class: Id, state: State) -> Option<String> {
+    /// Chooses the plan of a class: among the cheapest ways, the one whose text sorts first.
+    fn choose(&mut self, class: Id, state: Caching) -> Option<String> {
         if let Some((_, text)) = self.chosen.get(&(class, state)) {
             return Some(text.clone());
         }
         let best = self.best;
         let least = *best.totals.get(&(class, state))?;
         let mut first: Option<(String, Way<'a>)> = None;
-        let cache = (state == State::Cached).then_some((Way::Cache, 0));
+        let cache = (state == Caching::Cached).then_some((Way::Cache, 0));
         let nodes = best.graph[class].nodes.iter().flat_map(|node| {
             let own = own(best.graph, best.prices, class, node);
             Best::by_node(node, state).map(move |way| (way, own))
@@ -338,21 +266,20 @@ impl<'a> Chooser<'a> {
 
     fn text(&mut self, class: Id, way: Way<'a>) -> Option<String> {
         let (node, cached) = match way {
-            Way::Cache => return Some(format!("(cache {})", self.choose(class, State::Each)?)),
+            Way::Cache => return Some(format!("(cache {})", self.choose(class, Caching::Each)?)),
             Way::Node(node, cached) => (node, cached),
         };
         let arena = &self.best.graph.analysis.arena;
         let name = match node {
             Node::Param(param) => return Some(arena.spec(*param).text.clone()),
-            // What is passed on follows from what stands above.
-            Node::Keep(_) => return Some(String::new()),
+            // The slots passed on follow from the operators above, so they need no text.
+            Node::LiveSlots(_) => return Some(String::new()),
             Node::Scan(scan) => {
                 let spec = arena.scan(*scan);
                 return Some(format!("scan {} {:?}", spec.occurrence, spec.columns));
             }
             Node::Op(_) => "op",
             Node::Cat(_) => "cat",
-            Node::Zip(_) => "zip",
             Node::Mix(_) => "mix",
         };
         let mut text = format!("({name}");
@@ -363,22 +290,24 @@ impl<'a> Chooser<'a> {
         Some(text + ")")
     }
 
-    fn build(&mut self, class: Id, state: State) -> Option<Tree> {
+    fn build(&mut self, class: Id, state: Caching) -> Option<OperatorTree> {
         self.choose(class, state)?;
         let (way, _) = self.chosen.get(&(class, state))?;
         let (node, cached) = match *way {
             Way::Cache => {
-                let once = *self.best.totals.get(&(class, State::Each))?;
+                let once = *self.best.totals.get(&(class, Caching::Each))?;
                 let rows = plan_fact(self.best.graph, class)?.rows.number();
                 self.cached = Some((class, once / rows.max(1)));
-                return Some(Tree::Cache(Box::new(self.build(class, State::Each)?)));
+                return Some(OperatorTree::Cache(Box::new(
+                    self.build(class, Caching::Each)?,
+                )));
             }
             Way::Node(node, cached) => (node, cached),
         };
         let inputs = self.best.inputs(node, cached);
         match node {
-            Node::Param(_) | Node::Keep(_) => None,
-            Node::Scan(scan) => Some(Tree::Scan(*scan)),
+            Node::Param(_) | Node::LiveSlots(_) => None,
+            Node::Scan(scan) => Some(OperatorTree::Scan(*scan)),
             Node::Op([param, _, _]) => {
                 let param = param_of(self.best.graph, *param)?;
                 let (id, state) = inputs[2];
@@ -386,16 +315,12 @@ impl<'a> Chooser<'a> {
             }
             Node::Mix(_) => {
                 let arms = inputs.into_iter().map(|(id, state)| self.build(id, state));
-                Some(Tree::Mix(arms.collect::<Option<_>>()?))
+                Some(OperatorTree::Mix(arms.collect::<Option<_>>()?))
             }
-            Node::Cat(_) | Node::Zip(_) => {
+            Node::Cat(_) => {
                 let [(a, of_a), (b, of_b)] = [inputs[0], inputs[1]];
-                let second = plan_fact(self.best.graph, b)?.slots();
-                let both = Box::new([self.build(a, of_a)?, self.build(b, of_b)?]);
-                Some(match node {
-                    Node::Cat(_) => Tree::Cat(both),
-                    _ => Tree::Zip(both, second),
-                })
+                let both = [self.build(a, of_a)?, self.build(b, of_b)?];
+                Some(OperatorTree::Cat(Box::new(both)))
             }
         }
     }

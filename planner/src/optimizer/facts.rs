@@ -1,7 +1,7 @@
-//! Facts: what is known of the rows that a plan gives, whichever way they are computed.
+//! Facts about the rows of a plan, regardless of how they are computed.
 //!
-//! Two plans of one e-class give the same rows, so facts belong to classes: types must agree, and
-//! estimates are joined by the lower one.
+//! Two plans of one e-class have the same rows, so facts belong to classes. The types of both plans
+//! must agree, and of two estimates the lower one is kept.
 
 use std::sync::Arc;
 
@@ -9,86 +9,22 @@ use arrow::datatypes::DataType;
 use egg::Id;
 use forebay_udfs::width::fixed_bytes;
 
-use super::arena::{Arena, KeepId, ParamId, ScanId, TypeId};
-use super::estimate::{image_bytes, read_bytes};
+use super::arena::Arena;
+use super::estimate::{image_bytes, read_bytes, selectivity};
+use super::ids::{ParamId, ScanId};
 use super::lang::Node;
-use super::slot_map::SlotMap;
+use super::log2::Log2;
+use super::plan_fact::{Column, Fact, PlanFact, either};
+use super::profile::Profile;
 use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec};
 use crate::rows::mix::{MixStop, PARTS};
 
-pub use super::estimate::{Log2, selectivity};
-
-/// A slot of a plan: its type and about how many bytes a row it takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
-    /// The type.
-    pub data_type: TypeId,
-    /// Bytes of a row.
-    pub bytes: Log2,
-    /// The stored column whose sizes its own follow, where there is one: a filter that keeps the larger
-    /// photos keeps the larger images.
-    pub stored: Option<Slot>,
-}
-
-/// What is known of a plan's rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanFact {
-    /// The slots.
-    pub columns: SlotMap<Column>,
-    /// The number of rows of an epoch.
-    pub rows: Log2,
-    /// The number of rows that epochs take theirs from.
-    pub pool: Log2,
-    /// An operator that draws, where there is one.
-    pub draws: Option<ParamId>,
-    /// An operator after which a row is not known by its place in its file, where there is one.
-    pub unaddressed: Option<ParamId>,
-}
-
-impl PlanFact {
-    /// The slots.
-    pub fn slots(&self) -> SlotSet {
-        self.columns.slots().collect()
-    }
-
-    /// Whether the other plan has the same slots with the same types.
-    pub fn agrees(&self, other: &Self) -> bool {
-        fn types(plan: &PlanFact) -> impl Iterator<Item = (Slot, TypeId)> {
-            let columns = plan.columns.iter();
-            columns.map(|(slot, column)| (slot, column.data_type))
-        }
-        types(self).eq(types(other))
-    }
-
-    /// Bytes of a row.
-    pub fn live_bytes(&self) -> u128 {
-        self.columns.values().map(|c| c.bytes.number()).sum()
-    }
-
-    /// Bytes of the given slots in a row.
-    pub fn bytes<'a>(&'a self, slots: impl Iterator<Item = Slot> + 'a) -> u128 {
-        slots
-            .filter_map(|s| self.columns.get(s))
-            .map(|c| c.bytes.number())
-            .sum()
-    }
-}
-
-/// What is known of a node's class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fact {
-    /// A leaf that names an operator.
-    Param(ParamId),
-    /// A leaf that names slots.
-    Keep(KeepId),
-    /// A plan.
-    Plan(Arc<PlanFact>),
-}
-
-/// The fact of a node over classes with facts; else why there is no such plan.
-pub fn fact<'a>(
+/// Derives the fact of a node from those of its children. The error says why the node is not a
+/// valid plan.
+pub(crate) fn fact<'a>(
     arena: &mut Arena,
+    profile: &Profile,
     node: &Node,
     of: impl Fn(Id) -> Option<&'a Fact>,
 ) -> Result<Fact, String> {
@@ -98,12 +34,13 @@ pub fn fact<'a>(
     };
     match node {
         Node::Param(param) => Ok(Fact::Param(*param)),
-        Node::Scan(scan) => Ok(Fact::Plan(Arc::new(scan_fact(arena, *scan)))),
-        Node::Keep(keep) => Ok(Fact::Keep(*keep)),
-        Node::Op([param, keep, input]) => match (of(*param), of(*keep)) {
-            (Some(Fact::Param(param)), Some(Fact::Keep(keep))) => {
-                let kept = arena.kept(*keep).clone();
-                op_fact(arena, *param, &kept, plan(*input)?).map(|f| Fact::Plan(Arc::new(f)))
+        Node::Scan(scan) => Ok(Fact::Plan(Arc::new(scan_fact(arena, profile, *scan)))),
+        Node::LiveSlots(live) => Ok(Fact::LiveSlots(*live)),
+        Node::Op([param, live, input]) => match (of(*param), of(*live)) {
+            (Some(Fact::Param(param)), Some(Fact::LiveSlots(live))) => {
+                let kept = arena.live_slots(*live).clone();
+                op_fact(arena, profile, *param, &kept, plan(*input)?)
+                    .map(|f| Fact::Plan(Arc::new(f)))
             }
             _ => Err("an operator without its parameter".to_owned()),
         },
@@ -116,25 +53,11 @@ pub fn fact<'a>(
             let arms = arms.collect::<Result<Vec<_>, _>>()?;
             mix_fact(arena, &arms).map(|f| Fact::Plan(Arc::new(f)))
         }
-        Node::Zip([a, b]) => {
-            let (a, b) = (plan(*a)?, plan(*b)?);
-            if !a.slots().is_disjoint(&b.slots()) {
-                return Err("the inputs of a zip share slots".to_owned());
-            }
-            let columns = a.columns.iter().chain(b.columns.iter());
-            Ok(Fact::Plan(Arc::new(PlanFact {
-                columns: columns.map(|(s, &c)| (s, c)).collect(),
-                rows: a.rows.min(b.rows),
-                pool: a.pool.min(b.pool),
-                draws: either(a.draws, b.draws),
-                unaddressed: either(a.unaddressed, b.unaddressed),
-            })))
-        }
     }
 }
 
-/// The fact of a union, whose columns are nullable, as in the row plan.
-pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFact, String> {
+/// The fact of a union of two plans. The columns of a union are nullable, as in the row plan.
+pub(crate) fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFact, String> {
     let different = || "the inputs of a union have different columns".to_owned();
     if !a.columns.slots().eq(b.columns.slots()) {
         return Err(different());
@@ -165,18 +88,18 @@ pub fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFac
     })
 }
 
-/// The fact of a mix, whose columns are those of a union.
+/// The fact of a mix, whose columns are those of a union of its arms.
 fn mix_fact(arena: &mut Arena, arms: &[&PlanFact]) -> Result<PlanFact, String> {
     let (Some((first, others)), Some(mix)) = (arms.split_first(), arena.mix.clone()) else {
-        return Err("a mix without arms or weights".to_owned());
+        return Err("MIX has no inputs, or no weights for them".to_owned());
     };
-    // Of a single arm, the columns are nullable all the same.
+    // A single arm has nullable columns, too.
     let mut out = cat_fact(arena, first, first)?;
     (out.rows, out.pool) = (first.rows, first.pool);
     for arm in others {
         out = cat_fact(arena, &out, arm)?;
     }
-    // The epoch in which all rows of an arm have come.
+    // For each arm, the number of rows that the mix has yielded when the arm has no rows left.
     let ends = arms.iter().zip(mix.weights()).map(|(arm, &parts)| {
         let rows = arm.rows.times(Log2::of(PARTS).over(Log2::of(parts)));
         u64::try_from(rows.number()).unwrap_or(u64::MAX)
@@ -186,29 +109,25 @@ fn mix_fact(arena: &mut Arena, arms: &[&PlanFact]) -> Result<PlanFact, String> {
         MixStop::Longest => ends.max(),
     };
     out.rows = Log2::of(rows.unwrap_or(0));
-    // Rows that one epoch leaves out are for others to take, so the pool is that of all arms.
+    // Later epochs take the rows that one epoch leaves out, so the pool is the sum of the arms'
+    // pools.
     Ok(out)
 }
 
-/// The first of the operators that either plan has.
-pub fn either(a: Option<ParamId>, b: Option<ParamId>) -> Option<ParamId> {
-    a.into_iter().chain(b).min()
-}
-
-/// Rows of a source that does not say.
+/// Assumed number of rows of a source that does not state its number of rows.
 const UNKNOWN_ROWS: u64 = 100_000;
-/// Bytes of a text or a list that says nothing of itself.
+/// Assumed number of bytes of a text or list of unknown size.
 const UNKNOWN_BYTES: u64 = 32;
-/// Bytes of encoded content that says nothing of itself: about a photo of ImageNet.
+/// Assumed number of bytes of encoded content of unknown size: about those of a photo of ImageNet.
 const UNKNOWN_BLOB: u64 = 100_000;
 
-fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
+fn scan_fact(arena: &mut Arena, profile: &Profile, scan: ScanId) -> PlanFact {
     let spec = arena.scan(scan).clone();
     let schema = spec.source.schema();
     let mut columns = Vec::with_capacity(spec.columns.len());
     for &(index, slot) in &spec.columns {
         let field = schema.field(index);
-        let seen = arena.profile.stored.get(&slot).copied();
+        let seen = profile.stored.get(&slot).copied();
         let seen = seen.filter(|_| fixed_bytes(field.data_type()).is_none());
         let bytes = match field.data_type() {
             _ if seen.is_some() => seen.unwrap_or_default(),
@@ -234,17 +153,18 @@ fn scan_fact(arena: &mut Arena, scan: ScanId) -> PlanFact {
     }
 }
 
-/// What unions, lookups and unnests do to their columns, as in the row plan.
+/// Makes all columns nullable, as unions, lookups and unnests do in the row plan.
 fn all_nullable(arena: &mut Arena, plan: &mut PlanFact) {
     for column in plan.columns.values_mut() {
         column.data_type = arena.nullable(column.data_type);
     }
 }
 
-/// The fact of an operator that passes on `kept`, over rows of which `input` is known; else why it
-/// cannot stand there.
-pub fn op_fact(
+/// Derives the fact of an operator that passes on the slots in `kept`, from the fact of its input.
+/// The error says why the operator cannot stand above this input.
+pub(crate) fn op_fact(
     arena: &mut Arena,
+    profile: &Profile,
     param: ParamId,
     kept: &SlotSet,
     input: &PlanFact,
@@ -260,13 +180,13 @@ pub fn op_fact(
         OpKind::Row { .. } | OpKind::Rows(_) => {
             let mut written = Vec::new();
             for row in arena.each(param) {
-                written.push(column_of(arena, row, input)?);
+                written.push(column_of(arena, profile, row, input)?);
             }
             out.columns.extend(written);
         }
         OpKind::Filter { .. } | OpKind::Filters(_) => {
             for filter in arena.each(param) {
-                filtered(arena, filter, &mut out);
+                filtered(arena, profile, filter, &mut out);
             }
         }
         OpKind::Flatten { lists, .. } => {
@@ -295,7 +215,7 @@ pub fn op_fact(
             all_nullable(arena, &mut out);
         }
         OpKind::Lookup { build, columns, .. } => {
-            // Its rows are made of another table's too, which may change.
+            // The rows of a lookup also come from another table, which may change.
             out.unaddressed = either(out.unaddressed, Some(param));
             let schema = Arc::clone(&arena.build(*build).schema);
             for (name, slot) in columns {
@@ -316,7 +236,7 @@ pub fn op_fact(
         }
         OpKind::Take { take, shuffled, .. } => {
             out.rows = out.rows.min(Log2::of(*take));
-            // In another order every epoch takes other rows.
+            // Each shuffled epoch takes other rows, so the pool is not reduced.
             if !shuffled {
                 out.pool = out.pool.min(Log2::of(*take));
             }
@@ -327,9 +247,10 @@ pub fn op_fact(
     finish(arena, out, kept)
 }
 
-/// The slot that a row operator writes over these rows.
+/// The column that a row operator writes.
 fn column_of(
     arena: &mut Arena,
+    profile: &Profile,
     param: ParamId,
     input: &PlanFact,
 ) -> Result<(Slot, Column), String> {
@@ -339,10 +260,10 @@ fn column_of(
     };
     let data_type = arena.output(param, expr, &input.columns)?;
     let field = Arc::clone(arena.field(data_type));
-    let seen = arena.profile.growth.get(&param).copied();
+    let seen = profile.growth.get(&param).copied();
     let tensor = arena.tensor(data_type);
-    // Pixels alone tell the size of an image that keeps its shape: then a flip of a flip has the size
-    // of the image, whatever a profile says.
+    // The size of an image of unchanged shape follows from its pixels alone. So a flip of a flip
+    // has the size of the image, whatever a profile says.
     let keeps_shape = spec.facts().is_some_and(|facts| facts.keeps_shape);
     let seen = seen.filter(|_| tensor.is_none() || !keeps_shape);
     let bytes = match (fixed_bytes(field.data_type()), tensor) {
@@ -360,26 +281,28 @@ fn column_of(
     Ok((*slot, column))
 }
 
-/// The rows that a filter keeps.
-fn filtered(arena: &Arena, param: ParamId, out: &mut PlanFact) {
-    let seen = arena.profile.kept.get(&param).copied();
+/// Reduces the estimated rows, and the bytes of columns that correlate with a filter, to what the
+/// filter keeps.
+fn filtered(arena: &Arena, profile: &Profile, param: ParamId, out: &mut PlanFact) {
+    let seen = profile.kept.get(&param).copied();
     let part = seen.unwrap_or_else(|| match &arena.spec(param).kind {
         OpKind::Filter { predicate } => selectivity(predicate),
         _ => Log2::default(),
     });
     out.rows = out.rows.times(part);
     out.pool = out.pool.times(part);
-    if arena.profile.narrowed.is_empty() {
+    if profile.narrowed.is_empty() {
         return;
     }
     for column in out.columns.values_mut() {
         let stored = column.stored.map(|stored| (param, stored));
-        let factor = stored.and_then(|key| arena.profile.narrowed.get(&key));
+        let factor = stored.and_then(|key| profile.narrowed.get(&key));
         column.bytes = column.bytes.times(factor.copied().unwrap_or_default());
     }
 }
 
-/// The stored column that all columns an operator reads follow, where there is one.
+/// The stored column from which all columns of known origin that an operator reads derive; `None`
+/// if they derive from several, or none is known.
 fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
     let read = spec.reads.iter().filter_map(|slot| input.columns.get(slot));
     let mut stored = read.filter_map(|column| column.stored);
@@ -387,14 +310,15 @@ fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
     stored.all(|other| other == first).then_some(first)
 }
 
-/// The rows with the slots that are passed on.
+/// Restricts a fact to the slots in `kept`, which are passed on. Fails if one of them is missing.
 fn finish(arena: &Arena, mut out: PlanFact, kept: &SlotSet) -> Result<PlanFact, String> {
     out.columns.keep(kept);
-    match out.columns.len() == kept.iter().count() {
-        true => Ok(out),
-        false => Err(format!("{:?} is not all there", arena.names(kept))),
+    if out.columns.len() == kept.iter().count() {
+        Ok(out)
+    } else {
+        Err(format!("{:?} is not all there", arena.names(kept)))
     }
 }
 
-/// Elements of a list: 4.
+/// Assumed number of elements of a list: 4.
 const FANOUT: Log2 = Log2(2048);

@@ -1,22 +1,28 @@
-//! The e-graph of a plan: what is known of each class, and when that is contradictory.
+//! The e-graph of a plan, with the facts of each class and the detection of contradictions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 
-use super::arena::{Arena, ParamId};
-use super::facts::{Fact, PlanFact, either, fact};
+use super::arena::Arena;
+use super::facts::fact;
+use super::ids::ParamId;
 use super::lang::{Node, Term};
+use super::plan_fact::{Fact, PlanFact, either};
+use super::profile::Profile;
 
-/// What the e-graph knows beside its nodes.
+/// The e-graph's data besides its nodes.
 #[derive(Debug)]
-pub struct Knowledge {
-    /// What its leaves stand for.
+pub(crate) struct Knowledge {
+    /// The objects to which the leaves refer.
     pub arena: Arena,
-    /// Columns of all classes that were made.
+    /// The measurements of a profile; empty without one.
+    pub profile: Profile,
+    /// Total number of columns of all classes created.
     pub columns: usize,
-    /// Why the graph must not be believed: two plans of one class do not have the same columns.
+    /// The reason to distrust the graph, if there is one: two plans of one class have different
+    /// columns.
     pub poisoned: Option<String>,
 }
 
@@ -29,7 +35,8 @@ impl Analysis<Node> for Knowledge {
             .iter()
             .filter_map(|&id| Some((id, egraph[id].data.clone()?)))
             .collect();
-        match fact(&mut egraph.analysis.arena, node, |id| of.get(&id)) {
+        let Self { arena, profile, .. } = &mut egraph.analysis;
+        match fact(arena, profile, node, |id| of.get(&id)) {
             Ok(fact) => {
                 if let Fact::Plan(plan) = &fact {
                     egraph.analysis.columns += plan.columns.len();
@@ -57,7 +64,9 @@ impl Analysis<Node> for Knowledge {
                 changed
             }
             (Some(Fact::Param(a)), Some(Fact::Param(b))) if *a == b => DidMerge(false, false),
-            (Some(Fact::Keep(a)), Some(Fact::Keep(b))) if *a == b => DidMerge(false, false),
+            (Some(Fact::LiveSlots(a)), Some(Fact::LiveSlots(b))) if *a == b => {
+                DidMerge(false, false)
+            }
             _ => {
                 let why = "a plan and an operator in one class".to_owned();
                 self.poisoned.get_or_insert(why);
@@ -67,7 +76,7 @@ impl Analysis<Node> for Knowledge {
     }
 }
 
-/// The lower of each estimate.
+/// Merges the facts of two plans of one class, with the lower of each two estimates.
 fn join(a: &PlanFact, b: &PlanFact) -> PlanFact {
     let mut joined = a.clone();
     joined.rows = a.rows.min(b.rows);
@@ -82,39 +91,47 @@ fn join(a: &PlanFact, b: &PlanFact) -> PlanFact {
 }
 
 /// The e-graph of a plan.
-pub type PlanGraph = EGraph<Node, Knowledge>;
+pub(crate) type PlanGraph = EGraph<Node, Knowledge>;
 
-/// The operator that a class of leaves names.
-pub fn param_of(graph: &PlanGraph, id: Id) -> Option<ParamId> {
+/// The operator that a leaf class names; `None` for a class of another kind.
+pub(crate) fn param_of(graph: &PlanGraph, id: Id) -> Option<ParamId> {
     match graph[id].data {
         Some(Fact::Param(param)) => Some(param),
         _ => None,
     }
 }
 
-/// What is known of a class of plans.
-pub fn plan_fact(graph: &PlanGraph, id: Id) -> Option<&Arc<PlanFact>> {
+/// The facts of a class of plans; `None` for a class of another kind.
+pub(crate) fn plan_fact(graph: &PlanGraph, id: Id) -> Option<&Arc<PlanFact>> {
     match &graph[id].data {
         Some(Fact::Plan(plan)) => Some(plan),
         _ => None,
     }
 }
 
-/// Whether two classes of plans have the same columns.
-pub fn agree(graph: &PlanGraph, a: Id, b: Id) -> bool {
+/// True if both classes are plans, with the same columns.
+pub(crate) fn agree(graph: &PlanGraph, a: Id, b: Id) -> bool {
     match (plan_fact(graph, a), plan_fact(graph, b)) {
         (Some(a), Some(b)) => a.agrees(b),
         _ => false,
     }
 }
 
-/// Operators of a plan up to which egg looks for short proofs; beyond, that takes longer than the search.
+/// Maximum number of operators of a plan for which egg searches short proofs. With more operators,
+/// such proofs take longer than the search itself.
 const SHORT_PROOFS: usize = 15;
 
-/// Adds a plan to an empty graph, which keeps `proofs` of what it finds equal.
-pub fn plant(arena: Arena, term: &Term, proofs: bool) -> (PlanGraph, Id) {
+/// Creates a graph from a plan, and returns the plan's class. With `proofs`, the graph records why
+/// plans are equal.
+pub(crate) fn seed_egraph(
+    arena: Arena,
+    profile: Profile,
+    term: &Term,
+    proofs: bool,
+) -> (PlanGraph, Id) {
     let knowledge = Knowledge {
         arena,
+        profile,
         columns: 0,
         poisoned: None,
     };

@@ -1,18 +1,18 @@
-//! Terms for proofs: what a rule rewrote, where it was rewritten.
+//! Terms for proofs: the exact operators that a rule rewrote.
 //!
-//! A class is many terms, and egg's proof of a union is about the two terms whose ids were united. So
-//! with proofs the matched operators are united with what they become, over the same input; without,
-//! their classes.
+//! A class contains many terms, and egg's proof of a union concerns the two terms whose ids were
+//! united. So with proofs, the matched operators are united with their replacement over the same
+//! input; without proofs, the classes are united.
 
 use egg::Id;
 
-use super::arena::ParamId;
 use super::graph::{PlanGraph, param_of};
+use super::ids::ParamId;
 use super::lang::Node;
-use super::saturate::Match;
+use super::matches::Match;
 
-/// The matched term, where the graph keeps proofs; else its class. The graph must be rebuilt, so that
-/// no class is added.
+/// Returns the term that matched if the graph keeps proofs, and the matched class otherwise. The
+/// graph must be rebuilt before, so that no class is added.
 pub(super) fn matched(graph: &mut PlanGraph, found: Match) -> Id {
     let class = found.class();
     if !graph.are_explanations_enabled() {
@@ -54,7 +54,7 @@ pub(super) fn matched(graph: &mut PlanGraph, found: Match) -> Id {
     term.unwrap_or(class)
 }
 
-/// A node of the class that is this operator over such an input.
+/// Returns a node of the class that is the operator `param` over an input for which `over` is true.
 fn op_in(
     graph: &PlanGraph,
     class: Id,

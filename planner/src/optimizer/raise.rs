@@ -1,22 +1,27 @@
-//! From a tree of operators back to a row plan.
+//! Raises a tree of operators to a row plan.
 //!
-//! Shuffle, take and batch stay clauses: the engine orders, takes and batches keys, and computes a row
-//! only when it is wanted, so a row function above them in the term is part of the same fragment.
+//! Shuffle, take and batch become clauses again: the engine orders, takes and batches keys, and
+//! computes only the rows that it needs. So a row function above a shuffle, take or batch in the
+//! term is part of the same fragment as the operators below.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 
-use super::arena::{Arena, ParamId};
+use super::arena::Arena;
+use super::ids::ParamId;
 use super::slots::{Slot, SlotSet};
 use super::spec::OpKind;
-use super::tree::Tree;
+use super::tree::OperatorTree;
 use crate::rows::{NamedExpr, RowOp, RowPlan, slot as column};
 
-/// The row plan of a tree, with these output columns.
-pub fn raise(arena: &Arena, tree: &Tree, outputs: &[(String, Slot)]) -> Result<RowPlan> {
+/// Raises a tree to a row plan with these output columns.
+pub(crate) fn raise(
+    arena: &Arena,
+    tree: &OperatorTree,
+    outputs: &[(String, Slot)],
+) -> Result<RowPlan> {
     let wanted = outputs.iter().map(|&(_, slot)| slot).collect();
     let plan = plan(arena, tree, &wanted)?;
     let named = outputs.iter().map(|(name, slot)| NamedExpr {
@@ -26,67 +31,41 @@ pub fn raise(arena: &Arena, tree: &Tree, outputs: &[(String, Slot)]) -> Result<R
     RowPlan::project(plan, named.collect())
 }
 
-/// What the columns of unions, mixes, lookups and unnests are.
-fn all_nullable(fields: Vec<Field>) -> SchemaRef {
-    let fields = fields.into_iter().map(|field| field.with_nullable(true));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// The row plan of a tree, of whose slots something above needs `wanted`.
-fn plan(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
+/// Raises a tree of which only the slots in `wanted` are needed.
+fn plan(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan> {
     let names = || -> Vec<String> { wanted.iter().map(|s| arena.name(s).to_owned()).collect() };
     match tree {
-        Tree::Scan(scan) => {
+        OperatorTree::Scan(scan) => {
             let spec = arena.scan(*scan);
             let schema = spec.source.schema();
-            let fields: Vec<Field> = spec
-                .columns
-                .iter()
-                .map(|&(index, _)| schema.field(index).clone())
-                .collect();
-            let renamed = spec
-                .columns
-                .iter()
-                .zip(&fields)
-                .map(|(&(_, slot), field)| NamedExpr {
-                    name: arena.name(slot).to_owned(),
-                    expr: column(field.name()),
-                });
-            let renamed: Vec<NamedExpr> = renamed.collect();
-            let scan = RowPlan {
-                op: RowOp::Scan {
-                    occurrence: spec.occurrence,
-                    name: spec.name.clone(),
-                    source: Arc::clone(&spec.source),
-                    projection: spec.columns.iter().map(|&(index, _)| index).collect(),
-                    prune: Vec::new(),
-                },
-                inputs: Vec::new(),
-                schema: Arc::new(Schema::new(fields)),
+            let renamed = spec.columns.iter().map(|&(index, slot)| NamedExpr {
+                name: arena.name(slot).to_owned(),
+                expr: column(schema.field(index).name()),
+            });
+            let op = RowOp::Scan {
+                occurrence: spec.occurrence,
+                name: spec.name.clone(),
+                source: Arc::clone(&spec.source),
+                projection: spec.columns.iter().map(|&(index, _)| index).collect(),
+                prune: Vec::new(),
             };
-            RowPlan::project(scan, renamed)
+            RowPlan::project(RowPlan::over(op, Vec::new())?, renamed.collect())
         }
-        Tree::Op(param, _) if arena.spec(*param).kind.is_row() => rows(arena, tree, wanted),
-        Tree::Op(param, input) => {
-            let below = arena.needed(*param, wanted);
+        OperatorTree::Op(param, _) if arena.spec(*param).kind.is_row() => rows(arena, tree, wanted),
+        OperatorTree::Op(param, input) => {
+            let below = arena.spec(*param).needed(wanted);
             op(arena, *param, plan(arena, input, &below)?)
         }
-        Tree::Cache(input) => {
-            // What is kept is what is needed, and nothing else.
+        OperatorTree::Cache(input) => {
+            // Only the columns that are needed above are cached.
             let input = plan(arena, input, wanted)?.exactly(&names())?;
-            Ok(RowPlan {
-                schema: Arc::clone(&input.schema),
-                op: RowOp::Cache,
-                inputs: vec![input],
-            })
+            RowPlan::over(RowOp::Cache, vec![input])
         }
-        Tree::Cat(inputs) => {
+        OperatorTree::Cat(inputs) => {
             let [a, b] = inputs.each_ref();
             let a = plan(arena, a, wanted)?.exactly(&names())?;
             let b = plan(arena, b, wanted)?.exactly(&names())?;
-            let fields = a.schema.fields().iter().map(|f| f.as_ref().clone());
-            let schema = all_nullable(fields.collect());
-            // A union of a union is one union.
+            // Nested unions are flattened.
             let mut inputs = Vec::new();
             for input in [a, b] {
                 match input.op {
@@ -94,40 +73,30 @@ fn plan(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
                     _ => inputs.push(input),
                 }
             }
-            Ok(RowPlan {
-                op: RowOp::Union,
-                inputs,
-                schema,
-            })
+            RowPlan::over(RowOp::Union, inputs)
         }
-        Tree::Mix(arms) => {
+        OperatorTree::Mix(arms) => {
             let arms = arms
                 .iter()
                 .map(|arm| plan(arena, arm, wanted)?.exactly(&names()));
             let inputs = arms.collect::<Result<Vec<_>>>()?;
-            let (Some(mix), Some(first)) = (&arena.mix, inputs.first()) else {
+            let Some(mix) = &arena.mix else {
                 return internal_err!("a mix without weights or arms");
             };
-            let fields = first.schema.fields().iter().map(|f| f.as_ref().clone());
-            Ok(RowPlan {
-                op: RowOp::Mix(mix.clone()),
-                schema: all_nullable(fields.collect()),
-                inputs,
-            })
+            RowPlan::over(RowOp::Mix(mix.clone()), inputs)
         }
-        Tree::Zip(..) => internal_err!("zip has no row plan"),
     }
 }
 
-/// Row operators above each other. Those of which none reads or writes what another one writes are one
-/// projection, so that columns are passed on once for all of them.
-fn rows(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
+/// Raises consecutive row operators. Operators that are independent of each other share one
+/// projection, so that the other columns are passed on once for all of them.
+fn rows(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan> {
     let (mut above, mut at, mut wanted) = (Vec::new(), tree, wanted.clone());
-    while let Tree::Op(param, input) = at
+    while let OperatorTree::Op(param, input) = at
         && arena.spec(*param).kind.is_row()
     {
         above.push(*param);
-        wanted = arena.needed(*param, &wanted);
+        wanted = arena.spec(*param).needed(&wanted);
         at = input;
     }
     let mut raised = plan(arena, at, &wanted)?;
@@ -145,8 +114,8 @@ fn rows(arena: &Arena, tree: &Tree, wanted: &SlotSet) -> Result<RowPlan> {
     project(arena, &group, raised)
 }
 
-/// A projection that computes the slots of row operators, which are independent of each other, behind the
-/// columns of its input.
+/// A projection that computes the slots of independent row operators, after the columns of its
+/// input.
 fn project(arena: &Arena, operators: &[ParamId], input: RowPlan) -> Result<RowPlan> {
     let mut computed = Vec::new();
     let mut names = HashSet::new();
@@ -191,36 +160,21 @@ fn op(arena: &Arena, param: ParamId, input: RowPlan) -> Result<RowPlan> {
             lists,
             preserve_nulls,
         } => {
-            let below = input.names();
-            let mut fields = Vec::with_capacity(below.len());
-            let mut positions = std::collections::BTreeSet::new();
-            for (position, name) in below.iter().enumerate() {
-                let field = input.schema.field(position);
-                let list = lists.iter().find(|(list, _)| arena.name(*list) == name);
-                fields.push(match list {
-                    None => field.clone(),
-                    Some((_, element)) => {
-                        positions.insert(position);
-                        let item = match field.data_type() {
-                            arrow::datatypes::DataType::List(item)
-                            | arrow::datatypes::DataType::LargeList(item)
-                            | arrow::datatypes::DataType::FixedSizeList(item, _) => item,
-                            other => return internal_err!("unnest of {other}"),
-                        };
-                        let item = item.as_ref().clone();
-                        item.with_name(arena.name(*element))
-                    }
-                });
+            let mut names = input.names();
+            let mut positions = BTreeSet::new();
+            for (list, element) in lists {
+                let list = arena.name(*list);
+                if let Some(position) = names.iter().position(|name| name == list) {
+                    positions.insert(position);
+                    arena.name(*element).clone_into(&mut names[position]);
+                }
             }
-            Ok(RowPlan {
-                op: RowOp::Unnest {
-                    columns: (0..below.len()).collect(),
-                    lists: positions,
-                    preserve_nulls: *preserve_nulls,
-                },
-                inputs: vec![input],
-                schema: all_nullable(fields),
-            })
+            let op = RowOp::Unnest {
+                columns: (0..names.len()).collect(),
+                lists: positions,
+                preserve_nulls: *preserve_nulls,
+            };
+            Ok(RowPlan::over(op, vec![input])?.named(names))
         }
         OpKind::Lookup {
             build,
@@ -229,34 +183,20 @@ fn op(arena: &Arena, param: ParamId, input: RowPlan) -> Result<RowPlan> {
             keep_unmatched,
         } => {
             let build = arena.build(*build).clone();
-            let mut fields: Vec<Field> = input
-                .schema
-                .fields()
-                .iter()
-                .map(|f| f.as_ref().clone())
-                .collect();
-            for (field, (_, slot)) in build.schema.fields().iter().zip(columns) {
-                fields.push(field.as_ref().clone().with_name(arena.name(*slot)));
-            }
-            Ok(RowPlan {
-                op: RowOp::Lookup {
-                    on: on.clone(),
-                    keep_unmatched: *keep_unmatched,
-                },
-                inputs: vec![input, build],
-                schema: all_nullable(fields),
-            })
+            let mut names = input.names();
+            names.extend(columns.iter().map(|(_, slot)| arena.name(*slot).to_owned()));
+            let op = RowOp::Lookup {
+                on: on.clone(),
+                keep_unmatched: *keep_unmatched,
+            };
+            Ok(RowPlan::over(op, vec![input, build])?.named(names))
         }
         OpKind::Limit { skip, fetch } => {
-            let schema = Arc::clone(&input.schema);
-            Ok(RowPlan {
-                op: RowOp::Limit {
-                    skip: *skip,
-                    fetch: *fetch,
-                },
-                inputs: vec![input],
-                schema,
-            })
+            let op = RowOp::Limit {
+                skip: *skip,
+                fetch: *fetch,
+            };
+            RowPlan::over(op, vec![input])
         }
         OpKind::Shuffle { .. } | OpKind::Take { .. } | OpKind::Batch { .. } => Ok(input),
     }

@@ -1,31 +1,33 @@
-//! Saturation: the rules applied wherever they match, until nothing is left to rewrite.
+//! Saturation: applies the rules wherever they match, until nothing changes.
 //!
-//! The loop is ours rather than egg's runner: a rule here is a function of two operators, whose verdict
-//! is found once however often the two meet, and its limits are counts alone, so that every machine
-//! finds the same plan.
+//! The loop replaces egg's runner for two reasons. A rule is a function of two operators, whose
+//! verdict is computed once however often the two meet; and the limits are counts alone, so that
+//! every machine finds the same plan.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use egg::Id;
 
-use super::arena::{Arena, ParamId};
-use super::facts::{PlanFact, cat_fact, op_fact};
-use super::graph::{PlanGraph, param_of, plan_fact};
+use super::facts::{cat_fact, op_fact};
+use super::graph::{Knowledge, PlanGraph, param_of, plan_fact};
+use super::ids::ParamId;
 use super::lang::Node;
+use super::matches::Match;
+use super::plan_fact::PlanFact;
 use super::proof::matched;
 use super::rules::{Rule, Site, Verdict, concat, in_place};
 use super::slots::SlotSet;
 
-/// Where a search ends that does not end by itself.
+/// Limits of a search, which ends as soon as it reaches one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Iterations at most. A plan of `n` operators needs about `n + 1`.
+    /// Maximum number of iterations. A plan of `n` operators needs about `n + 1`.
     pub iterations: usize,
-    /// Nodes at most.
+    /// Maximum number of nodes.
     pub nodes: usize,
-    /// Columns of all classes together at most: what is known of a plan of many columns takes memory and time
-    /// for each of them.
+    /// Maximum number of columns of all classes together, since the facts of each column take
+    /// memory and time.
     pub columns: usize,
 }
 
@@ -39,59 +41,31 @@ impl Default for Limits {
     }
 }
 
-/// How saturation went.
+/// The size of a finished search, what ended it, and what the rules did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Saturation {
-    /// Nodes in the end.
+    /// Final number of nodes.
     pub nodes: usize,
-    /// Classes in the end.
+    /// Final number of classes.
     pub classes: usize,
-    /// Columns of all classes together, merged ones included.
+    /// Number of columns of all classes together, including merged ones.
     pub columns: usize,
-    /// Iterations.
+    /// Number of iterations of the search.
     pub iterations: usize,
-    /// Whether nothing was left to rewrite.
+    /// True if no rule found anything to change; false if a limit ended the search.
     pub saturated: bool,
-    /// How often each rule made two plans equal that were not known to be.
+    /// For each rule, the number of times that it proved two plans equal that were not yet known to
+    /// be equal.
     pub fired: BTreeMap<&'static str, usize>,
-    /// Where each rule's shape matched and a condition refused.
+    /// For each rule, the pairs of operators that it matched but whose rewrite a condition refused,
+    /// with that condition.
     pub refused: BTreeMap<&'static str, BTreeMap<Site, &'static str>>,
-    /// The same for operators over a union.
+    /// The operators that could not be moved past a union, with the condition that refused.
     pub refused_over_union: BTreeMap<ParamId, &'static str>,
 }
 
-/// A place where two operators stand, or an operator and a union.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Match {
-    /// An operator over an operator over `input`.
-    Pair { class: Id, site: Site, input: Id },
-    /// An operator over a union.
-    OverCat {
-        class: Id,
-        param: ParamId,
-        inputs: [Id; 2],
-    },
-    /// A union of one operator over each of `inputs`.
-    CatOf {
-        class: Id,
-        param: ParamId,
-        inputs: [Id; 2],
-    },
-}
-
-impl Match {
-    /// The class whose plan is rewritten.
-    pub(super) fn class(self) -> Id {
-        match self {
-            Self::Pair { class, .. } | Self::OverCat { class, .. } | Self::CatOf { class, .. } => {
-                class
-            }
-        }
-    }
-}
-
-/// Applies the rules until nothing changes or a limit is met.
-pub fn saturate(
+/// Applies the rules until nothing changes or a limit is reached.
+pub(crate) fn saturate(
     graph: &mut PlanGraph,
     rules: &[Rule],
     disabled: impl Fn(&str) -> bool,
@@ -114,7 +88,7 @@ struct Search<'a> {
     rules: &'a [Rule],
     distribute: bool,
     share: bool,
-    /// What the rules say of two operators.
+    /// The verdicts that the rules gave on each two operators, by rule.
     verdicts: HashMap<Site, Arc<Vec<(&'static str, Verdict)>>>,
     report: Saturation,
 }
@@ -123,7 +97,7 @@ impl Search<'_> {
     fn run(&mut self, limits: Limits) {
         let mut seen: HashSet<Match> = HashSet::new();
         let mut sizes: HashMap<Id, usize> = HashMap::new();
-        // Whether every class is looked at, or those that have changed.
+        // True to look for matches in every class, false to look only in changed classes.
         let mut all = true;
         self.graph.rebuild();
         while self.report.iterations < limits.iterations && self.graph.analysis.poisoned.is_none() {
@@ -151,7 +125,7 @@ impl Search<'_> {
             if self.is_full(limits) {
                 break;
             }
-            // A class may have changed without growing, so the last look is at all of them.
+            // A class may have changed without growing, so the last iteration visits all classes.
             if !changed && all {
                 self.report.saturated = true;
                 break;
@@ -167,7 +141,7 @@ impl Search<'_> {
         self.graph.total_size() > limits.nodes || self.graph.analysis.columns > limits.columns
     }
 
-    /// The matches in which a class takes part for which `fresh` holds.
+    /// The matches that involve a class for which `fresh` is true.
     fn matches(&self, fresh: impl Fn(Id) -> bool) -> Vec<Match> {
         let graph = &*self.graph;
         let mut found = Vec::new();
@@ -219,7 +193,8 @@ impl Search<'_> {
         found
     }
 
-    /// Two operators over a class, with what rules may ask of it.
+    /// The site of two operators over a class. If both rewrite one slot, the site has the slot's
+    /// type.
     fn site(&self, outer: ParamId, inner: ParamId, input: Id) -> Site {
         let arena = &self.graph.analysis.arena;
         let below = in_place(arena.spec(outer), arena.spec(inner)).and_then(|slot| {
@@ -232,7 +207,7 @@ impl Search<'_> {
         }
     }
 
-    /// The operators that stand over both inputs of a union.
+    /// Finds the operators that stand over both inputs of a union.
     fn shared_operators(&self, class: Id, a: Id, b: Id, found: &mut Vec<Match>) {
         let graph = &*self.graph;
         for left in &graph[a].nodes {
@@ -275,7 +250,7 @@ impl Search<'_> {
         found
     }
 
-    /// Applies what applies to the matched term; whether a class grew.
+    /// Applies the matching rules to the matched term. Returns true if two classes were merged.
     fn apply(&mut self, found: Match, term: Id) -> bool {
         match found {
             Match::Pair { class, site, input } => {
@@ -314,7 +289,8 @@ impl Search<'_> {
         }
     }
 
-    /// Operators over `input`, the lowest first, which give what `class` gives.
+    /// Stacks operators on `input`, lowest first, such that together they yield the slots of
+    /// `class`.
     fn stack(&mut self, class: Id, input: Id, ops: &[ParamId]) -> Result<Id, &'static str> {
         let (Some(whole), Some(below)) = (
             plan_fact(self.graph, class).map(Arc::clone),
@@ -325,12 +301,15 @@ impl Search<'_> {
         let mut keeps = vec![whole.slots()];
         for &op in ops.iter().rev() {
             let wanted = &keeps[keeps.len() - 1];
-            keeps.push(self.graph.analysis.arena.needed(op, wanted));
+            let spec = self.graph.analysis.arena.spec(op);
+            keeps.push(spec.needed(wanted));
         }
-        // What is left over below is dropped by the lowest operator.
+        // The last entry is what the lowest operator needs from `input`; no operator of the stack
+        // passes it on.
         keeps.pop();
         keeps.reverse();
-        // The plan is typed before it is built: a class must never be poisoned.
+        // The plan is typed before it is added, since a class with contradictory types would poison
+        // the graph.
         let mut fact = below;
         let mut at = Some(input);
         for (&op, keep) in ops.iter().zip(&keeps) {
@@ -338,8 +317,8 @@ impl Search<'_> {
             fact = match at.and_then(|id| plan_fact(self.graph, id)) {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let arena = &mut self.graph.analysis.arena;
-                    let typed = op_fact(arena, op, keep, &fact);
+                    let Knowledge { arena, profile, .. } = &mut self.graph.analysis;
+                    let typed = op_fact(arena, profile, op, keep, &fact);
                     Arc::new(typed.map_err(|_| "what it needs is not there")?)
                 }
             };
@@ -354,22 +333,23 @@ impl Search<'_> {
         Ok(id)
     }
 
-    /// The class of an operator over a class, where the graph has it.
+    /// The class of an operator over `input`, if the graph contains it.
     fn known(&mut self, op: ParamId, keep: &SlotSet, input: Id) -> Option<Id> {
-        let keep = self.graph.analysis.arena.keep(keep.clone());
-        let keep = self.graph.lookup(Node::Keep(keep))?;
+        let live = self.graph.analysis.arena.intern_slots(keep.clone());
+        let live = self.graph.lookup(Node::LiveSlots(live))?;
         let param = self.graph.lookup(Node::Param(op))?;
-        self.graph.lookup(Node::Op([param, keep, input]))
+        self.graph.lookup(Node::Op([param, live, input]))
     }
 
     fn over(&mut self, op: ParamId, keep: SlotSet, input: Id) -> Id {
-        let keep = self.graph.analysis.arena.keep(keep);
-        let keep = self.graph.add(Node::Keep(keep));
+        let live = self.graph.analysis.arena.intern_slots(keep);
+        let live = self.graph.add(Node::LiveSlots(live));
         let param = self.graph.add(Node::Param(op));
-        self.graph.add_uncanonical(Node::Op([param, keep, input]))
+        self.graph.add_uncanonical(Node::Op([param, live, input]))
     }
 
-    /// The operator over each input of a union, where that is the same as over the union.
+    /// Applies the operator to each input of a union instead of to the union, if that is
+    /// equivalent.
     fn distributed(
         &mut self,
         class: Id,
@@ -379,9 +359,9 @@ impl Search<'_> {
         concat::past_union(self.graph.analysis.arena.spec(param))?;
         let [whole, a, b] = facts_of(self.graph, [class, inputs[0], inputs[1]])?;
         let kept = whole.slots();
-        let arena = &mut self.graph.analysis.arena;
-        let typed = op_fact(arena, param, &kept, &a)
-            .and_then(|a| Ok((a, op_fact(arena, param, &kept, &b)?)))
+        let Knowledge { arena, profile, .. } = &mut self.graph.analysis;
+        let typed = op_fact(arena, profile, param, &kept, &a)
+            .and_then(|a| Ok((a, op_fact(arena, profile, param, &kept, &b)?)))
             .and_then(|(a, b)| cat_fact(arena, &a, &b));
         if !typed.is_ok_and(|fact| fact.agrees(&whole)) {
             return Err(OTHER_TYPES);
@@ -390,13 +370,14 @@ impl Search<'_> {
         Ok(self.graph.add_uncanonical(Node::Cat(inputs)))
     }
 
-    /// The operator over a union, where that is the same as over each of its inputs.
+    /// Applies the operator to a union instead of to each of its inputs, if that is equivalent.
     fn shared(&mut self, class: Id, param: ParamId, inputs: [Id; 2]) -> Result<Id, &'static str> {
         concat::past_union(self.graph.analysis.arena.spec(param))?;
         let [whole, a, b] = facts_of(self.graph, [class, inputs[0], inputs[1]])?;
         let kept = whole.slots();
-        let arena = &mut self.graph.analysis.arena;
-        let typed = cat_fact(arena, &a, &b).and_then(|cat| op_fact(arena, param, &kept, &cat));
+        let Knowledge { arena, profile, .. } = &mut self.graph.analysis;
+        let typed =
+            cat_fact(arena, &a, &b).and_then(|cat| op_fact(arena, profile, param, &kept, &cat));
         if !typed.is_ok_and(|fact| fact.agrees(&whole)) {
             return Err(OTHER_TYPES);
         }
@@ -409,7 +390,7 @@ impl Search<'_> {
         if changed {
             *self.report.fired.entry(rule).or_default() += 1;
         }
-        // Another way to what is known may make a proof shorter.
+        // Another proof of a known equality may be shorter.
         if changed || self.graph.are_explanations_enabled() && term != id {
             self.graph.union_trusted(term, id, rule);
         }
@@ -431,8 +412,9 @@ fn facts_of<const N: usize>(
     facts.try_into().map_err(|_| "it is no plan")
 }
 
-/// A site for people.
-pub fn site_text(arena: &Arena, site: Site) -> (String, String) {
+/// The upper and lower operator of a site, for display.
+#[cfg(test)]
+pub(crate) fn site_text(arena: &super::arena::Arena, site: Site) -> (String, String) {
     let text = |param| arena.spec(param).text.clone();
     (text(site.outer), text(site.inner))
 }

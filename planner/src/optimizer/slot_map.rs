@@ -1,5 +1,5 @@
-//! What is known of each of some slots, in one piece of memory: a plan of thousands of columns has one for
-//! each of its classes.
+//! A map from slots to values in one allocation: a plan of thousands of columns has such a map for
+//! each class of its e-graph.
 
 use super::slots::{Slot, SlotSet};
 
@@ -23,12 +23,12 @@ impl<V> SlotMap<V> {
         self.0.len()
     }
 
-    /// Whether there is no slot.
+    /// True if there is no slot.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value of a slot.
+    /// The value of a slot; `None` if the slot is not in the map.
     pub fn get(&self, slot: Slot) -> Option<&V> {
         self.find(slot).ok().map(|at| &self.0[at].1)
     }
@@ -41,12 +41,12 @@ impl<V> SlotMap<V> {
         }
     }
 
-    /// Takes a slot out.
+    /// Removes a slot, and returns its value; `None` if the slot is not in the map.
     pub fn remove(&mut self, slot: Slot) -> Option<V> {
         self.find(slot).ok().map(|at| self.0.remove(at).1)
     }
 
-    /// Keeps the slots of a set.
+    /// Keeps only the slots that are in a set.
     pub fn keep(&mut self, slots: &SlotSet) {
         self.0.retain(|&(slot, _)| slots.contains(slot));
     }
@@ -61,7 +61,7 @@ impl<V> SlotMap<V> {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// The values, to be changed.
+    /// The values, mutably.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.0.iter_mut().map(|(_, value)| value)
     }
@@ -73,9 +73,10 @@ impl<V> SlotMap<V> {
 }
 
 impl<V> Extend<(Slot, V)> for SlotMap<V> {
-    /// Sets the values of slots. Of several values of a slot, the last counts.
+    /// Sets the values of slots. Of several values for a slot, the last wins.
     fn extend<I: IntoIterator<Item = (Slot, V)>>(&mut self, values: I) {
-        /// Values that are put in one by one.
+        /// Maximum number of values that are inserted one by one. More are appended and sorted
+        /// together.
         const FEW: usize = 4;
         let mut values = values.into_iter();
         for (slot, value) in values.by_ref().take(FEW) {
@@ -86,7 +87,7 @@ impl<V> Extend<(Slot, V)> for SlotMap<V> {
         if self.0.len() == sorted {
             return;
         }
-        // Stable, so the last value of a slot comes last.
+        // The sort is stable, so the last value of a slot stays last.
         self.0.sort_by_key(|&(slot, _)| slot);
         let all = std::mem::take(&mut self.0);
         self.0.reserve(all.len());

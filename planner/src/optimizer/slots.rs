@@ -1,8 +1,8 @@
 //! Slots: the columns of a plan under names that no operator changes.
 //!
-//! A slot is made once, by a scan or by the first operator that writes it, and operators read and
-//! rewrite it in place. So two operators commute when their slots are disjoint, and no column
-//! reference is ever renumbered.
+//! A slot is created by a scan or by the first operator that writes it. Operators read and rewrite
+//! slots in place. So two operators with disjoint slots commute, and no column reference is ever
+//! renumbered.
 
 use std::fmt;
 
@@ -37,18 +37,18 @@ impl SlotSet {
         }
     }
 
-    /// Whether the slot is in the set.
+    /// True if the slot is in the set.
     pub fn contains(&self, Slot(slot): Slot) -> bool {
         let word = self.words.get((slot / 64) as usize);
         word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 
-    /// Whether no slot is in both sets.
+    /// True if no slot is in both sets.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)
     }
 
-    /// Whether every slot of this set is in the other.
+    /// True if every slot of this set is in the other.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self
@@ -58,7 +58,7 @@ impl SlotSet {
                 .all(|(a, b)| a & !b == 0)
     }
 
-    /// Whether there is no slot.
+    /// True if there is no slot.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -89,7 +89,7 @@ impl SlotSet {
         Self { words }
     }
 
-    /// The slots of both sets.
+    /// The slots in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         self.difference(&self.difference(other))
     }

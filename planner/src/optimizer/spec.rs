@@ -1,100 +1,115 @@
-//! Operators as the e-graph sees them: what they read, write, draw and may do, apart from where
-//! they stand.
+//! Operators as the e-graph sees them: the slots that they read and write, and their other
+//! properties, regardless of where they stand in a plan.
 
 use std::fmt;
 
-use arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::Expr;
 use forebay_udfs::facts::{Algebra, FunctionFacts};
 use forebay_udfs::image::ImageCall;
 use forebay_udfs::{DeclaredFunction, UNKNOWN_NS_PER_ROW};
 
-use super::arena::ParamId;
 use super::coefficients::{Coefficients, FunctionCost, OpCost};
+use super::ids::ParamId;
 use super::slots::{Slot, SlotSet};
 
-/// What an operator does to the rows below it.
+/// The kind of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OpKind {
-    /// Computes a slot of each row from others, or from itself.
+    /// Computes a slot of each row from other slots, or from the slot's own value.
     Row {
-        /// The slot.
+        /// The slot that is computed.
         slot: Slot,
-        /// Its value, over slot names.
+        /// The expression that computes the slot, over slot names.
         expr: Box<Expr>,
     },
-    /// Computes several slots of each row at once, by row operators none of which reads or writes a slot that
-    /// another one writes: the plain columns of a wide projection.
+    /// Computes several slots of each row at once, by independent row operators: the plain columns
+    /// of a wide projection.
     Rows(Vec<ParamId>),
     /// Keeps the rows for which the predicate is true.
     Filter {
         /// The predicate, over slot names.
         predicate: Box<Expr>,
     },
-    /// Keeps the rows for which all of several filters do.
+    /// Keeps the rows that pass several filters.
     Filters(Vec<ParamId>),
-    /// A row per element of lists: slots of lists, each with the slot of its elements.
+    /// Yields a row per element of a list. Each list has a slot, and its elements have another.
     Flatten {
-        /// List and element slots.
+        /// Pairs of a list's slot and its elements' slot.
         lists: Vec<(Slot, Slot)>,
-        /// Whether an empty list gives a row.
+        /// True if an empty or null list yields a row.
         preserve_nulls: bool,
     },
     /// Adds the columns of the one matching row of another plan.
     Lookup {
-        /// The arena's index of the other plan.
+        /// The index of the other plan in the arena.
         build: usize,
-        /// Equal pairs: over slot names, over the other plan's columns.
+        /// Pairs of expressions that must be equal: one over slot names, and one over the other
+        /// plan's columns.
         on: Vec<(Expr, Expr)>,
-        /// The other plan's columns as slots.
+        /// The other plan's columns, each with its slot.
         columns: Vec<(String, Slot)>,
-        /// Whether rows without a match stay.
+        /// True if rows without a match are kept.
         keep_unmatched: bool,
     },
     /// Rows `skip .. skip + fetch` in stored order.
     Limit {
-        /// Rows dropped.
+        /// Number of rows dropped at the start of the stored order.
         skip: u64,
-        /// Rows kept.
+        /// Maximum number of rows kept; all rows if absent.
         fetch: Option<u64>,
     },
-    /// The epoch's order.
+    /// Orders the rows of an epoch.
     Shuffle {
-        /// Whether one window holds all rows.
+        /// True if one window holds all rows.
         global: bool,
     },
     /// Rows `skip .. skip + take` of an epoch.
     Take {
-        /// Rows dropped.
+        /// Number of rows dropped at the start of the epoch.
         skip: u64,
-        /// Rows kept; `u64::MAX` for all.
+        /// Maximum number of rows kept; `u64::MAX` for all.
         take: u64,
-        /// Whether the epoch's order decides which.
+        /// True if the epoch's order decides which rows are kept.
         shuffled: bool,
     },
-    /// Batches of rows.
+    /// Groups rows into batches.
     Batch {
-        /// Rows of a batch.
+        /// Rows per batch.
         rows: u64,
-        /// Whether a remainder is dropped.
+        /// True if rows that do not fill a batch are dropped.
         drop_remainder: bool,
     },
 }
 
 impl OpKind {
-    /// Whether it computes slots of each row by itself.
+    /// True if the operator computes slots of each row by itself.
     pub fn is_row(&self) -> bool {
         matches!(self, Self::Row { .. } | Self::Rows(_))
     }
 
-    /// Whether it keeps some of the rows, each of which decides by itself.
+    /// True if the operator keeps some of the rows, and decides on each row by itself.
     pub fn is_filter(&self) -> bool {
         matches!(self, Self::Filter { .. } | Self::Filters(_))
     }
 
-    /// The operators that it stands for, where it stands for several.
+    /// True if the operator keeps rows by their position in an order: `TAKE`, or `LIMIT` of a
+    /// query.
+    pub fn takes(&self) -> bool {
+        matches!(self, Self::Take { .. } | Self::Limit { .. })
+    }
+
+    /// True if the operator looks rows up in another plan.
+    pub fn looks_up(&self) -> bool {
+        matches!(self, Self::Lookup { .. })
+    }
+
+    /// True if the operator orders the rows of an epoch.
+    pub fn shuffles(&self) -> bool {
+        matches!(self, Self::Shuffle { .. })
+    }
+
+    /// The members of a combined operator; empty for any other operator.
     pub fn members(&self) -> &[ParamId] {
         match self {
             Self::Rows(members) | Self::Filters(members) => members,
@@ -103,31 +118,49 @@ impl OpKind {
     }
 }
 
-/// An operator with what the optimiser may assume of it.
+/// An operator with the properties that the optimiser may assume.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OpSpec {
-    /// What it does.
+    /// The kind of operator.
     pub kind: OpKind,
-    /// As EXPLAIN shows it. Two operators with one text are one operator.
+    /// The text that EXPLAIN shows. Two operators of one plan with the same text are equal.
     pub text: String,
-    /// Slots that it reads.
+    /// Slots that the operator reads.
     pub reads: SlotSet,
-    /// Slots that it writes.
+    /// Slots that the operator writes.
     pub writes: SlotSet,
-    /// Whether its value depends on the draws of the row.
+    /// True if the result of the operator depends on the row's draws.
     pub draws: bool,
-    /// Whether a row can fail in it.
+    /// True if a row can fail in the operator.
     pub fallible: bool,
-    /// Whether its place is fixed: by the user, or since it is volatile.
+    /// True if the operator must stay in its place: the user pinned it, or it is volatile.
     pub pinned: bool,
-    /// How the pixels that it writes relate to those that it reads.
+    /// Relation between the pixels that the operator writes and those that it reads.
     pub algebra: Algebra,
-    /// Declared cost.
+    /// The cost of the operator's expression.
     pub cost: FunctionCost,
 }
 
 impl OpSpec {
-    /// The expression that a row operator computes.
+    /// The slots that the operator needs from its input to pass on the slots in `wanted`.
+    pub fn needed(&self, wanted: &SlotSet) -> SlotSet {
+        let made = match &self.kind {
+            OpKind::Flatten { lists, .. } => lists.iter().map(|&(_, element)| element).collect(),
+            _ => self.writes.clone(),
+        };
+        wanted.difference(&made).union(&self.reads)
+    }
+
+    /// The operator as EXPLAIN shows it among others.
+    pub fn shown(&self) -> String {
+        if self.kind.is_filter() {
+            format!("filter {}", self.text)
+        } else {
+            self.text.clone()
+        }
+    }
+
+    /// The expression that a row operator computes; `None` for any other operator.
     pub fn expr(&self) -> Option<&Expr> {
         match &self.kind {
             OpKind::Row { expr, .. } => Some(expr),
@@ -135,7 +168,8 @@ impl OpSpec {
         }
     }
 
-    /// The first argument of the function that a row operator calls last: the image of an image function.
+    /// The first argument of the outermost function of a row operator: the image of an image
+    /// function.
     pub fn first_argument(&self) -> Option<&Expr> {
         match self.expr()? {
             Expr::ScalarFunction(call) => call.args.first(),
@@ -143,7 +177,7 @@ impl OpSpec {
         }
     }
 
-    /// What may be assumed of the function that a row operator calls last.
+    /// The facts of the outermost function of a row operator.
     pub fn facts(&self) -> Option<FunctionFacts> {
         match self.expr()? {
             Expr::ScalarFunction(call) => forebay_udfs::facts_of_call(call),
@@ -151,12 +185,13 @@ impl OpSpec {
         }
     }
 
-    /// What the image function does that a row operator calls last.
+    /// The image call of a row operator's outermost function.
     pub fn image_call(&self) -> Option<ImageCall> {
         ImageCall::of(self.expr()?)
     }
 
-    /// Whether it calls a function that is not declared deterministic, and so stays where it stands.
+    /// True if the operator calls a function that is not declared deterministic, so that the
+    /// operator must not move.
     pub fn is_volatile(&self) -> bool {
         match &self.kind {
             OpKind::Row { expr, .. } => forebay_udfs::is_volatile(expr),
@@ -165,7 +200,7 @@ impl OpSpec {
         }
     }
 
-    /// The name of the function that a row operator calls last.
+    /// The name of the outermost function of a row operator.
     pub fn function(&self) -> Option<&str> {
         match self.expr()? {
             Expr::ScalarFunction(call) => Some(call.func.name()),
@@ -178,71 +213,6 @@ impl fmt::Display for OpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// Whether some row can fail in an expression over columns of `schema`. Of DataFusion's operators only
-/// those that have a value for all operands of their types are taken as safe.
-pub fn fallible(expr: &Expr, schema: &DFSchema) -> bool {
-    let mut fallible = false;
-    let visited = expr.apply(|e| {
-        fallible |= match e {
-            Expr::Column(_)
-            | Expr::Literal(..)
-            | Expr::Alias(_)
-            | Expr::Not(_)
-            | Expr::IsNull(_)
-            | Expr::IsNotNull(_)
-            | Expr::IsTrue(_)
-            | Expr::IsFalse(_)
-            | Expr::Between(_)
-            | Expr::InList(_)
-            | Expr::TryCast(_) => false,
-            Expr::Cast(cast) => {
-                let from = cast.expr.get_type(schema);
-                !from.is_ok_and(|from| widens(&from, cast.field.data_type()))
-            }
-            // Whole numbers wrap, floats overflow to infinity; decimals and times fail.
-            Expr::BinaryExpr(BinaryExpr {
-                left,
-                op: Operator::Plus | Operator::Minus | Operator::Multiply,
-                right,
-            }) => [left, right].into_iter().any(|operand| {
-                let number = operand.get_type(schema);
-                !number.is_ok_and(|t| t.is_integer() || t.is_floating())
-            }),
-            Expr::BinaryExpr(binary) => !matches!(
-                binary.op,
-                Operator::Eq
-                    | Operator::NotEq
-                    | Operator::Lt
-                    | Operator::LtEq
-                    | Operator::Gt
-                    | Operator::GtEq
-                    | Operator::And
-                    | Operator::Or
-                    | Operator::IsDistinctFrom
-                    | Operator::IsNotDistinctFrom
-            ),
-            Expr::ScalarFunction(call) => {
-                forebay_udfs::facts_of(call.func.name()).is_none_or(|facts| facts.fallible)
-            }
-            _ => true,
-        };
-        Ok(TreeNodeRecursion::Continue)
-    });
-    visited.is_err() || fallible
-}
-
-/// Whether every value of one type has one of another.
-fn widens(from: &DataType, to: &DataType) -> bool {
-    let bytes = |t: &DataType| t.primitive_width().unwrap_or(0);
-    let (signed, unsigned) = (to.is_signed_integer(), to.is_unsigned_integer());
-    from == to
-        || from.is_integer() && to.is_floating() && *to != DataType::Float16
-        || from.is_signed_integer() && signed && bytes(from) <= bytes(to)
-        || from.is_unsigned_integer() && unsigned && bytes(from) <= bytes(to)
-        || from.is_unsigned_integer() && signed && bytes(from) < bytes(to)
-        || from.is_floating() && to.is_floating() && bytes(from) <= bytes(to)
 }
 
 /// The cost of an expression: the sum over its calls.
@@ -272,7 +242,7 @@ pub fn cost_of(expr: &Expr, prices: &Coefficients) -> FunctionCost {
     sum
 }
 
-/// What a function from outside the catalogue says that it costs.
+/// The cost that a host function declares.
 fn declared_cost(function: &dyn DeclaredFunction) -> FunctionCost {
     let ns = function.ns_per_row().unwrap_or(UNKNOWN_NS_PER_ROW);
     FunctionCost::from(OpCost {
@@ -281,7 +251,7 @@ fn declared_cost(function: &dyn DeclaredFunction) -> FunctionCost {
     })
 }
 
-/// How the outermost function of an expression treats pixels.
+/// The effect of an expression's outermost function on pixels.
 pub fn algebra(expr: &Expr) -> Algebra {
     match forebay_udfs::pinned(expr).unwrap_or(expr) {
         Expr::ScalarFunction(call) => {

@@ -1,46 +1,45 @@
-//! A plan as a tree of operators, before it is a term: what is lowered, sorted, and raised.
+//! A plan as a tree of operators, the form that is lowered, sorted and raised.
 
-use super::arena::{Arena, ParamId, ScanId};
+use super::arena::Arena;
+use super::ids::{ParamId, ScanId};
 use super::lang::{Node, Term};
 use super::slots::SlotSet;
 use egg::Id;
 
-/// A plan.
+/// A plan, given by its topmost operator and the plans below.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tree {
+pub enum OperatorTree {
     /// The rows of a source.
     Scan(ScanId),
     /// An operator over a plan.
     Op(ParamId, Box<Self>),
-    /// All rows of one plan, then all of another.
+    /// All rows of one plan, followed by all rows of another.
     Cat(Box<[Self; 2]>),
-    /// The rows of two plans side by side, and which slots the second one gives.
-    Zip(Box<[Self; 2]>, SlotSet),
     /// Rows of several plans, drawn by the weights of the arena's mix.
     Mix(Vec<Self>),
-    /// A plan whose rows are kept from epoch to epoch.
+    /// A plan whose rows are cached, and so kept from epoch to epoch.
     Cache(Box<Self>),
 }
 
-impl Tree {
-    /// An operator over this plan.
+impl OperatorTree {
+    /// Places an operator on top of this plan.
     #[must_use]
     pub fn then(self, param: ParamId) -> Self {
         Self::Op(param, Box::new(self))
     }
 
-    /// Calls `f` on every part of the plan, inputs first.
+    /// Calls `f` on the plan and every plan within it, inputs first.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
         match self {
             Self::Scan(_) => {}
             Self::Op(_, input) | Self::Cache(input) => input.visit(f),
-            Self::Cat(inputs) | Self::Zip(inputs, _) => inputs.iter().for_each(|i| i.visit(f)),
+            Self::Cat(inputs) => inputs.iter().for_each(|i| i.visit(f)),
             Self::Mix(arms) => arms.iter().for_each(|arm| arm.visit(f)),
         }
         f(self);
     }
 
-    /// The plan with other operators in the places of its own.
+    /// Replaces each operator of the plan by the result of `of`.
     pub fn with_operators(&self, of: &mut impl FnMut(ParamId) -> ParamId) -> Self {
         if let Self::Mix(arms) = self {
             return Self::Mix(arms.iter().map(|arm| arm.with_operators(of)).collect());
@@ -53,13 +52,12 @@ impl Tree {
             Self::Mix(_) => self.clone(),
             Self::Scan(scan) => Self::Scan(*scan),
             Self::Cat(inputs) => Self::Cat(both(inputs)),
-            Self::Zip(inputs, second) => Self::Zip(both(inputs), second.clone()),
             Self::Op(param, input) => input.with_operators(of).then(of(*param)),
             Self::Cache(input) => Self::Cache(Box::new(input.with_operators(of))),
         }
     }
 
-    /// The plan without what nobody needs to have `wanted`.
+    /// Removes the operators, members and scanned columns that the slots in `wanted` do not need.
     pub fn needed(&self, arena: &mut Arena, wanted: &SlotSet) -> Self {
         match self {
             Self::Scan(scan) => {
@@ -70,12 +68,13 @@ impl Tree {
             Self::Op(param, input) => {
                 let spec = arena.spec(*param);
                 let unused = spec.writes.is_disjoint(wanted) && !spec.pinned;
-                // An error of a slot that nobody needs does not surface.
+                // A row operator whose slots are not needed is dropped, since the error of an
+                // unneeded slot is never reported.
                 if spec.kind.is_row() && unused {
                     return input.needed(arena, wanted);
                 }
                 let param = arena.narrowed(*param, wanted);
-                let below = arena.needed(param, wanted);
+                let below = arena.spec(param).needed(wanted);
                 input.needed(arena, &below).then(param)
             }
             Self::Cache(input) => Self::Cache(Box::new(input.needed(arena, wanted))),
@@ -87,16 +86,11 @@ impl Tree {
                 let arms = arms.iter().map(|arm| arm.needed(arena, wanted));
                 Self::Mix(arms.collect())
             }
-            Self::Zip(inputs, second) => {
-                let a = inputs[0].needed(arena, &wanted.difference(second));
-                let b = inputs[1].needed(arena, &wanted.intersection(second));
-                Self::Zip(Box::new([a, b]), second.clone())
-            }
         }
     }
 
-    /// The plan as a term that passes on `wanted` and, below that, what is needed for it: nothing else
-    /// is read or computed.
+    /// Converts the plan to a term that passes on the slots in `wanted`, and reads and computes
+    /// only what these slots need.
     pub fn term(&self, arena: &mut Arena, wanted: &SlotSet) -> Term {
         let mut term = Term::default();
         let needed = self.needed(arena, wanted);
@@ -108,11 +102,11 @@ impl Tree {
         match self {
             Self::Scan(scan) => term.add(Node::Scan(*scan)),
             Self::Op(param, input) => {
-                let below = arena.needed(*param, wanted);
+                let below = arena.spec(*param).needed(wanted);
                 let input = input.add(arena, &below, term);
                 let param = term.add(Node::Param(*param));
-                let keep = term.add(Node::Keep(arena.keep(wanted.clone())));
-                term.add(Node::Op([param, keep, input]))
+                let live = term.add(Node::LiveSlots(arena.intern_slots(wanted.clone())));
+                term.add(Node::Op([param, live, input]))
             }
             Self::Cache(input) => input.add(arena, wanted, term),
             Self::Cat(inputs) => {
@@ -125,11 +119,6 @@ impl Tree {
                 let arms = arms.iter().map(|arm| arm.add(arena, wanted, term));
                 let arms = arms.collect();
                 term.add(Node::Mix(arms))
-            }
-            Self::Zip(inputs, second) => {
-                let a = inputs[0].add(arena, &wanted.difference(second), term);
-                let b = inputs[1].add(arena, &wanted.intersection(second), term);
-                term.add(Node::Zip([a, b]))
             }
         }
     }

@@ -1,40 +1,43 @@
-//! Wide projections and long conditions: many operators that the search takes as one.
+//! Wide projections and long conditions: groups of operators that the search takes as one.
 //!
-//! Operators that are independent of each other may stand in any order, so a search over `n` columns that are
-//! computed side by side would see an exponential number of plans of equal cost. Where there are many, the plain
-//! ones become one operator. A column that something above reads stays an operator of its own, so that a filter
-//! over it can still move below the others.
+//! Independent operators may stand in any order, so a search over `n` columns computed side by side
+//! would see an exponential number of plans of equal cost. If there are many such operators, the
+//! plain ones are combined into one operator. A column that an operator above reads stays separate,
+//! so that a filter over this column can still move below the others.
 
-use super::arena::{Arena, ParamId};
-use super::tree::Tree;
+use super::arena::Arena;
+use super::ids::ParamId;
+use super::tree::OperatorTree;
 
-/// Plain columns of a projection, or conjuncts of a filter, up to which each is an operator of its own.
-pub const APART: usize = 32;
+/// Maximum number of plain columns of a projection, or conjuncts of a filter, that remain separate
+/// operators. If there are more, all of them are combined.
+pub(crate) const APART: usize = 32;
 
-/// Operators of a plan that is searched. A plan of more runs as it is written.
-pub const MAX_OPERATORS: usize = 512;
+/// Maximum number of operators of a plan that is searched. A larger plan runs as written.
+pub(crate) const MAX_OPERATORS: usize = 512;
 
-/// The number of operators of a plan; one that stands for several counts once.
-pub fn operators(tree: &Tree) -> usize {
+/// The number of operators of a plan; a combined operator counts once.
+pub(crate) fn operators(tree: &OperatorTree) -> usize {
     let mut count = 0;
-    tree.visit(&mut |part| count += usize::from(matches!(part, Tree::Op(..))));
+    tree.visit(&mut |part| count += usize::from(matches!(part, OperatorTree::Op(..))));
     count
 }
 
 /// An operator of a plan that is being lowered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct LoweredOp {
     /// The operator.
     pub(super) param: ParamId,
-    /// Whether it is independent of those beside it, and nothing above reads what it makes.
+    /// True if the operator is independent of the operators beside it, and no operator above reads
+    /// its result.
     pub(super) is_plain: bool,
 }
 
-/// The operators that stand for these, in their order: all plain ones are one where there are many, which
-/// stands where the first of them does.
-pub(super) fn joined(arena: &mut Arena, steps: &[Step]) -> Vec<ParamId> {
+/// Returns the operators of `steps`. If many of them are plain, those are combined into one, at the
+/// position of the first.
+pub(super) fn joined(arena: &mut Arena, steps: &[LoweredOp]) -> Vec<ParamId> {
     let all = || steps.iter().map(|step| step.param);
-    let is_joined = |step: &&Step| step.is_plain && !arena.spec(step.param).pinned;
+    let is_joined = |step: &&LoweredOp| step.is_plain && !arena.spec(step.param).pinned;
     let plain: Vec<ParamId> = { steps.iter().filter(is_joined) }
         .map(|step| step.param)
         .collect();
@@ -139,7 +142,7 @@ mod tests {
         for i in 0..APART + 10 {
             let slot = arena.slot(&format!("s{i}"));
             let param = arena.row(slot, datafusion::logical_expr::lit(1), false);
-            steps.push(Step {
+            steps.push(LoweredOp {
                 param,
                 is_plain: i != 5,
             });

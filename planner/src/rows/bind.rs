@@ -1,10 +1,10 @@
-//! Binding: each random function call gets its stream, a literal, and the hidden row column.
+//! Binds random function calls: each gets its stream, as a literal, and the hidden row column.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// Whether a query calls a function that draws: it needs the keys of rows.
+/// True if a query calls a function that draws, and so needs row keys.
 pub fn draws(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -18,7 +18,7 @@ pub fn draws(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Numbers the random calls of a plan in evaluation order.
+/// Assigns stream numbers to the random calls of a plan, in evaluation order.
 #[derive(Debug, Default)]
 pub struct Streams {
     next: u64,

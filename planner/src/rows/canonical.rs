@@ -1,8 +1,9 @@
-//! The canonical text of a pipeline, and the semantic hash of it.
+//! The canonical text of a pipeline, and its semantic hash.
 //!
-//! Texts and builder calls that mean the same should hash the same, however their projections nest:
-//! between operators that fix a shape of their own (scan, union, mix, limit, unnest, lookup), expressions
-//! are inlined, columns are named by where they come from, filters are a set.
+//! Texts and builder calls with the same meaning should have the same hash, however their
+//! projections nest. Operators that fix the shape of their output (scan, union, mix, limit, unnest,
+//! lookup) appear in the text as they are. Between these operators, expressions are inlined,
+//! columns are named by their origin, and filters form a set.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,11 +15,15 @@ use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
 use super::columns::ColumnIndex;
-use super::definition::{expr_text, plan_text, quoted, type_text, versions};
+use super::fingerprint::{expr_text, plan_text, quoted, type_text, versions};
 use super::{RowOp, RowPlan, slot};
-use crate::clauses::{BatchSize, Cache, Clauses, EqualSteps, Window};
+use crate::clauses::{
+    BatchScope, BatchSize, CacheClause, Clauses, EqualSteps, OnError, Relax, Remainder,
+    ShuffleWindow,
+};
 
-/// Names the meaning of a stream (design contract, "Two hashes"): 32 bytes of BLAKE3.
+/// The semantic hash, which identifies the meaning of a stream: 32 bytes of BLAKE3 (design
+/// contract, "Two hashes").
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SemanticHash([u8; 32]);
 
@@ -34,39 +39,39 @@ impl std::fmt::Debug for SemanticHash {
     }
 }
 
-/// Version of the canonical text; raised when it changes for an unchanged pipeline, or when the same text comes to
-/// mean another stream.
+/// Version of the canonical text. It is raised when the text of an unchanged pipeline changes, or
+/// when the same text comes to mean another stream.
 const VERSION: u32 = 5;
 
-/// The semantic hash of a lowered, unoptimised plan under its clauses.
+/// Returns the semantic hash of a lowered, unoptimised plan with its clauses.
 ///
-/// Seed, number of epochs, thread counts and locations are left out: they do not change what the
-/// stream means.
+/// Seed, number of epochs, thread counts and locations are excluded, since they do not change the
+/// meaning of the stream.
 pub fn semantic_hash(plan: &RowPlan, clauses: &Clauses) -> Result<SemanticHash> {
     Ok(SemanticHash(
         *blake3::hash(text(plan, clauses)?.as_bytes()).as_bytes(),
     ))
 }
 
-/// One text for all that a number may be written as.
+/// Normalises the text of a number, which can be written in several ways.
 fn number(text: &str) -> String {
     if let Ok(whole) = text.parse::<i128>() {
         return whole.to_string();
     }
     match text.parse::<f64>() {
-        // Of more digits, decimals tell more than a float does.
+        // With more digits, a decimal is more precise than a float.
         Ok(value) if text.len() <= 15 => value.to_string(),
         _ => text.to_owned(),
     }
 }
 
-/// The text that the semantic hash is taken of.
+/// Returns the text that the semantic hash is computed from.
 pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     let rows = Canonical::of(plan)?.render(&plan.schema)?;
-    // Where rows are kept does not change them, unless their draws are kept with them: those below the step
-    // as it is written, which only the plan as it is written tells.
+    // A cache changes rows only if it keeps their draws: the draws of the operators below the
+    // cached operator in the written plan.
     let frozen = match &clauses.cache {
-        Some(Cache::At {
+        Some(CacheClause::At {
             step,
             freezing: true,
         }) => format!("frozen {}\n{}", quoted(step), plan_text(plan)?),
@@ -76,20 +81,20 @@ pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     Ok(format!("forebay {VERSION}\n{rows}{clauses}\n{frozen}"))
 }
 
-/// What the clauses of a pipeline mean, a line each.
+/// Returns the meaning of a pipeline's clauses, one per line.
 ///
-/// Seed, number of epochs and where rows are kept are left out, and so are budgets of errors: they do not
-/// change which stream it is.
+/// Seed, number of epochs, cache and error budgets are excluded, since they do not change the
+/// stream.
 pub fn clauses_text(clauses: &Clauses) -> String {
     let Clauses {
         shuffle,
         seed: _,
         skip,
         take,
-        pack,
-        bucket,
-        batch,
-        tokens_of,
+        pack: _,
+        bucket: _,
+        batch: _,
+        tokens_of: _,
         pad,
         repeat,
         cache: _,
@@ -98,14 +103,59 @@ pub fn clauses_text(clauses: &Clauses) -> String {
     let or_all = |n: &Option<u64>| n.map_or_else(|| "all".to_owned(), |n| n.to_string());
     let shuffle = match shuffle {
         None => "none".to_owned(),
-        Some(Window::Rows(rows)) => format!("within {rows} rows"),
-        Some(Window::Global) => "globally".to_owned(),
+        Some(ShuffleWindow::Rows(rows)) => format!("within {rows} rows"),
+        Some(ShuffleWindow::Global) => "globally".to_owned(),
     };
     let mut lines = vec![
         format!("shuffle {shuffle}"),
         format!("skip {skip}"),
         format!("take {}", or_all(take)),
     ];
+    lines.extend(groups_lines(clauses));
+    for pad in pad {
+        let to = pad
+            .to
+            .map_or_else(|| "longest".to_owned(), |to| to.to_string());
+        let with = number(pad.with.as_deref().unwrap_or("0"));
+        lines.push(format!("pad {} to {to} with {with}", quoted(&pad.column)));
+    }
+    if options.equal_steps != EqualSteps::default() {
+        let equal_steps = match options.equal_steps {
+            EqualSteps::Count => "count",
+            EqualSteps::Drop => "drop",
+            EqualSteps::Pad => "pad",
+        };
+        lines.push(format!("equal_steps {equal_steps}"));
+    }
+    lines.push(format!("continuous {}", repeat.continuous));
+    let on_error = match options.on_error {
+        OnError::Fail => "fail",
+        OnError::Skip => "skip",
+        OnError::Replace => "replace",
+        OnError::Null => "null",
+    };
+    lines.push(format!("on_error {on_error}"));
+    let relax = match options.relax {
+        Relax::Exact => "exact",
+        Relax::Numeric => "numeric",
+        Relax::Order => "order",
+        Relax::Statistical => "statistical",
+    };
+    lines.push(format!("relax {relax}"));
+    lines.join("\n")
+}
+
+/// Returns the clauses that decide which rows are grouped, one per line.
+pub fn groups_lines(clauses: &Clauses) -> Vec<String> {
+    let Clauses {
+        pack,
+        bucket,
+        batch,
+        tokens_of,
+        options,
+        ..
+    } = clauses;
+    let mut lines = Vec::new();
     if let Some(pack) = pack {
         lines.push(format!("pack {} into {}", quoted(&pack.column), pack.into));
     }
@@ -122,30 +172,36 @@ pub fn clauses_text(clauses: &Clauses) -> String {
                 BatchSize::Rows(rows) => rows.to_string(),
                 BatchSize::Tokens(tokens) => format!("by {tokens} tokens"),
             };
-            format!("batch {size} {:?} {:?}", batch.scope, batch.remainder).to_lowercase()
+            let (scope, remainder) = (scope_text(batch.scope), remainder_text(batch.remainder));
+            format!("batch {size} {scope} {remainder}")
         }
     });
     if let Some(column) = tokens_of {
         lines.push(format!("tokens of {}", quoted(column)));
     }
-    for pad in pad {
-        let to = pad
-            .to
-            .map_or_else(|| "longest".to_owned(), |to| to.to_string());
-        let with = number(pad.with.as_deref().unwrap_or("0"));
-        lines.push(format!("pad {} to {to} with {with}", quoted(&pad.column)));
-    }
-    if options.equal_steps != EqualSteps::default() {
-        lines.push(format!("equal_steps {:?}", options.equal_steps).to_lowercase());
-    }
-    lines.push(format!("continuous {}", repeat.continuous));
-    lines.push(format!("on_error {:?}", options.on_error).to_lowercase());
-    lines.push(format!("relax {:?}", options.relax).to_lowercase());
-    lines.join("\n")
+    lines
 }
 
-/// What the rows of a plan are, whatever its columns are named and in which order they stand: the text,
-/// and for each of its columns the plan's. Rows that are kept are known by it.
+/// The word for a batch scope in hashed texts.
+const fn scope_text(scope: BatchScope) -> &'static str {
+    match scope {
+        BatchScope::PerRank => "perrank",
+        BatchScope::Global => "global",
+    }
+}
+
+/// The word for a remainder in hashed texts.
+const fn remainder_text(remainder: Remainder) -> &'static str {
+    match remainder {
+        Remainder::Keep => "keep",
+        Remainder::Drop => "drop",
+        Remainder::Pad => "pad",
+    }
+}
+
+/// Returns a text with the meaning of a plan's rows, regardless of the names and order of its
+/// columns, and for each column of the text the index of the plan's column. The cache identifies
+/// rows by this text.
 pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
     let Canonical {
         base,
@@ -169,7 +225,9 @@ pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
     Ok((ordered.render(&schema)?, order))
 }
 
-/// A plan between shape-fixing operators: what is below, filters and outputs over its columns.
+/// The filters and projections above a shape-fixing operator. `base` is the text of that operator
+/// and everything below it; `filters` and `outputs` are expressions over the columns of that
+/// operator.
 struct Canonical {
     base: String,
     filters: Vec<Expr>,
@@ -194,7 +252,7 @@ impl Canonical {
                 }
                 Ok(this)
             }
-            // What is kept is what would be computed.
+            // Cached rows mean the same as computed ones.
             RowOp::Cache => Ok(only(inputs)),
             RowOp::Project { exprs } => {
                 let mut this = only(inputs);
@@ -251,7 +309,8 @@ impl Canonical {
         }
     }
 
-    /// A fresh start above an operator that fixes its own shape.
+    /// Starts without filters and projections above a shape-fixing operator. The base is the
+    /// operator's text `base`, followed by the texts of the inputs.
     fn above(mut base: String, plan: &RowPlan, inputs: &[Self]) -> Result<Self> {
         for (input, node) in inputs.iter().zip(&plan.inputs) {
             for line in input.render(&node.schema)?.lines() {
@@ -268,16 +327,18 @@ impl Canonical {
         })
     }
 
-    /// Replaces the slots of `over` by what they hold. `room` is how many nodes it and those after it may grow by:
-    /// where there is no more, a large slot is named by the hash of what it holds.
+    /// Replaces the slots that `expr` reads by their expressions. `room` is the number of nodes by
+    /// which this expression and later ones of the same operator may grow; beyond it, a large slot
+    /// is replaced by the hash of its expression.
     fn inline(&self, expr: &Expr, over: &ColumnIndex<'_>, room: &mut usize) -> Result<Expr> {
-        // Where an operator stands does not change what it gives.
+        // Pinning an operator does not change its value.
         let expr = forebay_udfs::without_pins(expr.clone())?.data;
         let mut grown = 0_usize;
         for column in expr.column_refs() {
             if column.name != ROW_COLUMN {
                 let held = nodes(&self.outputs[over.index_of(&column.name)?]);
-                // It takes the place of a node.
+                // The slot's expression replaces one node, so each use adds one node less than the
+                // expression has.
                 let more = (held - 1).saturating_mul(uses(&expr, &column.name));
                 grown = grown.saturating_add(more);
             }
@@ -289,9 +350,10 @@ impl Canonical {
         let inlined = expr.transform_up(|e| match e {
             Expr::Column(c) if c.name != ROW_COLUMN => {
                 let held = &self.outputs[over.index_of(&c.name)?];
-                Ok(Transformed::yes(match is_whole || nodes(held) <= SMALL {
-                    true => held.clone(),
-                    false => slot(hash_of(held)?),
+                Ok(Transformed::yes(if is_whole || nodes(held) <= SMALL {
+                    held.clone()
+                } else {
+                    slot(hash_of(held)?)
                 }))
             }
             Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
@@ -321,14 +383,15 @@ impl Canonical {
     }
 }
 
-/// Nodes that all expressions of an operator may grow by when what they read is inlined. Each level of
-/// `SELECT x + x AS x FROM (..)` doubles them, so without a limit forty levels would never end.
+/// Maximum number of nodes by which the expressions of one operator may grow together when slots
+/// are inlined; beyond it, large slots are hashed. Each level of `SELECT x + x AS x FROM (..)`
+/// doubles the expression, so forty levels would never end without a limit.
 const INLINED: usize = 1 << 16;
 
-/// Nodes of an expression that is inlined even so.
+/// Maximum number of nodes of an expression that is inlined even beyond [`INLINED`].
 const SMALL: usize = 8;
 
-/// The number of nodes of an expression.
+/// Counts the nodes of an expression.
 fn nodes(expr: &Expr) -> usize {
     let mut count = 0;
     // Counting does not fail.
@@ -339,7 +402,8 @@ fn nodes(expr: &Expr) -> usize {
     count
 }
 
-/// Names what a large slot holds: its text, with the versions of its functions.
+/// The hash that replaces a large slot: BLAKE3 of the expression's text and of the versions of its
+/// functions.
 fn hash_of(held: &Expr) -> Result<String> {
     let text = format!(
         "{}\n{:?}",
@@ -349,7 +413,7 @@ fn hash_of(held: &Expr) -> Result<String> {
     Ok(format!("blake3 {}", blake3::hash(text.as_bytes())))
 }
 
-/// How often an expression reads a column.
+/// Counts the reads of a column in an expression.
 fn uses(expr: &Expr, name: &str) -> usize {
     let mut count = 0;
     let _ = expr.apply(|e| {
@@ -364,7 +428,8 @@ fn only(mut inputs: Vec<Canonical>) -> Canonical {
     inputs.swap_remove(0)
 }
 
-/// An integer literal of any width as Int64, a float as Float64: `224` in SQL and in Rust are one.
+/// Widens an integer literal to Int64 and a float to Float64, so that `224` is the same in SQL and
+/// in Rust.
 fn widen(value: &ScalarValue) -> Result<ScalarValue> {
     let wide = match value.data_type() {
         DataType::Int8

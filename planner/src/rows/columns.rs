@@ -1,5 +1,5 @@
-//! The columns of a node by name: what is done for an expression costs what it reads, however many columns
-//! there are.
+//! An index of a node's columns by name. With this index, resolving an expression takes time for
+//! the columns that the expression reads, not for all columns of the node.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use datafusion::common::{DFSchema, Result, plan_datafusion_err};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
-/// The columns of a node, found by their names without a search through all of them.
+/// The columns of a node, indexed by name.
 #[derive(Debug)]
 pub struct ColumnIndex<'a> {
     schema: &'a Schema,
@@ -17,7 +17,7 @@ pub struct ColumnIndex<'a> {
 }
 
 impl<'a> ColumnIndex<'a> {
-    /// The columns of a schema. Of two with one name, the first counts.
+    /// Indexes a schema. Of two columns with one name, the first wins.
     pub fn of(schema: &'a Schema) -> Self {
         let mut by_name = HashMap::with_capacity(schema.fields().len());
         for (index, field) in schema.fields().iter().enumerate() {
@@ -26,20 +26,20 @@ impl<'a> ColumnIndex<'a> {
         Self { schema, by_name }
     }
 
-    /// The index of a column.
+    /// Returns the index of a column.
     ///
     /// # Errors
-    /// There is no column of that name.
+    /// Fails if there is no column of that name.
     pub fn index_of(&self, name: &str) -> Result<usize> {
         let found = self.by_name.get(name).copied();
-        found.ok_or_else(|| plan_datafusion_err!("there is no column \"{name}\""))
+        found.ok_or_else(|| plan_datafusion_err!("column \"{name}\" not found"))
     }
 
-    /// The schema that an expression is resolved against: the columns that it reads, in their order, and the
-    /// hidden row column.
+    /// Returns the schema to resolve an expression against: the columns that it reads, in order,
+    /// and the hidden row column.
     ///
     /// # Errors
-    /// DataFusion refuses the schema.
+    /// Fails if DataFusion refuses the schema.
     pub fn read_by(&self, expr: &Expr) -> Result<DFSchema> {
         let names = expr.column_refs().into_iter();
         let read: BTreeSet<usize> = names
@@ -54,10 +54,10 @@ impl<'a> ColumnIndex<'a> {
         DFSchema::try_from(Schema::new(fields))
     }
 
-    /// The type of an expression's values, with its extension.
+    /// Returns the type of an expression's values, including its extension.
     ///
     /// # Errors
-    /// The expression has no type, or reads a column that is not there.
+    /// Fails if the expression has no type, or reads a missing column.
     pub fn field_of(&self, expr: &Expr) -> Result<FieldRef> {
         if let Expr::Column(column) = expr
             && let Some(&index) = self.by_name.get(column.name.as_str())

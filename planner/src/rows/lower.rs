@@ -1,4 +1,4 @@
-//! From DataFusion's analysed logical plan to the row plan.
+//! Lowers DataFusion's analysed logical plan to the row plan.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,27 +10,28 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
-    Expr, Extension, FetchType, Join, LogicalPlan, Operator, SkipType, Unnest,
+    Expr, Extension, FetchType, Join, LogicalPlan, Operator, SkipType, TableScan, Unnest,
 };
 use datafusion::sql::utils::UNNEST_PLACEHOLDER;
 
 use super::bind::Streams;
-use super::{NamedExpr, RowOp, RowPlan, mix, slot};
+use super::mix_place;
+use super::{NamedExpr, RowOp, RowPlan, slot};
 use crate::functions::is_repeatable;
 use crate::mix::MixNode;
 
 /// Lowers an analysed, unoptimised plan.
 ///
 /// # Errors
-/// "Not supported yet" for operators whose output has no row keys (aggregates, general joins,
-/// DISTINCT, window functions, ORDER BY), naming the operator, and for a MIX where there cannot be one.
+/// Fails with "not supported yet" on operators whose output has no row keys (aggregates, general
+/// joins, DISTINCT, window functions, ORDER BY), and on a MIX in the wrong place.
 pub fn lower(plan: &LogicalPlan) -> Result<RowPlan> {
-    let lowered = Lowering::default().plan(plan)?;
-    mix::check(&lowered)?;
+    let lowered = RowLowering::default().plan(plan)?;
+    mix_place::check(&lowered)?;
     named_as(lowered, plan.schema())
 }
 
-/// Gives the output columns the names that the query's own schema has.
+/// Renames the output columns to those of the query's own schema.
 fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
     let mut seen = BTreeSet::new();
     for field in schema.fields() {
@@ -63,21 +64,22 @@ fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
     RowPlan::project(plan, exprs)
 }
 
-/// Tables that a pipeline reads at most. A pipeline that reads another one twice reads all of its tables twice,
-/// so that thirty of them in a row would read a billion.
+/// Maximum number of scans of a pipeline; more are refused. A pipeline that reads another pipeline
+/// twice duplicates the scans of that pipeline, so thirty such levels would have a billion scans.
 const MAX_SCANS: u32 = 1024;
 
-/// Deepest plan, in operators: every pass over it descends it, and 2 MiB of stack hold some hundred.
+/// Maximum number of operators on a path from the output to a scan; a deeper plan is refused. Every
+/// rewrite recurses over the plan, and 2 MiB of stack hold some hundred levels.
 const MAX_DEPTH: usize = 256;
 
 #[derive(Default)]
-struct Lowering {
+struct RowLowering {
     occurrences: u32,
     streams: Streams,
     depth: usize,
 }
 
-impl Lowering {
+impl RowLowering {
     fn plan(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -93,38 +95,7 @@ impl Lowering {
 
     fn operator(&mut self, plan: &LogicalPlan) -> Result<RowPlan> {
         match plan {
-            LogicalPlan::TableScan(scan) => {
-                // A pipeline that another one reads is a view: each instantiation draws anew.
-                if let Some(view) = scan.source.get_logical_plan() {
-                    return self.plan(&view);
-                }
-                let occurrence = self.occurrences;
-                self.occurrences += 1;
-                if self.occurrences > MAX_SCANS {
-                    return plan_err!(
-                        "the pipeline reads more than {MAX_SCANS} tables, with all pipelines that it reads: write \
-                         what one of them makes to a file, and read that"
-                    );
-                }
-                let table = scan.source.schema();
-                let projection = scan
-                    .projection
-                    .clone()
-                    .unwrap_or_else(|| (0..table.fields().len()).collect());
-                let op = RowOp::Scan {
-                    occurrence,
-                    name: scan.table_name.table().to_owned(),
-                    source: Arc::clone(&scan.source),
-                    projection: projection.clone(),
-                    prune: Vec::new(),
-                };
-                let schema = Arc::new(table.project(&projection)?);
-                Ok(RowPlan {
-                    op,
-                    inputs: Vec::new(),
-                    schema,
-                })
-            }
+            LogicalPlan::TableScan(scan) => self.scan(scan),
             LogicalPlan::SubqueryAlias(alias) => self.plan(&alias.input),
             LogicalPlan::Projection(projection) => {
                 let input = self.plan(&projection.input)?;
@@ -147,7 +118,7 @@ impl Lowering {
                 let mut inputs = Vec::new();
                 for input in &union.inputs {
                     let input = self.plan(input)?;
-                    // A union of a union is one union.
+                    // Nested unions are flattened.
                     match input.op {
                         RowOp::Union => inputs.extend(input.inputs),
                         _ => inputs.push(input),
@@ -180,23 +151,16 @@ impl Lowering {
                     return plan_err!("LIMIT must be a constant");
                 };
                 let input = self.plan(&limit.input)?;
-                let schema = Arc::clone(&input.schema);
                 let op = RowOp::Limit {
                     skip: skip as u64,
                     fetch: fetch.map(|n| n as u64),
                 };
-                Ok(RowPlan {
-                    op,
-                    inputs: vec![input],
-                    schema,
-                })
+                RowPlan::over(op, vec![input])
             }
             LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::Join(join) => self.lookup(join),
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
-                not_impl_err!(
-                    "a pipeline reads from a source: SELECT without one is not supported yet"
-                )
+                not_impl_err!("a pipeline needs a source: SELECT without FROM is not supported yet")
             }
             other => not_impl_err!(
                 "{} is not supported yet in a pipeline: its rows have no keys of their own. Run it \
@@ -204,6 +168,35 @@ impl Lowering {
                 operator_name(other)
             ),
         }
+    }
+
+    fn scan(&mut self, scan: &TableScan) -> Result<RowPlan> {
+        // A pipeline after FROM is a view. Its plan is lowered once per use, so each use draws
+        // independently.
+        if let Some(view) = scan.source.get_logical_plan() {
+            return self.plan(&view);
+        }
+        let occurrence = self.occurrences;
+        self.occurrences += 1;
+        if self.occurrences > MAX_SCANS {
+            return plan_err!(
+                "the pipeline reads more than {MAX_SCANS} tables, with all pipelines that it reads: write \
+                 what one of them makes to a file, and read that"
+            );
+        }
+        let table = scan.source.schema();
+        let projection = scan
+            .projection
+            .clone()
+            .unwrap_or_else(|| (0..table.fields().len()).collect());
+        let op = RowOp::Scan {
+            occurrence,
+            name: scan.table_name.table().to_owned(),
+            source: Arc::clone(&scan.source),
+            projection,
+            prune: Vec::new(),
+        };
+        RowPlan::over(op, Vec::new())
     }
 
     fn unnest(&mut self, unnest: &Unnest) -> Result<RowPlan> {
@@ -276,19 +269,11 @@ impl Lowering {
             let l = self.expr(&l, &over_left)?;
             on.push((l, self.expr(&r, &over_right)?));
         }
-        let fields = left.schema.fields().iter().chain(right.schema.fields());
-        let named = unique_names(&join.schema).into_iter().zip(fields);
-        let fields = named.map(|(name, f)| f.as_ref().clone().with_name(name).with_nullable(true));
-        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let op = RowOp::Lookup { on, keep_unmatched };
-        Ok(RowPlan {
-            op,
-            inputs: vec![left, right],
-            schema,
-        })
+        Ok(RowPlan::over(op, vec![left, right])?.named(unique_names(&join.schema)))
     }
 
-    /// Rewrites `expr` over logical columns to one over slots, streams bound.
+    /// Rewrites `expr` from logical columns to slots, and binds its random calls.
     fn expr(&mut self, expr: &Expr, over: &Resolved<'_>) -> Result<Expr> {
         let resolved = expr
             .clone()
@@ -318,12 +303,12 @@ impl Lowering {
     }
 }
 
-/// The columns of a logical plan, and the slots that hold them.
+/// The columns of a logical plan, and their slots.
 struct Resolved<'a> {
     logical: &'a DFSchema,
     slots: &'a Schema,
     qualified: HashMap<(&'a TableReference, &'a str), usize>,
-    /// Whatever table they are of.
+    /// Indices of the columns by name, regardless of the table that qualifies the column.
     by_name: HashMap<&'a str, usize>,
 }
 
@@ -346,7 +331,7 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// The slot of a column.
+    /// Returns the slot of a column.
     fn slot(&self, column: &Column) -> Result<&'a String> {
         let name = column.name.as_str();
         let found = match &column.relation {
@@ -355,18 +340,18 @@ impl<'a> Resolved<'a> {
         };
         let index = match found {
             Some(&index) => index,
-            // By another form of its name, or not there.
+            // The name has another form, or does not exist.
             None => self.logical.index_of_column(column)?,
         };
         Ok(self.slots.field(index).name())
     }
 }
 
-/// The columns of a union, or of a mix, of these inputs.
+/// The columns of a union or a mix of these inputs.
 fn united(inputs: &[RowPlan], schema: &DFSchema, what: &str) -> Result<SchemaRef> {
     let names = unique_names(schema);
     let fields = names.into_iter().enumerate().map(|(i, name)| {
-        // An extension type survives only where every input agrees on it.
+        // An extension type survives only if every input has it.
         let first = inputs[0].schema.field(i);
         let agree = inputs
             .iter()
@@ -394,7 +379,7 @@ fn united(inputs: &[RowPlan], schema: &DFSchema, what: &str) -> Result<SchemaRef
     Ok(schema)
 }
 
-/// Splits `l = r` into the side over the left input and the side over the right one.
+/// Splits `l = r` into the expressions over the left and the right input.
 fn equal_pair(conjunct: Expr, join: &Join) -> Result<(Expr, Expr)> {
     let not_equal = |e: &Expr| -> Result<(Expr, Expr)> {
         not_impl_err!(
@@ -419,8 +404,8 @@ fn equal_pair(conjunct: Expr, join: &Join) -> Result<(Expr, Expr)> {
     }
 }
 
-/// Slot names for the columns of a logical schema: the column's name, qualified or numbered where
-/// two columns share it.
+/// Names slots after the columns of a logical schema, qualified or numbered if two columns share a
+/// name.
 fn unique_names(schema: &DFSchema) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let mut names = Vec::with_capacity(schema.fields().len());
@@ -440,9 +425,10 @@ fn unique_names(schema: &DFSchema) -> Vec<String> {
     names
 }
 
-/// A column's name, for people where DataFusion made it for itself.
+/// Returns a readable name for a column that DataFusion generated.
 fn slot_name(name: &str) -> &str {
-    // The column of lists below an unnest, and, with its depth, the column of their elements above it.
+    // Below an unnest, the generated column holds lists. Above the unnest, the name has a depth,
+    // and the column holds the elements of the lists.
     match name.strip_prefix(UNNEST_PLACEHOLDER) {
         Some(rest) if rest.ends_with(",depth=1)") => "element",
         Some(_) => "list",

@@ -1,42 +1,32 @@
-//! Which stored rows reach the output, and how often: the plan that decides it, and nothing else.
+//! Membership: the operators and columns of a plan that decide which stored rows reach the output,
+//! and how often.
 
 use std::collections::BTreeSet;
 
 use datafusion::common::{Result, not_impl_err};
 
-use super::tidy::prune_columns;
+use super::finalize::prune_columns;
+pub use super::plan::visit_stream;
 use super::{RowOp, RowPlan, draws, human};
-use crate::pipeline::is_hidden;
+use crate::key_columns::is_hidden;
 
-/// Whether each stored row gives exactly one row.
+/// True if each stored row yields exactly one row.
 pub fn is_one_to_one(plan: &RowPlan) -> bool {
     let mut one_to_one = true;
-    visit_stream(plan, &mut |node| {
-        one_to_one &= match &node.op {
-            RowOp::Scan { .. }
-            | RowOp::Project { .. }
-            | RowOp::Union
-            | RowOp::Mix(_)
-            | RowOp::Cache => true,
-            RowOp::Lookup { keep_unmatched, .. } => *keep_unmatched,
-            RowOp::Filter { .. } | RowOp::Limit { .. } | RowOp::Unnest { .. } => false,
-        };
-    });
+    visit_stream(plan, &mut |node| one_to_one &= node.op.is_one_to_one());
     one_to_one
 }
 
-/// Whether a stored row may give several rows.
+/// True if a stored row may yield several rows.
 pub fn multiplies(plan: &RowPlan) -> bool {
     let mut multiplies = false;
-    visit_stream(plan, &mut |node| {
-        multiplies |= matches!(node.op, RowOp::Unnest { .. })
-    });
+    visit_stream(plan, &mut |node| multiplies |= node.op.multiplies());
     multiplies
 }
 
-/// The plan without every column that does not decide which rows reach the output, or how they are grouped.
+/// Removes every column that decides neither which rows reach the output nor how they are grouped.
 pub fn membership(plan: RowPlan) -> Result<RowPlan> {
-    // What is kept has more columns than decide.
+    // A cache holds more columns than a membership plan needs, so the cache is bypassed.
     let plan = plan.rewrite(&mut |mut node| {
         Ok(match node.op {
             RowOp::Cache => node.inputs.swap_remove(0),
@@ -48,7 +38,7 @@ pub fn membership(plan: RowPlan) -> Result<RowPlan> {
     prune_columns(plan, &keys)
 }
 
-/// Whether what decides the groups of rows is among the columns of a plan.
+/// True if the plan has hidden columns that decide the groups of rows.
 pub fn is_keyed(plan: &RowPlan) -> bool {
     plan.schema
         .fields()
@@ -56,8 +46,8 @@ pub fn is_keyed(plan: &RowPlan) -> bool {
         .any(|field| is_hidden(field.name()))
 }
 
-/// The occurrences of the scans whose rows each arm of the plan's MIX gives, in order: not those of the
-/// right sides of its lookups. None without a MIX.
+/// The scans that feed each arm of the plan's MIX, by occurrence and without the right sides of
+/// lookups. Empty without a MIX.
 pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {
     let scans = |arm: &RowPlan| {
         let mut scans = BTreeSet::new();
@@ -71,9 +61,9 @@ pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {
     plan.arms().unwrap_or_default().iter().map(scans).collect()
 }
 
-/// The [`membership`] plan of what stands above the plan's MIX: which of the rows that the arms give reach
-/// the output. Its arms keep every row but those that unnest has none for, since what they drop is dropped
-/// before an arm is drawn. Without a MIX it is the plan's own.
+/// Returns the [`membership`] plan that decides which rows of a MIX reach the output. Its arms drop
+/// no rows, except those without elements to unnest, since an arm drops its rows before they are
+/// drawn. Without a MIX, returns the membership plan of the whole plan.
 pub fn above_mix(plan: RowPlan) -> Result<RowPlan> {
     let plan = plan.rewrite(&mut |mut node| {
         if let RowOp::Mix(_) = node.op {
@@ -86,7 +76,8 @@ pub fn above_mix(plan: RowPlan) -> Result<RowPlan> {
     membership(plan)
 }
 
-/// The operator as one that drops no row.
+/// Removes a filter or a limit, and makes a lookup keep the rows without a match, so that the
+/// operator drops no row.
 fn kept(mut node: RowPlan) -> RowPlan {
     match &mut node.op {
         RowOp::Filter { .. } | RowOp::Limit { .. } => node.inputs.swap_remove(0),
@@ -98,21 +89,23 @@ fn kept(mut node: RowPlan) -> RowPlan {
     }
 }
 
-/// Whether draws decide which rows reach the output of a [`membership`] plan.
+/// True if draws decide which rows reach the output of a [`membership`] plan.
 pub fn is_random(plan: &RowPlan) -> bool {
     let mut random = false;
     visit_stream(plan, &mut |node| {
-        random |= node.exprs().into_iter().any(draws);
+        random |= node.op.exprs().into_iter().any(draws);
     });
     random
 }
 
-/// A call that decides which rows reach the output of a [`membership`] plan, and may decide otherwise the
-/// next time: of a function that does not say that it is deterministic.
+/// Returns an expression of a [`membership`] plan that calls a function which does not declare
+/// itself deterministic, if there is one. Each evaluation may decide differently which rows reach
+/// the output.
 pub fn volatile(plan: &RowPlan) -> Option<String> {
     let mut found = None;
     visit_stream(plan, &mut |node| {
         let call = node
+            .op
             .exprs()
             .into_iter()
             .find(|e| forebay_udfs::is_volatile(e));
@@ -121,17 +114,17 @@ pub fn volatile(plan: &RowPlan) -> Option<String> {
     found
 }
 
-/// Whether the stored rows of every LIMIT can be found when the pipeline is opened. The written plan is asked:
-/// what is refused must not depend on where the limit was moved to.
+/// Checks that the stored rows of every LIMIT can be found when the pipeline is opened. This needs
+/// the written plan, since a refusal must not depend on where the optimiser moved the limit.
 ///
 /// # Errors
-/// A LIMIT over unnest, or over a filter that draws.
+/// Fails on a LIMIT over unnest, or over a filter that draws.
 pub fn check_limits(plan: &RowPlan) -> Result<()> {
     plan.inputs.iter().try_for_each(check_limits)?;
     let RowOp::Limit { fetch, .. } = plan.op else {
         return Ok(());
     };
-    // A limit below it was resolved before, and is an operator no longer.
+    // The limits below this one are resolved first, and are then no longer operators.
     let input = plan.inputs[0].clone().rewrite(&mut |mut node| {
         Ok(match node.op {
             RowOp::Limit { .. } => node.inputs.swap_remove(0),
@@ -150,13 +143,4 @@ pub fn check_limits(plan: &RowPlan) -> Result<()> {
         return not_impl_err!("LIMIT over a random filter is not supported yet; use TAKE");
     }
     Ok(())
-}
-
-/// Calls `f` on the nodes that stored rows flow through: all but the right sides of lookups.
-pub fn visit_stream<'a>(plan: &'a RowPlan, f: &mut impl FnMut(&'a RowPlan)) {
-    match &plan.op {
-        RowOp::Lookup { .. } => visit_stream(&plan.inputs[0], f),
-        _ => plan.inputs.iter().for_each(|input| visit_stream(input, f)),
-    }
-    f(plan);
 }

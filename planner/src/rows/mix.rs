@@ -1,26 +1,23 @@
-//! Mixing: how often each arm of a MIX is drawn, and when its epoch ends.
+//! The weights of a MIX, and the end of its epoch.
 
 use std::fmt;
 
-use datafusion::common::{DataFusionError, Result};
+use crate::error::{PlanError, Result};
 
-use super::membership::{is_random, membership};
-use super::{RowOp, RowPlan};
-use crate::error::PlanError;
-
-/// Most arms of a MIX: an arm fits into a byte wherever it is stored.
+/// Maximum number of arms of a MIX, since an arm's number is stored in a byte.
 pub const MAX_ARMS: usize = 255;
 
-/// Parts that the weights of a MIX add up to: one for each value of 32 random bits.
+/// Sum of the integer weights of a MIX: one part for each value of 32 random bits.
 pub const PARTS: u64 = 1 << 32;
 
-/// When the epoch of a MIX ends.
+/// The condition that ends the epoch of a MIX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum MixStop {
-    /// When an arm that is drawn has no rows left.
+    /// The epoch ends when the drawn arm has no rows left.
     #[default]
     First,
-    /// When every arm has given all its rows once; an arm that has done so begins again, in its next pass.
+    /// The epoch ends when every arm has yielded all its rows once. Until then, an arm without rows
+    /// left starts its next pass: another traversal of all its rows.
     Longest,
 }
 
@@ -33,26 +30,27 @@ impl fmt::Display for MixStop {
     }
 }
 
-/// The weights of a MIX as whole numbers, so that an arm is drawn by arithmetic that is exact everywhere.
+/// The weights of a MIX as integers, so that drawing an arm is exact on every machine.
 ///
-/// Each weight over their sum is scaled to [`PARTS`] and rounded down; the parts that are then left go to
-/// the arms with the largest remainders, one each, of equal ones to the first. So `0.7, 0.3` and `7, 3` are
-/// the same weights, and no arm is drawn more or less often than asked for by more than 1 in 2^32.
+/// Each weight is scaled so that their sum is [`PARTS`], and rounded down. The remaining parts go
+/// to the arms with the largest remainders, one each; of equal remainders, the earlier arm's comes
+/// first. So `0.7, 0.3` and `7, 3` are the same weights, and an arm's share is off by at most 1 in
+/// 2^32.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mix {
-    /// Parts by arm. They add up to [`PARTS`], which the only arm of a MIX has alone; hence 64 bits.
+    /// Integer weight of each arm. They sum to [`PARTS`], which needs 64 bits if there is one arm.
     weights: Vec<u64>,
-    /// When the epoch ends.
+    /// The condition that ends the epoch.
     stop: MixStop,
 }
 
 impl Mix {
-    /// Weights above 0, one by arm.
+    /// Creates a mix from weights above 0, one per arm.
     ///
     /// # Errors
-    /// No arm, too many, a weight that is no number above 0, or one next to which another is so large that
-    /// its arm would never be drawn.
-    pub fn new(weights: &[f64], stop: MixStop) -> Result<Self, PlanError> {
+    /// Fails if there are no arms or too many, if a weight is not a number above 0, or if it is so
+    /// small beside the others that its arm would never be drawn.
+    pub fn new(weights: &[f64], stop: MixStop) -> Result<Self> {
         if weights.is_empty() {
             return Err(PlanError::mistake("MIX expects at least one arm"));
         }
@@ -80,12 +78,12 @@ impl Mix {
         })
     }
 
-    /// Parts by arm, of [`PARTS`] together.
+    /// The integer weight of each arm; they sum to [`PARTS`].
     pub fn weights(&self) -> &[u64] {
         &self.weights
     }
 
-    /// When the epoch ends.
+    /// The condition that ends the epoch.
     pub const fn stop(&self) -> MixStop {
         self.stop
     }
@@ -95,29 +93,30 @@ impl Mix {
         self.weights.len()
     }
 
-    /// The arm that 32 uniform bits draw: the first one whose parts, with those of the arms before it, are
-    /// more than the bits as a number.
+    /// Returns the arm that 32 uniform bits draw: the first arm at which the cumulative weight
+    /// exceeds `bits`.
     pub fn arm(&self, bits: u32) -> usize {
         let mut end = 0;
         let drawn = self.weights.iter().position(|&parts| {
             end += parts;
             u64::from(bits) < end
         });
-        // The parts add up to 2^32, so there always is one.
+        // The weights sum to 2^32, so the search always succeeds.
         drawn.unwrap_or(self.weights.len() - 1)
     }
 }
 
-/// Whether a number may be a weight.
+/// True if a number is a valid weight.
 pub fn is_weight(weight: f64) -> bool {
     weight.is_finite() && weight > 0.0
 }
 
-/// Splits [`PARTS`] by weight.
+/// Splits [`PARTS`] into one integer weight per arm, in proportion to `weights`.
 fn parts(weights: &[f64]) -> Vec<u64> {
-    /// Remainders are compared in these steps: those of `0.1, 0.1` and of `1, 1` differ in last bits.
+    /// Remainders are rounded to 1024ths before they are compared, since the remainders of `0.1,
+    /// 0.1` and of `1, 1` differ in the last bits.
     const STEPS: u64 = 1024;
-    // The largest is 1, so that no sum is infinite.
+    // Weights are divided by the largest one, so that their sum is finite.
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
     let scaled = |weight: &f64| {
@@ -126,7 +125,8 @@ fn parts(weights: &[f64]) -> Vec<u64> {
     };
     let scaled: Vec<u64> = weights.iter().map(scaled).collect();
     let mut parts: Vec<u64> = scaled.iter().map(|part| part / STEPS).collect();
-    // Rounding adds at most half a step an arm, and arms are fewer than steps: never more than there is.
+    // Rounding adds at most half a 1024th per arm, and there are fewer than 1024 arms, so the sum
+    // never exceeds [`PARTS`].
     let left = PARTS.saturating_sub(parts.iter().sum());
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|&arm| (std::cmp::Reverse(scaled[arm] % STEPS), arm));
@@ -158,63 +158,6 @@ impl fmt::Display for Mix {
     }
 }
 
-/// Refuses a MIX where it has no meaning, or none yet: what is left has one MIX at most, on the way of
-/// its stored rows from scans to the output.
-///
-/// # Errors
-/// The author's mistake, without a place.
-pub fn check(plan: &RowPlan) -> Result<()> {
-    refuse(plan, None)?;
-    let Some(arms) = plan.arms() else {
-        return Ok(());
-    };
-    for (number, arm) in (1..).zip(arms) {
-        // An arm's rows are counted once for all its passes.
-        if is_random(&membership(arm.clone())?) {
-            let what = format!("a random filter inside a MIX, in arm {number},");
-            let error = PlanError::unsupported(None, &what);
-            return Err(mistake(
-                error.with_hint("filter the rows of the MIX instead"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a plan has a MIX anywhere.
-fn has_mix(plan: &RowPlan) -> bool {
-    matches!(plan.op, RowOp::Mix(_)) || plan.inputs.iter().any(has_mix)
-}
-
-fn refuse(plan: &RowPlan, why: Option<&PlanError>) -> Result<()> {
-    let unsupported = |what: &str| PlanError::unsupported(None, what);
-    let here = match &plan.op {
-        RowOp::Mix(_) => {
-            if let Some(PlanError::Mistake(why)) = why {
-                return Err(mistake(PlanError::Mistake(why.clone())));
-            }
-            Some(unsupported("a MIX inside a MIX"))
-        }
-        RowOp::Union => Some(unsupported("MIX under UNION ALL")),
-        RowOp::Limit { .. } => {
-            let error = PlanError::mistake("LIMIT acts on stored order, which a MIX has none of");
-            Some(error.with_hint("use TAKE"))
-        }
-        _ => None,
-    };
-    if let (RowOp::Lookup { .. }, Some(right)) = (&plan.op, plan.inputs.get(1))
-        && has_mix(right)
-    {
-        return Err(mistake(unsupported("MIX on the right side of a JOIN")));
-    }
-    let why = here.as_ref().or(why);
-    plan.inputs.iter().try_for_each(|input| refuse(input, why))
-}
-
-fn mistake(error: PlanError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -230,7 +173,7 @@ mod tests {
         assert_eq!(weights(&[3.0]), [PARTS]);
         assert_eq!(weights(&[1.0, 1.0]), [PARTS / 2; 2]);
         assert_eq!(weights(&[0.7, 0.3]), [3_006_477_107, 1_288_490_189]);
-        // One part is left over, and goes to the first of equals.
+        // One part remains, and goes to the first of equal arms.
         assert_eq!(
             weights(&[1.0; 3]),
             [1_431_655_766, 1_431_655_765, 1_431_655_765]

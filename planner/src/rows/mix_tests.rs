@@ -1,4 +1,5 @@
-//! MIX: texts and calls that mean the same, plans before and after, and what is refused.
+//! Tests of MIX: texts and calls with the same meaning, plans before and after optimisation, and
+//! refusals.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use forebay_udfs::functions;
 use insta::assert_snapshot;
 
 use super::canonical::{rows_text, semantic_hash, text};
-use super::definition::plan_text;
+use super::fingerprint::plan_text;
 use super::lower::lower;
 use super::membership::{above_mix, arm_scans, is_one_to_one, is_random, membership, multiplies};
 use super::mix::MixStop;
 use super::{RowOp, RowPlan};
 use crate::builder::{PipelineBuilder, call, col, csv, lit, mix, table};
 use crate::catalog::Catalog;
-use crate::clauses::{Cache, Clauses};
+use crate::clauses::{CacheClause, Clauses};
 use crate::compile::Compiled;
-use crate::optimizer::Machine;
+use crate::optimizer::PlanningContext;
 use crate::pipeline::Pipeline;
 use crate::testing::{TestResolver, planned, run};
 
@@ -117,7 +118,7 @@ async fn columns_are_matched_by_name() {
     "#);
     let types: Vec<&DataType> = plan.schema.fields().iter().map(|f| f.data_type()).collect();
     assert_eq!(types, [&DataType::Int64, &DataType::Utf8]);
-    // Of one arm too.
+    // The columns of a MIX with a single arm are matched by name, too.
     let sql = "SELECT path, label FROM MIX ((SELECT label, path FROM photos) WEIGHT 1)";
     assert_snapshot!(chosen(sql).await, @r#"
     Mix 100%, until the first ends
@@ -152,7 +153,7 @@ async fn no_filter_or_column_goes_below_a_mix() {
           Project id, x = id
             Scan #1 u [id]
     "#);
-    // The same filter in every arm stays there.
+    // A filter that all arms share stays in the arms.
     let sql = "SELECT id FROM MIX ((SELECT * FROM t WHERE id > 3) WEIGHT 1, (SELECT * FROM u WHERE id > 3) WEIGHT 1)";
     assert_snapshot!(chosen(sql).await, @r#"
     Mix 50%, 50%, until the first ends
@@ -199,11 +200,12 @@ async fn rows_are_cached_below_a_mix_or_above_it_as_with_a_union() {
         let pipeline = planned(sql).await;
         let mut clauses: Clauses = pipeline.clauses;
         clauses.options.cache_dir = Some("c".into());
-        clauses.cache = Some(Cache::At {
+        clauses.cache = Some(CacheClause::At {
             step: at.to_owned(),
             freezing: false,
         });
-        Compiled::on(&Machine::default(), &pipeline.plan, clauses).map(|c| c.chosen.to_string())
+        Compiled::on(&PlanningContext::default(), &pipeline.plan, clauses)
+            .map(|c| c.chosen.to_string())
     };
     let sql = "SELECT random_hflip(y) AS y FROM (SELECT hflip(x) AS y FROM MIX (
                  (SELECT resize(to_float(decode_image(image)), 4, 4) AS x FROM photos) WEIGHT 1,
@@ -369,11 +371,11 @@ async fn calls_can_be_wrong() {
     assert_snapshot!(mistake(Pipeline::from(mix([]))).await, @"MIX expects at least one arm");
     assert_snapshot!(mistake(Pipeline::from(mix([("t".into(), -1.0)]))).await, @"WEIGHT expects a number above 0, found -1");
     assert_snapshot!(mistake(of("v".into())).await, @r#"unknown table "v"; did you mean "t"?"#);
-    assert_snapshot!(mistake(of("photos".into())).await, @r#"MIX: "photos" has no column "id", which "t" has; the arms of a MIX have the same columns; choose them with (SELECT ..)"#);
+    assert_snapshot!(mistake(of("photos".into())).await, @r#"MIX: "photos" has no column "id", which "t" has; all arms of a MIX need the same columns; choose them with (SELECT ..)"#);
     assert_snapshot!(mistake(of(mix([("t".into(), 1.0)]).into())).await, @"a MIX inside a MIX is not supported yet");
     assert_snapshot!(mistake(of(Pipeline::from(mix([("t".into(), 1.0)])).into())).await, @"a MIX inside a MIX is not supported yet");
-    assert_snapshot!(mistake(of(Pipeline::from(table("t")).take(3).into())).await, @"an arm of a mix is a pipeline without clauses: it filters and computes columns; shuffle, take, batch and set options on the pipeline that reads the mix");
-    assert_snapshot!(mistake(Pipeline::from(Pipeline::from(table("t")))).await, @"a pipeline is read by another one as an arm of a mix, or by its name");
+    assert_snapshot!(mistake(of(Pipeline::from(table("t")).take(3).into())).await, @"an arm of a mix must be a pipeline without clauses, which only filters and computes columns; shuffle, take, batch and set options on the pipeline that reads the mix");
+    assert_snapshot!(mistake(Pipeline::from(Pipeline::from(table("t")))).await, @"a pipeline reads another one only as an arm of a mix, or by its name");
     let random = Pipeline::from(table("t")).filter(call("random_bool", []));
     assert_snapshot!(mistake(of(random.into())).await, @"a random filter inside a MIX, in arm 2, is not supported yet; filter the rows of the MIX instead");
 }
@@ -444,7 +446,7 @@ async fn membership_is_told_arm_by_arm() {
           Scan #5 photos [label]
     "#);
     assert!(!is_one_to_one(&plan) && !multiplies(&plan) && !is_random(&plan));
-    // What the arms drop is no matter above them.
+    // Rows that the arms drop do not count above them.
     let sql = "SELECT id FROM MIX ((SELECT id FROM t WHERE id > 3) WEIGHT 1, (SELECT id FROM u) WEIGHT 1)";
     let plan = lowered(sql).await;
     assert!(!is_one_to_one(&plan) && is_one_to_one(&above_mix(plan).unwrap()));

@@ -1,11 +1,11 @@
-//! Plans before and after: each rewrite with a case that it accepts and one that it refuses.
+//! Plans before and after each rewrite, in a case that it accepts and one that it refuses.
 
 use std::sync::Arc;
 
 use insta::assert_snapshot;
 
 use super::canonical::{rows_text, semantic_hash, text};
-use super::definition::plan_text;
+use super::fingerprint::plan_text;
 use super::lower::lower;
 use crate::compile::Compiled;
 use crate::testing::planned;
@@ -217,7 +217,7 @@ async fn texts_that_mean_the_same_hash_the_same() {
     }
 }
 
-/// Pairs of queries that DataFusion, or EXPLAIN, shows as one text.
+/// Pairs of queries that DataFusion or EXPLAIN displays alike.
 const TWINS: [[&str; 2]; 4] = [
     [
         "SELECT id FROM t WHERE (name = 'x') IS NULL",
@@ -252,7 +252,7 @@ async fn plans_that_differ_in_what_explain_hides_have_hashes_of_their_own() {
             "{}",
             a.chosen
         );
-        // Rows of the one must not be read for those of the other.
+        // Cached rows of one query must not be read for the other query.
         let kept = |of: &Compiled| rows_text(&of.chosen).unwrap().0;
         assert_ne!(kept(&a), kept(&b), "{}", a.chosen);
         if !a.written.to_string().contains("IS NULL") {
@@ -275,7 +275,7 @@ async fn a_plan_hash_names_the_plan_and_not_the_place_of_its_data() {
     );
     let unpruned = "SELECT id FROM t WHERE id > 3 OPTIONS (disable_rules = 'filter-into-scan')";
     assert_ne!(base, hash(unpruned).await);
-    // The order of filters and of a union's arms is part of how rows are computed.
+    // The order of filters and of a union's arms is part of the computation.
     let arms = [
         "SELECT id FROM t UNION ALL SELECT id + 1 FROM u",
         "SELECT id + 1 AS id FROM t UNION ALL SELECT id FROM u",

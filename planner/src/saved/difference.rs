@@ -1,13 +1,13 @@
-//! Where two plans differ first.
+//! The first difference between two plans.
 
 use std::fmt;
 
-/// Characters of a line that are shown at most.
+/// Maximum number of characters shown of a line; a longer line is cut.
 const SHOWN: usize = 160;
-/// Characters of them that are shown before the first that differs, at most.
+/// Maximum number of characters shown of a cut line before the first difference.
 const BEFORE: usize = 60;
 
-/// How what comes out now differs from what was saved: the first line that does.
+/// The first line in which the new plan differs from the saved one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     line: usize,
@@ -17,7 +17,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// The first line in which two texts differ.
+    /// Finds the first line in which two texts differ.
     pub(super) fn of(saved: &[String], now: &[String]) -> Self {
         let same = saved.iter().zip(now).take_while(|(a, b)| a == b).count();
         let [a, b] = [saved, now].map(|lines| lines.get(same).map_or("", String::as_str));
@@ -30,7 +30,7 @@ impl Difference {
         }
     }
 
-    /// With what may have led to it.
+    /// Adds possible reasons for the difference.
     pub(super) fn because(self, reasons: impl IntoIterator<Item = String>) -> Self {
         Self {
             reasons: reasons.into_iter().collect(),
@@ -54,7 +54,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The part of a line around a character.
+/// Cuts out the part of a line around the character at index `at`.
 fn around(line: &str, at: usize) -> String {
     let skip = at.saturating_sub(BEFORE);
     let all = line.trim_start().chars().count();
@@ -73,7 +73,7 @@ fn around(line: &str, at: usize) -> String {
     plain(&text)
 }
 
-/// A text of a file without what would steer a terminal.
+/// Escapes terminal control characters in a text from a file.
 pub(super) fn plain(text: &str) -> String {
     let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(visible).collect()

@@ -1,66 +1,67 @@
-//! Why a saved plan is refused.
+//! Errors of reading a saved plan.
 
 use super::difference::Difference;
-use super::{FOREBAY, MAX_BYTES, VERSION};
+use super::form::{FOREBAY, MAX_BYTES, VERSION};
 use crate::clauses::Relax;
 
-/// Why a saved plan is refused.
+/// The reason why a saved plan is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedPlanError {
-    /// A file of more bytes than a saved plan can have.
+    /// The file has more bytes than a saved plan can have.
     #[error("expected a saved plan of at most {MAX_BYTES} bytes; `forebay plan save` writes one")]
     Size,
-    /// A plan that would be such a file.
+    /// The saved plan would take more bytes than its file may have.
     #[error(
         "the plan takes {0} bytes as a file, above {MAX_BYTES}: its pipeline's text has long lists, which a join \
          with a table would shorten"
     )]
     TooLarge(usize),
-    /// Text that is no saved plan.
-    #[error("this is no saved plan: {0}; `forebay plan save` writes one")]
+    /// The text is not a saved plan.
+    #[error("not a saved plan: {0}; `forebay plan save` writes one")]
     Malformed(String),
-    /// A saved plan of another form.
+    /// The saved plan has another format version.
     #[error(
-        "this plan was saved in form {found} by forebay {forebay}, and forebay {FOREBAY} reads form {VERSION}: \
+        "this plan has format version {found}, written by forebay {forebay}, but forebay {FOREBAY} reads \
+        version {VERSION}: \
          save it anew with `forebay plan save`, or run the job with the forebay that saved it"
     )]
     Form {
-        /// The form of the file.
+        /// The format version of the file.
         found: u32,
-        /// The release that wrote it.
+        /// The release that wrote the file.
         forebay: String,
     },
-    /// A hash is not that of the text beside it.
+    /// A hash does not match the text that it belongs to.
     #[error(
-        "this saved plan was changed after it was saved: its {what} is not that of its text; save it anew \
-         with `forebay plan save`"
+        "this saved plan was edited: its {what} does not match its text; save it anew with `forebay plan save`"
     )]
     Changed {
-        /// Which hash.
+        /// Name of the hash that does not match.
         what: &'static str,
     },
-    /// The pipeline is at another tier.
+    /// The pipeline's `relax` level differs from that of the saved plan.
     #[error(
-        "the plan was saved at the tier {saved}, and the pipeline is at the tier {now}: set OPTIONS (relax = \
-         '..') as it was, or save the plan anew with `forebay plan save`"
+        "the plan was saved with relax = '{saved}', and the pipeline has relax = '{}': set OPTIONS (relax = \
+         '{saved}'), or save the plan anew with `forebay plan save`",
+        now.option()
     )]
     Tier {
-        /// The tier of the saved plan.
+        /// The `relax` level of the saved plan.
         saved: String,
-        /// The pipeline's.
+        /// The `relax` level of the pipeline.
         now: Relax,
     },
-    /// The pipeline means another stream.
+    /// The pipeline means another stream than the pipeline whose plan was saved.
     #[error(
-        "the plan was saved for a pipeline of another meaning: {0}; run the pipeline as it was, or save the \
-         plan anew with `forebay plan save`"
+        "the plan was saved for a pipeline with another meaning: {0}; restore the pipeline, or save the plan \
+        anew with `forebay plan save`"
     )]
     Meaning(Difference),
-    /// Another plan comes out, which gives another stream.
+    /// Planning gives another plan than the saved one, and so another stream.
     #[error(
-        "the saved plan does not come out again: {0}; above relax = 'none' another plan gives another \
-         stream: save it anew with `forebay plan save` and begin the job again, or set relax = 'none'"
+        "planning here gives another plan than the saved one: {0}. With this relax another plan gives another \
+        stream: save it anew with `forebay plan save` and restart the job, or set relax = 'none'"
     )]
     Plan(Difference),
 }

@@ -1,4 +1,4 @@
-//! A saved plan as people read it.
+//! Displays a saved plan.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::units::{bytes_text, cost_text};
 
 impl fmt::Display for SavedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let basis = &self.file.chosen_by;
+        let inputs = &self.file.chosen_by;
         let name = self.file.pipeline.as_deref().unwrap_or("a query");
         let rules: Vec<String> = self
             .file
@@ -36,8 +36,8 @@ impl fmt::Display for SavedPlan {
                 "cost           {} to {} of one core over {} epoch{}, as estimated",
                 cost_text(written),
                 cost_text(chosen),
-                basis.epochs,
-                if basis.epochs == 1 { "" } else { "s" }
+                inputs.epochs,
+                if inputs.epochs == 1 { "" } else { "s" }
             )?,
             None => writeln!(f, "cost           unknown: the optimiser was off")?,
         }
@@ -47,22 +47,22 @@ impl fmt::Display for SavedPlan {
             .iter()
             .try_for_each(|line| writeln!(f, "  {}", plain(line)))?;
         writeln!(f, "Chosen by")?;
-        writeln!(f, "  prices   {}", plain(&basis.prices.machine))?;
-        writeln!(f, "  cores    {}", basis.cores)?;
+        writeln!(f, "  prices   {}", plain(&inputs.prices.machine))?;
+        writeln!(f, "  cores    {}", inputs.cores)?;
         let unknown = || "unknown".to_owned();
-        for (occurrence, scan) in &basis.seen.scans {
+        for (occurrence, scan) in &inputs.statistics.scans {
             let format = scan.format.as_deref().map_or_else(unknown, plain);
             let rows = scan.rows.map_or_else(unknown, |rows| rows.to_string());
             writeln!(f, "  scan #{occurrence}  {format}, rows: {rows}")?;
         }
-        match &basis.seen.profile {
+        match &inputs.statistics.profile {
             Some(rows) => {
                 let count = rows.operators.len();
                 writeln!(f, "  profile  of a few rows, with {count} operators")
             }
             None => writeln!(f, "  profile  none"),
         }?;
-        match &basis.cache {
+        match &inputs.cache {
             Some(cache) => {
                 let quota = cache.quota.map_or_else(
                     || "without a limit".to_owned(),

@@ -1,18 +1,18 @@
-//! What a saved plan pins, and what it refuses.
+//! Tests of saved plans: the plans that they pin, and those that they refuse.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::optimizer::Machine;
+use crate::optimizer::PlanningContext;
 use crate::optimizer::coefficients::Coefficients;
 use crate::optimizer::profile::{Evaluated, Probe};
 use crate::pipeline::Pipeline;
 use crate::testing::planned;
 
-/// A pipeline whose chosen order depends on prices: of one channel there is less to resize, and of a small
-/// image less to make gray.
+/// A pipeline whose chosen order depends on prices: resizing is cheaper with one channel, and
+/// graying is cheaper on a small image.
 fn relaxed(relax: &str) -> String {
     format!(
         "SELECT grayscale(resize(decode_image(image), 64, 64)) AS x FROM photos BATCH 2
@@ -20,23 +20,23 @@ fn relaxed(relax: &str) -> String {
     )
 }
 
-/// A machine on which a function is dear.
-fn dear(function: &str) -> Machine {
+/// A machine on which `function` is expensive.
+fn dear(function: &str) -> PlanningContext {
     let mut prices = Coefficients::clone(&Coefficients::declared());
     if let Some(cost) = prices.functions.get_mut(function) {
         cost.bytes.ps_per_value_in = 1_000_000;
     }
-    Machine {
+    PlanningContext {
         prices: Arc::new(prices),
-        ..Machine::default()
+        ..PlanningContext::default()
     }
 }
 
-fn compiled_on(machine: &Machine, pipeline: &Pipeline) -> Compiled {
+fn compiled_on(machine: &PlanningContext, pipeline: &Pipeline) -> Compiled {
     Compiled::on(machine, &pipeline.plan, pipeline.clauses.clone()).unwrap()
 }
 
-fn saved(machine: &Machine, pipeline: &Pipeline) -> SavedPlan {
+fn saved(machine: &PlanningContext, pipeline: &Pipeline) -> SavedPlan {
     SavedPlan::of(&compiled_on(machine, pipeline), Some("p")).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn refusal(saved: &SavedPlan, pipeline: &Pipeline) -> String {
     refused.unwrap_err().to_string()
 }
 
-/// The text of a saved plan with a change to its JSON.
+/// The JSON text of a saved plan after a change.
 fn changed(saved: &SavedPlan, change: impl FnOnce(&mut Value)) -> String {
     let mut value: Value = serde_json::from_str(&saved.to_json().unwrap()).unwrap();
     change(&mut value);
@@ -60,7 +60,7 @@ async fn a_file_gives_back_what_was_saved_and_two_compilations_the_same_file() {
     assert_eq!(SavedPlan::from_json(&text).unwrap(), first);
     let again = planned(&relaxed("statistical")).await;
     assert_eq!(saved(&dear("resize"), &again).to_json().unwrap(), text);
-    // What a pinned compilation saves is the same plan by the same.
+    // Saving a pinned compilation yields the same plan with the same facts.
     let (compiled, differs) = first.compile(&again.plan, again.clauses.clone()).unwrap();
     assert_eq!(differs, None);
     assert_eq!(SavedPlan::of(&compiled, Some("p")).unwrap(), first);
@@ -87,7 +87,8 @@ async fn prices_that_lead_elsewhere_lead_to_the_saved_plan_with_it() {
     }
 }
 
-/// Stored rows, of which half pass any filter; what is computed of them takes twice their bytes.
+/// A probe that reports stored rows: half of them pass any filter, and computed values take twice
+/// their bytes.
 #[derive(Debug)]
 struct Rows;
 
@@ -140,15 +141,15 @@ async fn what_a_few_rows_showed_is_saved_and_found_again() {
                WHERE label > 3 AND label < 90 BATCH 2 REPEAT 9
                OPTIONS (cache_dir = 'c', cache_quota = '1GiB', cache_price = '1 s/GB')";
     let pipeline = planned(sql).await;
-    let machine = Machine {
+    let machine = PlanningContext {
         probe: Some(Arc::new(Rows)),
         cores: 7,
         cache_read: Some(123_456_789),
-        ..Machine::default()
+        ..PlanningContext::default()
     };
     let saved = saved(&machine, &pipeline);
     let basis = &saved.file.chosen_by;
-    let seen = basis.seen.profile.as_ref().unwrap();
+    let seen = basis.statistics.profile.as_ref().unwrap();
     let names: Vec<&str> = seen.stored.keys().map(String::as_str).collect();
     assert_eq!(names, ["0.image", "0.label"]);
     let mut told: Vec<_> = seen.operators.values().collect();
@@ -177,7 +178,7 @@ async fn what_a_few_rows_showed_is_saved_and_found_again() {
         .compile(&pipeline.plan, pipeline.clauses.clone())
         .unwrap();
     assert_eq!(differs, None);
-    // The same costs, from the same sizes, although no rows are at hand, and fewer epochs are run.
+    // The costs come from the same sizes, although no rows are at hand and fewer epochs are run.
     let report = pinned.report.as_ref().unwrap();
     let costs = saved.file.costs.unwrap();
     assert_eq!(
@@ -194,8 +195,8 @@ async fn what_a_few_rows_showed_is_saved_and_found_again() {
 async fn a_build_side_is_planned_by_what_was_seen_too() {
     let sql = "SELECT t.id, u.name FROM t JOIN u ON t.id = u.id WHERE t.id > 3";
     let pipeline = planned(sql).await;
-    let saved = saved(&Machine::default(), &pipeline);
-    let scans = &saved.file.chosen_by.seen.scans;
+    let saved = saved(&PlanningContext::default(), &pipeline);
+    let scans = &saved.file.chosen_by.statistics.scans;
     assert_eq!(scans.keys().copied().collect::<Vec<_>>(), [0, 1]);
     let again = saved
         .compile(&pipeline.plan, pipeline.clauses.clone())
@@ -206,17 +207,16 @@ async fn a_build_side_is_planned_by_what_was_seen_too() {
 #[tokio::test]
 async fn another_pipeline_and_another_tier_are_refused() {
     let pipeline = planned(&relaxed("statistical")).await;
-    let saved = saved(&Machine::default(), &pipeline);
+    let saved = saved(&PlanningContext::default(), &pipeline);
     let other = planned(&relaxed("statistical").replace("BATCH 2", "BATCH 3")).await;
     let why = refusal(&saved, &other);
-    let expected =
-        "the plan was saved for a pipeline of another meaning: line 10 was `batch 2 perrank keep`";
+    let expected = "the plan was saved for a pipeline with another meaning: line 10 was `batch 2 perrank keep`";
     assert!(why.starts_with(expected), "{why}");
     assert!(why.contains("forebay plan save"), "{why}");
     let exact = planned(&relaxed("none")).await;
     let why = refusal(&saved, &exact);
     let expected =
-        "the plan was saved at the tier statistical, and the pipeline is at the tier exact";
+        "the plan was saved with relax = 'statistical', and the pipeline has relax = 'none'";
     assert!(why.starts_with(expected), "{why}");
 }
 
@@ -226,7 +226,7 @@ async fn a_plan_that_does_not_come_out_again_is_refused_above_exact_and_told_at_
         let pipeline = planned(&relaxed(relax)).await;
         let written = "optimize = 'off', relax";
         let off = planned(&relaxed(relax).replace("relax", written)).await;
-        let mut saved = saved(&Machine::default(), &off);
+        let mut saved = saved(&PlanningContext::default(), &off);
         saved.file.forebay = "0.0.1".to_owned();
         let differs = saved.compile(&pipeline.plan, pipeline.clauses.clone());
         let told = match differs {
@@ -250,11 +250,11 @@ async fn a_plan_that_does_not_come_out_again_is_refused_above_exact_and_told_at_
         );
         assert!(told.contains(&reasons), "{told}");
     }
-    // Rules that are left out now lead elsewhere, and are named.
+    // Rules disabled in the pipeline now lead to another plan, and the message names them.
     let pipeline = planned(&relaxed("statistical")).await;
     let without = "gray-into-decode, fuse-images";
     let without = planned(&relaxed("statistical").replace("gray-into-decode", without)).await;
-    let why = refusal(&saved(&Machine::default(), &pipeline), &without);
+    let why = refusal(&saved(&PlanningContext::default(), &pipeline), &without);
     assert!(
         why.contains(
             "disable_rules was 'gray-into-decode', and is 'fuse-images, gray-into-decode'"
@@ -266,24 +266,24 @@ async fn a_plan_that_does_not_come_out_again_is_refused_above_exact_and_told_at_
 #[tokio::test]
 async fn a_changed_file_is_refused() {
     let pipeline = planned(&relaxed("statistical")).await;
-    let saved = saved(&Machine::default(), &pipeline);
+    let saved = saved(&PlanningContext::default(), &pipeline);
     let why = |change: &dyn Fn(&mut Value)| {
         let text = changed(&saved, change);
         SavedPlan::from_json(&text).unwrap_err().to_string()
     };
     let plan_hash = why(&|value| value["plan_hash"] = json!("0".repeat(64)));
     assert!(
-        plan_hash.contains("its plan hash is not that of its text"),
+        plan_hash.contains("its plan hash does not match its text"),
         "{plan_hash}"
     );
     let meaning = why(&|value| value["meaning"][0] = json!("forebay 99"));
     assert!(
-        meaning.contains("its semantic hash is not that of its text"),
+        meaning.contains("its semantic hash does not match its text"),
         "{meaning}"
     );
     let form = why(&|value| *value = json!({"plan_file": 3, "forebay": "9.9\u{1b}[2J"}));
     assert!(
-        form.contains("in form 3 by forebay 9.9\u{fffd}[2J, and forebay"),
+        form.contains("format version 3, written by forebay 9.9\u{fffd}[2J, but forebay"),
         "{form}"
     );
     for (key, odd) in [
@@ -296,7 +296,7 @@ async fn a_changed_file_is_refused() {
         ("more", json!(1)),
     ] {
         let why = why(&|value| value["chosen_by"][key] = odd.clone());
-        assert!(why.starts_with("this is no saved plan: "), "{why}");
+        assert!(why.starts_with("not a saved plan: "), "{why}");
     }
     let far = json!({"stored": {"0.image": i32::MIN}, "operators": {}});
     let far = why(&|value| value["chosen_by"]["seen"]["profile"] = far.clone());
@@ -304,16 +304,17 @@ async fn a_changed_file_is_refused() {
         far.contains("the size of the column 0.image is out of range"),
         "{far}"
     );
-    // A plan for another tier, told to be of this one, is chosen by this pipeline's rules all the same.
+    // A plan of another tier that claims this pipeline's tier is still planned by the pipeline's
+    // own rules.
     let text = changed(&saved, |value| value["relax"] = json!("exact"));
     let why = refusal(&SavedPlan::from_json(&text).unwrap(), &pipeline);
-    assert!(why.contains("the tier exact"), "{why}");
+    assert!(why.contains("saved with relax = 'none'"), "{why}");
 }
 
 #[tokio::test]
 async fn numbers_of_any_size_are_planned_by() {
     let pipeline = planned(&relaxed("statistical")).await;
-    let saved = saved(&Machine::default(), &pipeline);
+    let saved = saved(&PlanningContext::default(), &pipeline);
     let text = changed(&saved, |value| {
         let by = &mut value["chosen_by"];
         for key in ["epochs", "cores"] {
@@ -335,11 +336,12 @@ async fn numbers_of_any_size_are_planned_by() {
         by["seen"]["profile"] = json!({"stored": {"0.image": 128 * 1024}, "operators": {}});
     });
     let odd = SavedPlan::from_json(&text).unwrap();
-    // Whatever is chosen by such prices, it is a plan of this pipeline, and it is the saved one or refused.
+    // With any prices, the result is a plan of this pipeline: the saved one, or an error.
     match odd.compile(&pipeline.plan, pipeline.clauses.clone()) {
         Ok((compiled, _)) => assert_eq!(compiled.plan_hash().unwrap(), saved.plan_hash()),
         Err(why) => assert!(
-            why.to_string().starts_with("the saved plan does not"),
+            why.to_string()
+                .starts_with("planning here gives another plan"),
             "{why}"
         ),
     }
@@ -356,10 +358,10 @@ fn what_is_no_saved_plan_is_refused() {
         "{\"plan_file\": 2}",
         "{\"plan_file\": 4294967296}",
     ] {
-        assert!(why(text).starts_with("this is no saved plan: "), "{text}");
+        assert!(why(text).starts_with("not a saved plan: "), "{text}");
     }
     let deep = "[".repeat(100_000);
-    assert!(why(&deep).starts_with("this is no saved plan: "));
+    assert!(why(&deep).starts_with("not a saved plan: "));
     let long = " ".repeat(MAX_BYTES + 1);
     assert!(why(&long).starts_with("expected a saved plan of at most 4194304 bytes"));
 }
@@ -369,7 +371,7 @@ async fn a_plan_of_a_cache_elsewhere_is_the_same_plan_without_one() {
     let sql = "SELECT random_crop(normalize(resize_shortest(decode_image(image), 256), 'imagenet'), 224, 224)
                  AS x FROM photos BATCH 8 REPEAT 5";
     let cached = planned(&format!("{sql} OPTIONS (cache_dir = 'c')")).await;
-    let saved = saved(&Machine::default(), &cached);
+    let saved = saved(&PlanningContext::default(), &cached);
     assert!(saved.file.plan.iter().any(|line| line.trim() == "Cache"));
     for elsewhere in [
         "OPTIONS (cache_dir = 'elsewhere', cache_quota = '1')",
@@ -385,7 +387,7 @@ async fn a_plan_of_a_cache_elsewhere_is_the_same_plan_without_one() {
 #[tokio::test]
 async fn a_saved_plan_reads_well() {
     let pipeline = planned(&relaxed("statistical")).await;
-    let mut saved = saved(&Machine::default(), &pipeline);
+    let mut saved = saved(&PlanningContext::default(), &pipeline);
     saved.file.semantic_hash = "(hash)".to_owned();
     saved.file.plan_hash = "(hash)".to_owned();
     saved.file.pipeline = Some("a\u{1b}[2Jb".to_owned());
@@ -411,7 +413,7 @@ async fn a_saved_plan_reads_well() {
 #[tokio::test]
 async fn what_could_not_be_read_again_is_not_written() {
     let pipeline = planned(&relaxed("none")).await;
-    let mut large = saved(&Machine::default(), &pipeline);
+    let mut large = saved(&PlanningContext::default(), &pipeline);
     large.file.meaning.push("x".repeat(MAX_BYTES));
     let error = large.to_json().unwrap_err().to_string();
     assert!(error.contains("above 4194304"), "{error}");

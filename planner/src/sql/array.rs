@@ -1,4 +1,4 @@
-//! Array literals of numbers as constants.
+//! Plans arrays of number literals as constants.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 
-/// Plans `[0.485, 0.456]` as one list literal where DataFusion would call `make_array`: a function
-/// learns its constants (a mean, a scale) while types are checked, before anything is evaluated.
+/// Plans `[0.485, 0.456]` as one list literal, instead of DataFusion's call of `make_array`.
+/// Functions then learn their constants (a mean, a scale) during type checking, before anything is
+/// evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct NumericArrays;
 
@@ -25,7 +26,8 @@ impl ExprPlanner for NumericArrays {
     }
 }
 
-/// A list of the literals: of Int64 if all are, else of Float64; `None` unless all are numbers.
+/// Builds one list of number literals: of Int64 if all are integers, else of Float64. `None` if an
+/// expression is no number literal.
 pub(crate) fn numeric_list(exprs: &[Expr]) -> Option<ScalarValue> {
     let mut integers = Vec::with_capacity(exprs.len());
     let mut floats = Vec::with_capacity(exprs.len());
@@ -55,7 +57,7 @@ pub(crate) fn numeric_list(exprs: &[Expr]) -> Option<ScalarValue> {
     )))
 }
 
-/// The planner as DataFusion takes it.
+/// The planner, as a DataFusion extension.
 pub(crate) fn numeric_arrays() -> Arc<dyn ExprPlanner> {
     Arc::new(NumericArrays)
 }

@@ -1,4 +1,4 @@
-//! Checks of a query's syntax tree: what nothing would execute is refused, names are known.
+//! Checks of a query's syntax tree: refuses syntax that would be ignored, and unknown names.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,20 +13,20 @@ use super::walk::walk;
 use crate::error::{PlanError, Position, Result};
 use crate::functions::FunctionNames;
 
-/// Names that a query may use.
+/// The names that a query may use.
 #[derive(Debug)]
-pub(crate) struct Names<'a> {
-    /// Functions.
+pub(crate) struct KnownNames<'a> {
+    /// The accepted functions, and the refused ones.
     pub(crate) functions: &'a FunctionNames,
-    /// Sources and pipelines.
+    /// Names of the sources and pipelines.
     pub(crate) tables: BTreeSet<String>,
 }
 
-/// Function names that DataFusion's planner treats itself.
+/// Function names that DataFusion's planner handles itself.
 const SYNTAX_FUNCTIONS: [&str; 4] = ["make_map", "map", "struct", "unnest"];
 
 /// Refuses syntax that DataFusion would ignore, and unknown tables and functions.
-pub(crate) fn check_query(query: &Query, names: &Names<'_>) -> Result<()> {
+pub(crate) fn check_query(query: &Query, names: &KnownNames<'_>) -> Result<()> {
     let mut checker = Checker {
         names,
         ctes: cte_names(query),
@@ -36,7 +36,7 @@ pub(crate) fn check_query(query: &Query, names: &Names<'_>) -> Result<()> {
     walk(query, &mut checker)
 }
 
-/// The names of all `WITH` queries, at any depth.
+/// Collects the names of all `WITH` queries, at any depth.
 pub(crate) fn cte_names(query: &Query) -> BTreeSet<String> {
     struct Ctes(BTreeSet<String>);
     impl Visitor for Ctes {
@@ -52,7 +52,8 @@ pub(crate) fn cte_names(query: &Query) -> BTreeSet<String> {
     ctes.0
 }
 
-/// The tables that a query names, with their places: no table functions, no `WITH` queries.
+/// Returns the names of the tables that a query reads, with their positions. Table functions and
+/// `WITH` queries are left out.
 pub(crate) fn relations(query: &Query) -> Vec<(String, Option<Position>)> {
     struct Relations(Vec<(String, Option<Position>)>);
     impl Visitor for Relations {
@@ -84,18 +85,21 @@ fn table_name(name: &ObjectName) -> String {
     parts.join(".")
 }
 
-/// Deepest expression, in operators and calls. A chain `a + b + ..` is as deep as it is long;
-/// planning takes stack and time with the square of it, and 2 MiB of stack hold about 400.
+/// Maximum depth of an expression, in operators and calls; a deeper one is refused. A chain
+/// `a + b + ..` is as deep as it is long. Planning takes stack, and time quadratic in the depth; 2 MiB of
+/// stack hold about 400 levels.
 const MAX_DEPTH: usize = 128;
 
-/// Most `SELECT`s of a query: `UNION ALL` nests, and 2 MiB of stack hold about 100.
+/// Maximum number of `SELECT`s of a query; more are refused. `UNION ALL` nests the plan, and 2 MiB
+/// of stack hold about 100 levels.
 const MAX_SELECTS: usize = 64;
 
-/// Most tables of each `SELECT`: every join makes the plan a level deeper.
+/// Maximum number of tables of each `SELECT`; more are refused. Every join makes the plan a level
+/// deeper.
 const MAX_TABLES: usize = 32;
 
 struct Checker<'a> {
-    names: &'a Names<'a>,
+    names: &'a KnownNames<'a>,
     ctes: BTreeSet<String>,
     depth: usize,
     selects: usize,
@@ -140,7 +144,7 @@ impl Visitor for Checker<'_> {
         let modifiers = match &select.group_by {
             GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
         };
-        // What stands for an arm of a MIX is written nowhere, and nests no plan.
+        // The subquery generated for an arm of a MIX has no position, and does not nest the plan.
         self.selects += usize::from(position.is_some());
         let tables = select.from.iter().map(|from| 1 + from.joins.len()).sum();
         at_most(tables, MAX_TABLES, position, "tables in a SELECT")?;
@@ -232,7 +236,7 @@ impl Visitor for Checker<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            // No place: computing the span of so deep an expression descends it again.
+            // No position: computing the span of so deep an expression would recurse again.
             let message = format!("an expression is nested more than {MAX_DEPTH} operators deep");
             return ControlFlow::Break(PlanError::mistake(message));
         }
@@ -279,7 +283,7 @@ impl Visitor for Checker<'_> {
     }
 }
 
-/// Only what computes can be pinned.
+/// Checks that `PINNED` stands before something computed.
 fn check_pinned(prefix: &Ident, value: &Expr) -> Flow {
     let mut inner = value;
     while let Expr::Nested(nested) = inner {
@@ -294,7 +298,8 @@ fn check_pinned(prefix: &Ident, value: &Expr) -> Flow {
     Flow::Break(PlanError::at(Position::of_span(prefix.span), message))
 }
 
-/// The first word of a query. (Its span would be found by descending all of it.)
+/// The position of a query's first word. (Computing the span of the query would visit all of the
+/// query.)
 fn start_of(query: &Query) -> Option<Position> {
     if let Some(with) = &query.with {
         return Position::of_span(with.with_token.0.span);

@@ -1,15 +1,15 @@
-//! The training clauses after a query.
+//! Parses the training clauses after a query.
 
 use sqlparser::ast::Expr;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::cursor::Cursor;
+use super::cursor::SqlCursor;
 use super::dialect::{CLAUSE_WORDS, clause_word};
 use super::options::parse_options;
-use super::statement::ClausePositions;
 use crate::clauses::{
-    Batch, BatchScope, BatchSize, Bucket, Cache, Clauses, Pack, Pad, Remainder, Repeat, Window,
+    BatchClause, BatchScope, BatchSize, Bucket, CacheClause, ClausePositions, Clauses, Pack, Pad,
+    Remainder, Repeat, ShuffleWindow,
 };
 use crate::error::{PlanError, Position, Result, closest};
 
@@ -25,7 +25,7 @@ pub(super) struct ParsedClauses {
 }
 
 /// Parses the clauses up to the end of the statement.
-pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<ParsedClauses> {
+pub(super) fn parse_clauses(cursor: &mut SqlCursor<'_>) -> Result<ParsedClauses> {
     let mut clauses = Clauses::default();
     let mut positions = ClausePositions::default();
     let mut bucket_by = None;
@@ -33,10 +33,13 @@ pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<ParsedClauses> {
     loop {
         let token = cursor.peek().token.clone();
         if matches!(token, Token::EOF | Token::SemiColon) {
-            let asked = matches!(clauses.cache, Some(Cache::Auto | Cache::At { .. }));
+            let asked = matches!(
+                clauses.cache,
+                Some(CacheClause::Auto | CacheClause::At { .. })
+            );
             return match positions.cache {
                 Some(position) if asked && clauses.options.cache_dir.is_none() => {
-                    let message = "CACHE needs a place for the rows";
+                    let message = "CACHE needs a directory for the rows";
                     let hint = "add OPTIONS (cache_dir = '..')";
                     Err(PlanError::at(position, message).with_hint(hint))
                 }
@@ -104,7 +107,7 @@ pub(super) fn parse_clauses(cursor: &mut Cursor<'_>) -> Result<ParsedClauses> {
     }
 }
 
-/// Place of a clause in the order; alternatives share one.
+/// The position of a clause in the required order of the clauses. PACK and BUCKET share one.
 fn rank(word: &str) -> usize {
     let word = if word == "BUCKET" { "PACK" } else { word };
     CLAUSE_WORDS
@@ -127,7 +130,7 @@ fn check_order(word: &str, last: &str, position: Position) -> Result<()> {
     Err(PlanError::at(position, message).with_hint(ORDER))
 }
 
-fn not_a_clause(cursor: &Cursor<'_>, last: Option<&str>) -> PlanError {
+fn not_a_clause(cursor: &SqlCursor<'_>, last: Option<&str>) -> PlanError {
     let position = cursor.position();
     let place = last.map_or_else(
         || "the query".to_owned(),
@@ -152,9 +155,9 @@ fn not_a_clause(cursor: &Cursor<'_>, last: Option<&str>) -> PlanError {
     error
 }
 
-fn shuffle(cursor: &mut Cursor<'_>) -> Result<Window> {
+fn shuffle(cursor: &mut SqlCursor<'_>) -> Result<ShuffleWindow> {
     if cursor.eat(&["GLOBALLY"]) {
-        return Ok(Window::Global);
+        return Ok(ShuffleWindow::Global);
     }
     if !cursor.eat(&["WITHIN"]) {
         return Err(cursor.expected("SHUFFLE", "WITHIN n ROWS or GLOBALLY"));
@@ -163,10 +166,10 @@ fn shuffle(cursor: &mut Cursor<'_>) -> Result<Window> {
     if !cursor.eat(&["ROW"]) {
         cursor.expect("ROWS", "SHUFFLE WITHIN n")?;
     }
-    Ok(Window::Rows(rows))
+    Ok(ShuffleWindow::Rows(rows))
 }
 
-fn batch(cursor: &mut Cursor<'_>, clauses: &mut Clauses) -> Result<()> {
+fn batch(cursor: &mut SqlCursor<'_>, clauses: &mut Clauses) -> Result<()> {
     let size = if cursor.eat(&["BY"]) {
         cursor.expect("TOKENS", "BATCH BY")?;
         let tokens = cursor.positive("BATCH BY TOKENS", "tokens")?;
@@ -211,7 +214,7 @@ fn batch(cursor: &mut Cursor<'_>, clauses: &mut Clauses) -> Result<()> {
         };
         return Err(PlanError::at(position, exclude));
     }
-    clauses.batch = Some(Batch {
+    clauses.batch = Some(BatchClause {
         size,
         scope,
         remainder,
@@ -220,7 +223,7 @@ fn batch(cursor: &mut Cursor<'_>, clauses: &mut Clauses) -> Result<()> {
 }
 
 /// `PAD column [TO n] [WITH value], ..`.
-fn pad_columns(cursor: &mut Cursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
+fn pad_columns(cursor: &mut SqlCursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
     loop {
         let position = cursor.position();
         let column = cursor.column("PAD", "REMAINDER or a column")?;
@@ -230,13 +233,15 @@ fn pad_columns(cursor: &mut Cursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
                 format!("PAD names \"{column}\" twice"),
             ));
         }
-        let to = match cursor.eat(&["TO"]) {
-            true => Some(cursor.positive("PAD column TO", "elements")?),
-            false => None,
+        let to = if cursor.eat(&["TO"]) {
+            Some(cursor.positive("PAD column TO", "elements")?)
+        } else {
+            None
         };
-        let with = match cursor.eat(&["WITH"]) {
-            true => Some(number(cursor)?),
-            false => None,
+        let with = if cursor.eat(&["WITH"]) {
+            Some(number(cursor)?)
+        } else {
+            None
         };
         pads.push(Pad { column, to, with });
         if !cursor.parser.consume_token(&Token::Comma) {
@@ -245,8 +250,8 @@ fn pad_columns(cursor: &mut Cursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
     }
 }
 
-/// A number, perhaps negative, as text.
-fn number(cursor: &mut Cursor<'_>) -> Result<String> {
+/// Parses a number, possibly negative, as text.
+fn number(cursor: &mut SqlCursor<'_>) -> Result<String> {
     let sign = if cursor.parser.consume_token(&Token::Minus) {
         "-"
     } else {
@@ -260,7 +265,7 @@ fn number(cursor: &mut Cursor<'_>) -> Result<String> {
     Ok(text)
 }
 
-fn repeat(cursor: &mut Cursor<'_>) -> Result<Repeat> {
+fn repeat(cursor: &mut SqlCursor<'_>) -> Result<Repeat> {
     let counts = matches!(
         cursor.peek().token,
         Token::Number(..) | Token::Minus | Token::SingleQuotedString(_)
@@ -274,14 +279,14 @@ fn repeat(cursor: &mut Cursor<'_>) -> Result<Repeat> {
     })
 }
 
-fn pack(cursor: &mut Cursor<'_>) -> Result<Pack> {
+fn pack(cursor: &mut SqlCursor<'_>) -> Result<Pack> {
     let column = cursor.column("PACK", "a column")?;
     cursor.expect("INTO", "PACK column")?;
     let into = cursor.positive("PACK column INTO", "elements")?;
     Ok(Pack { column, into })
 }
 
-fn bucket(cursor: &mut Cursor<'_>) -> Result<(Expr, Bucket)> {
+fn bucket(cursor: &mut SqlCursor<'_>) -> Result<(Expr, Bucket)> {
     cursor.expect("BY", "BUCKET")?;
     let by = cursor.sql(Parser::parse_expr)?;
     cursor.expect("BOUNDARIES", "BUCKET BY expression")?;
@@ -291,7 +296,7 @@ fn bucket(cursor: &mut Cursor<'_>) -> Result<(Expr, Bucket)> {
         let position = cursor.position();
         let boundary = cursor.whole("BOUNDARIES", "a whole number")?;
         if boundaries.last().is_some_and(|last| *last >= boundary) {
-            return Err(PlanError::at(position, "BOUNDARIES ascend"));
+            return Err(PlanError::at(position, "BOUNDARIES must ascend"));
         }
         boundaries.push(boundary);
         if !cursor.parser.consume_token(&Token::Comma) {
@@ -301,12 +306,12 @@ fn bucket(cursor: &mut Cursor<'_>) -> Result<(Expr, Bucket)> {
     }
 }
 
-fn cache(cursor: &mut Cursor<'_>) -> Result<Cache> {
+fn cache(cursor: &mut SqlCursor<'_>) -> Result<CacheClause> {
     if cursor.eat(&["OFF"]) {
-        return Ok(Cache::Off);
+        return Ok(CacheClause::Off);
     }
     if cursor.eat(&["AUTO"]) {
-        return Ok(Cache::Auto);
+        return Ok(CacheClause::Auto);
     }
     if !cursor.eat(&["AT"]) {
         return Err(cursor.expected("CACHE", "OFF, AUTO or AT"));
@@ -323,7 +328,7 @@ fn cache(cursor: &mut Cursor<'_>) -> Result<Cache> {
     if freezing {
         cursor.expect("RANDOMNESS", "CACHE AT .. FREEZING")?;
     }
-    Ok(Cache::At { step, freezing })
+    Ok(CacheClause::At { step, freezing })
 }
 
 #[cfg(test)]
@@ -331,22 +336,22 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::clauses::{OnError, Optimize, Options, Relax};
+    use crate::clauses::{OnError, Optimize, PipelineOptions, Relax};
     use crate::testing::{plan, query};
 
     fn rows(n: u64) -> NonZeroU64 {
         NonZeroU64::new(n).unwrap()
     }
 
-    /// Each clause as written, and what it means.
+    /// Each clause as written, and its parsed form.
     fn clauses() -> Vec<(&'static str, Clauses)> {
         let none = Clauses::default;
-        let batch = Batch {
+        let batch = BatchClause {
             size: BatchSize::Rows(rows(4)),
             scope: BatchScope::PerRank,
             remainder: Remainder::Keep,
         };
-        let with = |batch: Batch| Clauses {
+        let with = |batch: BatchClause| Clauses {
             batch: Some(batch),
             ..none()
         };
@@ -355,20 +360,20 @@ mod tests {
             ..none()
         };
         let options = |options| Clauses { options, ..none() };
-        let plain = Options::default;
+        let plain = PipelineOptions::default;
         vec![
             ("", none()),
             (
                 "SHUFFLE WITHIN 100 ROWS",
                 Clauses {
-                    shuffle: Some(Window::Rows(rows(100))),
+                    shuffle: Some(ShuffleWindow::Rows(rows(100))),
                     ..none()
                 },
             ),
             (
                 "shuffle globally",
                 Clauses {
-                    shuffle: Some(Window::Global),
+                    shuffle: Some(ShuffleWindow::Global),
                     ..none()
                 },
             ),
@@ -391,14 +396,14 @@ mod tests {
             ("BATCH 4 PER RANK", with(batch)),
             (
                 "BATCH 4 GLOBAL",
-                with(Batch {
+                with(BatchClause {
                     scope: BatchScope::Global,
                     ..batch
                 }),
             ),
             (
                 "BATCH 4 DROP REMAINDER",
-                with(Batch {
+                with(BatchClause {
                     remainder: Remainder::Drop,
                     ..batch
                 }),
@@ -433,7 +438,7 @@ mod tests {
                             with: None,
                         },
                     ],
-                    ..with(Batch {
+                    ..with(BatchClause {
                         size: BatchSize::Tokens(rows(9)),
                         remainder: Remainder::Drop,
                         ..batch
@@ -442,7 +447,7 @@ mod tests {
             ),
             (
                 "BATCH 4 PAD REMAINDER",
-                with(Batch {
+                with(BatchClause {
                     remainder: Remainder::Pad,
                     ..batch
                 }),
@@ -453,7 +458,7 @@ mod tests {
             ("REPEAT 2 CONTINUOUS", repeats(Some(rows(2)), true)),
             (
                 "OPTIONS (on_error = 'skip', relax = order)",
-                options(Options {
+                options(PipelineOptions {
                     on_error: OnError::Skip,
                     relax: Relax::Order,
                     ..plain()
@@ -461,15 +466,15 @@ mod tests {
             ),
             (
                 "OPTIONS (optimize off)",
-                options(Options {
-                    optimize: Optimize::None,
+                options(PipelineOptions {
+                    optimize: Optimize::Off,
                     ..plain()
                 }),
             ),
             (
                 "SHUFFLE GLOBALLY SEED 1 SKIP 2 TAKE 3 BATCH 4 REPEAT 5 OPTIONS (relax = 'numeric')",
                 Clauses {
-                    shuffle: Some(Window::Global),
+                    shuffle: Some(ShuffleWindow::Global),
                     seed: Some(1),
                     skip: 2,
                     take: Some(3),
@@ -478,7 +483,7 @@ mod tests {
                         epochs: Some(rows(5)),
                         continuous: false,
                     },
-                    options: Options {
+                    options: PipelineOptions {
                         relax: Relax::Numeric,
                         ..plain()
                     },
@@ -488,7 +493,7 @@ mod tests {
         ]
     }
 
-    /// Everything that a clause may follow.
+    /// Queries that the clauses may follow.
     const QUERIES: [&str; 25] = [
         "SELECT label FROM photos",
         "SELECT p.label FROM photos p",
@@ -526,7 +531,7 @@ mod tests {
                     let sql = format!("{sql} {text}{end}");
                     assert_eq!(query(&sql).clauses, expected, "{sql}");
                 }
-                // The columns that these name are in none of the queries.
+                // The columns that these clauses name are in none of the queries.
                 if expected.length_of().is_some() {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! A place in the tokens of SQL text, with errors that know their line and column.
+//! A cursor over the tokens of SQL text, whose errors carry line and column.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -10,22 +10,23 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use super::dialect::{ForebayDialect, clause_word};
 use crate::error::{PlanError, Position, Result};
 
-/// Longest text that is parsed, in bytes; pipelines are written by hand.
+/// Maximum size, in bytes, of a text that is parsed; a longer one is refused. Pipelines are written
+/// by hand.
 pub(super) const MAX_SQL_BYTES: usize = 1 << 20;
 
 static DIALECT: ForebayDialect = ForebayDialect;
 
 /// A parser over the tokens of a text.
-pub(super) struct Cursor<'a> {
+pub(super) struct SqlCursor<'a> {
     pub(super) parser: Parser<'static>,
-    /// Columns that were taken without quotes, as written.
+    /// Columns that were named without quotes, as written.
     pub(super) unquoted: BTreeSet<String>,
     text: &'a str,
     /// Byte offset of each line's start.
     lines: Vec<usize>,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> SqlCursor<'a> {
     pub(super) fn new(text: &'a str) -> Result<Self> {
         if text.len() > MAX_SQL_BYTES {
             return Err(PlanError::mistake(format!(
@@ -53,7 +54,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Runs a rule of sqlparser.
+    /// Parses with a function of sqlparser, and converts its error.
     pub(super) fn sql<T>(
         &mut self,
         rule: impl FnOnce(&mut Parser<'static>) -> Result<T, ParserError>,
@@ -61,27 +62,27 @@ impl<'a> Cursor<'a> {
         rule(&mut self.parser).map_err(|error| self.parser_error(&error))
     }
 
-    /// The next token.
+    /// Returns the next token without consuming it.
     pub(super) fn peek(&self) -> &TokenWithSpan {
         self.parser.peek_token_ref()
     }
 
-    /// The next token but `n`.
+    /// Returns the token `n` places after the next one.
     pub(super) fn peek_nth(&self, n: usize) -> &Token {
         &self.parser.peek_nth_token_ref(n).token
     }
 
-    /// Takes the next token.
+    /// Consumes the next token.
     pub(super) fn next(&mut self) -> TokenWithSpan {
         self.parser.next_token()
     }
 
-    /// Where the next token is; the end of the text after the last.
+    /// Position of the next token, or of the end of the text.
     pub(super) fn position(&self) -> Position {
         Position::of_span(self.peek().span).unwrap_or_else(|| self.end())
     }
 
-    /// The end of the text, after its last character that is no white space.
+    /// The end of the text, after its last non-blank character.
     pub(super) fn end(&self) -> Position {
         let text = self.text.trim_end();
         let line = text.matches('\n').count() + 1;
@@ -92,7 +93,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next token as an unquoted word in upper case.
+    /// The next token as an unquoted word in upper case; `None` if it is no such word.
     pub(super) fn word(&self) -> Option<String> {
         self.nth_word(0)
     }
@@ -106,7 +107,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The last taken token as an unquoted word in upper case.
+    /// The last consumed token as an unquoted word in upper case; `None` if it is no such word.
     pub(super) fn previous_word(&self) -> Option<String> {
         match &self.last_taken().token {
             Token::Word(word) if word.quote_style.is_none() => {
@@ -116,7 +117,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the words if all come next.
+    /// Consumes the words and returns true if all of them come next. Otherwise consumes nothing.
     pub(super) fn eat(&mut self, words: &[&str]) -> bool {
         let all = words
             .iter()
@@ -130,7 +131,7 @@ impl<'a> Cursor<'a> {
         all
     }
 
-    /// Takes a word, or says that `context` expects it.
+    /// Consumes a word, or fails saying that `context` expects it.
     pub(super) fn expect(&mut self, word: &str, context: &str) -> Result<()> {
         if self.eat(&[word]) {
             Ok(())
@@ -139,7 +140,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a punctuation token, or says that `context` expects it.
+    /// Consumes a punctuation token, or fails saying that `context` expects it.
     pub(super) fn expect_token(&mut self, token: &Token, context: &str) -> Result<()> {
         if self.parser.consume_token(token) {
             Ok(())
@@ -148,7 +149,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error: `context` expects `what` where the next token is.
+    /// Creates the error that `context` expects `what` at the next token.
     pub(super) fn expected(&self, context: &str, what: &str) -> PlanError {
         PlanError::at(
             self.position(),
@@ -156,7 +157,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// The next token as an error shows it.
+    /// Formats the next token for an error.
     pub(super) fn found(&self) -> String {
         match &self.peek().token {
             Token::EOF => "the end of the text".to_owned(),
@@ -170,7 +171,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A whole number of at least 0.
+    /// Consumes a whole number of at least 0.
     pub(super) fn whole(&mut self, context: &str, what: &str) -> Result<u64> {
         if let Token::Number(number, false) = &self.peek().token
             && let Ok(value) = number.replace('_', "").parse()
@@ -181,7 +182,7 @@ impl<'a> Cursor<'a> {
         Err(self.expected(context, what))
     }
 
-    /// A whole number of at least 1.
+    /// Consumes a whole number of at least 1.
     pub(super) fn positive(&mut self, context: &str, of: &str) -> Result<NonZeroU64> {
         let what = format!("a whole number of {of} of at least 1");
         if matches!(&self.peek().token, Token::Number(number, _) if number == "0") {
@@ -191,13 +192,13 @@ impl<'a> Cursor<'a> {
         NonZeroU64::new(value).ok_or_else(|| self.expected(context, &what))
     }
 
-    /// A name, folded to lower case unless quoted, with its place.
+    /// Consumes a name and returns it with its position, folded to lower case unless quoted.
     pub(super) fn name(&mut self, context: &str, what: &str) -> Result<(String, Position)> {
         let (ident, position) = self.ident(context, what)?;
         Ok((normalize(&ident), position))
     }
 
-    /// The name of a column as written: what it means is known with the columns.
+    /// Consumes the name of a column, as written. The name is resolved once the columns are known.
     pub(super) fn column(&mut self, context: &str, what: &str) -> Result<String> {
         let (ident, _) = self.ident(context, what)?;
         if ident.quote_style.is_none() {
@@ -215,13 +216,16 @@ impl<'a> Cursor<'a> {
         if matches!(self.peek().token, Token::Period) {
             return Err(PlanError::at(
                 position,
-                "a name has one part, without \".\"",
+                format!(
+                    "names cannot be qualified here; write \"{}\" without the \".\" after it",
+                    ident.value
+                ),
             ));
         }
         Ok((ident, position))
     }
 
-    /// The text from a place to the end of the last taken token.
+    /// The text from `start` to the end of the last consumed token.
     pub(super) fn slice_from(&self, start: Location) -> &'a str {
         let end = self.last_taken().span.end;
         self.text
@@ -229,7 +233,7 @@ impl<'a> Cursor<'a> {
             .unwrap_or_default()
     }
 
-    /// The tokens of this statement that are not taken yet, without white space.
+    /// The remaining tokens of this statement, without white space.
     fn rest(&self) -> impl Iterator<Item = &TokenWithSpan> {
         let start = self.location();
         (self.parser.get_current_index()..)
@@ -239,8 +243,8 @@ impl<'a> Cursor<'a> {
             .take_while(|token| !matches!(token.token, Token::EOF | Token::SemiColon))
     }
 
-    /// A training clause within parentheses, if this statement has one: where sqlparser meets it,
-    /// it reports another place.
+    /// Finds a training clause within parentheses, where none may stand: its word and position. The
+    /// position in sqlparser's own error is another.
     pub(super) fn find_inner_clause(&self) -> Option<(&'static str, Position)> {
         let mut depth = 0_usize;
         let mut clause: Option<(&'static str, Position)> = None;
@@ -290,7 +294,7 @@ impl<'a> Cursor<'a> {
             .map_or(self.text.len(), |(at, _)| start + at)
     }
 
-    /// sqlparser puts the place into the message; this takes it out again.
+    /// Converts an error of sqlparser, moving the position from the message to the error.
     fn parser_error(&self, error: &ParserError) -> PlanError {
         let message = match error {
             ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
@@ -319,7 +323,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The name that an identifier stands for: as written where quoted, else in lower case.
+/// The name that an identifier stands for: as written if quoted, else in lower case.
 pub(crate) fn normalize(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -332,7 +336,7 @@ fn is_word(token: &Token, expected: &str) -> bool {
         if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
 }
 
-/// Whether a token after a clause word shows that a clause is meant.
+/// True if a token after a clause word shows that a clause is meant.
 fn clause_follows(clause: &str, token: &Token) -> bool {
     match clause {
         "SHUFFLE" => is_word(token, "WITHIN") || is_word(token, "GLOBALLY"),

@@ -1,4 +1,4 @@
-//! DataFusion errors as mistakes with a place.
+//! Converts DataFusion errors to mistakes with positions.
 
 use std::ops::ControlFlow;
 
@@ -9,35 +9,35 @@ use sqlparser::ast::{
 
 use super::cursor::normalize;
 use super::mix::weighted;
-use super::plan::two_columns;
 use super::walk::walk;
-use crate::error::{Mistake, PlanError, Position, closest, message_of};
+use crate::error::{PlanError, Position, broken_invariant, closest, message_of, mistake_within};
+use crate::output::two_columns;
 
-/// Columns that a message lists, at most.
+/// Maximum number of columns that a message lists.
 const MAX_LISTED: usize = 12;
 
-/// Expressions beyond this number are not tried one by one.
+/// Maximum number of expressions that are planned one by one to find the one that fails.
 const MAX_TRIALS: usize = 512;
 
-/// An error that DataFusion reported for a query.
+/// The context of an error that DataFusion reported for a query.
 #[derive(Debug)]
 pub(crate) struct Diagnosis<'a> {
     /// The query as it was planned.
     pub(crate) query: &'a Query,
-    /// Where the query starts: the place of last resort.
+    /// Start of the query: the fallback position.
     pub(crate) start: Position,
 }
 
 impl Diagnosis<'_> {
-    /// The error as a mistake at its place. `plan` plans another query in the same context: parts
-    /// of this one are tried, innermost first, where DataFusion does not tell the place.
+    /// Converts the error to a mistake at its position. If DataFusion reports no position, parts of
+    /// the query are planned with `plan`, innermost first, to find the one that fails.
     pub(crate) fn explain(
         &self,
         error: &DataFusionError,
         plan: &dyn Fn(&Query) -> Result<(), DataFusionError>,
     ) -> PlanError {
         let error = first(error);
-        if let Some(mistake) = own(error) {
+        if let Some(mistake) = mistake_within(error) {
             return PlanError::Mistake(Box::new(mistake.clone())).or_at(self.start);
         }
         let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
@@ -51,8 +51,8 @@ impl Diagnosis<'_> {
                 .or_else(|| field_of(schema_error).and_then(|field| self.find_name(&field.name)));
             return explain_schema(schema_error, Some(position.unwrap_or(self.start)));
         }
-        if is_internal(error) {
-            return PlanError::internal(message_of(error));
+        if let Some(message) = broken_invariant(error) {
+            return PlanError::internal(message);
         }
         let message = message_of(error);
         if let Some(mistake) = self.explain_condition(&message) {
@@ -65,7 +65,7 @@ impl Diagnosis<'_> {
         PlanError::at(place, tidy(&message))
     }
 
-    /// A condition that is none: its place, and what DataFusion means to say.
+    /// Explains a condition that is not boolean, and finds its position.
     fn explain_condition(&self, message: &str) -> Option<PlanError> {
         struct Find(Vec<Position>);
         impl Visitor for Find {
@@ -87,12 +87,12 @@ impl Diagnosis<'_> {
         };
         let mut conditions = Find(Vec::new());
         let _ = walk(self.query, &mut conditions);
-        // With several conditions the first is only a guess.
+        // With several conditions, the first is only a guess.
         let position = conditions.0.first().copied().unwrap_or(self.start);
         Some(PlanError::at(position, explained))
     }
 
-    /// The first use of a name as a column.
+    /// Position of the first use of a name as a column.
     fn find_name(&self, name: &str) -> Option<Position> {
         struct Find<'a> {
             name: &'a str,
@@ -141,7 +141,7 @@ impl Diagnosis<'_> {
         found.first
     }
 
-    /// The innermost expression that fails on its own, preferably with the same message.
+    /// Finds the innermost expression that fails to plan on its own, preferably with this message.
     fn locate(
         &self,
         message: &str,
@@ -165,16 +165,18 @@ impl Diagnosis<'_> {
     }
 }
 
-/// The error as a mistake without a place, where there is no text.
+/// Converts the error to a mistake without a position, for queries without text.
 pub(crate) fn explain_unplaced(error: &DataFusionError) -> PlanError {
     let error = first(error);
-    if let Some(mistake) = own(error) {
+    if let Some(mistake) = mistake_within(error) {
         return PlanError::Mistake(Box::new(mistake.clone()));
     }
     match schema_error(error) {
         Some(error) => explain_schema(error, None),
-        None if is_internal(error) => PlanError::internal(message_of(error)),
         None => {
+            if let Some(message) = broken_invariant(error) {
+                return PlanError::internal(message);
+            }
             let message = tidy(&message_of(error));
             match repeated_name(&message) {
                 Some(name) => two_columns(name, None),
@@ -184,22 +186,10 @@ pub(crate) fn explain_unplaced(error: &DataFusionError) -> PlanError {
     }
 }
 
-/// The name in DataFusion's message about a select list with the same item twice.
+/// Extracts the name from DataFusion's message about a select list with duplicate items.
 fn repeated_name(message: &str) -> Option<&str> {
     let rest = message.strip_prefix("Projections require unique expression names")?;
     rest.split('"').nth(1)
-}
-
-/// A mistake of ours that passed through DataFusion.
-pub(crate) fn own(error: &DataFusionError) -> Option<&Mistake> {
-    match error {
-        DataFusionError::External(error) => match error.downcast_ref() {
-            Some(PlanError::Mistake(mistake)) => Some(mistake),
-            _ => None,
-        },
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => own(inner),
-        _ => None,
-    }
 }
 
 fn field_of(error: &SchemaError) -> Option<&Column> {
@@ -251,7 +241,7 @@ fn unknown_column(field: &Column, valid: &[Column], position: Option<Position>) 
     match closest(&field.name, names.iter().copied()) {
         Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
         None if (1..=MAX_LISTED).contains(&names.len()) => {
-            error.with_hint(format!("there are {}", names.join(", ")))
+            error.with_hint(format!("available columns: {}", names.join(", ")))
         }
         None => error,
     }
@@ -265,7 +255,7 @@ fn column_position(column: &Column) -> Option<Position> {
     })
 }
 
-/// DataFusion may report several errors; the first is in the order of the text.
+/// Returns the first of several errors, in the order of the text.
 fn first(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Collection(errors) => errors.first().map_or(error, first),
@@ -285,18 +275,7 @@ fn schema_error(error: &DataFusionError) -> Option<&SchemaError> {
     }
 }
 
-fn is_internal(error: &DataFusionError) -> bool {
-    match error {
-        DataFusionError::Internal(_) => true,
-        DataFusionError::Diagnostic(_, inner) | DataFusionError::Context(_, inner) => {
-            is_internal(inner)
-        }
-        DataFusionError::Shared(inner) => is_internal(inner),
-        _ => false,
-    }
-}
-
-/// One line, without DataFusion's own layers.
+/// Reduces a message to one line without DataFusion's prefixes.
 fn tidy(message: &str) -> String {
     let mut message = message;
     for layer in [
@@ -325,19 +304,19 @@ fn tidy(message: &str) -> String {
 }
 
 /// An expression of a query, to be planned alone over the `FROM` of its `SELECT`.
-struct Trial {
+struct ExprTrial {
     query: Query,
     position: Position,
 }
 
-fn trials(query: &Query) -> Vec<Trial> {
+fn trials(query: &Query) -> Vec<ExprTrial> {
     #[derive(Default)]
     struct Trials {
         withs: Vec<Option<With>>,
         selects: Vec<Select>,
-        /// Arms of the MIX calls in which the visit is.
+        /// Arms of the MIX calls being visited.
         arms: Vec<Expr>,
-        found: Vec<Trial>,
+        found: Vec<ExprTrial>,
     }
     impl Visitor for Trials {
         type Break = PlanError;
@@ -374,7 +353,7 @@ fn trials(query: &Query) -> Vec<Trial> {
                 expr,
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
             );
-            // An arm of a MIX is no value, alone or with its weight.
+            // An arm of a MIX is not a value, alone or with its weight.
             let arm = weighted(expr).is_some() || self.arms.last() == Some(expr);
             if weighted(expr).is_some() {
                 self.arms.pop();
@@ -382,12 +361,12 @@ fn trials(query: &Query) -> Vec<Trial> {
             if arm || trivial || self.found.len() >= MAX_TRIALS {
                 return ControlFlow::Continue(());
             }
-            // After the last SELECT is left, ORDER BY and the like have no FROM to be tried over.
+            // After the last SELECT, ORDER BY and the like have no FROM to be tried over.
             if let Some(select) = self.selects.last()
                 && let Some(position) = Position::of_span(expr.span())
             {
                 let query = alone(expr, select, &self.withs);
-                self.found.push(Trial { query, position });
+                self.found.push(ExprTrial { query, position });
             }
             ControlFlow::Continue(())
         }

@@ -1,4 +1,4 @@
-//! The dialect: what sqlparser may take for an identifier, and for an alias.
+//! The SQL dialect: identifiers and aliases.
 
 use sqlparser::ast::{Expr, Ident};
 use sqlparser::dialect::Dialect;
@@ -8,16 +8,16 @@ use sqlparser::tokenizer::Token;
 
 use super::mix;
 
-/// Words that begin a training clause.
+/// Words that start a training clause.
 pub(super) const CLAUSE_WORDS: [&str; 10] = [
     "SHUFFLE", "SEED", "SKIP", "TAKE", "PACK", "BUCKET", "BATCH", "REPEAT", "CACHE", "OPTIONS",
 ];
 
-/// The SQL dialect of Forebay: DataFusion SQL, in which a word that begins a training clause is no
-/// implicit alias.
+/// The SQL dialect of Forebay: DataFusion SQL, in which a word that starts a training clause is not
+/// an implicit alias.
 ///
-/// The clause words are not keywords of sqlparser, so in `FROM photos SHUFFLE WITHIN 100 ROWS` it
-/// would take `SHUFFLE` for an alias of `photos` and the clause would be lost.
+/// The clause words are not keywords of sqlparser. In `FROM photos SHUFFLE WITHIN 100 ROWS`,
+/// sqlparser would take `SHUFFLE` for an alias of `photos`, and the clause would be lost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ForebayDialect;
 
@@ -121,10 +121,10 @@ impl Dialect for ForebayDialect {
     }
 }
 
-/// Before a call: the optimiser leaves it where it stands.
+/// Prefix of a call that the optimiser must leave in place.
 pub(super) const PINNED: &str = "PINNED";
 
-/// Keywords that stand between a value and a parenthesis, beside those that no alias may be.
+/// Keywords that may stand between a value and a parenthesis, besides those that cannot be aliases.
 const AFTER_A_VALUE: [Keyword; 19] = [
     Keyword::AND,
     Keyword::AS,
@@ -147,8 +147,8 @@ const AFTER_A_VALUE: [Keyword; 19] = [
     Keyword::WHEN,
 ];
 
-/// Whether the next word is `PINNED` before a call or a parenthesis, rather than a column's name, which a
-/// keyword may follow, as in `pinned IN (1, 2)`.
+/// True if the next word is `PINNED` as the prefix of a call or a parenthesis. A column named
+/// `pinned` may also be followed by a keyword, as in `pinned IN (1, 2)`.
 fn begins_pinned(parser: &Parser<'_>) -> bool {
     if word_at(parser, 0).as_deref() != Some(PINNED) {
         return false;
@@ -166,11 +166,11 @@ fn begins_pinned(parser: &Parser<'_>) -> bool {
     }
 }
 
-/// Whether the word just taken begins a training clause rather than naming something.
+/// True if the word just consumed starts a training clause, rather than naming something.
 ///
-/// It does where what follows fits its clause. A number, a string, the end or another clause word
-/// after it count as well: they would turn a clause with a mistake into an alias, and a pipeline
-/// that silently does not shuffle is worse than an error.
+/// The word starts a clause if the following token fits the word's clause. A number, a string, the
+/// end of the text or another clause word count as well: otherwise a clause with a mistake would
+/// become an alias, and a pipeline that silently does not shuffle is worse than an error.
 fn begins_clause(parser: &Parser<'_>) -> bool {
     let Some(word) = clause_word(&parser.get_current_token().token) else {
         return false;
@@ -205,7 +205,7 @@ fn begins_clause(parser: &Parser<'_>) -> bool {
     }
 }
 
-/// The clause that an unquoted word begins.
+/// The clause that an unquoted clause word starts; `None` for any other token.
 pub(super) fn clause_word(token: &Token) -> Option<&'static str> {
     let Token::Word(word) = token else {
         return None;

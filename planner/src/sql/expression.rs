@@ -1,4 +1,4 @@
-//! Select items that stand alone, as a builder takes them: `label`, `price * 2 AS double`, `*`.
+//! Select items of the builder, which stand alone: `label`, `price * 2 AS double`, `*`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,21 +11,22 @@ use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::check::{Names, check_query};
+use super::check::{KnownNames, check_query};
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
 use super::names::settle_names;
+use super::parse::parse;
 use super::provider::QueryContext;
-use super::statement::{Statement, parse};
+use super::statement::Statement;
 use crate::error::{PlanError, Position, Result};
 use crate::functions::FunctionNames;
 
-/// What a text stands before and after, to be a query.
+/// The text before a select list that makes the list a query.
 const BEFORE: &str = "SELECT ";
-/// A name that nobody gives to a table, for the rows that a text is about.
+/// Name of the table that has the columns of the select list. No user table has this name.
 const ROWS: &str = "__rows";
 
-/// The expressions of a select list, over rows with these columns.
+/// Plans the expressions of a select list over rows with these columns.
 pub(crate) fn select_list(
     text: &str,
     columns: SchemaRef,
@@ -41,12 +42,12 @@ fn parsed(
     state: &SessionState,
     functions: &FunctionNames,
 ) -> Result<Vec<Expr>> {
-    // On a line of its own, what follows is no part of a comment that the text ends with.
+    // `FROM` is on a new line, so that a comment at the end of the text does not hide it.
     let mut statements = parse(&format!("{BEFORE}{text}\nFROM {ROWS}"))?;
     let (Some(Statement::Query(parsed)), true) = (statements.pop(), statements.is_empty()) else {
         return Err(PlanError::mistake("expected expressions, found statements"));
     };
-    let names = Names {
+    let names = KnownNames {
         functions,
         tables: BTreeSet::from([ROWS.to_owned()]),
     };
@@ -65,7 +66,7 @@ fn parsed(
         tables: &tables,
     };
     let plan = context.plan(&query).and_then(|plan| {
-        // Types are checked here, where the text can be pointed at.
+        // Types are checked here, where errors can point at the text.
         context.analyze(plan.clone())?;
         Ok(plan)
     });
@@ -77,19 +78,20 @@ fn parsed(
         .explain(&error, &|query| {
             context.analyze(context.plan(query)?).map(drop)
         })
+        .with_source(error)
     })?;
     match plan {
         LogicalPlan::Projection(list) if matches!(*list.input, LogicalPlan::TableScan(_)) => {
             list.expr.into_iter().map(unqualified).collect()
         }
         _ => Err(
-            PlanError::mistake(format!("\"{text}\" is no expression over single rows"))
+            PlanError::mistake(format!("\"{text}\" is not an expression over single rows"))
                 .with_hint("write a whole query with sql(..)"),
         ),
     }
 }
 
-/// The expression with its columns as the caller knows them.
+/// Removes the table qualifier from the columns of an expression.
 fn unqualified(expr: Expr) -> Result<Expr> {
     let bare = expr.transform_up(|expr| match expr {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
@@ -98,10 +100,10 @@ fn unqualified(expr: Expr) -> Result<Expr> {
         expr => Ok(Transformed::no(expr)),
     });
     bare.map(|bare| bare.data)
-        .map_err(|error| super::explain_unplaced(&error))
+        .map_err(|error| super::explain_unplaced(&error).with_source(error))
 }
 
-/// Moves the place of an error from the query to the text.
+/// Converts the position of an error in the generated query to a position in the text.
 fn at_text(mut error: PlanError) -> PlanError {
     let place = match &mut error {
         PlanError::Mistake(mistake) => &mut mistake.position,

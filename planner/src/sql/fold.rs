@@ -1,10 +1,10 @@
-//! Rewrites of function arguments before a query is planned.
+//! Rewrites function arguments before a query is planned.
 //!
-//! Sizes and probabilities must reach functions as constants, for their output shapes are known
-//! from the plan. So arithmetic of literals (`256 / 2`) is computed here, with the meaning that
-//! SQL gives it. `stream => 'name'` becomes a last positional argument `__stream('name')`, which
-//! the functions crate knows: DataFusion's own named arguments cannot be left out in the middle.
-//! `PINNED f(..)` becomes `__pinned(f(..))`, which is known there too.
+//! Sizes and probabilities must reach functions as constants, since the plan determines output
+//! shapes. So arithmetic of literals (`256 / 2`) is computed here, with SQL semantics. `stream =>
+//! 'name'` becomes a last positional argument `__stream('name')`, which the functions crate
+//! understands: DataFusion's named arguments cannot be left out in the middle. `PINNED f(..)`
+//! becomes `__pinned(f(..))`, likewise.
 
 use std::ops::ControlFlow;
 
@@ -20,11 +20,11 @@ use super::cursor::normalize;
 use super::walk::walk_mut;
 use crate::error::{PlanError, Position, Result};
 
-/// Name of the marker that carries a stream's name to a random function.
+/// Name of the marker that passes a stream's name to a random function.
 const STREAM_MARKER: &str = "__stream";
 
-/// Rewrites the arguments of all functions of a query. `parameters` gives the names of a function's
-/// parameters, where it declares them.
+/// Rewrites the arguments of all functions of a query. `parameters` returns the names of a
+/// function's parameters, or `None` if the function does not declare them.
 pub(crate) fn fold_arguments(
     query: &mut Query,
     parameters: &dyn Fn(&str) -> Option<Vec<String>>,
@@ -93,7 +93,7 @@ impl Folder<'_> {
         };
         let stream = list.args.remove(at);
         let FunctionArg::Named { name: key, arg, .. } = stream else {
-            return Err(PlanError::internal("a stream argument without a name"));
+            return Err(PlanError::internal("the stream argument needs a name"));
         };
         let position = Position::of_span(key.span);
         if list.args.iter().any(is_stream) {
@@ -135,7 +135,7 @@ impl Folder<'_> {
     }
 }
 
-/// A call of a marker function, which stands where `span` does.
+/// A call of a marker function at `span`.
 fn marker(name: &str, span: Span, argument: FunctionArg) -> Function {
     Function {
         name: ObjectName::from(vec![Ident::with_span(span, name)]),
@@ -153,7 +153,8 @@ fn marker(name: &str, span: Span, argument: FunctionArg) -> Function {
     }
 }
 
-/// Orders named arguments by their parameters, so that the stream can stand last.
+/// Makes named arguments positional, in the order of the parameters, so that the stream can be the
+/// last argument.
 fn make_positional(arguments: &mut Vec<FunctionArg>, parameters: &[String]) -> Result<()> {
     let mut slots: Vec<Option<FunctionArg>> = vec![None; parameters.len()];
     let mut positional = 0;
@@ -188,22 +189,22 @@ fn make_positional(arguments: &mut Vec<FunctionArg>, parameters: &[String]) -> R
         slots.pop();
     }
     for (slot, parameter) in slots.into_iter().zip(parameters) {
-        let message = format!("argument \"{parameter}\" must be given too, for a later one is");
+        let message = format!("argument \"{parameter}\" must be given too, since a later one is");
         arguments.push(slot.ok_or_else(|| PlanError::mistake(message))?);
     }
     Ok(())
 }
 
 #[derive(Clone, Copy)]
-enum Number {
+enum NumberLiteral {
     Int(i64),
     Float(f64),
 }
 
-impl Number {
+impl NumberLiteral {
     fn as_f64(self) -> f64 {
         match self {
-            // DataFusion coerces a mixed operation to Float64 in the same way.
+            // Likewise, DataFusion coerces an operation on an integer and a float to Float64.
             #[expect(clippy::cast_precision_loss, reason = "SQL's own coercion")]
             Self::Int(value) => value as f64,
             Self::Float(value) => value,
@@ -218,7 +219,7 @@ impl Number {
             }) => {
                 let number = match text.parse() {
                     Ok(value) => Self::Int(value),
-                    // A whole number beyond 64 bits is not ours to round.
+                    // A whole number beyond 64 bits must not be rounded here.
                     Err(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => return None,
                     Err(_) => Self::Float(text.parse().ok()?),
                 };
@@ -269,7 +270,8 @@ impl Number {
     }
 
     fn into_expr(self, span: Span) -> Expr {
-        // `{:?}` keeps the point of a whole float, and prints the shortest text that reads back.
+        // `{:?}` keeps the decimal point of a whole float, and prints the shortest text that reads
+        // back.
         let (text, negative) = match self {
             Self::Int(value) => (value.unsigned_abs().to_string(), value < 0),
             Self::Float(value) => (format!("{:?}", value.abs()), value.is_sign_negative()),
@@ -295,15 +297,15 @@ fn fold(expr: &mut Expr) {
         Expr::Array(array) => array.elem.iter_mut().for_each(fold),
         Expr::Nested(inner) => {
             fold(inner);
-            if let Some((number, span)) = Number::of(inner) {
+            if let Some((number, span)) = NumberLiteral::of(inner) {
                 *expr = number.into_expr(span);
             }
         }
         Expr::BinaryOp { left, op, right } => {
             fold(left);
             fold(right);
-            if let Some((a, span)) = Number::of(left)
-                && let Some((b, _)) = Number::of(right)
+            if let Some((a, span)) = NumberLiteral::of(left)
+                && let Some((b, _)) = NumberLiteral::of(right)
                 && let Some(value) = a.combine(op, b)
             {
                 *expr = value.into_expr(span);
@@ -311,7 +313,7 @@ fn fold(expr: &mut Expr) {
         }
         Expr::UnaryOp { expr: inner, .. } => {
             fold(inner);
-            if let Some((number, span)) = Number::of(expr) {
+            if let Some((number, span)) = NumberLiteral::of(expr) {
                 *expr = number.into_expr(span);
             }
         }
@@ -396,7 +398,7 @@ mod tests {
         insta::assert_snapshot!(message("stream => ''"), @"line 1, column 10: stream expects a name in quotes, found ''");
         insta::assert_snapshot!(message("x, d => 1, stream => 's'"), @r#"line 1, column 13: unknown argument "d"; did you mean "a"?"#);
         insta::assert_snapshot!(message("x, a => 1, stream => 's'"), @r#"line 1, column 13: argument "a" is given twice"#);
-        insta::assert_snapshot!(message("x, c => 1, stream => 's'"), @r#"argument "b" must be given too, for a later one is"#);
+        insta::assert_snapshot!(message("x, c => 1, stream => 's'"), @r#"argument "b" must be given too, since a later one is"#);
         insta::assert_snapshot!(message("1, 2, 3, 4, b => 1, stream => 's'"), @"line 1, column 19: too many arguments");
         insta::assert_snapshot!(folded("SELECT g(x => 1, stream => 's')").unwrap_err(), @"line 1, column 18: g has no named arguments but stream");
     }

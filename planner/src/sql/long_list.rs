@@ -1,7 +1,8 @@
 //! Plans long select lists in pieces.
 //!
-//! DataFusion compares each item of a list with every item before it, and looks a column up among all columns, so
-//! ten thousand items take it half a minute. Here a few items at a time are planned over the columns that they name.
+//! DataFusion compares each item of a list with all items before it, and looks a column up among
+//! all columns, so ten thousand items take it half a minute. Here a few items at a time are planned
+//! over just the columns that they name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -20,24 +21,25 @@ use sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 
+use super::casts::check_casts;
 use super::cursor::normalize;
-use super::plan::check_casts;
 use super::provider::QueryContext;
 use super::walk::walk;
 use crate::error::PlanError;
 
-/// Items of a list, or columns behind a `*`, up to which DataFusion plans a query in one piece.
+/// Maximum number of items of a list, or of columns behind a `*`, for which DataFusion plans a
+/// query in one piece.
 const SHORT: usize = 256;
 
-/// Items of a piece.
+/// Number of items that are planned together.
 const PIECE: usize = 64;
 
-/// The name of the one column that stands for the list while the rest of the query is planned.
+/// Name of the one column that stands for the list while the rest of the query is planned.
 const STAND_IN: &str = "__select_list";
 
-/// The analysed plan of a query whose select list is long. `None` where DataFusion is to plan the query in one piece:
-/// its list is short or more than columns computed row by row, or something in it is wrong, which DataFusion then
-/// reports.
+/// Plans a query with a long select list. Returns `None` to leave the query to DataFusion: if the
+/// list is short, holds more than columns computed row by row, or has a mistake, which DataFusion
+/// then reports.
 pub(super) fn plan_long_list(context: &QueryContext<'_>, query: &Query) -> Option<LogicalPlan> {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return None;
@@ -63,7 +65,8 @@ fn is_long(select: &Select, tables: &BTreeMap<String, Arc<dyn TableProvider>>) -
         || select.projection.iter().any(is_wildcard) && tables.values().any(is_wide)
 }
 
-/// Plans the query with one column, and puts the list in its place.
+/// Plans the query with one column in place of its select list, and then substitutes the list for
+/// this column.
 fn planned(context: &QueryContext<'_>, query: &Query, select: &Select) -> Result<LogicalPlan> {
     let mut rest = select.clone();
     rest.projection = vec![SelectItem::ExprWithAlias {
@@ -86,22 +89,23 @@ fn planned(context: &QueryContext<'_>, query: &Query, select: &Select) -> Result
         }
         other => Ok(Transformed::no(other)),
     })?;
-    match is_placed {
-        true => Ok(plan.data),
-        false => in_one_piece("the list is in no projection"),
+    if is_placed {
+        Ok(plan.data)
+    } else {
+        in_one_piece("the list is in no projection")
     }
 }
 
-/// The error that leaves a query to DataFusion.
+/// Creates the error that leaves a query to be planned by DataFusion in one piece.
 fn in_one_piece<T>(why: &str) -> Result<T> {
     plan_err!("not planned in pieces: {why}")
 }
 
-/// A select list that is being planned.
+/// A select list while it is planned.
 struct List<'a> {
     context: &'a QueryContext<'a>,
     input: Arc<LogicalPlan>,
-    /// Where the columns of the input of a name are.
+    /// Indices of the input's columns, by name.
     by_name: HashMap<String, Vec<usize>>,
     exprs: Vec<Expr>,
     fields: Vec<(Option<TableReference>, FieldRef)>,
@@ -169,7 +173,8 @@ impl<'a> List<'a> {
         (table.cloned(), Arc::clone(field))
     }
 
-    /// Adds some expressions, planned and analysed over the columns that they name.
+    /// Plans and analyses some items over just the columns that they name, and adds their
+    /// expressions.
     fn piece(&mut self, items: &[SelectItem]) -> Result<()> {
         let fields = self
             .named(items)?
@@ -217,7 +222,8 @@ impl<'a> List<'a> {
         })
     }
 
-    /// The places of the input's columns with names that stand in the items; of each table, where several have one.
+    /// The indices of the input's columns that the items name. If several tables have a column of
+    /// one name, all of these columns count.
     fn named(&self, items: &[SelectItem]) -> Result<BTreeSet<usize>> {
         let mut named = Named {
             by_name: &self.by_name,
@@ -227,18 +233,19 @@ impl<'a> List<'a> {
         for item in items {
             let _ = walk(item, &mut named);
         }
-        match named.reads_more {
-            true => in_one_piece("an item over more than the columns that it names"),
-            false => Ok(named.places),
+        if named.reads_more {
+            in_one_piece("an item over more than the columns that it names")
+        } else {
+            Ok(named.places)
         }
     }
 }
 
-/// Finds the columns that expressions name.
+/// Collects the columns that expressions name.
 struct Named<'a> {
     by_name: &'a HashMap<String, Vec<usize>>,
     places: BTreeSet<usize>,
-    /// An expression reads columns that it does not name.
+    /// True if an expression reads columns that it does not name.
     reads_more: bool,
 }
 
@@ -276,7 +283,7 @@ fn is_expression(item: &SelectItem) -> bool {
     )
 }
 
-/// True where the value of an expression is of one row, as are those below it.
+/// True if an expression and all its parts are evaluated row by row.
 fn is_of_a_row(expr: &Expr) -> bool {
     !matches!(
         expr,
@@ -295,7 +302,7 @@ mod tests {
     use super::*;
     use crate::testing::{catalog, filled, query, run};
 
-    /// Items whose types DataFusion has to settle.
+    /// Items whose types DataFusion has to coerce.
     fn items(count: usize) -> String {
         let item = |i: usize| match i % 6 {
             0 => format!("t.id * {i} + 1 AS c{i}"),
@@ -308,7 +315,7 @@ mod tests {
         (0..count).map(item).collect::<Vec<_>>().join(", ")
     }
 
-    /// The plans of a query, in pieces and in one.
+    /// Plans a query in pieces and in one.
     fn plans(sql: &str) -> (Option<LogicalPlan>, Result<LogicalPlan>) {
         let parts = Field::new_struct("st", vec![Field::new("b", DataType::Utf8, true)], true);
         let list = Field::new_list("l", Field::new_list_field(DataType::Int64, true), true);

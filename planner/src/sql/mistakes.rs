@@ -1,12 +1,20 @@
-//! Bad SQL of many kinds, with the message that its author gets.
+//! Tests of the messages for many kinds of bad SQL.
 
+use crate::source::Format;
 use crate::testing::{filled, run};
 
+use super::options::list;
+
+/// The message of a mistake. The lists of all formats and of all table functions are `{formats}` and `{functions}`.
 async fn mistake(sql: &str) -> String {
-    match run(&mut filled().await, sql).await {
+    let error = match run(&mut filled().await, sql).await {
         Ok(_) => panic!("accepted: {sql}"),
         Err(error) => error.to_string(),
-    }
+    };
+    let names =
+        |of: fn(Format) -> &'static str| Format::ALL.iter().map(|&f| of(f)).collect::<Vec<_>>();
+    let functions = names(Format::function).join(", ");
+    { error.replace(&list(&names(Format::name)), "{formats}") }.replace(&functions, "{functions}")
 }
 
 macro_rules! mistakes {
@@ -21,18 +29,18 @@ macro_rules! mistakes {
 mistakes! {
     misspelt_statement: "SELEC label FROM photos" => @r#"line 1, column 1: expected a statement, found "SELEC"; did you mean SELECT?"#;
     not_a_statement: "42" => @"line 1, column 1: expected a statement, found 42; statements begin with CREATE, SELECT, EXPLAIN, SHOW, DESCRIBE or DROP";
-    insert: "INSERT INTO photos VALUES (1)" => @"line 1, column 1: INSERT is not supported; pipelines read data; they do not change it";
+    insert: "INSERT INTO photos VALUES (1)" => @"line 1, column 1: INSERT is not supported; pipelines only read data";
     create_view: "CREATE VIEW v AS SELECT 1" => @"line 1, column 8: CREATE VIEW is not supported; a pipeline without clauses is a view: CREATE PIPELINE name AS SELECT ..";
     unknown_column: "SELECT\n  lable\nFROM photos" => @r#"line 2, column 3: unknown column "lable"; did you mean "label"?"#;
     unknown_column_in_where: "SELECT label FROM photos WHERE clas = 'a'" => @r#"line 1, column 32: unknown column "clas"; did you mean "class"?"#;
-    unknown_column_far_off: "SELECT zzz FROM people" => @r#"line 1, column 8: unknown column "zzz"; there are id, name"#;
+    unknown_column_far_off: "SELECT zzz FROM people" => @r#"line 1, column 8: unknown column "zzz"; available columns: id, name"#;
     unknown_qualifier: "SELECT foto.label FROM photos" => @r#"line 1, column 8: unknown table "foto" in "foto.label""#;
     unknown_qualified_column: "SELECT photos.lable FROM photos" => @r#"line 1, column 8: unknown column "lable"; did you mean "label"?"#;
     ambiguous_column: "SELECT id FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 8: column "id" is ambiguous; write the table before it, as in table.column"#;
     unknown_table: "SELECT label FROM photoes" => @r#"line 1, column 19: unknown table "photoes"; did you mean "photos"?"#;
     unknown_function: "SELECT resise(decode_image(image), 2, 2) AS x FROM photos" => @r#"line 1, column 8: unknown function "resise"; did you mean "resize"?"#;
     unknown_table_function: "SELECT * FROM image('dir')" => @r#"line 1, column 15: unknown table function "image"; did you mean "images"?"#;
-    unknown_table_function_far: "SELECT * FROM generate_series(1, 2)" => @r#"line 1, column 15: unknown table function "generate_series"; there are images, parquet, csv, json, arrow, avro"#;
+    unknown_table_function_far: "SELECT * FROM generate_series(1, 2)" => @r#"line 1, column 15: unknown table function "generate_series"; available table functions: {functions}"#;
     random: "SELECT random() AS x FROM photos" => @"line 1, column 8: random() is not supported: its result would differ every time; random_uniform() draws a number that moves with its row";
     uuid: "SELECT label,\n uuid() AS x FROM photos" => @"line 2, column 2: uuid() is not supported: its result would differ every time; use a column that names the row, or random_uniform()";
     now: "SELECT now() AS x FROM photos" => @"line 1, column 8: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
@@ -44,7 +52,7 @@ mistakes! {
     time_in_mix: "SELECT x FROM MIX ((SELECT now() AS x FROM people) WEIGHT 1)" => @"line 1, column 28: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
     time_in_view: "CREATE PIPELINE v AS SELECT CAST(now() AS VARCHAR) AS x FROM photos" => @"line 1, column 34: now() is not supported: its result would differ every time; write the time as a literal, such as TIMESTAMP '2026-01-31 12:00:00'";
     order_by_row: "SELECT array_sort([id], name) AS x FROM people" => @"line 1, column 8: array_sort expects constants for its order: 'ASC' or 'DESC', and 'NULLS FIRST' or 'NULLS LAST'";
-    map_of_lists: "SELECT map([id], array_append([name], 'x')) AS x FROM people" => @"line 1, column 8: map expects its keys and values in brackets, as many of each: MAP {'a': x, 'b': y}";
+    map_of_lists: "SELECT map([id], array_append([name], 'x')) AS x FROM people" => @"line 1, column 8: map expects its keys and values as literals, with a value for each key: MAP {'a': x, 'b': y}";
     file_name: "SELECT input_file_name() AS x FROM photos" => @"line 1, column 8: input_file_name() is not supported: its result would differ every time; use a column that names the row, or random_uniform()";
     version: "SELECT version() AS x FROM photos" => @"line 1, column 8: version() is not supported: its result would differ from machine to machine; write a literal instead";
     wrong_argument_type: "SELECT normalize(resize(label, 2, 2), 'imagenet') AS x FROM photos" => @"line 1, column 18: resize expects an image, found Int32";
@@ -75,30 +83,30 @@ mistakes! {
     drop_and_pad: "SELECT label FROM photos BATCH 2 DROP REMAINDER PAD REMAINDER" => @"line 1, column 49: DROP REMAINDER and PAD REMAINDER exclude each other";
     misspelt_clause: "SELECT label FROM photos SHUFLE WITHIN 10 ROWS" => @r#"line 1, column 33: expected a training clause or the end of the statement after the query, found "WITHIN"; did you mean SHUFFLE?"#;
     misspelt_second_clause: "SELECT label FROM photos SHUFFLE GLOBALLY BACH 10" => @r#"line 1, column 43: expected a training clause or the end of the statement after the SHUFFLE clause, found "BACH"; did you mean BATCH?"#;
-    clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t" => @"line 1, column 45: TAKE in a subquery; training clauses stand at the end of the pipeline";
+    clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t" => @"line 1, column 45: TAKE in a subquery; put training clauses at the end of the pipeline";
     with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')" => @"line 1, column 19: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
     unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax, optimize, disable_rules, cache_dir, cache_quota, cache_price, horizon, equal_steps, error_budget, dead_letters or dead_letter_bytes; did you mean "on_error"?"#;
     unknown_option_value: "SELECT label FROM photos OPTIONS (on_error = 'skp')" => @r#"line 1, column 46: on_error expects 'fail', 'skip', 'replace' or 'null', found 'skp'; did you mean "skip"?"#;
     option_twice: "SELECT label FROM photos OPTIONS (relax = 'none', relax = 'order')" => @r#"line 1, column 51: option "relax" is given twice"#;
     pack: "SELECT label FROM photos PACK label INTO 512" => @r#"line 1, column 26: PACK needs a list of numbers, but "label" is Int32"#;
-    pack_unknown: "SELECT label FROM photos PACK labels INTO 512" => @r#"line 1, column 26: PACK names "labels", which is no column of the query; did you mean "label"?"#;
+    pack_unknown: "SELECT label FROM photos PACK labels INTO 512" => @r#"line 1, column 26: PACK names "labels", which is not a column of the query; did you mean "label"?"#;
     pack_replace: "SELECT [1, 2] AS ids FROM photos PACK ids INTO 8 OPTIONS (on_error = 'replace')" => @"line 1, column 34: on_error = 'replace' with PACK: another row's sequence may not fit in the place of a failed one; use on_error = 'skip'; packs keep their shape";
     pack_tokens: "SELECT [1, 2] AS ids FROM photos PACK ids INTO 8 BATCH BY TOKENS 16 ON ids" => @"line 1, column 50: BATCH BY TOKENS with PACK: every pack has the same number of elements; BATCH n takes n packs of 8 elements";
-    pack_taken_name: "SELECT [1, 2] AS ids, label AS ids_positions FROM photos PACK ids INTO 8" => @r#"line 1, column 58: "ids_positions" is the name of a column that is added here; give yours another name with AS"#;
+    pack_taken_name: "SELECT [1, 2] AS ids, label AS ids_positions FROM photos PACK ids INTO 8" => @r#"line 1, column 58: this clause adds a column "ids_positions", which the query has too; give the query's another name with AS"#;
     pack_bad: "SELECT label FROM photos PACK label INTO zero" => @r#"line 1, column 42: PACK column INTO expects a whole number of elements of at least 1, found "zero""#;
-    bucket: "SELECT label FROM photos BUCKET BY label + 1 BOUNDARIES (1, 2)" => @"line 1, column 26: BUCKET BY without BATCH has nothing to fill; add BATCH n";
-    bucket_descending: "SELECT label FROM photos BUCKET BY label BOUNDARIES (4, 2) BATCH 2" => @"line 1, column 57: BOUNDARIES ascend";
+    bucket: "SELECT label FROM photos BUCKET BY label + 1 BOUNDARIES (1, 2)" => @"line 1, column 26: BUCKET BY needs a BATCH clause; add BATCH n";
+    bucket_descending: "SELECT label FROM photos BUCKET BY label BOUNDARIES (4, 2) BATCH 2" => @"line 1, column 57: BOUNDARIES must ascend";
     bucket_column: "SELECT label FROM photos BUCKET BY lable BOUNDARIES (1) BATCH 2" => @r#"line 1, column 36: unknown column "lable"; did you mean "label"?"#;
     bucket_function: "SELECT label FROM photos BUCKET BY random() BOUNDARIES (1) BATCH 2" => @"line 1, column 36: random() is not supported: its result would differ every time; random_uniform() draws a number that moves with its row";
-    bucket_large: "SELECT label FROM photos BUCKET BY label BOUNDARIES (1, 2) BATCH 2000" => @"line 1, column 26: 3 buckets of batches of 2000 rows may hold 5997 rows open; a resume token names 5000 at most; use fewer boundaries or smaller batches";
+    bucket_large: "SELECT label FROM photos BUCKET BY label BOUNDARIES (1, 2) BATCH 2000" => @"line 1, column 26: 3 buckets of batches of 2000 rows may hold 5997 rows open, but a resume token lists at most 5000; use fewer boundaries or smaller batches";
     tokens: "SELECT path FROM photos BATCH BY TOKENS 512 ON path" => @r#"line 1, column 25: BATCH BY TOKENS needs a list or a whole number, but "path" is Utf8"#;
     tokens_padded: "SELECT label FROM photos BATCH BY TOKENS 512 ON label PAD REMAINDER" => @"line 1, column 55: PAD REMAINDER repeats rows up to a number of rows, which BATCH BY TOKENS does not have";
-    cache: "SELECT label FROM photos CACHE AUTO" => @"line 1, column 26: CACHE needs a place for the rows; add OPTIONS (cache_dir = '..')";
+    cache: "SELECT label FROM photos CACHE AUTO" => @"line 1, column 26: CACHE needs a directory for the rows; add OPTIONS (cache_dir = '..')";
     cache_where: "SELECT label FROM photos CACHE HERE" => @r#"line 1, column 32: expected a training clause or the end of the statement after the query, found "HERE""#;
     frozen: "SELECT label FROM photos CACHE AT label FREEZING OPTIONS (cache_dir = 'c')" => @r#"line 1, column 50: CACHE AT .. FREEZING expects RANDOMNESS, found "OPTIONS""#;
-    disabled_rule: "SELECT label FROM photos OPTIONS (disable_rules = 'row-swap, filter-swop')" => @r#"line 1, column 51: there is no rewrite rule "filter-swop"; did you mean "filter-swap"?"#;
+    disabled_rule: "SELECT label FROM photos OPTIONS (disable_rules = 'row-swap, filter-swop')" => @r#"line 1, column 51: unknown rewrite rule "filter-swop"; did you mean "filter-swap"?"#;
     quota: "SELECT label FROM photos OPTIONS (cache_quota = 'much')" => @r#"line 1, column 49: cache_quota: expected a size such as 100kB, 300MiB or 2GiB, found "much""#;
-    price: "SELECT label FROM photos OPTIONS (cache_price = 30)" => @r#"line 1, column 49: cache_price: expected a time of one core for a size, such as '30 s/GB' or '1.5 h/TB', found "30""#;
+    price: "SELECT label FROM photos OPTIONS (cache_price = 30)" => @r#"line 1, column 49: cache_price: expected core time per size, such as '30 s/GB' or '1.5 h/TB', found "30""#;
     pad_columns: "SELECT label FROM photos BATCH 2 PAD label TO 4" => @r#"line 1, column 26: PAD needs a list of numbers, but "label" is Int32"#;
     pad_twice: "SELECT [1] AS ids FROM photos BATCH 2 PAD ids, ids TO 4" => @r#"line 1, column 48: PAD names "ids" twice"#;
     horizon: "SELECT label FROM photos OPTIONS (horizon = 0)" => @"line 1, column 45: horizon expects a number of windows of at least 1, found '0'";
@@ -115,7 +123,7 @@ mistakes! {
     mix_stop_in_the_middle: "SELECT id FROM MIX (people WEIGHT 1, stop => 'first', other WEIGHT 1)" => @"line 1, column 38: stop is given once, after the arms of the MIX";
     mix_stop_other: "SELECT id FROM MIX (people WEIGHT 1, stop => 'last')" => @"line 1, column 46: stop expects 'first' or 'longest', found 'last'";
     mix_stop_number: "SELECT id FROM MIX (people WEIGHT 1, stop => 1)" => @"line 1, column 46: stop expects 'first' or 'longest', found 1";
-    mix_unknown_argument: "SELECT id FROM MIX (people WEIGHT 1, until => 'first')" => @r#"line 1, column 38: unknown argument "until" of MIX; there is stop => 'first' or stop => 'longest'"#;
+    mix_unknown_argument: "SELECT id FROM MIX (people WEIGHT 1, until => 'first')" => @r#"line 1, column 38: unknown argument "until" of MIX; use stop => 'first' or stop => 'longest'"#;
     mix_unclosed: "SELECT id FROM MIX (people WEIGHT 1" => @"line 1, column 36: expected ), found the end of the text";
     mix_unknown_table: "SELECT id FROM MIX (people WEIGHT 1,\n peple WEIGHT 1)" => @r#"line 2, column 2: unknown table "peple"; did you mean "people"?"#;
     mix_unknown_function: "SELECT id FROM MIX (people WEIGHT 1, cvs('x') WEIGHT 1)" => @r#"line 1, column 38: unknown table function "cvs"; did you mean "csv"?"#;
@@ -126,9 +134,9 @@ mistakes! {
     mix_unknown_column_in_an_arm: "SELECT id FROM MIX (people WEIGHT 1,\n (SELECT idd FROM other) WEIGHT 1)" => @r#"line 2, column 10: unknown column "idd"; did you mean "id"?"#;
     mix_wrong_type_above: "SELECT resize(id, 1, 1) AS x FROM MIX (people WEIGHT 1)" => @"line 1, column 8: resize expects an image, found Int64";
     mix_wrong_type_in_an_arm: "SELECT x FROM MIX ((SELECT resize(id, 1, 1) AS x FROM people) WEIGHT 1)" => @"line 1, column 28: resize expects an image, found Int64";
-    mix_missing_column: "SELECT id FROM MIX (people WEIGHT 0.7,\n photos WEIGHT 0.3)" => @r#"line 2, column 2: MIX: "photos" has no column "id", which "people" has; the arms of a MIX have the same columns; choose them with (SELECT ..)"#;
-    mix_missing_column_of_a_query: "SELECT id FROM MIX (people WEIGHT 0.7,\n (SELECT name FROM other) WEIGHT 0.3)" => @r#"line 2, column 3: MIX: arm 2 has no column "id", which "people" has; the arms of a MIX have the same columns; choose them with (SELECT ..)"#;
-    mix_extra_column: "SELECT id FROM MIX ((SELECT id FROM people) WEIGHT 7, other WEIGHT 3)" => @r#"line 1, column 55: MIX: "other" has the column "name", which arm 1 does not have; the arms of a MIX have the same columns; choose them with (SELECT ..)"#;
+    mix_missing_column: "SELECT id FROM MIX (people WEIGHT 0.7,\n photos WEIGHT 0.3)" => @r#"line 2, column 2: MIX: "photos" has no column "id", which "people" has; all arms of a MIX need the same columns; choose them with (SELECT ..)"#;
+    mix_missing_column_of_a_query: "SELECT id FROM MIX (people WEIGHT 0.7,\n (SELECT name FROM other) WEIGHT 0.3)" => @r#"line 2, column 3: MIX: arm 2 has no column "id", which "people" has; all arms of a MIX need the same columns; choose them with (SELECT ..)"#;
+    mix_extra_column: "SELECT id FROM MIX ((SELECT id FROM people) WEIGHT 7, other WEIGHT 3)" => @r#"line 1, column 55: MIX: "other" has the column "name", which arm 1 does not have; all arms of a MIX need the same columns; choose them with (SELECT ..)"#;
     mix_two_columns: "SELECT id FROM MIX ((SELECT * FROM people JOIN other ON people.id = other.id) WEIGHT 7)" => @r#"line 1, column 22: MIX: two columns of arm 1 are named "id"; give one another name with AS"#;
     mix_types: "SELECT x FROM MIX ((SELECT image AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Binary in arm 1 and Int64 in arm 2; no type holds the values of both: give one another name"#;
     mix_widths: "SELECT x FROM MIX ((SELECT label AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Int32 in arm 1 and Int64 in arm 2; bring both to one type, such as CAST(x AS BIGINT) AS x"#;
@@ -140,10 +148,10 @@ mistakes! {
     mix_joined: "SELECT people.id FROM people JOIN MIX (other WEIGHT 1) AS m ON people.id = m.id" => @"line 1, column 35: MIX on the right side of a JOIN is not supported yet";
     mix_of_a_pipeline_joined: "CREATE PIPELINE p AS SELECT id FROM MIX (people WEIGHT 1);\nSELECT other.id FROM other JOIN p ON other.id = p.id" => @"line 2, column 1: MIX on the right side of a JOIN is not supported yet";
     mix_in_a_union: "SELECT id FROM people UNION ALL SELECT id FROM MIX (other WEIGHT 1)" => @"line 1, column 48: MIX under UNION ALL is not supported yet";
-    mix_limited: "SELECT id FROM MIX (people WEIGHT 1) LIMIT 5" => @"line 1, column 44: LIMIT acts on stored order, which a MIX has none of; use TAKE";
-    mix_limited_from_a_subquery: "SELECT id FROM (SELECT id FROM MIX (people WEIGHT 1)) AS q LIMIT 5" => @"line 1, column 66: LIMIT acts on stored order, which a MIX has none of; use TAKE";
+    mix_limited: "SELECT id FROM MIX (people WEIGHT 1) LIMIT 5" => @"line 1, column 44: LIMIT acts on stored order, and a MIX has none; use TAKE";
+    mix_limited_from_a_subquery: "SELECT id FROM (SELECT id FROM MIX (people WEIGHT 1)) AS q LIMIT 5" => @"line 1, column 66: LIMIT acts on stored order, and a MIX has none; use TAKE";
     mix_in_an_expression: "SELECT mix(people WEIGHT 1) FROM people" => @r#"line 1, column 8: unknown function "mix"; did you mean "max"?"#;
-    mix_clause_in_an_arm: "SELECT id FROM MIX ((SELECT id FROM people SHUFFLE GLOBALLY) WEIGHT 1)" => @"line 1, column 44: SHUFFLE in a subquery; training clauses stand at the end of the pipeline";
+    mix_clause_in_an_arm: "SELECT id FROM MIX ((SELECT id FROM people SHUFFLE GLOBALLY) WEIGHT 1)" => @"line 1, column 44: SHUFFLE in a subquery; put training clauses at the end of the pipeline";
     mix_reordered_pipeline: "CREATE PIPELINE p AS SELECT id FROM people TAKE 5;\nSELECT id FROM MIX (p WEIGHT 1)" => @r#"line 2, column 21: reading pipeline "p", which shuffles, skips or takes, is not supported yet; repeat its query without these clauses"#;
     mix_sampled: "SELECT id FROM MIX (people WEIGHT 1) TABLESAMPLE (10)" => @"line 1, column 16: TABLESAMPLE is not supported";
     mix_with_options: "SELECT id FROM MIX (people WEIGHT 1) WITH (a = 1)" => @"line 1, column 16: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
@@ -155,7 +163,7 @@ mistakes! {
     unclosed_parenthesis: "SELECT resize(image, 1 FROM photos" => @"line 1, column 24: expected ), found FROM";
     missing_expression: "SELECT label, FROM photos" => @"line 1, column 20: expected an expression, found FROM";
     two_queries_without_semicolon: "SELECT label FROM photos SELECT 1" => @r#"line 1, column 26: expected a training clause or the end of the statement after the query, found "SELECT""#;
-    unknown_format: "CREATE EXTERNAL TABLE t STORED AS PARQET LOCATION 'x'" => @r#"line 1, column 35: unknown format "PARQET"; expected IMAGEFOLDER, PARQUET, CSV, JSON, ARROW or AVRO; did you mean "PARQUET"?"#;
+    unknown_format: "CREATE EXTERNAL TABLE t STORED AS PARQET LOCATION 'x'" => @r#"line 1, column 35: unknown format "PARQET"; expected {formats}; did you mean "PARQUET"?"#;
     missing_location: "CREATE EXTERNAL TABLE t STORED AS CSV" => @"line 1, column 38: CREATE EXTERNAL TABLE expects LOCATION 'path', found the end of the text";
     source_not_found: "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'missing'" => @"line 1, column 23: source t: no such folder: missing";
     source_in_from_not_found: "SELECT *\nFROM images('missing')" => @"line 2, column 6: source images('missing'): no such folder: missing";
@@ -187,19 +195,19 @@ mistakes! {
     union_of_other_widths: "SELECT id FROM people UNION ALL SELECT id, name FROM other" => @"line 1, column 1: UNION queries have different number of columns";
     too_few_arguments: "SELECT resize(decode_image(image)) AS x FROM photos" => @"line 1, column 8: resize expects a constant size above 0 as argument 2";
     scalar_function_of_datafusion: "SELECT abs(name) AS x FROM people" => @"line 1, column 8: Function 'abs' expects Numeric but received String";
-    wrong_comparison: "SELECT id FROM people WHERE id = image" => @r#"line 1, column 34: unknown column "image"; there are id, name"#;
+    wrong_comparison: "SELECT id FROM people WHERE id = image" => @r#"line 1, column 34: unknown column "image"; available columns: id, name"#;
     aggregate_in_where: "SELECT id FROM people WHERE count(*) > 1" => @"line 1, column 29: an aggregate function is not allowed in WHERE; HAVING filters groups";
     named_argument: "SELECT resize(decode_image(image), height => 2) AS x FROM photos" => @"line 1, column 8: Function 'resize' does not support named arguments";
     bad_interval: "SELECT id + INTERVAL 'x' AS y FROM people" => @r#"line 1, column 22: Invalid input syntax for type interval: "x""#;
     parameter: "SELECT id FROM people WHERE id = $1" => @"line 1, column 34: a parameter in place of a value is not supported";
     variable: "SELECT @x AS y FROM people" => @"line 1, column 8: a parameter in place of a value is not supported";
-    location_after_options: "SELECT * FROM csv(header => false, 'a.csv')" => @"line 1, column 36: the location comes before the options";
+    location_after_options: "SELECT * FROM csv(header => false, 'a.csv')" => @"line 1, column 36: the location must come before the options";
     option_of_a_column: "SELECT * FROM csv('a.csv', header => x)" => @r#"line 1, column 28: option "header" expects a literal, found x"#;
     option_of_a_call_twice: "SELECT * FROM csv('a.csv', header => true, HEADER => false)" => @r#"line 1, column 44: option "header" is given twice"#;
     option_refused_by_the_source: "SELECT *\n  FROM csv('a.csv', bad => 1)" => @r#"line 2, column 8: source csv('a.csv', bad => '1'): unknown option "bad""#;
     pinned_column: "SELECT label AS y, PINNED (label) AS x FROM photos" => @"line 1, column 20: PINNED expects a call or a computed value, found the column label";
     pinned_constant: "SELECT PINNED ((3)) AS x FROM photos" => @"line 1, column 8: PINNED expects a call or a computed value, found the constant 3";
-    pinned_nothing: "SELECT PINNED AS x FROM photos" => @r#"line 1, column 8: unknown column "PINNED"; there are image, path, class, label"#;
+    pinned_nothing: "SELECT PINNED AS x FROM photos" => @r#"line 1, column 8: unknown column "PINNED"; available columns: image, path, class, label"#;
     pinned_unknown_function: "SELECT PINNED resise(label, 2) AS x FROM photos" => @r#"line 1, column 15: unknown function "resise"; did you mean "resize"?"#;
     pinned_wrong_type: "SELECT PINNED resize(label, 2, 2) AS x FROM photos" => @"line 1, column 15: resize expects an image, found Int32";
     pin_marker: "SELECT __pinned(label) AS x FROM photos" => @r#"line 1, column 8: "__pinned" is an internal function"#;
@@ -208,7 +216,8 @@ mistakes! {
     scalar_subquery_of_two_columns: "SELECT (SELECT id, name FROM people) AS x FROM other" => @"line 1, column 9: Too many columns! The subquery should only return one column: people.id, people.name";
 }
 
-/// Deep plans take stack: what is accepted must fit into a thread's, and the rest be refused early.
+/// Deep plans take stack: accepted ones must fit into a thread's, and the rest must be refused
+/// early.
 #[tokio::test]
 async fn long_texts_are_planned_or_refused_without_harm() {
     let chain = |part: &str, link: &str, length: usize| vec![part; length].join(link);

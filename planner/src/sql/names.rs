@@ -1,11 +1,12 @@
-//! Names in SQL text, as the columns and fields that they mean.
+//! Resolves names in SQL text to columns and fields.
 //!
-//! A name that is not quoted means the column of exactly that spelling. Where the query knows none, it means the one
-//! that differs only in upper and lower case; where there are several of those, it is refused. DataFusion folds such
-//! names to lower case, and would read `label` where a table with `Label` and `label` is asked for `Label`.
+//! An unquoted name means the column of exactly that spelling, or else the only column whose name
+//! differs just in case. If several names differ just in case, the name is refused. (DataFusion
+//! folds unquoted names to lower case: given columns `Label` and `label`, it would read `label` for
+//! `Label`.)
 //!
-//! All tables and aliases of a query count, in whatever part of it they stand: so a name never means one of two
-//! columns because the other one happens to be out of reach.
+//! The columns of all tables and aliases count, in any part of the query. So the meaning of a name
+//! never depends on which of two columns happens to be in scope.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -25,10 +26,11 @@ use super::walk::{walk, walk_mut};
 use crate::clauses::Clauses;
 use crate::error::{PlanError, Position, Result};
 
-/// Brings every column of a query to the spelling that it has in `tables`, or where the query names it.
+/// Replaces the name of every column in a query by its spelling in `tables`, or by the spelling
+/// with which the query defines it.
 ///
 /// # Errors
-/// A name that could be any of several columns.
+/// Fails if a name is ambiguous.
 pub(super) fn settle_names(
     query: &mut Query,
     tables: &BTreeMap<String, Arc<dyn TableProvider>>,
@@ -52,7 +54,8 @@ pub(super) fn settle_names(
         .iter()
         .for_each(|ident| names.columns.add(&ident.value));
     for ident in foldable {
-        // A new name is folded, unless it is the name of a column as it is written.
+        // A name that the query defines is folded to lower case, unless a known column has exactly
+        // its spelling.
         if !names.columns.has(&ident.value) {
             names.folded.insert(ident.value.clone());
         }
@@ -63,10 +66,10 @@ pub(super) fn settle_names(
     walk_mut(query, &mut names)
 }
 
-/// Brings the columns that clauses name without quotes to their spelling in the query's output.
+/// Rewrites unquoted columns in clauses to their spelling in the query's output.
 ///
 /// # Errors
-/// A name that could be any of several columns, or a column that is padded twice.
+/// Fails if a name is ambiguous, or a column is padded twice.
 pub(super) fn settle_clauses(
     clauses: &mut Clauses,
     unquoted: &BTreeSet<String>,
@@ -76,7 +79,8 @@ pub(super) fn settle_clauses(
         if unquoted.contains(name) {
             let known = output.fields().iter().map(|field| field.name().as_str());
             let found = spelled(name, known).map_err(|alike| several(name, &alike, None))?;
-            // A step of CACHE AT may be a function, or a column that is none of the output.
+            // The name in CACHE AT may be that of a function, or of a column that is not in the
+            // output.
             *name = found.map_or_else(|| name.to_ascii_lowercase(), str::to_owned);
         }
     }
@@ -90,10 +94,11 @@ pub(super) fn settle_clauses(
     }
 }
 
-/// The spelling of `name` among `known`: exactly that one, else the only one that differs in case alone.
+/// Finds the spelling of `name` in `known`: `name` itself, or else the only spelling that differs
+/// just in case. `None` if there is neither.
 ///
 /// # Errors
-/// The spellings, where there are several.
+/// Returns the spellings if there are several.
 pub(crate) fn spelled<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
@@ -113,22 +118,22 @@ pub(crate) fn spelled<'a>(
     }
 }
 
-/// The mistake of a name that could be any of several columns.
+/// Creates the mistake of an ambiguous name, which could mean any of `alike`.
 pub(crate) fn several(name: &str, alike: &[&str], position: Option<Position>) -> PlanError {
     let quoted: Vec<String> = alike.iter().map(|name| format!("\"{name}\"")).collect();
     let message = format!(
-        "\"{name}\" could be any of the columns {}",
+        "\"{name}\" is ambiguous: it could be any of the columns {}",
         quoted.join(", ")
     );
-    PlanError::at(position, message).with_hint("write it as it is spelled there")
+    PlanError::at(position, message).with_hint("write it exactly as one of them is spelled")
 }
 
-/// Whether an identifier has only one reading.
+/// True if an identifier has only one reading: it is quoted, or in lower case.
 fn is_exact(ident: &Ident) -> bool {
     ident.quote_style.is_some() || normalize(ident) == ident.value
 }
 
-/// Spellings by their lower case.
+/// Spellings, grouped by their lower case.
 #[derive(Debug, Default)]
 struct Spellings(BTreeMap<String, BTreeSet<String>>);
 
@@ -143,7 +148,7 @@ impl Spellings {
         alike.is_some_and(|alike| alike.contains(name))
     }
 
-    /// The fields of structs within a field, at any depth.
+    /// Adds the fields of structs within a field, at any depth.
     fn add_within(&mut self, field: &Field) {
         match field.data_type() {
             DataType::Struct(fields) => {
@@ -162,7 +167,8 @@ impl Spellings {
         }
     }
 
-    /// Quotes an identifier that means another spelling than its own in lower case.
+    /// Replaces an unquoted identifier by the spelling of its column, quoted unless that is in
+    /// lower case.
     fn settle(&self, ident: &mut Ident) -> Result<()> {
         if ident.quote_style.is_some() {
             return Ok(());
@@ -171,7 +177,7 @@ impl Spellings {
         let alike = alike.into_iter().flatten().map(String::as_str);
         let found = spelled(&ident.value, alike)
             .map_err(|alike| several(&ident.value, &alike, Position::of_span(ident.span)))?;
-        // What nobody knows stays as it is written, for the message about it.
+        // An unknown name stays as written, for the error message.
         let found = found.unwrap_or(&ident.value).to_owned();
         if found != normalize(ident) {
             ident.value = found;
@@ -181,7 +187,7 @@ impl Spellings {
     }
 }
 
-/// The names that a query gives: to columns, fields and tables.
+/// The names that a query defines: of columns, fields and tables.
 #[derive(Debug, Default)]
 struct Given {
     columns: Vec<Ident>,
@@ -259,9 +265,9 @@ impl Visitor for Given {
                 self.fields
                     .extend(entries.iter().map(|entry| entry.key.value.clone()));
             }
-            // The names of a struct's fields are texts among its arguments.
+            // The arguments of `named_struct` contain its field names as strings.
             Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("named_struct") => {
-                let _ = walk(&call.args, &mut Texts(&mut self.fields));
+                let _ = walk(&call.args, &mut TextCollector(&mut self.fields));
             }
             _ => {}
         }
@@ -269,10 +275,10 @@ impl Visitor for Given {
     }
 }
 
-/// Collects the texts in an expression.
-struct Texts<'a>(&'a mut Vec<String>);
+/// Collects the string literals of an expression.
+struct TextCollector<'a>(&'a mut Vec<String>);
 
-impl Visitor for Texts<'_> {
+impl Visitor for TextCollector<'_> {
     type Break = PlanError;
 
     fn pre_visit_value(&mut self, value: &sqlparser::ast::ValueWithSpan) -> ControlFlow<PlanError> {
@@ -283,19 +289,20 @@ impl Visitor for Texts<'_> {
     }
 }
 
-/// The names that a query can mean.
+/// The names that a query can refer to.
 #[derive(Debug, Default)]
 struct Names {
     columns: Spellings,
     fields: Spellings,
-    /// What may stand before a column, in lower case where it is not quoted.
+    /// Possible qualifiers of a column, in lower case unless quoted.
     tables: BTreeSet<String>,
-    /// New names that are folded to lower case.
+    /// Names that the query defines and that are folded to lower case.
     folded: BTreeSet<String>,
 }
 
 impl Names {
-    /// A column, where it gets its name.
+    /// Quotes the name of a column where the query defines it, unless the name is folded to lower
+    /// case.
     fn define(&self, ident: &mut Ident) {
         if !is_exact(ident) && !self.folded.contains(&ident.value) {
             ident.quote_style = Some('"');
@@ -406,7 +413,8 @@ impl Names {
                 let mut parts: Vec<&mut Ident> = std::iter::once(root).chain(dots).collect();
                 self.compound(parts.iter_mut().map(|part| &mut **part))?;
                 if parts.len() > 1 {
-                    // The parts are expressions, which are visited next: a quoted name has one reading.
+                    // The parts are visited next, as expressions. They are quoted, so that this
+                    // visit leaves them as they are.
                     for part in parts {
                         part.value = normalize(part);
                         part.quote_style.get_or_insert('"');
@@ -528,7 +536,7 @@ mod tests {
             list("SELECT TOTAL FROM (SELECT id AS Total FROM people)").await,
             "total"
         );
-        // A new name that is spelled like a column is that name.
+        // A new name that is spelled like a column becomes that name.
         assert_eq!(
             list("SELECT upper(name) AS Name FROM cases").await,
             "upper(cases.Name) AS Name"
@@ -546,7 +554,7 @@ mod tests {
         let error = columns("SELECT name,\n  LABEL FROM cases")
             .await
             .unwrap_err();
-        insta::assert_snapshot!(error, @r#"line 2, column 3: "LABEL" could be any of the columns "Label", "label"; write it as it is spelled there"#);
+        insta::assert_snapshot!(error, @r#"line 2, column 3: "LABEL" is ambiguous: it could be any of the columns "Label", "label"; write it exactly as one of them is spelled"#);
         let error = columns("SELECT \"LABEL\" FROM cases").await.unwrap_err();
         insta::assert_snapshot!(error, @r#"line 1, column 8: unknown column "LABEL"; did you mean "Label"?"#);
         let error = columns("SELECT \"Label\", label AS Label FROM cases")

@@ -9,16 +9,16 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// Bytes of a binary or text value, as Int64; null of null.
+/// Returns the number of bytes of a binary or text value, as Int64; null for null.
 ///
-/// It takes the place of DataFusion's function of this name, which takes text only: the size of an
-/// encoded image is what a pipeline over images asks first.
+/// This function replaces DataFusion's function of the same name, which accepts only text.
+/// Pipelines over images often filter by the size of the encoded image.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OctetLength {
     signature: Signature,
 }
 
-/// The function.
+/// Creates the function.
 pub(crate) fn octet_length() -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(OctetLength { signature }))

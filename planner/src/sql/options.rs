@@ -1,12 +1,12 @@
-//! `OPTIONS (..)`: keys and values of pipelines and of sources.
+//! Parses `OPTIONS (..)`, the keys and values of pipelines and of sources.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use sqlparser::tokenizer::Token;
 
-use super::cursor::Cursor;
-use crate::clauses::{EqualSteps, ErrorBudget, OnError, Optimize, Options, Relax};
+use super::cursor::SqlCursor;
+use crate::clauses::{EqualSteps, ErrorBudget, OnError, Optimize, PipelineOptions, Relax};
 use crate::error::{PlanError, Position, Result};
 use crate::optimizer::rules::rule_families;
 use crate::units::{parse_bytes, parse_price};
@@ -29,16 +29,16 @@ const KEYS: [&str; 12] = [
 /// A `key = value` of `OPTIONS (..)`.
 #[derive(Debug)]
 pub(super) struct KeyValue {
-    /// In lower case.
+    /// The key, in lower case.
     pub(super) key: String,
     pub(super) key_position: Position,
     pub(super) value: String,
     pub(super) value_position: Position,
 }
 
-/// Parses `(key = value, ..)`. Keys are words (with dots) or strings, values are strings, numbers
-/// or words; the `=` may be left out, as DataFusion does. A key given twice is an error.
-pub(super) fn parse_key_values(cursor: &mut Cursor<'_>) -> Result<Vec<KeyValue>> {
+/// Parses `(key = value, ..)`. Keys are words (with dots) or strings; values are strings, numbers
+/// or words. The `=` may be omitted, as in DataFusion. A duplicate key is an error.
+pub(super) fn parse_key_values(cursor: &mut SqlCursor<'_>) -> Result<Vec<KeyValue>> {
     cursor.expect_token(&Token::LParen, "OPTIONS")?;
     let mut pairs: Vec<KeyValue> = Vec::new();
     if cursor.parser.consume_token(&Token::RParen) {
@@ -79,7 +79,7 @@ pub(super) fn parse_key_values(cursor: &mut Cursor<'_>) -> Result<Vec<KeyValue>>
     }
 }
 
-fn text(cursor: &mut Cursor<'_>, context: &str, what: &str) -> Result<String> {
+fn text(cursor: &mut SqlCursor<'_>, context: &str, what: &str) -> Result<String> {
     let value = match &cursor.peek().token {
         Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => text.clone(),
         Token::Number(number, _) => number.clone(),
@@ -92,8 +92,8 @@ fn text(cursor: &mut Cursor<'_>, context: &str, what: &str) -> Result<String> {
 }
 
 /// Parses the options of a pipeline.
-pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
-    let mut options = Options::default();
+pub(super) fn parse_options(cursor: &mut SqlCursor<'_>) -> Result<PipelineOptions> {
+    let mut options = PipelineOptions::default();
     for pair in parse_key_values(cursor)? {
         match pair.key.as_str() {
             "on_error" => options.on_error = choose(&pair, &ON_ERROR)?,
@@ -120,7 +120,7 @@ pub(super) fn parse_options(cursor: &mut Cursor<'_>) -> Result<Options> {
     Ok(options)
 }
 
-/// Names of rewrite rules, separated by commas.
+/// Parses names of rewrite rules, separated by commas.
 fn rule_names(pair: &KeyValue) -> Result<BTreeSet<String>> {
     let names = pair
         .value
@@ -130,22 +130,21 @@ fn rule_names(pair: &KeyValue) -> Result<BTreeSet<String>> {
     let known = rule_families();
     names
         .map(|name| {
-            match known
+            if known
                 .iter()
                 .any(|(rule, family)| *rule == name || *family == name)
             {
-                true => Ok(name.to_owned()),
-                false => {
-                    let message = format!("there is no rewrite rule \"{name}\"");
-                    let rules = known.iter().map(|(rule, _)| *rule);
-                    Err(PlanError::at(pair.value_position, message).with_suggestion(name, rules))
-                }
+                Ok(name.to_owned())
+            } else {
+                let message = format!("unknown rewrite rule \"{name}\"");
+                let rules = known.iter().map(|(rule, _)| *rule);
+                Err(PlanError::at(pair.value_position, message).with_suggestion(name, rules))
             }
         })
         .collect()
 }
 
-/// A number with a unit.
+/// Parses a value with `parse`, and adds the option's key and position to the error.
 fn measure(pair: &KeyValue, parse: fn(&str) -> Result<u64, String>) -> Result<u64> {
     parse(&pair.value)
         .map_err(|why| PlanError::at(pair.value_position, format!("{}: {why}", pair.key)))
@@ -161,7 +160,7 @@ fn windows(pair: &KeyValue) -> Result<NonZeroU64> {
     })
 }
 
-/// `100`, or a share of the rows: `'1 %'`, `'0.05 %'`.
+/// Parses an error budget: `100`, or a share of the rows such as `'1 %'` or `'0.05 %'`.
 fn budget(pair: &KeyValue) -> Result<ErrorBudget> {
     let parsed = match pair.value.trim().strip_suffix('%') {
         None => pair.value.trim().parse().ok().map(ErrorBudget::Rows),
@@ -200,14 +199,19 @@ const RELAX: [(&str, Relax); 4] = [
     ("statistical", Relax::Statistical),
 ];
 
-const OPTIMIZE: [(&str, Optimize); 3] = [
-    ("none", Optimize::None),
-    ("off", Optimize::None),
-    ("default", Optimize::Default),
-];
+const OPTIMIZE: [(&str, Optimize); 2] = [("off", Optimize::Off), ("default", Optimize::Default)];
+
+/// Alternative spellings of option values: the key, the spelling, and the value that it stands for.
+const ALIASES: [(&str, &str, &str); 2] = [("relax", "exact", "none"), ("optimize", "none", "off")];
 
 fn choose<T: Copy>(pair: &KeyValue, choices: &[(&str, T)]) -> Result<T> {
-    let value = pair.value.to_ascii_lowercase();
+    let mut value = pair.value.to_ascii_lowercase();
+    if let Some((.., name)) = ALIASES
+        .iter()
+        .find(|(key, alias, _)| pair.key.eq_ignore_ascii_case(key) && value == *alias)
+    {
+        value = (*name).to_owned();
+    }
     let found = choices.iter().find(|(name, _)| *name == value);
     found.map(|(_, choice)| *choice).ok_or_else(|| {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
@@ -229,7 +233,7 @@ fn quoted(names: &[&str]) -> String {
     list(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// `a, b or c`.
+/// Joins names: `a, b or c`.
 pub(super) fn list(names: &[&str]) -> String {
     match names {
         [] => String::new(),

@@ -1,20 +1,20 @@
-//! From a parsed query to a planned pipeline.
+//! Plans a parsed query as a pipeline.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::compute::can_cast_types;
-use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, plan_err};
+use datafusion::common::{DFSchema, DataFusionError};
+use datafusion::datasource::ViewTable;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr as LogicalExpr, ExprSchemable, LogicalPlan};
-use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, Spanned, TableFactor};
-use sqlparser::dialect::GenericDialect;
-use sqlparser::parser::Parser;
+use datafusion::logical_expr::LogicalPlan;
+use sqlparser::ast::{
+    CastKind, DataType as SqlType, ExactNumberInfo, Expr, Ident, ObjectName, Query, Select,
+    SelectItem, SetExpr, Spanned, WildcardAdditionalOptions,
+};
 
-use super::check::{Names, check_query};
+use super::casts::check_casts;
+use super::check::{KnownNames, check_query};
 use super::cursor::normalize;
 use super::diagnose::Diagnosis;
 use super::fold::fold_arguments;
@@ -22,6 +22,7 @@ use super::long_list::plan_long_list;
 use super::mix::place_of;
 use super::names::{settle_clauses, settle_names};
 use super::provider::QueryContext;
+use super::select::{select, table};
 use super::statement::PipelineQuery;
 use super::table_function::replace_table_calls;
 use crate::clauses::Clauses;
@@ -29,9 +30,13 @@ use crate::error::{PlanError, Position, Result, message_of};
 use crate::functions::FunctionNames;
 use crate::groups::check_groups;
 use crate::mix;
+use crate::output::{check_batch, duplicate, two_columns};
 use crate::pipeline::{BUCKET_COLUMN, Pipeline};
 
-/// Plans one query.
+/// Name of the table with the query's own rows, which `BUCKET BY` reads. Errors may show this name.
+const ROWS: &str = "query";
+
+/// The planner of one query.
 pub(crate) struct QueryPlanner<'a> {
     state: &'a SessionState,
     source: &'a PipelineQuery,
@@ -53,50 +58,43 @@ impl<'a> QueryPlanner<'a> {
 
     /// Checks the syntax tree before any source is opened.
     pub(crate) fn check<'n>(&self, tables: impl Iterator<Item = &'n String>) -> Result<()> {
-        let names = Names {
+        let mut names = KnownNames {
             functions: self.functions,
             tables: tables.cloned().collect(),
         };
-        let checked = |query: &Query| {
-            check_query(query, &names).map_err(|error| error.or_at(self.source.start))
+        let checked = |query: &Query, names: &KnownNames<'_>| {
+            check_query(query, names).map_err(|error| error.or_at(self.source.start))
         };
-        checked(&self.source.query)?;
-        self.bucketed()?.iter().try_for_each(checked)
+        checked(&self.source.query, &names)?;
+        let Some(bucketed) = self.bucketed() else {
+            return Ok(());
+        };
+        names.tables.insert(ROWS.to_owned());
+        checked(&bucketed, &names)
     }
 
-    /// The query with the value of `BUCKET BY` as a last column.
-    fn bucketed(&self) -> Result<Option<Query>> {
-        let Some(by) = &self.source.bucket_by else {
-            return Ok(None);
+    /// Returns a query over this query's rows that adds the value of `BUCKET BY` as a last column;
+    /// `None` without `BUCKET BY`.
+    fn bucketed(&self) -> Option<Query> {
+        let by = self.source.bucket_by.as_ref()?;
+        let cast = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(by.clone()),
+            data_type: SqlType::Double(ExactNumberInfo::None),
+            array: false,
+            format: None,
         };
-        let text =
-            format!("SELECT *, CAST((0) AS DOUBLE) AS {BUCKET_COLUMN} FROM (SELECT 1) AS query");
-        let parsed = Parser::new(&GenericDialect {})
-            .try_with_sql(&text)
-            .and_then(|mut parser| parser.parse_query());
-        let broken = || PlanError::internal("BUCKET BY was not wrapped");
-        let mut query = *parsed.map_err(|_| broken())?;
-        let SetExpr::Select(select) = query.body.as_mut() else {
-            return Err(broken());
+        let bucket = SelectItem::ExprWithAlias {
+            expr: cast,
+            alias: Ident::new(BUCKET_COLUMN),
         };
-        let Some(SelectItem::ExprWithAlias {
-            expr: Expr::Cast { expr, .. },
-            ..
-        }) = select.projection.get_mut(1)
-        else {
-            return Err(broken());
-        };
-        **expr = by.clone();
-        let Some(TableFactor::Derived { subquery, .. }) =
-            select.from.first_mut().map(|from| &mut from.relation)
-        else {
-            return Err(broken());
-        };
-        subquery.clone_from(&self.source.query);
-        Ok(Some(query))
+        let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+        let rows = table(ObjectName::from(vec![Ident::new(ROWS)]), None);
+        Some(select(vec![all, bucket], rows))
     }
 
-    /// Plans over `tables`, by the names that the query (its table functions replaced) gives them.
+    /// Plans the query over `tables`. They have the names that the query contains once its table
+    /// function calls are replaced.
     pub(crate) fn plan(
         &self,
         tables: &BTreeMap<String, Arc<dyn TableProvider>>,
@@ -105,8 +103,13 @@ impl<'a> QueryPlanner<'a> {
         let (query, plan) = self.planned(query, tables)?;
         let clauses = self.clauses(plan.schema())?;
         self.check_output(&query, &plan, &clauses)?;
-        let bucketed = match self.bucketed()? {
-            Some(query) => Some(self.planned(query, tables)?.1),
+        let bucketed = match self.bucketed() {
+            Some(query) => {
+                let mut tables = tables.clone();
+                let rows = ViewTable::new(plan.clone(), None);
+                tables.insert(ROWS.to_owned(), Arc::new(rows));
+                Some(self.planned(query, &tables)?.1)
+            }
             None => None,
         };
         Ok(Pipeline {
@@ -147,6 +150,7 @@ impl<'a> QueryPlanner<'a> {
                 start: self.source.start,
             }
             .explain(&error, &|query| plan_typed(query).map(drop))
+            .with_source(error)
         })?;
         mix::check(&plan).map_err(|error| {
             let place = place_of(&query, &error);
@@ -155,7 +159,7 @@ impl<'a> QueryPlanner<'a> {
         Ok((query, plan))
     }
 
-    /// The clauses, with the columns that they name as the query spells them.
+    /// The clauses, with columns spelled as in the query's output.
     fn clauses(&self, schema: &DFSchema) -> Result<Clauses> {
         let mut clauses = self.source.clauses.clone();
         let positions = &self.source.positions;
@@ -179,105 +183,8 @@ impl<'a> QueryPlanner<'a> {
     }
 }
 
-/// A name that a schema has more than once, and the index of its second column.
-pub(crate) fn duplicate(schema: &DFSchema) -> Option<(String, usize)> {
-    let mut seen = BTreeSet::new();
-    schema
-        .fields()
-        .iter()
-        .enumerate()
-        .find(|(_, field)| !seen.insert(field.name()))
-        .map(|(at, field)| (field.name().clone(), at))
-}
-
-pub(crate) fn two_columns(name: &str, position: Option<Position>) -> PlanError {
-    PlanError::at(position, format!("two columns are named \"{name}\""))
-        .with_hint("give one another name with AS")
-}
-
-/// Refuses batches of tensors whose shape is not known to be the same in every row.
-pub(crate) fn check_batch(schema: &DFSchema, position: Option<Position>) -> Result<()> {
-    let variable = schema
-        .fields()
-        .iter()
-        .find(|field| field.extension_type_name() == Some("arrow.variable_shape_tensor"));
-    match variable {
-        None => Ok(()),
-        Some(field) => Err(PlanError::at(
-            position,
-            format!(
-                "BATCH needs rows of one shape, but the shape of \"{}\" varies",
-                field.name()
-            ),
-        )
-        .with_hint("bring it to a fixed size with resize, center_crop or random_resized_crop")),
-    }
-}
-
-/// Refuses casts between types that have none, which DataFusion would only find out when it runs them, and fields that
-/// cannot be null where their struct is.
-pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
-    plan.apply_with_subqueries(|node| {
-        let mut schema = DFSchema::empty();
-        for input in node.inputs() {
-            schema.merge(input.schema());
-        }
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                if let LogicalExpr::Cast(cast) = expr
-                    // Columns of an outer query have no type here.
-                    && let Ok(from) = cast.expr.get_type(&schema)
-                    && !can_cast_types(&from, cast.field.data_type())
-                {
-                    return plan_err!("{from} cannot be cast to {}", cast.field.data_type());
-                }
-                check_rows_apart(expr)?;
-                if let LogicalExpr::ScalarFunction(call) = expr
-                    && call.name() == "get_field"
-                    && let Ok(found @ (DataType::Union(..) | DataType::RunEndEncoded(..))) =
-                        expr.get_type(&schema)
-                {
-                    return plan_err!(
-                        "a field of type {found} has no nulls of its own, and cannot be taken out of a struct"
-                    );
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(plan)
-}
-
-/// Refuses calls in which DataFusion mixes rows: `array_sort` sorts the lists of all rows as the first row says, and `map`
-/// lines up the keys and the values of all rows at once, so that a row with one key too many takes a value of the next.
-fn check_rows_apart(expr: &LogicalExpr) -> DataFusionResult<()> {
-    let LogicalExpr::ScalarFunction(call) = expr else {
-        return Ok(());
-    };
-    let is_constant = |arg: &LogicalExpr| arg.column_refs().is_empty();
-    let length = |arg: &LogicalExpr| match arg {
-        LogicalExpr::ScalarFunction(made) if made.name() == "make_array" => Some(made.args.len()),
-        _ => None,
-    };
-    match (call.name(), call.args.as_slice()) {
-        ("array_sort", [_, order @ ..]) if !order.iter().all(is_constant) => {
-            plan_err!(
-                "array_sort expects constants for its order: 'ASC' or 'DESC', and 'NULLS FIRST' or 'NULLS LAST'"
-            )
-        }
-        ("map", [keys, values])
-            if !(is_constant(keys) && is_constant(values))
-                && (length(keys).is_none() || length(keys) != length(values)) =>
-        {
-            plan_err!(
-                "map expects its keys and values in brackets, as many of each: MAP {{'a': x, 'b': y}}"
-            )
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The mistake of a select list with the same item twice, which DataFusion reports without a place.
+/// The mistake of a duplicate select item, which DataFusion reports without a position; `None` for
+/// any other error.
 fn repeated_item(query: &Query, error: &DataFusionError) -> Option<PlanError> {
     if !message_of(error).starts_with("Projections require unique expression names") {
         return None;
@@ -307,7 +214,7 @@ fn select_of(query: &Query) -> Option<&Select> {
     }
 }
 
-/// The name that a select item gives its column, where the text shows it.
+/// The column name of a select item, if the text shows it.
 fn output(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(normalize(alias)),
@@ -317,7 +224,7 @@ fn output(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// Where the select item that gives a duplicated name stands.
+/// Position of the select item with a duplicate name.
 fn item_position(query: &Query, name: &str, nth: usize) -> Option<Position> {
     let select = select_of(query)?;
     let mut named = select

@@ -1,4 +1,4 @@
-//! What DataFusion's SQL planner asks for: tables by name, functions, configuration.
+//! The context of DataFusion's SQL planner: tables by name, functions, configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use sqlparser::ast::{Query, Statement};
 
 use super::mix::PLANNERS;
 
-/// The tables of one query over the functions of a session.
+/// The tables of one query, over the functions of a session.
 pub(crate) struct QueryContext<'a> {
     pub(crate) state: &'a SessionState,
     pub(crate) tables: &'a BTreeMap<String, Arc<dyn TableProvider>>,
 }
 
 impl QueryContext<'_> {
-    /// DataFusion's planner over these tables and functions.
+    /// Creates DataFusion's planner over these tables and functions.
     pub(crate) fn relations(&self) -> SqlToRel<'_, Self> {
         let options = ParserOptions::from(&self.state.config_options().sql_parser);
         SqlToRel::new_with_options(self, options)
     }
 
-    /// The plan of a query, as written.
+    /// Plans a query as written.
     pub(crate) fn plan(&self, query: &Query) -> Result<LogicalPlan> {
         self.relations()
             .sql_statement_to_plan(Statement::Query(Box::new(query.clone())))
     }
 
-    /// The plan with its types checked and coerced.
+    /// Checks and coerces the types of a plan.
     pub(crate) fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         self.state
             .analyzer()

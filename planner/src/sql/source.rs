@@ -13,14 +13,17 @@ use sqlparser::ast::{ColumnDef, Spanned};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::cursor::{Cursor, normalize};
+use super::cursor::{SqlCursor, normalize};
 use super::options::{list, parse_key_values};
 use super::statement::{Name, Statement};
 use crate::error::{PlanError, Position, Result, message_of};
 use crate::source::{Format, SourceSpec};
 
-/// Parses what follows `CREATE [OR REPLACE] EXTERNAL TABLE`.
-pub(super) fn parse_create_source(cursor: &mut Cursor<'_>, or_replace: bool) -> Result<Statement> {
+/// Parses the rest of `CREATE [OR REPLACE] EXTERNAL TABLE`.
+pub(super) fn parse_create_source(
+    cursor: &mut SqlCursor<'_>,
+    or_replace: bool,
+) -> Result<Statement> {
     const CONTEXT: &str = "CREATE EXTERNAL TABLE";
     let if_not_exists = cursor.eat(&["IF", "NOT", "EXISTS"]);
     let (value, position) = cursor.name(CONTEXT, "a name")?;
@@ -84,8 +87,8 @@ pub(super) fn parse_create_source(cursor: &mut Cursor<'_>, or_replace: bool) -> 
     })
 }
 
-fn parse_format(cursor: &mut Cursor<'_>) -> Result<Format> {
-    let names = Format::ALL.map(Format::name);
+fn parse_format(cursor: &mut SqlCursor<'_>) -> Result<Format> {
+    let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
     let position = cursor.position();
     let found = match &cursor.peek().token {
         Token::Word(word) => word.value.to_ascii_uppercase(),
@@ -94,7 +97,8 @@ fn parse_format(cursor: &mut Cursor<'_>) -> Result<Format> {
     };
     cursor.next();
     Format::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .find(|format| format.name() == found)
         .ok_or_else(|| {
             PlanError::at(
@@ -105,7 +109,7 @@ fn parse_format(cursor: &mut Cursor<'_>) -> Result<Format> {
         })
 }
 
-fn columns(cursor: &mut Cursor<'_>) -> Result<SchemaRef> {
+fn columns(cursor: &mut SqlCursor<'_>) -> Result<SchemaRef> {
     let position = cursor.position();
     let (columns, constraints) = cursor.sql(Parser::parse_columns)?;
     if !constraints.is_empty() {
@@ -123,7 +127,7 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<SchemaRef> {
             ));
         }
     }
-    // One at a time, so that an error is placed.
+    // One column at a time, so that an error has a position.
     let fields: Vec<_> = columns.into_iter().map(field).collect::<Result<_>>()?;
     Ok(Arc::new(Schema::new(fields)))
 }
@@ -141,7 +145,7 @@ fn field(column: ColumnDef) -> Result<arrow::datatypes::FieldRef> {
     field.ok_or_else(|| PlanError::internal("a column definition without a field"))
 }
 
-/// Enough of a context to give SQL types their Arrow types.
+/// A minimal context that converts SQL types to Arrow types.
 struct Types {
     config: ConfigOptions,
 }

@@ -18,14 +18,14 @@ use crate::source::{Format, SourceSpec};
 /// A call of a table function.
 #[derive(Debug, Clone)]
 pub(crate) struct TableCall {
-    /// What it reads.
+    /// The source that the call reads.
     pub(crate) spec: SourceSpec,
-    /// Where it is written.
+    /// Position of the call.
     pub(crate) position: Option<Position>,
 }
 
-/// A source as the table function call that reads it, options in order of their keys: the name of
-/// the scanned table in plans.
+/// Formats a source as the table function call that reads it, with options ordered by key. The call
+/// names the scanned table in plans.
 pub(crate) fn canonical_name(spec: &SourceSpec) -> String {
     let quote = |text: &str| text.replace('\'', "''");
     let mut name = format!("{}('{}'", spec.format.function(), quote(&spec.location));
@@ -37,7 +37,7 @@ pub(crate) fn canonical_name(spec: &SourceSpec) -> String {
     name
 }
 
-/// The calls of table functions in a query, in the order of the text.
+/// Returns the table function calls of a query, in the order of the text.
 pub(crate) fn table_calls(query: &Query) -> Result<Vec<TableCall>> {
     struct Calls(Vec<TableCall>);
     impl Visitor for Calls {
@@ -57,8 +57,8 @@ pub(crate) fn table_calls(query: &Query) -> Result<Vec<TableCall>> {
     Ok(calls.0)
 }
 
-/// Puts the canonical name in the place of each call; its alias is the function's name unless the
-/// query gives another.
+/// Replaces each table function call by a table of its canonical name. The table's alias is the
+/// function's name, unless the query gives an alias.
 pub(crate) fn replace_table_calls(query: &mut Query) {
     struct Replace;
     impl VisitorMut for Replace {
@@ -106,17 +106,7 @@ fn call(factor: &TableFactor) -> Result<Option<TableCall>> {
         [part] => part.as_ident().map_or_else(|| part.to_string(), normalize),
         _ => name.to_string(),
     };
-    let names = Format::ALL.map(Format::function);
-    let Some(format) = Format::ALL
-        .into_iter()
-        .find(|format| format.function() == function)
-    else {
-        let error = PlanError::at(position, format!("unknown table function \"{function}\""));
-        return Err(match crate::error::closest(&function, names) {
-            Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
-            None => error.with_hint(format!("there are {}", names.join(", "))),
-        });
-    };
+    let format = format_of(&function, position)?;
     let mut location: Option<String> = None;
     let mut options = BTreeMap::new();
     for argument in &args.args {
@@ -126,7 +116,7 @@ fn call(factor: &TableFactor) -> Result<Option<TableCall>> {
                 if !options.is_empty() {
                     return Err(PlanError::at(
                         place,
-                        "the location comes before the options",
+                        "the location must come before the options",
                     ));
                 }
                 let Some(text) = string(expr) else {
@@ -176,6 +166,18 @@ fn call(factor: &TableFactor) -> Result<Option<TableCall>> {
     Ok(Some(TableCall { spec, position }))
 }
 
+/// Returns the format that a table function reads.
+fn format_of(function: &str, position: Option<Position>) -> Result<Format> {
+    Format::of_function(function).ok_or_else(|| {
+        let names: Vec<&str> = Format::ALL.iter().map(|format| format.function()).collect();
+        let error = PlanError::at(position, format!("unknown table function \"{function}\""));
+        match crate::error::closest(function, names.iter().copied()) {
+            Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
+            None => error.with_hint(format!("available table functions: {}", names.join(", "))),
+        }
+    })
+}
+
 fn string(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -186,7 +188,7 @@ fn string(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A literal as an option's text.
+/// Formats a literal as an option's value.
 fn literal(expr: &Expr) -> Option<String> {
     match expr {
         Expr::UnaryOp {

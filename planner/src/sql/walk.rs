@@ -1,7 +1,8 @@
-//! Walks through syntax trees.
+//! Walks over syntax trees.
 //!
-//! The walk of `sqlparser` goes through some three hundred types, and the compiler makes it anew for each type of
-//! visitor: a dozen visitors were two thirds of this crate's code. Here all of them share one walk.
+//! sqlparser's walk covers some three hundred types, and is compiled anew for each type of visitor:
+//! a dozen visitors made two thirds of this crate's code. Here all visitors share one compiled
+//! walk.
 
 use std::ops::ControlFlow;
 
@@ -12,21 +13,21 @@ use sqlparser::ast::{
 
 use crate::error::{PlanError, Result};
 
-/// Shows a visitor all parts of a tree.
+/// Visits all parts of a tree.
 ///
 /// # Errors
-/// The visitor ended the walk with it.
+/// Returns the error with which the visitor ended the walk.
 pub(super) fn walk(tree: &impl Visit, visitor: &mut dyn Visitor<Break = PlanError>) -> Result<()> {
-    match tree.visit(&mut Shared(visitor)) {
+    match tree.visit(&mut SharedVisitor(visitor)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
 }
 
-/// Shows a visitor all parts of a tree, which it may change.
+/// Visits all parts of a tree, which the visitor may change.
 ///
 /// # Errors
-/// The visitor ended the walk with it.
+/// Returns the error with which the visitor ended the walk.
 pub(super) fn walk_mut(
     tree: &mut impl VisitMut,
     visitor: &mut dyn VisitorMut<Break = PlanError>,
@@ -37,13 +38,13 @@ pub(super) fn walk_mut(
     }
 }
 
-struct Shared<'a>(&'a mut dyn Visitor<Break = PlanError>);
+struct SharedVisitor<'a>(&'a mut dyn Visitor<Break = PlanError>);
 
 struct SharedMut<'a>(&'a mut dyn VisitorMut<Break = PlanError>);
 
 macro_rules! pass_on {
     ($($method:ident: $part:ty),* $(,)?) => {
-        // Every level of the recursion has room for an error, so it is boxed.
+        // Every level of the recursion reserves space for an error, so the error is boxed.
         type Break = Box<PlanError>;
 
         $(fn $method(&mut self, part: $part) -> ControlFlow<Self::Break> {
@@ -52,7 +53,7 @@ macro_rules! pass_on {
     };
 }
 
-impl Visitor for Shared<'_> {
+impl Visitor for SharedVisitor<'_> {
     pass_on! {
         pre_visit_query: &Query,
         post_visit_query: &Query,

@@ -1,61 +1,64 @@
-//! What people ask of a store: what is in it, and what it saves.
+//! Administration of a store: its contents, and the time that they save.
 
+use super::bandwidth::MEASURED_BYTES;
 use super::compression::Compression;
 use super::error::CacheError;
 use super::exclusive::Exclusive;
-use super::key::{CacheKey, is_hex};
-use super::manifest::{Manifest, SegmentEntry};
+use super::key::CacheKey;
+use super::key_text::is_hex;
+use super::manifest::{EntryManifest, SegmentEntry};
 use super::quota::benefit;
 use super::store::CacheStore;
 
-/// An entry, for people.
+/// Summary of an entry, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// The key.
+    /// Key of the entry.
     pub key: CacheKey,
-    /// The prefix.
+    /// Text of the entry's prefix.
     pub text: String,
-    /// Rows stored.
+    /// Number of rows stored.
     pub rows: u64,
     /// Rows that the prefix's filter dropped.
     pub dropped: u64,
-    /// Bytes of the segments in the store.
+    /// Total size of the segments in the store, in bytes.
     pub bytes: u64,
-    /// Bytes of the rows in memory.
+    /// Size of the stored rows in memory, in bytes.
     pub row_bytes: u64,
-    /// What computing a row takes, in picoseconds.
+    /// Time to compute a row, in picoseconds.
     pub compute_ps_per_row: u64,
-    /// What computing all rows took, in picoseconds: what reading them saves.
+    /// Time that computing all rows took, in picoseconds; reading them instead saves it.
     pub saved_ps: u64,
-    /// When it was last used, in milliseconds since 1970; 0 where nobody knows.
+    /// Time of the entry's last use, in milliseconds since 1970; 0 when unknown.
     pub last_used_ms: u64,
-    /// Picoseconds saved per byte, halved for every day without use: what has least goes first.
+    /// Picoseconds saved per byte, halved for every day without use. The entries of least benefit
+    /// are evicted first.
     pub benefit: f64,
-    /// What is wrong with the manifest, where it cannot be read.
+    /// The damage of the manifest, if it cannot be read.
     pub damage: Option<String>,
     /// The segments, in the order in which they were written.
     pub segments: Vec<SegmentSummary>,
 }
 
-/// A segment, for people.
+/// Summary of a segment, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SegmentSummary {
-    /// The object's name, without its ending.
+    /// Name of the segment's object, without its extension.
     pub name: String,
-    /// Rows stored.
+    /// Number of rows stored.
     pub rows: u64,
-    /// Bytes in the store.
+    /// Size of the segment in the store, in bytes.
     pub bytes: u64,
-    /// How it is compressed.
+    /// Compression of the segment.
     pub compression: Compression,
-    /// When it was written, in milliseconds since 1970.
+    /// Time when the segment was written, in milliseconds since 1970.
     pub written_ms: u64,
-    /// Who wrote it.
+    /// Description of the process that wrote the segment.
     pub writer: String,
 }
 
 impl CacheStore {
-    /// All entries, by descending benefit.
+    /// Returns the summaries of all entries, by descending benefit.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -72,24 +75,24 @@ impl CacheStore {
         Ok(found)
     }
 
-    /// What is stored for a key; `None` where nothing is.
+    /// Returns the summary of an entry; `None` when nothing is stored for its key.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn explain(&self, key: &CacheKey) -> Result<Option<Summary>, CacheError> {
         let files = &self.shared.files;
-        let loaded = Manifest::load(files, key).await?;
+        let loaded = EntryManifest::load(files, key).await?;
         if loaded.version.is_none() {
             return Ok(None);
         }
         let last_used_ms = files.last_used(key).await;
-        let Manifest {
+        let EntryManifest {
             text,
             compute_ps_per_row,
             segments,
             ..
         } = loaded.manifest;
-        // Claims of a manifest may be of any size.
+        // A manifest may claim sizes whose sum overflows.
         let sum = |of: fn(&SegmentEntry) -> u64| {
             segments
                 .iter()
@@ -113,7 +116,7 @@ impl CacheStore {
         }))
     }
 
-    /// The key that a person means by its first digits.
+    /// Returns the key of the only entry whose key begins with the digits `text`.
     ///
     /// # Errors
     /// No entry has such a key, or several have.
@@ -140,10 +143,29 @@ impl CacheStore {
         }
     }
 
+    /// Measures the bandwidth again by reading a part of the largest segment in `entries`. Plans
+    /// that do not read the store measure nothing, so an old measurement would count for ever. If
+    /// reading fails, the old measurement stays.
+    pub async fn measure_again(&self, entries: &[Summary]) {
+        let segments = entries
+            .iter()
+            .flat_map(|entry| entry.segments.iter().map(|segment| (entry.key, segment)));
+        let Some((key, segment)) = segments.max_by_key(|(_, segment)| segment.bytes) else {
+            return;
+        };
+        let files = &self.shared.files;
+        let path = files.segment(&key, &segment.name);
+        let part = 0..segment.bytes.min(MEASURED_BYTES);
+        match files.range(&path, segment.bytes, part).await {
+            Ok(_) => files.meter.read_again(),
+            Err(error) => log::debug!("the store was not measured again: {error:?}"),
+        }
+    }
+
     /// Removes an entry.
     ///
     /// # Errors
-    /// Another process writes it, or the store fails.
+    /// Another process writes the entry, or the store fails.
     pub async fn remove(&self, key: &CacheKey) -> Result<(), CacheError> {
         let lease = self.shared.options.lease;
         match Exclusive::acquire(&self.shared.files, key, lease).await? {
@@ -152,7 +174,7 @@ impl CacheStore {
         }
     }
 
-    /// Removes all entries; how many there were.
+    /// Removes all entries and returns their number.
     ///
     /// # Errors
     /// Another process writes one of them, or the store fails.

@@ -1,42 +1,44 @@
-//! What a store is measured to read and write while it is used.
+//! Bandwidth of a store, measured while it is used.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of history that are kept at most, so that a store that became slower is soon known to be.
+/// Maximum number of measured bytes that the history counts, so that new measurements soon outweigh
+/// it when a store has become slower.
 const HISTORY_BYTES: u64 = 4 << 30;
 
-/// Bytes that are read to measure a store again, at most.
+/// Maximum number of bytes read to measure a store again.
 pub(super) const MEASURED_BYTES: u64 = 1 << 20;
 
-/// Bytes of a measurement that tell more than all that was measured before.
+/// Number of bytes from which on a new measurement replaces the history instead of being added to
+/// it.
 const ENOUGH: u64 = 64 << 10;
 
-/// Bytes a second that every store counts as carrying: what was measured below it was a moment's trouble, or too
-/// little to be measured.
+/// Lower bound of a measured bandwidth, in bytes per second. A lower value is due to a short
+/// disturbance, or to too few bytes.
 const FLOOR: u64 = 256 << 10;
 
-/// Milliseconds for which a measurement counts.
+/// Time for which a measurement is valid, in milliseconds.
 const VALID_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// What one request to a store carries, in bytes a second. Requests side by side may carry more
-/// together; a directory's figures include what the system holds in memory.
+/// Bandwidth of a single request to a store, in bytes per second. Concurrent requests may reach
+/// more together. The bandwidth of a directory includes reads from the system's page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// Writing; `None` until something was written.
+    /// Bandwidth of writing; `None` until something was written.
     pub write_bps: Option<u64>,
-    /// Reading; `None` until something was read.
+    /// Bandwidth of reading; `None` until something was read.
     pub read_bps: Option<u64>,
 }
 
-/// Bytes that went one way, and the time that took.
+/// Bytes that were transferred in one direction, and the time that this took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Bytes.
+    /// Number of bytes transferred.
     pub bytes: u64,
-    /// Nanoseconds, summed over requests.
+    /// Time in nanoseconds, summed over requests.
     pub nanos: u64,
 }
 
@@ -54,8 +56,10 @@ impl Traffic {
         }
     }
 
-    /// This measurement of now, or what was measured before it too where it is of few bytes; and when it was measured.
-    /// A few bytes make nothing new of what is old.
+    /// Returns `self`, the measurement of this process, if it has enough bytes; otherwise `self`
+    /// added to the earlier measurement `before`. The second value is the time that the result
+    /// counts as measured at, in milliseconds since 1970: a few bytes do not make an old
+    /// measurement new.
     fn after(self, before: Self, before_ms: u64, now_ms: u64) -> (Self, u64) {
         match (before.bytes, self.bytes) {
             (0, 0) => (self, 0),
@@ -64,7 +68,7 @@ impl Traffic {
         }
     }
 
-    /// The same rate, of at most [`HISTORY_BYTES`].
+    /// Returns the same rate, scaled down to at most [`HISTORY_BYTES`].
     fn aged(self) -> Self {
         match self.bytes.div_ceil(HISTORY_BYTES) {
             0 | 1 => self,
@@ -76,27 +80,29 @@ impl Traffic {
     }
 }
 
-/// What is kept with a store.
+/// The measurements that are stored with a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct History {
     pub(super) written: Traffic,
     pub(super) read: Traffic,
-    /// When writing was measured, in milliseconds since 1970; 0 where nobody knows.
+    /// Time when writing was measured, in milliseconds since 1970; 0 when unknown.
     #[serde(default)]
     pub(super) written_ms: u64,
-    /// When reading was.
+    /// Time when reading was measured, in milliseconds since 1970; 0 when unknown.
     #[serde(default)]
     pub(super) read_ms: u64,
 }
 
 impl History {
-    /// The history, without what is too old to count.
+    /// Returns the history without the measurements that are too old to count.
     pub(super) fn unless_old(self, now_ms: u64) -> Self {
-        let unless_old =
-            |measured: Traffic, at_ms: u64| match now_ms.saturating_sub(at_ms) > VALID_MS {
-                true => Traffic::default(),
-                false => measured,
-            };
+        let unless_old = |measured: Traffic, at_ms: u64| {
+            if now_ms.saturating_sub(at_ms) > VALID_MS {
+                Traffic::default()
+            } else {
+                measured
+            }
+        };
         Self {
             written: unless_old(self.written, self.written_ms),
             read: unless_old(self.read, self.read_ms),
@@ -105,23 +111,24 @@ impl History {
     }
 }
 
-/// Counts what goes through a store.
+/// Counts the bytes transferred to and from a store.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     history: History,
-    written: Counter,
-    read: Counter,
-    /// What was read before this process is of no account any more.
+    written: ByteCounter,
+    read: ByteCounter,
+    /// True when the store was read to measure it again: earlier measurements of reading no longer
+    /// count.
     was_read_again: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Counter {
+struct ByteCounter {
     bytes: AtomicU64,
     nanos: AtomicU64,
 }
 
-impl Counter {
+impl ByteCounter {
     fn add(&self, bytes: u64, time: Duration) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -152,21 +159,23 @@ impl Meter {
         self.read.add(bytes, time);
     }
 
-    /// Notes that the store was read again to measure it: what was measured before does not count.
+    /// Notes that the store was read to measure it again: earlier measurements of reading no longer
+    /// count.
     pub(super) fn read_again(&self) {
         self.was_read_again.store(true, Ordering::Relaxed);
     }
 
-    /// What this process wrote and read.
+    /// Returns the traffic of this process: written, then read.
     pub(super) fn traffic(&self) -> (Traffic, Traffic) {
         (self.written.traffic(), self.read.traffic())
     }
 
-    /// What is to be kept with the store.
+    /// Returns the measurements to store with the store.
     pub(super) fn history(&self, now_ms: u64) -> History {
-        let read_before = match self.was_read_again.load(Ordering::Relaxed) {
-            true => Traffic::default(),
-            false => self.history.read,
+        let read_before = if self.was_read_again.load(Ordering::Relaxed) {
+            Traffic::default()
+        } else {
+            self.history.read
         };
         let before = self.history;
         let written = self.written.traffic();
@@ -228,7 +237,7 @@ mod tests {
         assert_eq!(meter.bandwidth().write_bps, Some(FLOOR));
         let later = Meter::new(meter.history(7).unless_old(7 + VALID_MS));
         assert_eq!(later.bandwidth().read_bps, Some(ENOUGH * 1000));
-        // Reading says nothing new of writing, nor do a few bytes.
+        // Reading does not renew the measurement of writing, and neither does writing a few bytes.
         let kept = meter.history(7);
         assert_eq!((kept.written_ms, kept.read_ms), (5, 7));
         assert_eq!(Meter::new(kept).history(9), kept);

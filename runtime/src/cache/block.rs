@@ -1,7 +1,8 @@
-//! Blocks: record batches small enough to be read for one row, as Arrow IPC messages.
+//! Blocks: record batches small enough to be read for the sake of one row, as Arrow IPC messages.
 //!
-//! A block is the dictionaries of its rows, then one record batch. The schema stands once, at the
-//! front of the segment, so that a segment up to its end marker is an Arrow IPC stream.
+//! A block consists of the dictionaries of its rows and one record batch. The schema is stored
+//! once, at the front of the segment, so that the segment up to its end marker is an Arrow IPC
+//! stream.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,16 +19,17 @@ use bytes::Bytes;
 
 use super::compression::Compression;
 
-/// The end of an Arrow IPC stream.
+/// The end marker of an Arrow IPC stream.
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Bytes of a decoded block at most: 32-bit offsets must hold it.
+/// Maximum size in bytes of a decoded block, as it is addressed by 32-bit offsets. A row that no
+/// block can hold is not stored.
 pub(super) const MAX_BLOCK_BYTES: u64 = i32::MAX as u64;
 
-/// Length and marker before each message.
+/// Size in bytes of the marker and the length in front of each message.
 const PREFIX: usize = 8;
 
-/// The message that a segment begins with, for rows of `schema`.
+/// Returns the message for rows of `schema` that stands at the front of a segment.
 pub(super) fn schema_message(schema: &Schema) -> Result<Vec<u8>, ArrowError> {
     let options = IpcWriteOptions::default();
     let mut tracker = DictionaryTracker::new(false);
@@ -50,7 +52,7 @@ pub(super) fn encode(batch: &RecordBatch, compression: Compression) -> Result<Ve
     })?;
     let generator = IpcDataGenerator::default();
     let mut tracker = DictionaryTracker::new(false);
-    // Gives the dictionaries the numbers that they have in the schema's message.
+    // Assigns the dictionaries the numbers that they have in the schema message.
     generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut tracker, &options);
     let mut context = IpcWriteContext::default();
     let (dictionaries, rows) = generator.encode(batch, &mut tracker, &options, &mut context)?;
@@ -61,8 +63,9 @@ pub(super) fn encode(batch: &RecordBatch, compression: Compression) -> Result<Ve
     Ok(bytes)
 }
 
-/// Decodes a block whose checksum matched. Its makers may still mean harm: what it claims to need is
-/// checked before it is allocated, and a panic of the decoder is an error.
+/// Decodes a block whose checksum matched. The writer of the block is not trusted: the memory that
+/// the block claims to need is checked before it is allocated, and a panic of the decoder becomes
+/// an error.
 pub(super) fn decode(
     schema_message: &[u8],
     block: Bytes,
@@ -82,14 +85,14 @@ pub(super) fn decode(
                 }
             }
         }
-        // A record batch without columns has no body, and is seen when more follows.
+        // The decoder returns a record batch without a body only when more bytes follow it.
         decoder.decode(&mut end)
     })?
     .filter(|batch| batch.num_rows() == rows as usize)
     .ok_or_else(|| format!("it does not hold {rows} rows"))
 }
 
-/// Runs arrow's code, turning a panic into an error.
+/// Runs Arrow's code, and turns a panic into an error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(|error| error.to_string()),
@@ -101,7 +104,8 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result
     }
 }
 
-/// Bytes that decoding the messages allocates, as their buffers say; `None` where they are nonsense.
+/// Returns the number of bytes that decoding the messages allocates, as stated by their buffers;
+/// `None` when the messages are malformed.
 fn claimed_bytes(block: &[u8]) -> Option<u64> {
     let mut rest = block;
     let mut total = 0u64;
@@ -128,7 +132,7 @@ fn claimed_bytes(block: &[u8]) -> Option<u64> {
             let claim = match batch.compression() {
                 Some(_) if !bytes.is_empty() => {
                     let claim = i64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
-                    // -1: this buffer is stored as it is.
+                    // The length -1 means that this buffer is not compressed.
                     if claim == -1 {
                         length as u64
                     } else {
@@ -179,7 +183,7 @@ mod tests {
             let again = decode(&schema, block.into(), 3).unwrap();
             assert_eq!(again, batch, "{compression}");
         }
-        // Slices bring no more than their rows.
+        // A slice of a batch is encoded without the rows outside of it.
         assert!(encode(&batch.slice(1, 2), Compression::None).unwrap().len() < 2500);
     }
 
@@ -204,7 +208,8 @@ mod tests {
                 for flip in [1, 0x80] {
                     let mut bad = block.clone();
                     bad[at] ^= flip;
-                    // An error or other values, but neither a panic nor an allocation of any size.
+                    // Damage gives an error or other values, but neither a panic nor an unbounded
+                    // allocation.
                     drop(decode(&schema, bad.into(), 3));
                 }
             }

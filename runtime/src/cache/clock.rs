@@ -1,11 +1,11 @@
-//! Time, as the cache takes it: tests bring their own.
+//! The time that the cache uses; tests replace it.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where time comes from.
+/// A source of time.
 pub(crate) trait Clock: fmt::Debug + Send + Sync {
-    /// Time since some moment; never goes back.
+    /// Time since a fixed moment; it never decreases.
     fn elapsed(&self) -> Duration;
     /// Milliseconds since 1970.
     fn unix_ms(&self) -> u64;
@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 
     fn unix_ms(&self) -> u64 {
-        // A clock before 1970 makes every stamp look old, which costs no more than an eviction.
+        // With a clock before 1970 everything stored looks old, which at worst causes an eviction.
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| since.as_millis() as u64)
     }

@@ -1,4 +1,4 @@
-//! Which compression pays, from what was measured.
+//! Chooses a compression by measurements.
 
 use std::fmt;
 
@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
 
-/// What a store is taken to carry until it was measured: a usual disk, in bytes a second.
+/// Assumed bandwidth of a store that was not measured yet, in bytes per second: that of a common
+/// disk.
 const ASSUMED_BPS: u64 = 500_000_000;
 
-/// A compression must save this share of the time to be worth its processor.
+/// Minimum share of the cost that a compression must save to be chosen.
 const MIN_GAIN: f64 = 0.05;
 
-/// How the buffers of a segment are compressed.
+/// Compression of the buffers in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// Buffers are not compressed.
     None,
     /// LZ4 frames.
     Lz4,
@@ -34,21 +35,21 @@ impl fmt::Display for Compression {
     }
 }
 
-/// What a compression did to a sample of rows.
+/// The measured costs of a compression, for a sample of rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// The compression.
+    /// The compression that was measured.
     pub compression: Compression,
-    /// Bytes stored per byte of rows.
+    /// Stored bytes per byte of rows.
     pub ratio: f64,
-    /// Nanoseconds to encode a byte of rows.
+    /// Nanoseconds to encode one byte of rows.
     pub encode: f64,
-    /// Nanoseconds to decode a byte of rows.
+    /// Nanoseconds to decode one byte of rows.
     pub decode: f64,
 }
 
 impl Trial {
-    /// Nanoseconds a byte of rows costs, written once and read `reads` times.
+    /// Returns the cost in nanoseconds of writing a byte of rows once and reading it `reads` times.
     fn cost(&self, bandwidth: Bandwidth, reads: u32) -> f64 {
         let transfer =
             |bps: Option<u64>| self.ratio * 1e9 / bps.unwrap_or(ASSUMED_BPS).max(1) as f64;
@@ -58,8 +59,8 @@ impl Trial {
     }
 }
 
-/// The compression that makes rows cheapest to write once and read `reads` times; none, where no
-/// other saves at least a twentieth.
+/// Returns the compression with the lowest cost of writing rows once and reading them `reads`
+/// times. Returns [`Compression::None`] unless another one saves at least a twentieth of its cost.
 pub fn choose(trials: &[Trial], bandwidth: Bandwidth, reads: u32) -> Compression {
     let cost = |trial: &Trial| trial.cost(bandwidth, reads);
     let plain = trials
@@ -79,7 +80,7 @@ pub fn choose(trials: &[Trial], bandwidth: Bandwidth, reads: u32) -> Compression
 mod tests {
     use super::*;
 
-    /// About what texts give: LZ4 halves them fast, Zstandard thirds them slowly.
+    /// Typical measurements for text: LZ4 halves it fast, Zstandard reduces it to a third slowly.
     const TEXT: [Trial; 3] = [
         Trial {
             compression: Compression::None,

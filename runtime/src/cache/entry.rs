@@ -1,4 +1,4 @@
-//! An entry: the rows of one prefix, as far as they are stored.
+//! An entry: those rows of one prefix that are stored.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -8,28 +8,29 @@ use arrow::datatypes::SchemaRef;
 
 use super::block::schema_message;
 use super::error::CacheError;
-use super::index::Slot;
+use super::index::SegmentSlot;
 use super::key::{CacheKey, RowAddress, checksum_of, hex};
-use super::known::{Known, Segment};
-use super::store::Shared;
+use super::known::{Known, KnownSegment};
+use super::shared::StoreState;
 
-/// What the caller knows of a prefix.
+/// Description of a prefix, which the caller of the cache provides.
 #[derive(Debug, Clone)]
 pub struct EntryInfo {
-    /// The prefix, for people.
+    /// Text of the prefix, for display.
     pub text: String,
-    /// Columns of its rows, with the metadata of extension types.
+    /// Schema of the rows, with the metadata of extension types.
     pub schema: SchemaRef,
-    /// What computing a row takes, in picoseconds.
+    /// Time to compute a row, in picoseconds.
     pub compute_ps_per_row: u64,
-    /// How often each row will be read, about; compression is chosen by it.
+    /// Expected number of reads of each row. The compression is chosen by it.
     pub expected_reads: u32,
-    /// Who writes, for people.
+    /// Description of the writing process, for display.
     pub writer: String,
 }
 
 impl EntryInfo {
-    /// A prefix whose rows are read ten times, written by this process.
+    /// Describes a prefix whose rows are expected to be read ten times and are written by this
+    /// process.
     pub fn new(text: impl Into<String>, schema: SchemaRef, compute_ps_per_row: u64) -> Self {
         Self {
             text: text.into(),
@@ -41,41 +42,42 @@ impl EntryInfo {
     }
 }
 
-/// Where a row is. Valid for the entry that gave it, and its clones.
+/// Location of a row. It is valid for the entry that returned it, and for clones of that entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
-    /// It is stored: [`Entry::read`] reads it.
-    Stored(Place),
-    /// The prefix's filter dropped it: there is nothing to read or to compute.
+    /// The row is stored: [`Entry::read`] reads it.
+    Stored(StoredPlace),
+    /// The filter of the prefix dropped the row: there is nothing to read or to compute.
     Dropped,
 }
 
 /// A row of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    pub(super) slot: Slot,
+pub struct StoredPlace {
+    pub(super) slot: SegmentSlot,
     pub(super) row: u32,
 }
 
-/// The rows of one prefix. Cheap to clone; clones share what they know.
+/// The rows of one prefix. Cheap to clone; clones share what they know of the stored rows.
 #[derive(Clone)]
 pub struct Entry {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<EntryState>,
 }
 
-pub(super) struct Inner {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct EntryState {
+    pub(super) shared: Arc<StoreState>,
     pub(super) key: CacheKey,
     pub(super) info: EntryInfo,
     pub(super) schema_message: Vec<u8>,
     pub(super) fingerprint: String,
     known: RwLock<Known>,
     pub(super) touched_ms: AtomicU64,
-    /// Held while what is known is brought in line with a manifest: a refresh that read an older
-    /// one must not forget what was published since.
+    /// Held while `known` is updated from a manifest: a refresh that read an older manifest must
+    /// not forget segments that were published since.
     pub(super) changing: tokio::sync::Mutex<()>,
-    /// Held while damage is repaired, and while a writer asks for its right: it must not be refused for
-    /// the moment that a repair has it. Another run's repair is another process's: it may.
+    /// Held while damage is repaired, and while a writer acquires the write lock. A repair holds
+    /// the write lock briefly; without this mutex, a writer of the same process could be refused
+    /// because of it.
     pub(super) acquiring: tokio::sync::Mutex<()>,
 }
 
@@ -90,7 +92,7 @@ impl fmt::Debug for Entry {
 
 impl Entry {
     pub(super) async fn open(
-        shared: Arc<Shared>,
+        shared: Arc<StoreState>,
         key: CacheKey,
         info: EntryInfo,
     ) -> Result<Self, CacheError> {
@@ -99,7 +101,7 @@ impl Entry {
             cause: e.to_string(),
         })?;
         let entry = Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(EntryState {
                 shared,
                 key,
                 fingerprint: hex(&checksum_of(&schema_message)),
@@ -115,22 +117,22 @@ impl Entry {
         Ok(entry)
     }
 
-    /// The key.
+    /// Returns the key of the entry.
     pub fn key(&self) -> CacheKey {
         self.inner.key
     }
 
-    /// Columns of the rows.
+    /// Returns the schema of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.inner.info.schema
     }
 
-    /// Where rows are; `None` for those that have to be computed.
+    /// Finds the locations of rows; `None` for rows that have to be computed.
     pub fn find(&self, addresses: &[RowAddress]) -> Vec<Option<Location>> {
         let find = |known: &Known, address: RowAddress| {
             let found = known.find(address)?;
             Some(match found.at {
-                Some(row) => Location::Stored(Place {
+                Some(row) => Location::Stored(StoredPlace {
                     slot: found.slot,
                     row,
                 }),
@@ -145,17 +147,17 @@ impl Entry {
         })
     }
 
-    /// Number of rows that are known of, those that the filter dropped included.
+    /// Returns the number of rows known, including those that the filter dropped.
     pub fn rows(&self) -> u64 {
         self.with(Known::rows)
     }
 
-    /// Bytes of memory that the addresses of the rows take.
+    /// Returns the memory that the addresses of the rows take, in bytes.
     pub fn index_bytes(&self) -> usize {
         self.with(Known::index_bytes)
     }
 
-    pub(super) fn segment(&self, slot: Slot) -> Option<Arc<Segment>> {
+    pub(super) fn segment(&self, slot: SegmentSlot) -> Option<Arc<KnownSegment>> {
         self.with(|known| known.segment(slot).cloned())
     }
 

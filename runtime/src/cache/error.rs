@@ -1,93 +1,94 @@
-//! What can be wrong with a cache, said in one sentence.
+//! Errors of caches.
 
 use super::key::CacheKey;
 
-/// Why the cache could not do what was asked for.
+/// The reason for which an operation of the cache failed.
 ///
-/// Rows that are damaged, missing or evicted are no error: they are absent, and are computed again.
+/// Rows that are damaged, missing or evicted are not an error: they count as absent, and are
+/// computed again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// A text that is no key.
+    /// A text is not a cache key.
     #[error(
         "'{text}' is no cache key: expected 64 hexadecimal digits, or the first of them as `forebay cache ls` prints"
     )]
     Key {
-        /// What was given.
+        /// The text as the user wrote it.
         text: String,
     },
     /// No entry has the key.
     #[error("the cache has no entry '{text}': `forebay cache ls` lists them all")]
     Unknown {
-        /// What was given.
+        /// The digits as the user wrote them.
         text: String,
     },
-    /// Several entries have keys that begin so.
+    /// Several entries have keys that begin with the given digits.
     #[error("{found} entries of the cache begin with '{text}': give more digits")]
     Ambiguous {
-        /// What was given.
+        /// The digits as the user wrote them.
         text: String,
-        /// How many entries it may mean.
+        /// Number of entries whose keys begin with the digits.
         found: usize,
     },
     /// The location of a cache cannot be used.
     #[error("cannot use '{location}' as a cache: {cause}")]
     Location {
-        /// As the user wrote it.
+        /// The location as the user wrote it.
         location: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// An entry cannot be changed while another process writes it.
     #[error("the cache entry {} is being written by another process: try again when that has ended", .key.short())]
     Busy {
-        /// The entry.
+        /// Key of the entry.
         key: CacheKey,
     },
     /// The store could not read or write.
     #[error("the cache cannot {action} '{path}': {source}")]
     Store {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// The object, in the store.
+        /// Path of the object in the store.
         path: String,
-        /// What the store answered.
+        /// The error of the store.
         #[source]
         source: object_store::Error,
     },
-    /// The operating system could not do what the cache needs of a directory.
+    /// A system call on a directory failed.
     #[error("the cache cannot {action} '{path}': {source}")]
     System {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system answered.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// Another process took over while this one wrote.
+    /// Another process took over an entry while this process wrote it.
     #[error("another process took over the cache entry {} because this one did not renew its lease in time", .key.short())]
     LeaseLost {
-        /// The entry.
+        /// Key of the entry.
         key: CacheKey,
     },
-    /// Rows that cannot be put into one record batch, or be encoded.
+    /// Rows could not be put into one record batch, or not be encoded.
     #[error("the cache cannot {action} these rows: {cause}; ask for fewer at a time")]
     Rows {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// A caller does not keep to the rules.
+    /// A caller of the cache broke one of its rules.
     #[error("broken invariant of the cache: {0}; please report this as a bug")]
     Invariant(String),
 }
 
 impl CacheError {
-    /// Whether the user's input or settings are at fault, rather than the store, the system or a
-    /// broken invariant of ours.
+    /// True when the user's input or settings are at fault, rather than the store, the operating
+    /// system or a broken invariant of Forebay.
     pub fn is_user(&self) -> bool {
         matches!(
             self,

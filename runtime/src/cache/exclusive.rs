@@ -1,4 +1,4 @@
-//! A key that only this process changes: its manifest, and replacing it.
+//! A key that only this process may change, with its manifest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::error::CacheError;
 use super::files::Files;
 use super::guard::Guard;
 use super::key::CacheKey;
-use super::manifest::Manifest;
+use super::manifest::EntryManifest;
 
-/// The right to change a key, and its manifest.
+/// The exclusive right to change a key, and the key's manifest.
 #[derive(Debug)]
 pub(super) struct Exclusive {
     files: Arc<Files>,
     key: CacheKey,
     guard: Guard,
     version: Option<UpdateVersion>,
-    pub(super) manifest: Manifest,
+    pub(super) manifest: EntryManifest,
 }
 
 impl Exclusive {
-    /// Takes the right to change a key; `None` while another has it.
+    /// Acquires the right to change a key; `None` when another writer holds it.
     pub(super) async fn acquire(
         files: &Arc<Files>,
         key: &CacheKey,
@@ -32,8 +32,9 @@ impl Exclusive {
         let Some(guard) = Guard::acquire(files, key, term).await? else {
             return Ok(None);
         };
-        // Read under the guard: whoever had it before may have changed it.
-        let loaded = match Manifest::load(files, key).await {
+        // The manifest is read only now that the right is held, as the previous holder may have
+        // changed it.
+        let loaded = match EntryManifest::load(files, key).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 guard.release(files, key).await;
@@ -49,17 +50,18 @@ impl Exclusive {
         }))
     }
 
-    /// Makes sure that nobody took over.
+    /// Checks that no other process has taken over the right.
     pub(super) async fn confirm(&mut self) -> Result<(), CacheError> {
         self.guard.confirm(&self.files, &self.key).await
     }
 
-    /// Replaces the stored manifest by `manifest`, in one step.
-    pub(super) async fn commit(&mut self, manifest: Manifest) -> Result<(), CacheError> {
+    /// Replaces the stored manifest by `manifest` atomically.
+    pub(super) async fn commit(&mut self, manifest: EntryManifest) -> Result<(), CacheError> {
         self.confirm().await?;
         let mode = match (&self.files.directory, self.version.clone()) {
             (Some(_), _) => PutMode::Overwrite,
-            // One more check that nobody took over: the lease may have run out since.
+            // The store refuses the update if another process took over since, because this one's
+            // lease ran out.
             (None, Some(version)) => PutMode::Update(version),
             (None, None) => PutMode::Create,
         };
@@ -77,7 +79,7 @@ impl Exclusive {
         Ok(())
     }
 
-    /// Takes segments out of the manifest and removes them. How many there were.
+    /// Takes segments out of the manifest and deletes them. Returns how many the manifest listed.
     pub(super) async fn drop_segments(
         &mut self,
         names: &HashSet<String>,
@@ -98,7 +100,8 @@ impl Exclusive {
         Ok(dropped)
     }
 
-    /// Removes what a process that died while it wrote left behind.
+    /// Deletes what a process left behind that died while it wrote: temporary files, and segments
+    /// that the manifest does not list.
     pub(super) async fn remove_leftovers(&self) -> Result<(), CacheError> {
         self.files.remove_temporary(&self.key);
         let known: HashSet<&str> = self
@@ -117,18 +120,19 @@ impl Exclusive {
         Ok(())
     }
 
-    /// Removes the key: its manifest first, so that nobody finds half of it.
+    /// Removes the entry. The manifest is deleted first, so that no process finds an incomplete
+    /// entry.
     pub(super) async fn remove(mut self) -> Result<(), CacheError> {
         self.confirm().await?;
         self.files.delete(&self.files.manifest(&self.key)).await?;
-        self.manifest = Manifest::empty(&self.key);
+        self.manifest = EntryManifest::empty(&self.key);
         self.remove_leftovers().await?;
         self.files.delete(&self.files.used(&self.key)).await?;
         self.release().await;
         Ok(())
     }
 
-    /// Lets others change the key.
+    /// Releases the right to change the key.
     pub(super) async fn release(self) {
         self.guard.release(&self.files, &self.key).await;
     }

@@ -1,7 +1,7 @@
-//! The objects of a store: where they are, and reading and writing them.
+//! The objects of a store: their paths, and how they are read and written.
 //!
 //! ```text
-//! bandwidth.json             what the store was measured to carry
+//! bandwidth.json             the measured bandwidth of the store
 //! locks/KEY                  directories: locked by the process that changes KEY
 //! KEY/lease.json             object stores: who may change KEY, and until when
 //! KEY/manifest.json          the segments of KEY
@@ -24,31 +24,33 @@ use object_store::{
 use super::bandwidth::{History, Meter};
 use super::clock::Clock;
 use super::error::CacheError;
-use super::key::{CacheKey, is_hex};
+use super::key::CacheKey;
+use super::key_text::is_hex;
 
-/// The end of the names of segments.
+/// Extension of the names of segments.
 const SEGMENT: &str = ".arrows";
 
-/// Bytes of `bandwidth.json`, a lease or a stamp at most.
+/// Maximum size in bytes of `bandwidth.json`, of a lease and of the file `used`; a larger one
+/// counts as damaged.
 pub(super) const SMALL: u64 = 64 << 10;
 
-/// An object store, or a directory as one.
+/// An object store, or a directory accessed as one.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) prefix: Path,
-    /// Where the store is a directory: its path.
+    /// Path of the directory; `None` when the store is an object store.
     pub(super) directory: Option<PathBuf>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) meter: Meter,
 }
 
-/// Why bytes could not be had.
+/// The reason for which bytes could not be read.
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    /// They are not there, or not as many as there should be: they never will be.
+    /// The object is missing or has the wrong size; trying again does not help.
     Damaged(String),
-    /// The store failed; it may not, another time.
+    /// The store failed; trying again may help.
     Failed(CacheError),
 }
 
@@ -69,7 +71,8 @@ impl Files {
         self.key_folder(key).join("used")
     }
 
-    /// The object of a segment, whose name was checked to be one.
+    /// Returns the path of a segment. `name` must have been checked by
+    /// [`is_hex`](super::key_text::is_hex).
     pub(super) fn segment(&self, key: &CacheKey, name: &str) -> Path {
         self.key_folder(key).join(format!("{name}{SEGMENT}"))
     }
@@ -78,7 +81,8 @@ impl Files {
         self.prefix.clone().join("bandwidth.json")
     }
 
-    /// A whole small object and its version; `None` where it does not exist.
+    /// Reads a whole small object and its version; `None` when it does not exist. An object of more
+    /// than `max` bytes counts as damaged.
     pub(super) async fn read_small(
         &self,
         path: &Path,
@@ -101,7 +105,7 @@ impl Files {
         Ok(Some((found.bytes().await.map_err(failed)?, version)))
     }
 
-    /// Makes sure that an object has as many bytes as it should.
+    /// Checks that an object has `size` bytes.
     pub(super) async fn check_size(&self, path: &Path, size: u64) -> Result<(), Unreadable> {
         match self.store.head(path).await {
             Ok(meta) if meta.size == size => Ok(()),
@@ -111,7 +115,7 @@ impl Files {
         }
     }
 
-    /// A part of an object that should have `size` bytes.
+    /// Reads a range of an object that should have `size` bytes.
     pub(super) async fn range(
         &self,
         path: &Path,
@@ -121,11 +125,11 @@ impl Files {
         let parts = self
             .ranges(path, size, std::slice::from_ref(&range))
             .await?;
-        // As many parts as ranges: that was checked.
+        // `ranges` has checked that it returns as many parts as ranges.
         Ok(parts.into_iter().next().unwrap_or_default())
     }
 
-    /// Parts of an object that should have `size` bytes.
+    /// Reads several ranges of an object that should have `size` bytes.
     pub(super) async fn ranges(
         &self,
         path: &Path,
@@ -151,7 +155,7 @@ impl Files {
         Ok(parts)
     }
 
-    /// Writes a whole object of some size, measuring how long that takes.
+    /// Writes a whole object, and measures the time for the bandwidth.
     pub(super) async fn put_large(&self, path: &Path, parts: Vec<Bytes>) -> Result<(), CacheError> {
         let payload = PutPayload::from_iter(parts);
         let bytes = payload.content_length() as u64;
@@ -162,7 +166,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes a whole object, and gives its version.
+    /// Writes a whole object and returns its version.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -175,7 +179,7 @@ impl Files {
             .map_err(|error| CacheError::store("write", path, error))
     }
 
-    /// Removes an object; that it is gone already is as well.
+    /// Deletes an object; one that does not exist is not an error.
     pub(super) async fn delete(&self, path: &Path) -> Result<(), CacheError> {
         match self.store.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
@@ -183,18 +187,18 @@ impl Files {
         }
     }
 
-    /// The keys that have a folder, ascending.
+    /// Returns the keys that have a folder in the store, in ascending order.
     pub(super) async fn keys(&self) -> Result<Vec<CacheKey>, CacheError> {
         let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
         let listed = listed.map_err(|error| CacheError::store("list", &self.prefix, error))?;
         let names = listed.common_prefixes.iter().filter_map(Path::filename);
-        // Other folders are none of ours.
+        // Folders whose names are not keys do not belong to the cache.
         let mut keys: Vec<CacheKey> = names.filter_map(|name| name.parse().ok()).collect();
         keys.sort_unstable();
         Ok(keys)
     }
 
-    /// The segments that are stored for a key, by name.
+    /// Returns the names of all segments that are stored for a key, listed in its manifest or not.
     pub(super) async fn segments(&self, key: &CacheKey) -> Result<Vec<String>, CacheError> {
         let folder = self.key_folder(key);
         let listed = self.store.list(Some(&folder));
@@ -211,13 +215,13 @@ impl Files {
             .await
     }
 
-    /// Bytes that the whole store takes.
+    /// Returns the total size of the store in bytes.
     pub(super) async fn total_bytes(&self) -> Result<u64, CacheError> {
         let listed = self.store.list(Some(&self.prefix));
         listed
             .map(|meta| match meta {
                 Ok(meta) => Ok(meta.size),
-                // Removed by another process while it was listed.
+                // Another process removed the object during the listing.
                 Err(StoreError::NotFound { .. }) => Ok(0),
                 Err(error) => Err(CacheError::store("list", &self.prefix, error)),
             })
@@ -228,16 +232,16 @@ impl Files {
             .await
     }
 
-    /// When a key was last used, in milliseconds since 1970; 0 where nobody knows.
+    /// Returns the time of a key's last use, in milliseconds since 1970; 0 when unknown.
     pub(super) async fn last_used(&self, key: &CacheKey) -> u64 {
         let stamp = self.read_small(&self.used(key), SMALL).await;
         let stamp = stamp.ok().flatten();
         let stamp = stamp.and_then(|(bytes, _)| std::str::from_utf8(&bytes).ok()?.parse().ok());
-        // Stamps of the future are as good as one of now.
+        // A time in the future, from another machine's clock, counts as now.
         stamp.unwrap_or(0).min(self.clock.unix_ms())
     }
 
-    /// Notes that a key is used now. Where that fails, the key only looks older than it is.
+    /// Records that a key is used now. If that fails, the key only looks older than it is.
     pub(super) async fn touch(&self, key: &CacheKey) {
         let path = self.used(key);
         let stamp = PutPayload::from(self.clock.unix_ms().to_string());
@@ -254,7 +258,7 @@ impl Files {
         found.unwrap_or_default().unless_old(self.clock.unix_ms())
     }
 
-    /// Removes what a writer of a key that crashed left half-written.
+    /// Removes the temporary files that a crashed writer of the key left.
     pub(super) fn remove_temporary(&self, key: &CacheKey) {
         let Some(directory) = &self.directory else {
             return;
@@ -263,7 +267,8 @@ impl Files {
             let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
             for entry in entries {
                 if is_temporary(FsPath::new(&entry.file_name())) {
-                    // Gone already, or not ours: then it is no leftover.
+                    // A file that is already gone, or that belongs to another user, needs no
+                    // removal.
                     std::fs::remove_file(entry.path()).ok();
                 }
             }
@@ -271,7 +276,7 @@ impl Files {
     }
 }
 
-/// Whether a file's name is one that object_store gives to files it has not finished: `NAME#1`.
+/// True when the name is one that `object_store` gives to unfinished files: `NAME#1`.
 fn is_temporary(name: &FsPath) -> bool {
     let number = name.to_str().and_then(|name| name.rsplit_once('#'));
     number.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))

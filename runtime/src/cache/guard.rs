@@ -1,9 +1,10 @@
-//! One process at a time changes a key.
+//! Ensures that one process at a time changes a key.
 //!
-//! A directory has a lock file per key, locked by the operating system, which gives it up when the
-//! process dies. Lock files are never removed: removing one that somebody is about to lock would let two
-//! in. An object store has a lease: an object that can be made only once, that says until when it
-//! holds, and that can be taken over afterwards. Clocks of machines may differ by less than a lease.
+//! A directory has a lock file per key, locked by the operating system, which releases the lock
+//! when the process dies. Lock files are never removed: removing a file that another process is
+//! about to lock would let two processes in. An object store has a lease: an object that only one
+//! process can create, and that states its expiry, after which another process may take it over.
+//! The clocks of machines must differ by less than the duration of a lease.
 
 use std::fs::{File, TryLockError};
 use std::time::Duration;
@@ -15,12 +16,12 @@ use super::error::CacheError;
 use super::files::{Files, SMALL, Unreadable};
 use super::key::{CacheKey, fresh, hex};
 
-/// The right to change a key.
+/// The exclusive right to change a key.
 #[derive(Debug)]
 pub(super) enum Guard {
-    /// A locked file; closing it unlocks.
+    /// A locked file; closing the file unlocks it.
     Lock { _file: File },
-    /// A lease.
+    /// A lease in an object store.
     Lease {
         owner: String,
         version: UpdateVersion,
@@ -36,7 +37,7 @@ struct Lease {
 }
 
 impl Guard {
-    /// The right to change a key; `None` while another has it.
+    /// Acquires the right to change a key; `None` when another writer holds it.
     pub(super) async fn acquire(
         files: &Files,
         key: &CacheKey,
@@ -48,7 +49,7 @@ impl Guard {
         }
     }
 
-    /// Makes sure that the right is still held, and will be for a while.
+    /// Checks that the right is still held, and renews a lease that expires soon.
     pub(super) async fn confirm(
         &mut self,
         files: &Files,
@@ -85,7 +86,7 @@ impl Guard {
         }
     }
 
-    /// Gives the right up. A lease that cannot be removed expires.
+    /// Releases the right. A lease that cannot be removed expires later.
     pub(super) async fn release(self, files: &Files, key: &CacheKey) {
         let Self::Lease { owner, .. } = self else {
             return;
@@ -132,7 +133,7 @@ async fn take_lease(
             {
                 return Ok(None);
             }
-            // Expired, or nonsense that nobody holds.
+            // The lease has expired, or is not a lease that anybody holds.
             _ => PutMode::Update(version),
         },
         Err(Unreadable::Damaged(cause)) => {
@@ -148,7 +149,7 @@ async fn take_lease(
             expires_ms,
             term,
         })),
-        // Another one was faster.
+        // Another process took the lease first.
         Err(CacheError::Store {
             source: StoreError::AlreadyExists { .. } | StoreError::Precondition { .. },
             ..
@@ -157,7 +158,7 @@ async fn take_lease(
     }
 }
 
-/// A lease that claims to hold longer than a day is not ours.
+/// Maximum duration of a lease, in milliseconds. A lease that states a later expiry does not count.
 const MAX_TERM_MS: u64 = 24 * 3600 * 1000;
 
 fn lease(owner: &str, expires_ms: u64) -> Result<PutPayload, CacheError> {

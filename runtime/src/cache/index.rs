@@ -1,30 +1,31 @@
-//! Where the rows of an entry are: all its segments' addresses in one sorted, compact table.
+//! Index of the rows of an entry: the addresses of all its segments in a sorted, compact table.
 //!
-//! A run of neighbouring rows takes 16 bytes and a file 24, so ten million rows in any order of few
-//! files take 160 MB, and ten million files of one row 400 MB: less than the list of the files.
+//! A range of consecutive rows takes 16 bytes and a file 24. So ten million rows of few files,
+//! stored in any order, take 160 MB, and ten million files of one row 400 MB: less than the list of
+//! the files.
 
 use super::key::{FileKey, RowAddress};
-use super::layout::Run;
+use super::layout::RowRun;
 
-/// Marks runs of rows that the filter dropped.
+/// Marks ranges of rows that the filter dropped.
 const DROPPED: u32 = u32::MAX;
 
-/// The segment of an entry, by the order in which this process learned of it.
-pub(super) type Slot = u32;
+/// Number of a segment of an entry, in the order in which this process learned of the segments.
+pub(super) type SegmentSlot = u32;
 
-/// Addresses, sorted.
+/// A table of row ranges, sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    groups: Vec<Group>,
+    groups: Vec<FileGroup>,
     runs: Vec<Packed>,
 }
 
-/// The rows of a file whose numbers have the same upper half.
+/// The rows of a file whose numbers have the same upper 32 bits.
 #[derive(Debug, Clone, Copy)]
-struct Group {
+struct FileGroup {
     file: [u8; 16],
     high: u32,
-    /// Its first run.
+    /// Index in `runs` of the first range of the group.
     start: u32,
 }
 
@@ -32,30 +33,30 @@ struct Group {
 struct Packed {
     row: u32,
     rows: u32,
-    slot: Slot,
+    slot: SegmentSlot,
     at: u32,
 }
 
-/// What is known of a row.
+/// The segment that has a row, and the row's number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) slot: Slot,
-    /// Its number in the segment's kept rows; `None` where the filter dropped it.
+pub(super) struct FoundRow {
+    pub(super) slot: SegmentSlot,
+    /// Number of the row among the segment's kept rows; `None` when the filter dropped the row.
     pub(super) at: Option<u32>,
 }
 
 type Placed = ([u8; 16], u64, Packed);
 
 impl Index {
-    /// The table of one segment's runs.
-    pub(super) fn new(slot: Slot, runs: &[Run]) -> Self {
+    /// Creates the table of one segment's ranges.
+    pub(super) fn new(slot: SegmentSlot, runs: &[RowRun]) -> Self {
         let placed = runs.iter().flat_map(|run| halves(slot, run));
         collect(placed, |_| true)
     }
 
-    /// Both tables in one, without the segments that are gone. Where both have a row, `self` says
-    /// where it is.
-    pub(super) fn merged(&self, other: &Self, alive: impl Fn(Slot) -> bool) -> Self {
+    /// Merges two tables, leaving out the segments for which `alive` is false. For a row that both
+    /// tables have, the result has the entry of `self`.
+    pub(super) fn merged(&self, other: &Self, alive: impl Fn(SegmentSlot) -> bool) -> Self {
         let (mut a, mut b) = (self.iter().peekable(), other.iter().peekable());
         let placed = std::iter::from_fn(|| {
             let before = match (a.peek(), b.peek()) {
@@ -71,12 +72,12 @@ impl Index {
         self.runs.len()
     }
 
-    /// Bytes of memory that the table takes.
+    /// Memory that the table takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.groups.as_slice()) + size_of_val(self.runs.as_slice())
     }
 
-    pub(super) fn find(&self, address: RowAddress) -> Option<Found> {
+    pub(super) fn find(&self, address: RowAddress) -> Option<FoundRow> {
         let (file, high) = (address.file.bytes(), (address.row >> 32) as u32);
         let group = self
             .groups
@@ -89,7 +90,7 @@ impl Index {
         let after = runs.partition_point(|run| run.row <= row);
         let run = runs.get(after.checked_sub(1)?)?;
         let within = row - run.row;
-        (within < run.rows).then_some(Found {
+        (within < run.rows).then_some(FoundRow {
             slot: run.slot,
             at: (run.at != DROPPED).then(|| run.at.saturating_add(within)),
         })
@@ -107,8 +108,8 @@ impl Index {
     }
 }
 
-/// A run, cut where the upper half of the row numbers changes.
-fn halves(slot: Slot, run: &Run) -> impl Iterator<Item = Placed> {
+/// Splits a range of rows where the upper 32 bits of the row numbers change.
+fn halves(slot: SegmentSlot, run: &RowRun) -> impl Iterator<Item = Placed> {
     let file: FileKey = run.first.file;
     let (mut row, mut left, mut at) = (run.first.row, run.rows, run.at);
     std::iter::from_fn(move || {
@@ -132,8 +133,9 @@ fn halves(slot: Slot, run: &Run) -> impl Iterator<Item = Placed> {
     })
 }
 
-/// A table of runs given in ascending order; of rows in several runs, the first run has them.
-fn collect(placed: impl Iterator<Item = Placed>, alive: impl Fn(Slot) -> bool) -> Index {
+/// Creates a table of ranges given in ascending order, without the segments for which `alive` is
+/// false. Of overlapping ranges, the first has the common rows.
+fn collect(placed: impl Iterator<Item = Placed>, alive: impl Fn(SegmentSlot) -> bool) -> Index {
     let mut index = Index::default();
     let mut last: Option<([u8; 16], u64)> = None;
     for (file, row, mut run) in placed {
@@ -161,7 +163,7 @@ fn collect(placed: impl Iterator<Item = Placed>, alive: impl Fn(Slot) -> bool) -
             .last()
             .is_some_and(|group| (group.file, group.high) == (file, high));
         if !same {
-            index.groups.push(Group {
+            index.groups.push(FileGroup {
                 file,
                 high,
                 start: index.runs.len() as u32,
@@ -178,7 +180,7 @@ mod tests {
     use super::super::testing::address;
     use super::*;
 
-    fn index(slot: Slot, rows: &[(u8, u64, bool)]) -> Index {
+    fn index(slot: SegmentSlot, rows: &[(u8, u64, bool)]) -> Index {
         let rows = rows
             .iter()
             .map(|&(file, row, keep)| (address(file, row), keep));

@@ -1,29 +1,27 @@
-//! Names: of a prefix, of a file's contents, of a stored row.
+//! Names of prefixes, of file contents and of stored rows.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::clock::Clock;
-use super::error::CacheError;
 
-/// What names a cached prefix: a fingerprint of its meaning, computed by the caller. Prefixes of one
-/// meaning share their rows whatever pipeline they are in.
+/// The name of a cached prefix: a fingerprint of its meaning, computed by the caller. Pipelines
+/// whose prefixes have the same meaning share the stored rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
-    /// A key of these bytes.
+    /// Creates the key with these bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the key as bytes.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first twelve digits: enough for a person to tell keys apart.
+    /// Returns the first twelve digits, which are enough for people to tell keys apart.
     pub fn short(&self) -> String {
         let mut text = self.to_string();
         text.truncate(12);
@@ -43,42 +41,18 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-impl FromStr for CacheKey {
-    type Err = CacheError;
-
-    /// Reads 64 lower-case hexadecimal digits, as [`Display`](fmt::Display) writes them.
-    fn from_str(text: &str) -> Result<Self, CacheError> {
-        let problem = || CacheError::Key {
-            text: text.chars().take(80).collect(),
-        };
-        if !is_hex(text, 64) {
-            return Err(problem());
-        }
-        let mut bytes = [0; 32];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            let digits = text.get(2 * at..2 * at + 2).ok_or_else(problem)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| problem())?;
-        }
-        Ok(Self(bytes))
-    }
-}
-
-/// Whether a text is that many lower-case hexadecimal digits. Names read from a store must be,
-/// before they become part of a path.
-pub(super) fn is_hex(text: &str, digits: usize) -> bool {
-    text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// What names a file as it was when it was read: rows of a file that was changed are other rows.
+/// The name of a version of a file: a changed file has another key, so that its stored rows are not
+/// used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(u128);
 
 impl FileKey {
-    /// The key of a file: its place, the identity of what it holds, and when it was changed last, in
-    /// nanoseconds since 1970, where the store knows that.
+    /// Computes the key of a file from its path, the identity of its content, and the time of its
+    /// last change in nanoseconds since 1970 (`None` when unknown).
     pub fn of(path: &str, identity: &[u8], modified: Option<i128>) -> Self {
         let mut hasher = blake3::Hasher::new();
-        // Lengths and markers before the parts: no two descriptions are the same bytes.
+        // Lengths and markers precede the fields, so that no two descriptions consist of the same
+        // bytes.
         hasher.update(&(path.len() as u64).to_le_bytes());
         hasher.update(path.as_bytes());
         hasher.update(&(identity.len() as u64).to_le_bytes());
@@ -99,7 +73,7 @@ impl FileKey {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// The bytes, in the order in which keys sort.
+    /// Returns the key as bytes, whose order is the order of keys.
     pub(crate) const fn bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
@@ -111,30 +85,31 @@ impl fmt::Debug for FileKey {
     }
 }
 
-/// A stored row.
+/// The address of a stored row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowAddress {
-    /// The file.
+    /// The file that the row is read from.
     pub file: FileKey,
     /// Number of the row in the file.
     pub row: u64,
 }
 
-/// 128 bits of BLAKE3: enough against damage, and against two contents of one name.
+/// Returns the first 128 bits of BLAKE3: enough to detect damage, and to name contents without
+/// collisions.
 pub(super) fn checksum(hasher: &blake3::Hasher) -> [u8; 16] {
     let mut sum = [0; 16];
     hasher.finalize_xof().fill(&mut sum);
     sum
 }
 
-/// The checksum of bytes.
+/// Returns the checksum of bytes.
 pub(super) fn checksum_of(bytes: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(bytes);
     checksum(&hasher)
 }
 
-/// Bytes that nobody else makes, in this process or another.
+/// Returns bytes that differ from those of any other call, in this process or another.
 pub(super) fn fresh(clock: &dyn Clock) -> [u8; 16] {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let parts = [
@@ -142,13 +117,14 @@ pub(super) fn fresh(clock: &dyn Clock) -> [u8; 16] {
         clock.unix_ms(),
         clock.elapsed().as_nanos() as u64,
         COUNT.fetch_add(1, Ordering::Relaxed),
-        // Where the system loads programs at random places, processes of two machines differ here.
+        // Where the system loads programs at random addresses, this differs between processes of
+        // two machines.
         std::ptr::from_ref(&COUNT) as u64,
     ];
     checksum_of(&parts.map(u64::to_le_bytes).concat())
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -156,23 +132,6 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_read_as_they_are_written() {
-        let key = CacheKey::new(std::array::from_fn(|i| i as u8 * 7));
-        assert_eq!(key.to_string().parse::<CacheKey>().unwrap(), key);
-        assert!(key.to_string().starts_with(&key.short()));
-        for text in [
-            "",
-            "../../etc/passwd",
-            &"g".repeat(64),
-            &"A".repeat(64),
-            &"\u{e4}".repeat(32),
-        ] {
-            let error = text.parse::<CacheKey>().unwrap_err();
-            assert!(error.is_user(), "{error}");
-        }
-    }
 
     #[test]
     fn each_part_of_a_file_makes_its_key() {

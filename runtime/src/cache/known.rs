@@ -1,46 +1,47 @@
-//! What this process knows of an entry: its segments, and where each row is.
+//! The segments of an entry that this process knows, and the locations of their rows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use object_store::path::Path;
 
-use super::index::{Found, Index, Slot};
+use super::index::{FoundRow, Index, SegmentSlot};
 use super::key::RowAddress;
-use super::layout::{Block, Layout};
+use super::layout::{Block, SegmentLayout};
 
-/// A segment whose index was read.
+/// A segment whose index has been read.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct KnownSegment {
     pub(super) name: Arc<str>,
     pub(super) path: Path,
     pub(super) bytes: u64,
     pub(super) blocks: Vec<Block>,
-    /// Those that the filter dropped included.
+    /// Number of rows, including those that the filter dropped.
     pub(super) rows: u64,
 }
 
-/// The segments that are known of, and their rows.
+/// The segments that this process knows of, and their rows.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Segments, in the order in which they were learned of; `None` when they are gone.
-    slots: Vec<Option<Arc<Segment>>>,
-    names: HashMap<Arc<str>, Slot>,
-    /// Tables of addresses, each at least twice as long as the next: adding a segment copies
-    /// a row's address a logarithmic number of times.
+    /// Segments, in the order in which this process learned of them; `None` for those that were
+    /// forgotten.
+    slots: Vec<Option<Arc<KnownSegment>>>,
+    names: HashMap<Arc<str>, SegmentSlot>,
+    /// Tables of addresses, each at least twice as long as the next: a row's address is copied only
+    /// a logarithmic number of times while segments are added.
     levels: Vec<Index>,
-    /// Damaged segments that the manifest may still list.
+    /// Names of damaged segments that the manifest may still list.
     condemned: HashSet<String>,
 }
 
 impl Known {
     /// Adds a segment, once.
-    pub(super) fn add(&mut self, segment: Segment, layout: &Layout) {
-        // Clones of an entry may learn of it at once.
+    pub(super) fn add(&mut self, segment: KnownSegment, layout: &SegmentLayout) {
+        // Clones of an entry may learn of the segment at the same time.
         if self.names.contains_key(&segment.name) {
             return;
         }
-        let slot = self.slots.len() as Slot;
+        let slot = self.slots.len() as SegmentSlot;
         self.names.insert(Arc::clone(&segment.name), slot);
         self.slots.push(Some(Arc::new(segment)));
         self.levels.push(Index::new(slot, &layout.runs));
@@ -62,7 +63,7 @@ impl Known {
         }
     }
 
-    /// Forgets what a manifest does not list.
+    /// Forgets the segments that are not in `listed`, the names in a manifest.
     pub(super) fn keep_listed(&mut self, listed: &HashSet<&str>) {
         let mut gone: Vec<Arc<str>> = self.names.keys().cloned().collect();
         gone.retain(|name| !listed.contains(&**name));
@@ -72,12 +73,12 @@ impl Known {
         self.condemned.retain(|name| listed.contains(name.as_str()));
     }
 
-    /// Whether a listed segment has not been looked at yet.
+    /// True when a listed segment is neither known nor damaged, so that its index has to be read.
     pub(super) fn is_new(&self, name: &str) -> bool {
         !self.names.contains_key(name) && !self.condemned.contains(name)
     }
 
-    /// Notes that a segment is damaged; whether that is new.
+    /// Records that a segment is damaged. Returns true when this was not known before.
     pub(super) fn condemn(&mut self, name: &str) -> bool {
         self.forget(name);
         self.condemned.insert(name.to_owned())
@@ -87,21 +88,21 @@ impl Known {
         &self.condemned
     }
 
-    /// Notes that no manifest lists these damaged segments any more.
+    /// Records that no manifest lists these damaged segments any more.
     pub(super) fn absolve(&mut self, names: &HashSet<String>) {
         self.condemned.retain(|name| !names.contains(name));
     }
 
-    pub(super) fn segment(&self, slot: Slot) -> Option<&Arc<Segment>> {
+    pub(super) fn segment(&self, slot: SegmentSlot) -> Option<&Arc<KnownSegment>> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    pub(super) fn find(&self, address: RowAddress) -> Option<Found> {
+    pub(super) fn find(&self, address: RowAddress) -> Option<FoundRow> {
         let mut found = self.levels.iter().filter_map(|level| level.find(address));
         found.find(|found| alive(&self.slots, found.slot))
     }
 
-    /// Number of rows, those that the filter dropped included.
+    /// Returns the number of rows, including those that the filter dropped.
     pub(super) fn rows(&self) -> u64 {
         self.slots
             .iter()
@@ -110,12 +111,12 @@ impl Known {
             .sum()
     }
 
-    /// Bytes of memory that the addresses take.
+    /// Returns the memory that the addresses take, in bytes.
     pub(super) fn index_bytes(&self) -> usize {
         self.levels.iter().map(Index::bytes).sum()
     }
 }
 
-fn alive(slots: &[Option<Arc<Segment>>], slot: Slot) -> bool {
+fn alive(slots: &[Option<Arc<KnownSegment>>], slot: SegmentSlot) -> bool {
     slots.get(slot as usize).is_some_and(Option::is_some)
 }

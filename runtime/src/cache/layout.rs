@@ -1,4 +1,4 @@
-//! What stands behind the rows of a segment: where its blocks lie, their checksums, and the
+//! The index of a segment, which follows its rows: positions and checksums of its blocks, and the
 //! addresses of its rows.
 //!
 //! ```text
@@ -8,57 +8,58 @@
 //!          number of files, then for each, ascending: file key (16 bytes), number of runs, then for
 //!          each, ascending: rows since the last run's end, 2 * rows (+ 1 where they were dropped)
 //! ```
-//! Numbers are LEB128. The kept rows of the runs are the rows of the blocks, in order. A segment is
-//! named by the checksum of its index, so a name stands for all its contents. Names never recur: a
-//! segment that was found damaged and the same rows written again are not taken for each other.
+//! Numbers are LEB128. The kept rows of the ranges (runs) are the rows of the blocks, in order. A
+//! segment is named by the checksum of its index, so the name identifies its whole content. No name
+//! is used twice: a damaged segment and the same rows written again have different names.
 
 use super::block::{END, MAX_BLOCK_BYTES};
 use super::key::{FileKey, RowAddress, checksum_of, hex};
 
-/// Rows of a segment at most, hence blocks and runs: more than a writer makes. It bounds what
-/// a hostile index takes in memory.
+/// Maximum number of rows, blocks or runs that the index of a segment may state; a writer makes
+/// fewer. It bounds the memory that a hostile index takes.
 const MAX_ROWS: usize = 1 << 20;
 
 const MAGIC: &[u8; 8] = b"FOREBAY1";
 
-/// Where a block lies, and what it must be.
+/// Position and checksum of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Byte of the segment where it begins.
+    /// Offset of the block in the segment, in bytes.
     pub(super) start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) bytes: u32,
-    /// Rows of the segment before it.
+    /// Number of the block's first row in the segment.
     pub(super) first_row: u32,
-    /// Rows.
+    /// Number of rows.
     pub(super) rows: u32,
     pub(super) checksum: [u8; 16],
 }
 
-/// Neighbouring rows of a file.
+/// A range of consecutive rows of a file that were all kept or all dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct RowRun {
     pub(super) first: RowAddress,
     pub(super) rows: u64,
-    /// Number of the first in the segment's kept rows; `None`: the prefix's filter dropped them.
+    /// Number among the segment's kept rows of the range's first row; `None` when the prefix's
+    /// filter dropped the range.
     pub(super) at: Option<u32>,
 }
 
 /// The index of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct SegmentLayout {
     pub(super) blocks: Vec<Block>,
-    /// Ascending, without overlap.
-    pub(super) runs: Vec<Run>,
-    /// Rows of the blocks.
+    /// Row ranges in ascending order of their addresses, without overlap.
+    pub(super) runs: Vec<RowRun>,
+    /// Number of rows in the blocks.
     pub(super) kept: u64,
-    /// Rows that the filter dropped.
+    /// Number of rows that the filter dropped.
     pub(super) dropped: u64,
 }
 
-/// Runs of rows given in ascending order, with whether each was kept.
-pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+/// Groups rows, given in ascending order and each with whether it was kept, into ranges.
+pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<RowRun> {
+    let mut runs: Vec<RowRun> = Vec::new();
     let mut kept = 0;
     for (address, keep) in rows {
         match runs.last_mut() {
@@ -69,7 +70,7 @@ pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<Run> {
             {
                 run.rows += 1;
             }
-            _ => runs.push(Run {
+            _ => runs.push(RowRun {
                 first: address,
                 rows: 1,
                 at: keep.then_some(kept),
@@ -80,8 +81,8 @@ pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<Run> {
     runs
 }
 
-/// Writes an index.
-pub(super) fn encode(id: [u8; 16], header: u64, blocks: &[Block], runs: &[Run]) -> Vec<u8> {
+/// Encodes an index.
+pub(super) fn encode(id: [u8; 16], header: u64, blocks: &[Block], runs: &[RowRun]) -> Vec<u8> {
     let mut bytes = [MAGIC.as_slice(), &id].concat();
     put(&mut bytes, header);
     put(&mut bytes, blocks.len() as u64);
@@ -116,14 +117,14 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Reads an index that stands behind `data` bytes. `None` where it is nonsense: its checksum may
-/// match all the same.
-fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
-    let mut reader = Reader(bytes.strip_prefix(MAGIC)?);
+/// Decodes an index that follows `data` bytes of a segment. `None` when the index is inconsistent,
+/// which is possible even with a matching checksum.
+fn decode(bytes: &[u8], data: u64) -> Option<SegmentLayout> {
+    let mut reader = ByteReader(bytes.strip_prefix(MAGIC)?);
     reader.array()?;
     let mut start = reader.number()?;
-    // A block takes at least 18 bytes of index, a file 18, a run 2: no count makes us allocate more
-    // than a small multiple of what was read.
+    // A block takes at least 18 bytes of the index, a file 18 and a run 2, so no stated count
+    // causes an allocation of more than a small multiple of the bytes read.
     let count = reader.count(18)?;
     let mut blocks = Vec::with_capacity(count);
     let mut kept = 0u32;
@@ -169,7 +170,7 @@ fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
             if rows == 0 {
                 return None;
             }
-            runs.push(Run {
+            runs.push(RowRun {
                 first,
                 rows,
                 at: (!drop).then_some(at),
@@ -182,7 +183,7 @@ fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
         }
     }
     let few = dropped.saturating_add(u64::from(kept)) <= MAX_ROWS as u64;
-    (at == kept && few && reader.0.is_empty()).then_some(Layout {
+    (at == kept && few && reader.0.is_empty()).then_some(SegmentLayout {
         blocks,
         runs,
         kept: u64::from(kept),
@@ -190,17 +191,17 @@ fn decode(bytes: &[u8], data: u64) -> Option<Layout> {
     })
 }
 
-/// Reads an index whose segment has a name.
-pub(super) fn decode_checked(bytes: &[u8], data: u64, name: &str) -> Result<Layout, String> {
+/// Decodes an index, after a check that its checksum is `name`.
+pub(super) fn decode_checked(bytes: &[u8], data: u64, name: &str) -> Result<SegmentLayout, String> {
     if hex(&checksum_of(bytes)) != name {
         return Err("the checksum of its index does not match".to_owned());
     }
     decode(bytes, data).ok_or_else(|| "its index makes no sense".to_owned())
 }
 
-struct Reader<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl ByteReader<'_> {
     fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
@@ -218,7 +219,8 @@ impl Reader<'_> {
         None
     }
 
-    /// A number of things that take at least `each` bytes.
+    /// Reads a count of items; `None` when the rest is too short for as many of at least `each`
+    /// bytes.
     fn count(&mut self, each: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count <= self.0.len() / each && count <= MAX_ROWS).then_some(count)
@@ -236,7 +238,7 @@ mod tests {
     use super::super::testing::address;
     use super::*;
 
-    fn example() -> (Vec<u8>, Layout, u64) {
+    fn example() -> (Vec<u8>, SegmentLayout, u64) {
         let rows = [
             (address(1, 0), true),
             (address(1, 1), true),
@@ -254,7 +256,7 @@ mod tests {
             checksum: [rows as u8; 16],
         };
         let blocks = vec![block(300, 0, 2), block(1300, 2, 3)];
-        let layout = Layout {
+        let layout = SegmentLayout {
             blocks,
             runs,
             kept: 5,
@@ -299,7 +301,7 @@ mod tests {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut bad = bytes.clone();
                 bad[at] = byte;
-                // No panic, and what is accepted fits together.
+                // Decoding does not panic, and an index that is accepted is consistent.
                 if let Some(layout) = decode(&bad, data) {
                     assert_eq!(layout.kept, 5);
                 }
@@ -309,7 +311,7 @@ mod tests {
         put(&mut huge, 0);
         put(&mut huge, u64::MAX);
         assert_eq!(decode(&huge, data), None);
-        let dropped = |rows| Run {
+        let dropped = |rows| RowRun {
             first: address(1, 0),
             rows,
             at: None,

@@ -1,4 +1,4 @@
-//! The manifest of a key: its segments, and what people and the eviction want to know.
+//! The manifest of a key: its segments, and the facts for display and eviction.
 
 use object_store::UpdateVersion;
 use serde::{Deserialize, Serialize};
@@ -6,68 +6,71 @@ use serde::{Deserialize, Serialize};
 use super::compression::Compression;
 use super::error::CacheError;
 use super::files::{Files, Unreadable};
-use super::key::{CacheKey, is_hex};
-use super::layout::{Layout, decode_checked};
+use super::key::CacheKey;
+use super::key_text::is_hex;
+use super::layout::{SegmentLayout, decode_checked};
 
-/// The version of the layout of manifests and segments. Others are not read.
+/// Version of the layout of manifests and segments; manifests of other versions are not read.
 const VERSION: u32 = 1;
 
-/// Bytes of a manifest at most: some hundred thousand segments.
+/// Maximum size of a manifest in bytes, enough for some hundred thousand segments; a larger one
+/// counts as damaged.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Bytes of the index of a segment at most.
+/// Maximum size of a segment's index in bytes; a manifest that states a larger one counts as
+/// damaged.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
-/// What is stored for a key.
+/// The manifest of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct EntryManifest {
     version: u32,
     key: String,
-    /// The prefix, for people.
+    /// Text of the prefix, for display.
     pub(super) text: String,
     /// Checksum of the schema's Arrow IPC message.
     pub(super) schema: String,
-    /// What computing a row takes, in picoseconds.
+    /// Time to compute a row, in picoseconds.
     pub(super) compute_ps_per_row: u64,
     pub(super) segments: Vec<SegmentEntry>,
 }
 
-/// A segment of a manifest.
+/// The description of a segment in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SegmentEntry {
-    /// Checksum of its index, which holds the checksums of all the rest.
+    /// Checksum of the segment's index, which contains the checksums of its blocks.
     pub(super) name: String,
-    /// Bytes, index included.
+    /// Size in bytes, including the index.
     pub(super) bytes: u64,
-    /// Bytes of the index, at the end.
+    /// Size in bytes of the index, which is at the end.
     pub(super) index_bytes: u64,
-    /// Rows stored.
+    /// Number of rows stored.
     pub(super) rows: u64,
-    /// Rows that the prefix's filter dropped.
+    /// Number of rows that the prefix's filter dropped.
     pub(super) dropped: u64,
-    /// Bytes of the rows in memory.
+    /// Size of the stored rows in memory, in bytes.
     pub(super) row_bytes: u64,
     pub(super) compression: Compression,
-    /// What computing its rows took, in picoseconds.
+    /// Time that computing the rows took, in picoseconds.
     pub(super) saved_ps: u64,
-    /// When it was written, in milliseconds since 1970.
+    /// Time when the segment was written, in milliseconds since 1970.
     pub(super) written_ms: u64,
-    /// Who wrote it, for people.
+    /// Description of the writing process, for display.
     pub(super) writer: String,
 }
 
-/// A manifest as it was found.
+/// A manifest as loaded from the store.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    /// Empty where there is none, or a damaged one.
-    pub(super) manifest: Manifest,
-    /// Of the stored object, sound or not.
+    /// The manifest; empty when none is stored, or when the stored one is damaged.
+    pub(super) manifest: EntryManifest,
+    /// Version of the stored object, damaged or not; `None` when there is none.
     pub(super) version: Option<UpdateVersion>,
-    /// What is wrong with the stored one.
+    /// The damage of the stored manifest, if any.
     pub(super) damage: Option<String>,
 }
 
-impl Manifest {
+impl EntryManifest {
     pub(super) fn empty(key: &CacheKey) -> Self {
         Self {
             version: VERSION,
@@ -79,7 +82,7 @@ impl Manifest {
         }
     }
 
-    /// Reads the manifest of a key.
+    /// Loads the manifest of a key.
     pub(super) async fn load(files: &Files, key: &CacheKey) -> Result<Loaded, CacheError> {
         let path = files.manifest(key);
         let (found, version, damage) = match files.read_small(&path, MAX_BYTES).await {
@@ -89,7 +92,7 @@ impl Manifest {
                 Err(cause) => (None, Some(version), Some(cause)),
             },
             Err(Unreadable::Damaged(cause)) => {
-                // Its version is needed to replace it.
+                // The version is needed to replace the damaged manifest.
                 let meta = files.store.get_opts(&path, Default::default()).await;
                 let version = meta.ok().map(|found| UpdateVersion {
                     e_tag: found.meta.e_tag,
@@ -125,7 +128,7 @@ impl Manifest {
         let sound = |segment: &SegmentEntry| {
             is_hex(&segment.name, 32)
                 && segment.index_bytes <= segment.bytes.min(MAX_INDEX_BYTES)
-                // Sums of all segments must not overflow.
+                // The sums over all segments must not overflow.
                 && segment.bytes < 1 << 40
                 && segment.row_bytes < 1 << 40
                 && segment.rows.max(segment.dropped) < 1 << 40
@@ -155,9 +158,10 @@ impl SegmentEntry {
         &self,
         files: &Files,
         key: &CacheKey,
-    ) -> Result<Layout, Unreadable> {
+    ) -> Result<SegmentLayout, Unreadable> {
         let path = files.segment(key, &self.name);
-        // The manifest may claim any size; from here on none is believed beyond what is there.
+        // The manifest may state any size. After this check, no allocation exceeds the object's
+        // size.
         files.check_size(&path, self.bytes).await?;
         let data = self.bytes - self.index_bytes;
         let index = files.range(&path, self.bytes, data..self.bytes).await?;
@@ -169,8 +173,8 @@ impl SegmentEntry {
 mod tests {
     use super::*;
 
-    fn example(key: &CacheKey) -> Manifest {
-        let mut manifest = Manifest::empty(key);
+    fn example(key: &CacheKey) -> EntryManifest {
+        let mut manifest = EntryManifest::empty(key);
         manifest.segments.push(SegmentEntry {
             name: "0".repeat(32),
             bytes: 100,
@@ -191,12 +195,12 @@ mod tests {
         let key = CacheKey::new([7; 32]);
         let manifest = example(&key);
         let bytes = manifest.to_json().unwrap();
-        assert_eq!(Manifest::parse(&bytes, &key), Ok(manifest.clone()));
-        assert!(Manifest::parse(&bytes, &CacheKey::new([8; 32])).is_err());
+        assert_eq!(EntryManifest::parse(&bytes, &key), Ok(manifest.clone()));
+        assert!(EntryManifest::parse(&bytes, &CacheKey::new([8; 32])).is_err());
         let mut twice = manifest.clone();
         twice.segments.push(manifest.segments[0].clone());
         assert_eq!(
-            Manifest::parse(&twice.to_json().unwrap(), &key),
+            EntryManifest::parse(&twice.to_json().unwrap(), &key),
             Ok(manifest)
         );
     }
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn hostile_manifests_are_refused() {
         let key = CacheKey::new([7; 32]);
-        let changes: [fn(&mut Manifest); 6] = [
+        let changes: [fn(&mut EntryManifest); 6] = [
             |m| m.version = 2,
             |m| m.segments[0].name = "../../../../etc/passwd".to_owned(),
             |m| m.segments[0].name = "A".repeat(32),
@@ -215,11 +219,11 @@ mod tests {
         for change in changes {
             let mut manifest = example(&key);
             change(&mut manifest);
-            assert!(Manifest::parse(&manifest.to_json().unwrap(), &key).is_err());
+            assert!(EntryManifest::parse(&manifest.to_json().unwrap(), &key).is_err());
         }
         let bytes = example(&key).to_json().unwrap();
         for length in 0..bytes.len() {
-            assert!(Manifest::parse(&bytes[..length], &key).is_err());
+            assert!(EntryManifest::parse(&bytes[..length], &key).is_err());
         }
     }
 }

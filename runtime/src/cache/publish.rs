@@ -11,8 +11,8 @@ use super::segment::{Encoded, Pending, choose_compression, encode};
 use super::writer::{Writer, WriterState};
 
 impl Writer {
-    /// Writes what is held in memory as a segment: the whole object first, then the manifest that
-    /// names it.
+    /// Writes the rows held in memory as a segment: first the whole object, then the manifest that
+    /// lists it.
     pub(super) async fn publish(&mut self) -> Result<(), CacheError> {
         let pending = std::mem::take(&mut self.pending);
         if self.state != WriterState::Writing {
@@ -62,7 +62,8 @@ impl Writer {
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            // Nobody finds it; it only takes space, until the next writer comes.
+            // No manifest lists the object; if it cannot be deleted, it takes space until the next
+            // writer removes it.
             inner.shared.files.delete(&path).await.ok();
             return Err(error);
         }

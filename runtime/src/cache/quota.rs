@@ -1,37 +1,38 @@
-//! What stays when not all fits.
+//! Eviction under a quota.
 //!
 //! The benefit of a segment is the time that it saves per byte that it takes, halved for every day
-//! that its key was not used. Cost over size is GreedyDual-Size (Cao and Irani, "Cost-aware WWW proxy
-//! caching algorithms", 1997). There, what was evicted last sets a floor that ages the rest; here time
-//! does, because processes that share a directory share no floor, and because of the second
-//! difference: a segment is admitted only if what must go for it has less benefit. A data set larger
-//! than the quota keeps its first rows, where plain eviction would throw out each row just before it is
-//! read again.
+//! that its key was not used. Cost over size is GreedyDual-Size (Cao and Irani, "Cost-aware WWW
+//! proxy caching algorithms", 1997). There, the benefit of the last evicted item sets a floor that
+//! ages the others. Here time ages them, for two reasons: processes that share a directory share no
+//! floor, and a segment is admitted only if the segments evicted for it have less benefit. A data
+//! set larger than the quota thus keeps its first rows, while plain eviction would drop each row
+//! just before it is read again.
 
 use std::collections::{HashMap, HashSet};
 
 use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::key::CacheKey;
-use super::manifest::Manifest;
-use super::store::Shared;
+use super::manifest::EntryManifest;
+use super::shared::StoreState;
 
-/// A key used within this time is used now: two running pipelines do not evict each other by turns.
+/// Time in milliseconds for which a key counts as in use after its last use, so that two running
+/// pipelines do not evict each other's segments in turn.
 const IN_USE_MS: u64 = 3600 * 1000;
 
-/// The time in which the benefit of what is not used halves.
+/// Time in milliseconds in which the benefit of an unused key halves.
 const HALF_LIFE_MS: f64 = 24.0 * 3600.0 * 1000.0;
 
-/// Bytes that a segment adds to the manifest, at most.
+/// Maximum number of bytes that a segment adds to the manifest.
 const ENTRY_BYTES: u64 = 1024;
 
-/// Picoseconds saved per byte, weighed by how long the key was not used.
+/// Returns the picoseconds saved per byte, reduced by the time since the key was last used.
 pub(super) fn benefit(saved_ps: u64, bytes: u64, idle_ms: u64) -> f64 {
     let age = idle_ms.saturating_sub(IN_USE_MS) as f64 / HALF_LIFE_MS;
     saved_ps as f64 / bytes.max(1) as f64 * (-age).exp2()
 }
 
-/// A segment that could go.
+/// A segment that may be evicted.
 #[derive(Debug, Clone, PartialEq)]
 struct Candidate {
     key: CacheKey,
@@ -40,11 +41,12 @@ struct Candidate {
     benefit: f64,
 }
 
-/// The segments of least benefit that together free `excess` bytes, where there are such below a
-/// benefit.
+/// Returns the segments of least benefit that together free `excess` bytes; `None` when the
+/// segments whose benefit is less than `below` do not free as many.
 fn victims(mut candidates: Vec<Candidate>, excess: u64, below: f64) -> Option<Vec<Candidate>> {
     candidates.retain(|candidate| candidate.benefit < below);
-    // Names break ties, so that processes that do this at once choose the same.
+    // Ties are broken by name, so that processes that evict at the same time choose the same
+    // segments.
     candidates.sort_by(|a, b| {
         a.benefit
             .total_cmp(&b.benefit)
@@ -59,10 +61,10 @@ fn victims(mut candidates: Vec<Candidate>, excess: u64, below: f64) -> Option<Ve
     Some(candidates)
 }
 
-/// Makes room for a new segment of `key` by evicting what has less benefit. False where it does not
-/// fit: nothing was evicted for it then.
+/// Makes room for a new segment of `key` by evicting segments of less benefit. Returns false when
+/// the segment does not fit; nothing is evicted then, unless another process takes the space.
 pub(super) async fn make_room(
-    shared: &Shared,
+    shared: &StoreState,
     key: &CacheKey,
     bytes: u64,
     saved_ps: u64,
@@ -90,9 +92,10 @@ pub(super) async fn make_room(
     }
 }
 
-/// Removes segments; or none of them, where a key of theirs is being written, which is then `busy`.
+/// Removes the segments `victims`. If a key of any of them is being written, none is removed and
+/// the key is added to `busy`.
 async fn evict(
-    shared: &Shared,
+    shared: &StoreState,
     victims: Vec<Candidate>,
     busy: &mut HashSet<CacheKey>,
 ) -> Result<(), CacheError> {
@@ -115,16 +118,17 @@ async fn evict(
         if all {
             exclusive.drop_segments(&names).await?;
         }
-        match all && exclusive.manifest.segments.is_empty() {
-            true => exclusive.remove().await?,
-            false => exclusive.release().await,
+        if all && exclusive.manifest.segments.is_empty() {
+            exclusive.remove().await?
+        } else {
+            exclusive.release().await
         }
     }
     Ok(())
 }
 
 async fn candidates(
-    shared: &Shared,
+    shared: &StoreState,
     except: &HashSet<CacheKey>,
 ) -> Result<Vec<Candidate>, CacheError> {
     let files = &shared.files;
@@ -137,7 +141,7 @@ async fn candidates(
             .clock
             .unix_ms()
             .saturating_sub(files.last_used(&key).await);
-        let loaded = Manifest::load(files, &key).await?;
+        let loaded = EntryManifest::load(files, &key).await?;
         candidates.extend(
             loaded
                 .manifest

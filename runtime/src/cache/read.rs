@@ -1,4 +1,4 @@
-//! Reading rows of an entry, in any order.
+//! Reads rows of an entry in any order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,48 +16,48 @@ use super::entry::{Entry, Location};
 use super::error::CacheError;
 use super::files::Unreadable;
 use super::key::checksum_of;
-use super::known::Segment;
+use super::known::KnownSegment;
 use super::size::{compact, row_bytes};
 use crate::task;
 
-/// Bytes that one request asks for, about: many small blocks together, a large one alone.
+/// Target size of a request in bytes: many small blocks are read together, a large block alone.
 const REQUEST_BYTES: u64 = 4 << 20;
 
-/// Requests on the way at a time.
+/// Maximum number of concurrent requests.
 const REQUESTS: usize = 4;
 
-/// Rows that were read.
+/// The result of reading rows.
 #[derive(Debug)]
 pub struct CachedRows {
-    /// The rows that could be read, in the order asked for.
+    /// The rows that could be read, in the requested order.
     pub batch: RecordBatch,
-    /// Places in what was asked for, ascending, of the rows that could not: damaged, or evicted
-    /// since they were found. They have to be computed.
+    /// Positions in the request, ascending, of the rows that could not be read because they are
+    /// damaged, or were evicted since they were found. They have to be computed.
     pub missing: Vec<usize>,
 }
 
-/// Rows wanted of a block: (row in the block, place in what was asked for).
-type Wanted = Vec<(u32, usize)>;
+/// Rows requested of a block: (row in the block, position in the request).
+type WantedBlocks = Vec<(u32, usize)>;
 
-/// Blocks of a segment that are asked for together.
+/// Blocks of a segment that are read together.
 struct Request {
-    segment: Arc<Segment>,
-    blocks: Vec<(usize, Wanted)>,
+    segment: Arc<KnownSegment>,
+    blocks: Vec<(usize, WantedBlocks)>,
 }
 
-/// Rows of a block, and the places in what was asked for that they go to.
+/// Rows of a block, with their positions in the request.
 struct Piece {
     rows: RecordBatch,
-    places: Wanted,
+    places: WantedBlocks,
 }
 
 impl Entry {
-    /// Reads rows, in the order asked for. Each block that is read is checked against its checksum.
-    /// Beyond the rows themselves it takes memory for a few blocks.
+    /// Reads rows in the given order. Each block that is read is checked against its checksum.
+    /// Beyond the rows themselves, a few blocks are in memory at a time.
     ///
     /// # Errors
-    /// A location that the filter dropped, or more rows than one record batch can hold. What cannot
-    /// be read is no error.
+    /// A location is that of a dropped row, or the rows are more than one record batch can hold.
+    /// Rows that cannot be read are not an error.
     pub async fn read(&self, locations: &[Location]) -> Result<CachedRows, CacheError> {
         let mut pieces = Vec::new();
         let mut failed = false;
@@ -83,10 +83,10 @@ impl Entry {
             })
     }
 
-    /// What to ask the store for.
+    /// Groups the blocks that hold the rows into requests to the store.
     fn requests(&self, locations: &[Location]) -> Result<Vec<Request>, CacheError> {
-        let mut wanted: BTreeMap<(u32, usize), Wanted> = BTreeMap::new();
-        let mut segments: BTreeMap<u32, Option<Arc<Segment>>> = BTreeMap::new();
+        let mut wanted: BTreeMap<(u32, usize), WantedBlocks> = BTreeMap::new();
+        let mut segments: BTreeMap<u32, Option<Arc<KnownSegment>>> = BTreeMap::new();
         for (at, location) in locations.iter().enumerate() {
             let Location::Stored(place) = location else {
                 return Err(CacheError::Invariant(
@@ -130,7 +130,7 @@ impl Entry {
         Ok(requests)
     }
 
-    /// The rows of a request that could be had, and whether that was all.
+    /// Reads the rows of a request. The flag is true when all of them could be read.
     async fn serve(&self, request: Request) -> (Vec<Piece>, bool) {
         let Request { segment, blocks } = request;
         let recent = &self.inner.shared.recent;
@@ -148,9 +148,10 @@ impl Entry {
             .map(|block| block.start..block.start + u64::from(block.bytes))
             .collect();
         let files = &self.inner.shared.files;
-        let parts = match ranges.is_empty() {
-            true => Ok(Vec::new()),
-            false => files.ranges(&segment.path, segment.bytes, &ranges).await,
+        let parts = if ranges.is_empty() {
+            Ok(Vec::new())
+        } else {
+            files.ranges(&segment.path, segment.bytes, &ranges).await
         };
         let (parts, mut sound) = match parts {
             Ok(parts) => (parts, true),
@@ -199,10 +200,10 @@ impl Entry {
         }
     }
 
-    /// Checks and decodes a block.
+    /// Checks the checksum of a block and decodes it.
     fn decode(
         &self,
-        segment: &Segment,
+        segment: &KnownSegment,
         number: usize,
         bytes: Bytes,
     ) -> Result<RecordBatch, String> {
@@ -211,15 +212,15 @@ impl Entry {
             return Err(format!("the checksum of block {number} does not match"));
         }
         let stored = bytes.len();
-        // What an object store gives may be a slice of several blocks read at once, which would all
-        // stay in memory for the sake of one.
+        // An object store may return a slice of a buffer of several blocks. Without a copy, the
+        // whole buffer would stay in memory for one block.
         let bytes = match self.inner.shared.files.directory {
             Some(_) => bytes,
             None => Bytes::copy_from_slice(&bytes),
         };
         let batch = decode(&self.inner.schema_message, bytes, block.rows)
             .map_err(|cause| format!("block {number} cannot be decoded: {cause}"))?;
-        // The same schema object for all batches of an entry.
+        // All batches of an entry share one schema object.
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let schema = Arc::clone(self.schema());
         let batch = RecordBatch::try_new_with_options(schema, batch.columns().to_vec(), &options)
@@ -231,17 +232,16 @@ impl Entry {
     }
 }
 
-/// Leaves of a block the wanted rows, where that frees most of it.
-fn narrow(batch: RecordBatch, mut wanted: Wanted) -> Result<Piece, String> {
-    let rows = match wanted.len() * 2 < batch.num_rows() && batch.num_columns() > 0 {
-        true => {
-            let indices = UInt32Array::from_iter_values(wanted.iter().map(|(row, _)| *row));
-            for (new, (row, _)) in wanted.iter_mut().enumerate() {
-                *row = new as u32;
-            }
-            guarded(|| compact(&take_record_batch(&batch, &indices)?))?
+/// Keeps only the wanted rows of a block, if that frees most of its memory.
+fn narrow(batch: RecordBatch, mut wanted: WantedBlocks) -> Result<Piece, String> {
+    let rows = if wanted.len() * 2 < batch.num_rows() && batch.num_columns() > 0 {
+        let indices = UInt32Array::from_iter_values(wanted.iter().map(|(row, _)| *row));
+        for (new, (row, _)) in wanted.iter_mut().enumerate() {
+            *row = new as u32;
         }
-        false => batch,
+        guarded(|| compact(&take_record_batch(&batch, &indices)?))?
+    } else {
+        batch
     };
     Ok(Piece {
         rows,
@@ -249,7 +249,7 @@ fn narrow(batch: RecordBatch, mut wanted: Wanted) -> Result<Piece, String> {
     })
 }
 
-/// Puts rows into the order asked for.
+/// Puts rows into the order of the request.
 fn assemble(schema: &SchemaRef, asked: usize, pieces: &[Piece]) -> Result<CachedRows, String> {
     let mut found = vec![None; asked];
     for (number, piece) in pieces.iter().enumerate() {
@@ -283,7 +283,7 @@ fn gather(
     compact(&interleave_record_batch(&batches, places)?)
 }
 
-/// Computes on a thread for blocking work.
+/// Runs a computation on a thread for blocking work.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CacheError> {

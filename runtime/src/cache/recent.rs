@@ -1,22 +1,23 @@
-//! Keeps the blocks read last, decoded.
+//! Keeps recently read blocks, decoded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 
-/// A block of a segment. Segments are named by their contents, so names never mean two things.
+/// A block, by its segment's name and its number in the segment. Segments are named by their
+/// contents, so a name never refers to two contents.
 pub(super) type BlockId = (Arc<str>, usize);
 
-/// Recently read blocks, the latest in front.
+/// Recently read blocks, the most recent first.
 #[derive(Debug)]
 pub(super) struct Recent {
     max_bytes: usize,
-    held: Mutex<Held>,
+    held: Mutex<HeldBlock>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBlock {
     blocks: VecDeque<(BlockId, RecordBatch, usize)>,
     bytes: usize,
 }
@@ -38,10 +39,11 @@ impl Recent {
         Some(batch)
     }
 
-    /// Keeps a block that takes `bytes` of memory.
+    /// Keeps a block that takes `bytes` bytes of memory, and drops the least recently read blocks
+    /// beyond `max_bytes`.
     pub(super) fn keep(&self, id: BlockId, batch: &RecordBatch, bytes: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // A block of one large row is not read again for its neighbours.
+        // A large block, often a single large row, is unlikely to be read again for another row.
         if bytes > self.max_bytes / 8 || held.blocks.iter().any(|(of, ..)| *of == id) {
             return;
         }

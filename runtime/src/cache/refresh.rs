@@ -1,4 +1,4 @@
-//! Keeping what an entry knows in line with the store.
+//! Updates an entry's knowledge of the stored segments.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,31 +10,33 @@ use super::entry::Entry;
 use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::files::Unreadable;
-use super::known::Segment;
-use super::layout::Layout;
-use super::manifest::{Manifest, SegmentEntry};
+use super::known::KnownSegment;
+use super::layout::SegmentLayout;
+use super::manifest::{EntryManifest, SegmentEntry};
 
-/// Indexes of segments that are read side by side.
+/// Number of segment indexes that are read concurrently.
 const INDEX_READS: usize = 8;
 
-/// How often an entry that is read says so, at most.
+/// Minimum time in milliseconds between two records of the entry's last use.
 const TOUCH_MS: u64 = 10 * 60 * 1000;
 
 impl Entry {
-    /// Learns what other processes wrote, evicted or removed since.
+    /// Learns of the segments that other processes have written, evicted or removed since the last
+    /// refresh.
     ///
     /// # Errors
-    /// The store cannot be read. What was known before is still known.
+    /// The store cannot be read. The segments that were known remain known.
     pub async fn refresh(&self) -> Result<(), CacheError> {
         let inner = &self.inner;
         let _changing = inner.changing.lock().await;
-        let manifest = Manifest::load(&inner.shared.files, &inner.key)
+        let manifest = EntryManifest::load(&inner.shared.files, &inner.key)
             .await?
             .manifest;
-        // Rows of another schema are none of this prefix.
-        let listed = match manifest.schema == inner.fingerprint {
-            true => manifest.segments,
-            false => Vec::new(),
+        // Segments whose rows have another schema do not belong to this prefix.
+        let listed = if manifest.schema == inner.fingerprint {
+            manifest.segments
+        } else {
+            Vec::new()
         };
         let mut unknown = listed.clone();
         self.with(|known| unknown.retain(|segment| known.is_new(&segment.name)));
@@ -66,9 +68,9 @@ impl Entry {
         Ok(())
     }
 
-    /// Makes the rows of a segment known.
-    pub(super) fn adopt(&self, segment: &SegmentEntry, layout: &Layout) {
-        let segment = Segment {
+    /// Makes the rows of a segment known to this process.
+    pub(super) fn adopt(&self, segment: &SegmentEntry, layout: &SegmentLayout) {
+        let segment = KnownSegment {
             name: Arc::from(segment.name.as_str()),
             path: self
                 .inner
@@ -82,10 +84,10 @@ impl Entry {
         self.with_mut(|known| known.add(segment, layout));
     }
 
-    /// Notes that a segment cannot be had. Where no manifest lists it any more it was evicted or
-    /// removed, else it is damaged.
+    /// Handles a segment that cannot be read. If no manifest lists it any more, it was evicted or
+    /// removed; otherwise it is damaged.
     pub(super) async fn lose(&self, name: &str, cause: &str) {
-        let loaded = Manifest::load(&self.inner.shared.files, &self.inner.key).await;
+        let loaded = EntryManifest::load(&self.inner.shared.files, &self.inner.key).await;
         let listed = loaded.is_ok_and(|loaded| {
             let mut segments = loaded.manifest.segments.iter();
             segments.any(|segment| segment.name == name)
@@ -97,7 +99,7 @@ impl Entry {
         }
     }
 
-    /// Notes that a segment is damaged: its rows are absent from now on.
+    /// Records that a segment is damaged: its rows count as absent from now on.
     pub(super) fn condemn(&self, name: &str, cause: &str) {
         let path = self.inner.shared.files.segment(&self.inner.key, name);
         if self.with_mut(|known| known.condemn(name)) {
@@ -109,8 +111,9 @@ impl Entry {
         self.with(|known| known.condemned().clone())
     }
 
-    /// Takes damaged segments out of the manifest, so that their rows are written again. Where
-    /// a writer is at work it does so itself, or whoever finds them next.
+    /// Takes damaged segments out of the manifest, so that their rows are written again. While a
+    /// writer holds the entry this does nothing: that writer, or the next reader that finds the
+    /// damage, repairs it.
     pub(super) async fn repair(&self) {
         let condemned = self.condemned();
         if condemned.is_empty() {
@@ -135,7 +138,7 @@ impl Entry {
         }
     }
 
-    /// Notes, now and then, that the entry is in use.
+    /// Records that the entry is in use, at most once per [`TOUCH_MS`].
     pub(super) async fn touch(&self) {
         let now = self.inner.shared.files.clock.unix_ms();
         let last = self.inner.touched_ms.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Making a segment of the rows that a writer holds.
+//! Encodes the rows that a writer holds as a segment.
 
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
@@ -10,28 +10,29 @@ use super::block::{self, END, MAX_BLOCK_BYTES, guarded};
 use super::clock::Clock;
 use super::compression::{Compression, Trial, choose};
 use super::key::{RowAddress, checksum_of, fresh, hex};
-use super::layout::{self, Block, Layout};
+use super::layout::{self, Block, SegmentLayout};
 use super::size::{compact, row_bytes};
 
-/// Rows that make a segment however small they are: it bounds what their addresses take in memory.
+/// Number of rows at which a segment is written however small the rows are; it bounds the memory
+/// for their addresses.
 pub(super) const MAX_ROWS: usize = 1 << 19;
 
-/// Bytes of rows that each compression is tried on.
+/// Number of bytes of rows on which each compression is tried.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// Rows that are not written yet.
+/// Rows that a writer has not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     batches: Vec<RecordBatch>,
     rows: Vec<PendingRow>,
-    /// Bytes of the rows.
+    /// Size of the kept rows in bytes.
     pub(super) bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct PendingRow {
     address: RowAddress,
-    /// Batch and row; `None` where the filter dropped it.
+    /// Index of the batch, and of the row in it; `None` when the filter dropped the row.
     place: Option<(u32, u32)>,
     bytes: u32,
 }
@@ -41,7 +42,7 @@ impl Pending {
         self.rows.len()
     }
 
-    /// Adds rows of a batch, copied: what is held keeps no other memory alive.
+    /// Adds rows of a batch, copied, so that the rest of the batch can be freed.
     pub(super) fn add(
         &mut self,
         batch: &RecordBatch,
@@ -54,7 +55,7 @@ impl Pending {
         };
         let number = self.batches.len() as u32;
         for (row, (size, (_, address))) in row_bytes(&batch).into_iter().zip(rows).enumerate() {
-            // A row that no block can hold is not stored.
+            // A row that does not fit into a block is not stored.
             if size < MAX_BLOCK_BYTES / 2 {
                 self.bytes += size;
                 self.rows.push(PendingRow {
@@ -77,13 +78,13 @@ impl Pending {
         }));
     }
 
-    /// Sorts the rows by address; of several of one address the first stays.
+    /// Sorts the rows by address; of several rows with the same address, the first stays.
     fn sort(&mut self) {
         self.rows.sort_by_key(|row| row.address);
         self.rows.dedup_by_key(|row| row.address);
     }
 
-    /// The kept rows in blocks of about `block_bytes`.
+    /// Groups the kept rows into blocks of about `block_bytes` bytes.
     fn blocks(&self, block_bytes: u64) -> Vec<Vec<PendingRow>> {
         let mut blocks: Vec<Vec<PendingRow>> = Vec::new();
         let mut filled = 0;
@@ -101,7 +102,7 @@ impl Pending {
         blocks
     }
 
-    /// The rows of a block as a batch.
+    /// Copies the rows of a block into one batch.
     fn gather(&self, block: &[PendingRow]) -> Result<RecordBatch, ArrowError> {
         let mut used: Vec<u32> = block.iter().filter_map(|row| Some(row.place?.0)).collect();
         used.sort_unstable();
@@ -128,19 +129,19 @@ impl Pending {
     }
 }
 
-/// A segment, encoded.
+/// An encoded segment.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) name: String,
-    /// The parts of the object, in order; the index is the last.
+    /// The parts of the object, in order; the last one is the index.
     pub(super) parts: Vec<Bytes>,
     pub(super) bytes: u64,
     pub(super) index_bytes: u64,
     pub(super) row_bytes: u64,
-    pub(super) layout: Layout,
+    pub(super) layout: SegmentLayout,
 }
 
-/// Encodes all rows. Errors are in words: they are ours or arrow's, none of the store.
+/// Encodes all rows. Errors are texts, since no store is involved.
 pub(super) fn encode(
     mut pending: Pending,
     schema_message: &[u8],
@@ -176,7 +177,7 @@ pub(super) fn encode(
     let index = layout::encode(fresh(clock), schema_message.len() as u64, &blocks, &runs);
     let name = hex(&checksum_of(&index));
     let data = start + END.len() as u64;
-    // As readers will see it: what cannot be read is not published.
+    // Decodes the index as a reader does, so that no unreadable segment is published.
     let layout = layout::decode_checked(&index, data, &name)?;
     let index_bytes = index.len() as u64;
     parts.push(index.into());
@@ -190,7 +191,7 @@ pub(super) fn encode(
     })
 }
 
-/// Tries every compression on the first rows, and chooses.
+/// Tries every compression on the first rows, and chooses one.
 pub(super) fn choose_compression(
     pending: &Pending,
     schema_message: &[u8],

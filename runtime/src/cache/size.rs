@@ -1,4 +1,4 @@
-//! Bytes of each row of a batch, and batches that hold no bytes but their rows'.
+//! The size of each row of a batch, and batches that hold no memory of other rows.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-/// About what each row takes, in bytes: exact but for bits of nulls and types that are rare in rows.
+/// Returns the approximate size of each row in bytes: exact except for null bits and for types that
+/// are rare in rows.
 pub(super) fn row_bytes(batch: &RecordBatch) -> Vec<u64> {
     let mut sizes = vec![0; batch.num_rows()];
     for column in batch.columns() {
@@ -69,7 +70,7 @@ fn add(array: &dyn Array, sizes: &mut [u64]) {
     }
 }
 
-/// Bytes of a value where its type fixes them.
+/// Returns the size in bytes of a value, if the type fixes it.
 fn fixed(data_type: &DataType) -> Option<u64> {
     match data_type {
         DataType::Boolean => Some(1),
@@ -114,8 +115,8 @@ fn views(views: &[u128], sizes: &mut [u64]) {
     }
 }
 
-/// The same rows, without the bytes that texts and bytes of view types share with other rows: they
-/// would all be written.
+/// Returns the same rows without the bytes that columns of view types share with other rows;
+/// encoding would write all of those bytes.
 pub(super) fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     if !batch.columns().iter().any(|c| holds_views(c.data_type())) {
         return Ok(batch.clone());

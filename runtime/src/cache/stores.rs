@@ -1,4 +1,5 @@
-//! What a user's `cache_dir` names: a directory of this machine, or a place in an object store.
+//! The stores that a user's `cache_dir` may name: a directory of this machine, or a location in an
+//! object store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +11,11 @@ use url::Url;
 
 use super::clock::{Clock, SystemClock};
 use super::error::CacheError;
-use super::store::{CacheOptions, CacheStore};
+use super::shared::CacheOptions;
+use super::store::CacheStore;
 
-/// The object stores that caches may be in. Directories need no registration. Cheap to clone; clones are one
-/// registry.
+/// The registry of the object stores that may hold caches. Directories need no registration. Cheap
+/// to clone; all clones are the same registry.
 #[derive(Debug, Clone)]
 pub struct Stores {
     registered: Arc<DefaultObjectStoreRegistry>,
@@ -26,15 +28,15 @@ impl Default for Stores {
     }
 }
 
-/// What a location names.
+/// The store that a location names.
 #[derive(Debug)]
-enum Place {
+enum StorePlace {
     Directory(PathBuf),
     Objects(Arc<dyn ObjectStore>, Path),
 }
 
 impl Stores {
-    /// No object stores yet; what goes through those to come is timed by this clock.
+    /// Creates a registry without object stores, whose stores are timed by `clock`.
     pub(crate) fn on(clock: Arc<dyn Clock>) -> Self {
         Self {
             registered: Arc::new(DefaultObjectStoreRegistry::new()),
@@ -42,11 +44,11 @@ impl Stores {
         }
     }
 
-    /// Makes an object store known by its URL, such as `s3://bucket`, instead of the one that was known by
-    /// it. The store must support conditional puts, by which its writers agree.
+    /// Registers an object store under its URL, such as `s3://bucket`, replacing the store that had
+    /// this URL. The store must support conditional puts, which coordinate its writers.
     ///
     /// # Errors
-    /// No URL, one of this machine's files, or one of a place within a store.
+    /// The URL is invalid, or names a file of this machine or a location within a store.
     pub fn register(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<(), CacheError> {
         let parsed = parse(url)?;
         if parsed.scheme() == "file" {
@@ -59,16 +61,16 @@ impl Stores {
             );
             return Err(problem(url, cause));
         }
-        // The store that was known before, if any, has no more to do.
+        // The store that had this URL before, if any, is no longer needed.
         drop(self.registered.register_store(&parsed, store));
         Ok(())
     }
 
-    /// Opens the cache at a location: a path or a `file://` URL of a directory, which is made where it is missing,
-    /// or the URL of a place in a registered object store.
+    /// Opens the cache at a location: a path or a `file://` URL of a directory, which is created if
+    /// it does not exist, or the URL of a location in a registered object store.
     ///
     /// # Errors
-    /// The location is none of these, or the directory cannot be made.
+    /// The location is none of these, or the directory cannot be created.
     pub async fn open(
         &self,
         location: &str,
@@ -78,8 +80,8 @@ impl Stores {
         self.open_place(place, options).await
     }
 
-    /// Opens the cache at a location; `None` where there is no such directory. Looking at a cache must
-    /// not make one.
+    /// Opens the cache at a location; `None` when it is a directory that does not exist. Unlike
+    /// [`open`](Self::open), this never creates a directory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -89,40 +91,40 @@ impl Stores {
         options: CacheOptions,
     ) -> Result<Option<CacheStore>, CacheError> {
         match self.place(location)? {
-            Place::Directory(path) if !path.is_dir() => Ok(None),
+            StorePlace::Directory(path) if !path.is_dir() => Ok(None),
             place => self.open_place(place, options).await.map(Some),
         }
     }
 
     async fn open_place(
         &self,
-        place: Place,
+        place: StorePlace,
         options: CacheOptions,
     ) -> Result<CacheStore, CacheError> {
         let clock = Arc::clone(&self.clock);
         match place {
-            Place::Directory(path) => {
+            StorePlace::Directory(path) => {
                 CacheStore::in_directory(&path, options, clock, |store| store).await
             }
-            Place::Objects(store, prefix) => {
+            StorePlace::Objects(store, prefix) => {
                 Ok(CacheStore::in_objects(store, prefix, options, clock).await)
             }
         }
     }
 
-    fn place(&self, location: &str) -> Result<Place, CacheError> {
+    fn place(&self, location: &str) -> Result<StorePlace, CacheError> {
         if location.is_empty() {
             return Err(problem(location, "it is empty: give a directory"));
         }
         if !location.contains("://") {
-            return Ok(Place::Directory(PathBuf::from(location)));
+            return Ok(StorePlace::Directory(PathBuf::from(location)));
         }
         let url = parse(location)?;
         if url.scheme() == "file" {
             let path = url.to_file_path();
             let path =
                 path.map_err(|()| problem(location, "it is no file:// URL of this machine"))?;
-            return Ok(Place::Directory(path));
+            return Ok(StorePlace::Directory(path));
         }
         let Ok(store) = self.registered.get_store(&url) else {
             let root = root(&url);
@@ -133,11 +135,11 @@ impl Stores {
             return Err(problem(location, cause));
         };
         let prefix = Path::from_url_path(url.path()).map_err(|e| problem(location, e))?;
-        Ok(Place::Objects(store, prefix))
+        Ok(StorePlace::Objects(store, prefix))
     }
 }
 
-/// A URL that says where something is, and nothing else.
+/// Parses a URL that has a location and nothing else: no query, for example.
 fn parse(location: &str) -> Result<Url, CacheError> {
     let url = Url::parse(location).map_err(|e| problem(location, format!("it is no URL: {e}")))?;
     match url.query().or(url.fragment()) {
@@ -149,7 +151,7 @@ fn parse(location: &str) -> Result<Url, CacheError> {
     }
 }
 
-/// The URL of the store that a URL names a place in.
+/// Returns the URL of the whole store that contains the location of a URL.
 fn root(url: &Url) -> String {
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
     format!("{}://{host}", url.scheme())
@@ -172,8 +174,8 @@ mod tests {
     fn a_location_is_a_directory_or_a_place_in_a_registered_store() {
         let stores = Stores::default();
         let directory = |location: &str| match stores.place(location).unwrap() {
-            Place::Directory(path) => path,
-            Place::Objects(..) => panic!("{location} is no directory"),
+            StorePlace::Directory(path) => path,
+            StorePlace::Objects(..) => panic!("{location} is no directory"),
         };
         assert_eq!(directory("a/b"), PathBuf::from("a/b"));
         assert_eq!(directory("file:///a%20b/c"), PathBuf::from("/a b/c"));
@@ -181,14 +183,14 @@ mod tests {
             .register("s3://bucket", Arc::new(InMemory::new()))
             .unwrap();
         let prefix = |location: &str| match stores.place(location).unwrap() {
-            Place::Directory(path) => panic!("{} is no object store", path.display()),
-            Place::Objects(_, prefix) => prefix,
+            StorePlace::Directory(path) => panic!("{} is no object store", path.display()),
+            StorePlace::Objects(_, prefix) => prefix,
         };
         for (location, inside) in [
             ("s3://bucket", ""),
             ("s3://bucket/", ""),
             ("S3://bucket/a/b%20c/", "a/b c"),
-            // No way out of the store.
+            // A path cannot lead out of the store.
             ("s3://bucket/../../etc", "etc"),
             ("s3://bucket/a/%2e%2e/b", "b"),
         ] {

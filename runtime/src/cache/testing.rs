@@ -1,4 +1,4 @@
-//! Helpers of the tests of the cache: a clock and a store that do what they are told.
+//! Helpers of the tests of the cache: a manual clock and stores that throttle, fail or run hooks.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use object_store::{
 use super::clock::Clock;
 use super::key::{FileKey, RowAddress};
 
-/// A row of one of a few files.
+/// Returns the address of a row in file number `file`.
 pub(crate) fn address(file: u8, row: u64) -> RowAddress {
     RowAddress {
         file: FileKey::from_bytes([file; 16]),
@@ -26,7 +26,7 @@ pub(crate) fn address(file: u8, row: u64) -> RowAddress {
     }
 }
 
-/// A clock that goes only when it is moved.
+/// A clock that advances only when it is told to.
 #[derive(Debug, Default)]
 pub(crate) struct ManualClock {
     nanos: AtomicU64,
@@ -48,15 +48,15 @@ impl Clock for ManualClock {
     }
 }
 
-/// Bytes that the bucket of a [`Throttle`] holds.
+/// Number of bytes that the token bucket of a [`Throttle`] holds.
 const BURST: u64 = 64;
 
-/// Lets a number of bytes a second through. Who has to wait moves the clock on instead.
+/// Limits bytes per second by a token bucket. Instead of waiting, it advances the clock.
 #[derive(Debug)]
 struct Throttle {
     clock: Arc<ManualClock>,
     bytes_per_second: u64,
-    /// Bytes in the bucket, and when they were counted.
+    /// Bytes in the bucket, and the clock's time when they were counted.
     bucket: Mutex<(u64, Duration)>,
 }
 
@@ -75,7 +75,8 @@ impl Throttle {
     }
 }
 
-/// A store that carries so many bytes a second, and the clock that it moves.
+/// Wraps a store so that it transfers a limited number of bytes per second; returns it with the
+/// clock that it advances.
 pub(crate) fn throttled(
     inner: Arc<dyn ObjectStore>,
     bytes_per_second: u64,
@@ -89,19 +90,20 @@ pub(crate) fn throttled(
     (Arc::new(Hooked { inner, hook }), clock)
 }
 
-/// What a [`Hooked`] store asks before it does something: an answer of its own, or none.
+/// Functions that a [`Hooked`] store calls around its operations; an error replaces the operation's
+/// result.
 pub(crate) trait Hook: fmt::Debug + Send + Sync + 'static {
-    /// Before an object is written.
+    /// Called before an object is written.
     fn before_put(&self, _location: &Path, _payload: &PutPayload) -> Result<()> {
         Ok(())
     }
-    /// After parts of an object were read.
+    /// Called after parts of an object were read.
     fn after_get(&self, _location: &Path, _parts: &[Bytes]) -> Result<()> {
         Ok(())
     }
 }
 
-/// A store that asks a hook.
+/// A store that calls a hook around its operations.
 #[derive(Debug)]
 pub(crate) struct Hooked<H> {
     pub(crate) inner: Arc<dyn ObjectStore>,
@@ -176,7 +178,7 @@ impl Hook for Throttle {
     }
 }
 
-/// A disk with room for a number of bytes.
+/// A simulated disk with a limited number of free bytes.
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) free: AtomicU64,

@@ -1,4 +1,4 @@
-//! Whether a store is sound.
+//! Verification of a store.
 
 use std::collections::HashSet;
 
@@ -6,45 +6,45 @@ use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::files::Unreadable;
 use super::key::{CacheKey, checksum_of};
-use super::manifest::{Manifest, SegmentEntry};
+use super::manifest::{EntryManifest, SegmentEntry};
 use super::store::CacheStore;
 
-/// Blocks that verifying reads at a time.
+/// Number of blocks that are read at a time.
 const VERIFY_BLOCKS: usize = 16;
 
-/// Something stored that is damaged or missing.
+/// A stored object that is damaged or missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The entry.
+    /// Key of the entry.
     pub key: CacheKey,
-    /// The segment; `None`: the manifest.
+    /// Name of the segment; `None` when the manifest is damaged.
     pub segment: Option<String>,
-    /// What is wrong.
+    /// The reason.
     pub cause: String,
 }
 
-/// What verifying found.
+/// The result of verifying a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// What is damaged.
+    /// The damage found.
     pub damaged: Vec<Damage>,
-    /// How many of the damaged segments and manifests were removed.
+    /// Number of damaged segments and manifests that were removed.
     pub removed: u64,
 }
 
 impl CacheStore {
-    /// Reads everything and checks it against its checksums. With `repair`, what is damaged is
-    /// removed, so that it is computed again.
+    /// Reads all entries and checks them against their checksums. With `repair`, damaged segments
+    /// and manifests are removed, so that their rows are computed again.
     ///
     /// # Errors
-    /// The store cannot be read or, with `repair`, written; or another process writes what is to be
-    /// repaired.
+    /// The store cannot be read or, with `repair`, written; or another process writes an entry that
+    /// is to be repaired.
     pub async fn verify(&self, repair: bool) -> Result<Verified, CacheError> {
         let mut verified = Verified::default();
         for key in self.shared.files.keys().await? {
@@ -59,7 +59,7 @@ impl CacheStore {
         repair: bool,
         verified: &mut Verified,
     ) -> Result<(), CacheError> {
-        let loaded = Manifest::load(&self.shared.files, key).await?;
+        let loaded = EntryManifest::load(&self.shared.files, key).await?;
         if loaded.version.is_none() {
             return Ok(());
         }
@@ -91,8 +91,8 @@ impl CacheStore {
             }
         }
         if !damaged.is_empty() {
-            // What was evicted meanwhile is not damaged.
-            let now = Manifest::load(&self.shared.files, key).await?.manifest;
+            // A segment that was evicted during the verification is not damaged.
+            let now = EntryManifest::load(&self.shared.files, key).await?.manifest;
             names.retain(|name| now.segments.iter().any(|segment| segment.name == *name));
             damaged.retain(|d| d.segment.as_ref().is_some_and(|name| names.contains(name)));
             verified.damaged.extend(damaged);
@@ -107,7 +107,7 @@ impl CacheStore {
         Ok(())
     }
 
-    /// Bytes of a segment that is sound.
+    /// Reads a segment and returns its size in bytes; the error is its damage.
     async fn verify_segment(
         &self,
         key: &CacheKey,

@@ -1,4 +1,4 @@
-//! Writing rows into an entry.
+//! Writes rows into an entry.
 
 use std::collections::HashSet;
 
@@ -13,35 +13,35 @@ use super::key::RowAddress;
 use super::segment::{MAX_ROWS, Pending};
 use super::size::row_bytes;
 
-/// What becomes of appended rows.
+/// State of a writer, which decides whether appended rows are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriterState {
-    /// They are written.
+    /// Appended rows are written.
     Writing,
-    /// They do not fit the quota, and are left out.
+    /// Appended rows are left out, as they do not fit the quota.
     Full,
-    /// The store failed, and they are left out.
+    /// Appended rows are left out, as an operation failed before.
     Disabled,
 }
 
-/// Writes rows into an entry; there is one at a time for each key, in all processes.
+/// Writes rows into an entry; each key has at most one writer at a time, over all processes.
 ///
-/// Rows are held in memory until they make a segment. Dropping the writer loses those that were not
-/// flushed, and lets others write; [`finish`](Self::finish) is the polite way.
+/// Rows are held in memory until they make a segment. Dropping the writer loses the rows that were
+/// not flushed, and lets others write; [`finish`](Self::finish) writes them first.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) entry: Entry,
-    /// `None` once the writer ended.
+    /// The right to write; `None` once the writer has ended.
     pub(super) exclusive: Option<Exclusive>,
     pub(super) pending: Pending,
     pub(super) state: WriterState,
-    /// Chosen by the first rows.
+    /// The compression of all segments, chosen when the first segment is written.
     pub(super) compression: Option<Compression>,
 }
 
 impl Entry {
-    /// The right to write; `None` while another process, or another part of this one, has it. What
-    /// a writer that crashed left behind is removed.
+    /// Acquires the right to write; `None` when another writer of this or another process holds it.
+    /// Leftovers of a crashed writer are removed.
     ///
     /// # Errors
     /// The store cannot be read or locked.
@@ -67,18 +67,19 @@ impl Entry {
         }))
     }
 
-    /// Removes what nobody can read, and learns what was written since the entry was opened: that
-    /// need not be written again.
+    /// Removes segments that cannot be read, and learns of those written since the entry was
+    /// opened: their rows need not be written again.
     async fn prepare(&self, exclusive: &mut Exclusive) -> Result<(), CacheError> {
         let of_other_schema = exclusive.manifest.schema != self.inner.fingerprint;
-        let unusable: HashSet<String> = match of_other_schema {
-            true => exclusive
+        let unusable: HashSet<String> = if of_other_schema {
+            exclusive
                 .manifest
                 .segments
                 .iter()
                 .map(|s| s.name.clone())
-                .collect(),
-            false => self.condemned(),
+                .collect()
+        } else {
+            self.condemned()
         };
         exclusive.drop_segments(&unusable).await?;
         exclusive.remove_leftovers().await?;
@@ -87,23 +88,24 @@ impl Entry {
 }
 
 impl Writer {
-    /// What becomes of appended rows.
+    /// Returns the state of the writer.
     pub fn state(&self) -> WriterState {
         self.state
     }
 
-    /// Bytes of rows that are held in memory and not written yet.
+    /// Size in bytes of the rows that are held in memory and not written yet.
     pub fn pending_bytes(&self) -> u64 {
         self.pending.bytes
     }
 
-    /// Adds rows: those of `batch`, with their addresses, and those that the prefix's filter
-    /// dropped. Rows that are stored already are left out. Writes a segment when there are enough.
+    /// Adds rows: those of `batch` at `addresses`, and those at `dropped`, which the prefix's
+    /// filter dropped. Rows that are stored already are left out. Writes a segment once there are
+    /// enough rows.
     ///
     /// # Errors
-    /// Rows that do not belong to the entry, or a store that fails. After an error the writer is
-    /// [`Disabled`](WriterState::Disabled): it takes rows without an error and without storing them.
-    /// What was stored before stays, and can be read.
+    /// The rows do not fit the entry's schema, or the store fails. After an error the writer is
+    /// [`Disabled`](WriterState::Disabled): it accepts rows and ignores them. Rows stored before
+    /// remain readable.
     pub async fn append(
         &mut self,
         addresses: &[RowAddress],
@@ -117,7 +119,7 @@ impl Writer {
         self.settle(done).await
     }
 
-    /// Writes what is held in memory, so that others can read it.
+    /// Writes the rows held in memory, so that others can read them.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -129,7 +131,7 @@ impl Writer {
         self.settle(done).await
     }
 
-    /// Writes what is held in memory and lets others write.
+    /// Writes the rows held in memory, and lets others write.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -144,8 +146,8 @@ impl Writer {
         done
     }
 
-    /// After an error nothing more is written: a disk that is full stays full, and what others may
-    /// write is theirs.
+    /// Disables the writer after an error and releases its right to write: a full disk stays full,
+    /// and others may write instead.
     async fn settle(&mut self, done: Result<(), CacheError>) -> Result<(), CacheError> {
         if done.is_err() {
             self.state = WriterState::Disabled;
@@ -185,7 +187,7 @@ impl Writer {
             .filter(|(_, known)| known.is_none())
             .map(|((row, address), _)| (row, *address))
             .collect();
-        // In steps: a batch may be larger than a segment.
+        // Rows are added in parts, as a batch may be larger than a segment.
         let bytes: u64 = row_bytes(batch).iter().sum();
         let each = (bytes / batch.num_rows().max(1) as u64).max(1);
         let step = (self.entry.inner.shared.options.segment_bytes / 4 / each).clamp(1, 1 << 16);

@@ -1,4 +1,4 @@
-//! Expressions whose values of nested types hide nothing under nulls ([`hidden`](super::hidden)).
+//! Expressions whose nested values are cleared of data hidden under nulls ([`hidden`](super::hidden)).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ use forebay_udfs::row_function;
 
 use super::hidden::cleared;
 
-/// The expression with every value of a nested type in it cleared, before a function above reads it.
+/// Wraps every subexpression of a nested type so that its value is cleared before a function reads it.
 pub(super) fn clearing(
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
@@ -23,7 +23,7 @@ pub(super) fn clearing(
     expr.transform_up(|expr| {
         let data_type = expr.data_type(schema)?;
         let is_flat = !data_type.is_nested() && !matches!(data_type, DataType::Dictionary(..));
-        // Functions that report their rows make all of their values.
+        // Functions that report failed rows themselves build all of their values, so nothing is hidden in them.
         if is_flat || reports_rows(&expr) {
             return Ok(Transformed::no(expr));
         }
@@ -38,8 +38,8 @@ pub(super) fn clearing(
     .data()
 }
 
-/// The expression with constants of nested types computed by `simplify`, innermost first, and cleared: a larger constant
-/// around one is computed at once, where nothing stands between its functions.
+/// Evaluates constants of nested types with `simplify`, innermost first, and clears them. A constant built from
+/// others is then evaluated from the cleared ones.
 pub(super) fn with_cleared_constants(
     expr: Expr,
     schema: &DFSchema,
@@ -56,14 +56,14 @@ pub(super) fn with_cleared_constants(
             Ok(Expr::Literal(value, metadata)) => {
                 Transformed::yes(Expr::Literal(cleared_scalar(value)?, metadata))
             }
-            // What has no value is an error of its rows.
+            // A constant without a value is an error of the rows that need it.
             _ => Transformed::no(expr),
         })
     })?;
     Ok(folded.data)
 }
 
-/// What an expression computes, before its value is cleared.
+/// Returns the expression inside a [`Cleared`] wrapper.
 pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     expr.downcast_ref::<Cleared>()
         .map_or(expr, |cleared| &cleared.of)
@@ -75,13 +75,14 @@ fn reports_rows(expr: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 fn cleared_scalar(value: ScalarValue) -> Result<ScalarValue> {
-    match value.data_type().is_nested() {
-        true => ScalarValue::try_from_array(&cleared(&value.to_array()?)?, 0),
-        false => Ok(value),
+    if value.data_type().is_nested() {
+        ScalarValue::try_from_array(&cleared(&value.to_array()?)?, 0)
+    } else {
+        Ok(value)
     }
 }
 
-/// The value of an expression, without what is hidden under nulls.
+/// The value of an expression, cleared of data hidden under nulls.
 #[derive(Debug)]
 struct Cleared {
     of: Arc<dyn PhysicalExpr>,

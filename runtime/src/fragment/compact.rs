@@ -1,8 +1,8 @@
-//! Arrays cut off from their neighbours: no value of another row, and none under a null.
+//! Compaction: copies arrays so that they hold no values of other rows, and none under nulls.
 //!
-//! A slice shares the buffers and children of the array that it is a part of. Many kernels validate or convert a
-//! whole child (the bytes of a binary column, the elements of a list, the values of a dictionary), and so fail
-//! for a value that no row of the slice holds.
+//! A slice shares the buffers and children of the array that it was taken from. Many kernels
+//! validate or convert a whole child (the bytes of a binary column, the elements of a list, the
+//! values of a dictionary), so they may fail on a value that no row of the slice holds.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use arrow::error::ArrowError;
 
 type Result<T> = std::result::Result<T, ArrowError>;
 
-/// Returns the batch with every column of its own.
+/// Compacts every column of a batch.
 pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch> {
     let columns = batch.columns().iter().map(compact);
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -30,8 +30,8 @@ pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch> {
     )
 }
 
-/// Returns an equal array whose buffers and children hold the values of its rows alone, and of those the ones that
-/// are not under a null. It costs one copy of the array's own values.
+/// Returns an equal array whose buffers and children hold only the values of its rows, without
+/// values under nulls. The values are copied once.
 pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
     if array.is_empty() {
         return Ok(new_empty_array(array.data_type()));
@@ -61,7 +61,8 @@ pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
         },
         DataType::RunEndEncoded(..) => compact_runs(array),
         DataType::Union(_, mode) => compact_union(array.as_union(), *mode),
-        // Every value of what is left has its own place, so kernels look at those of the rows.
+        // In all other types each row has a value of its own, and kernels process only the rows of
+        // the slice.
         _ => Ok(Arc::clone(array)),
     }
 }
@@ -74,7 +75,7 @@ fn is_valid(nulls: Option<&NullBuffer>, row: usize) -> bool {
     nulls.is_none_or(|nulls| nulls.is_valid(row))
 }
 
-/// The elements in these ranges of a list's child, one range after the other.
+/// Concatenates the ranges (start, length) of a list's child.
 fn gather(child: &ArrayRef, ranges: &[(usize, usize)]) -> Result<ArrayRef> {
     let mut filled = ranges.iter().filter(|(_, length)| *length > 0);
     let Some(&(first, length)) = filled.next() else {
@@ -95,7 +96,7 @@ fn gather(child: &ArrayRef, ranges: &[(usize, usize)]) -> Result<ArrayRef> {
     compact(&take(child, &UInt64Array::from_iter_values(indices), None)?)
 }
 
-/// Start and length of each row's elements; none under a null.
+/// Returns start and length of the elements of each row; the length is 0 where the row is null.
 fn list_ranges<O: OffsetSizeTrait>(
     offsets: &[O],
     nulls: Option<&NullBuffer>,
@@ -141,17 +142,15 @@ fn compact_map(map: &MapArray) -> Result<ArrayRef> {
     )?))
 }
 
-/// Rows of a list view may share elements: each element that some row holds is kept once.
+/// Compacts a list view, whose rows may share elements: each element that some row uses is kept
+/// once.
 fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Result<ArrayRef> {
     let (DataType::ListView(item) | DataType::LargeListView(item)) = list.data_type() else {
         return Ok(Arc::new(list.clone()));
     };
     let sizes = list.sizes().iter().enumerate();
     let sizes: Vec<O> = sizes
-        .map(|(row, size)| match list.is_valid(row) {
-            true => *size,
-            false => O::zero(),
-        })
+        .map(|(row, size)| if list.is_valid(row) { *size } else { O::zero() })
         .collect();
     let rows = list.offsets().iter().zip(&sizes);
     let mut held: Vec<(usize, usize)> = rows
@@ -159,7 +158,7 @@ fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Resu
         .filter(|(_, size)| *size > 0)
         .collect();
     held.sort_unstable();
-    // Stretches of held elements: where they start and end, and how many are held before them.
+    // Maximal ranges of used elements: start, end, and number of used elements before the range.
     let mut stretches: Vec<(usize, usize, usize)> = Vec::new();
     for (start, size) in held {
         match stretches.last_mut() {
@@ -229,7 +228,8 @@ fn compact_struct(values: &StructArray) -> Result<ArrayRef> {
     )?))
 }
 
-/// The array with null where its parent is null. Unions and runs, which have no nulls of their own, stay as they are.
+/// Makes an array null wherever `parent` is null. Unions and run-end-encoded arrays have no nulls
+/// of their own, and are returned unchanged.
 fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Null | DataType::Union(..) | DataType::RunEndEncoded(..) => Ok(Arc::clone(array)),
@@ -237,7 +237,7 @@ fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef> {
     }
 }
 
-/// Keeps the values that some key names, in their order.
+/// Keeps the dictionary's values that some key refers to, in order.
 fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Result<ArrayRef> {
     let used = array.occupancy();
     let mut kept = 0;
@@ -258,7 +258,8 @@ fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> 
 }
 
 fn compact_runs(array: &ArrayRef) -> Result<ArrayRef> {
-    // Taking keeps the runs that the rows are in, and numbers them from the first row.
+    // `take` keeps only the runs of equal values that these rows belong to, and numbers them from
+    // the first row.
     let data = take(array, &identity(array.len()), None)?.to_data();
     let [ends, values] = data.child_data() else {
         return Ok(Arc::clone(array));
@@ -274,7 +275,7 @@ fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef> {
     let DataType::Union(fields, _) = array.data_type() else {
         return Ok(Arc::new(array.clone()));
     };
-    // Taking leaves a dense union's children with the values of its rows alone.
+    // `take` reduces a dense union's children to the values of its rows.
     let taken = match mode {
         UnionMode::Dense => take(array, &identity(array.len()), None)?,
         UnionMode::Sparse => Arc::new(array.clone()),
@@ -299,10 +300,10 @@ mod tests {
 
     use super::*;
 
-    /// A value that only rows outside of the slice, or under a null, hold.
+    /// A value that occurs only outside the slice or under a null.
     const GARBAGE: &str = "garbage that no row of the slice holds";
 
-    /// Eight texts: garbage in rows 0, 1, 6 and 7, and beneath the null of row 4.
+    /// Returns eight strings: garbage in rows 0, 1, 6 and 7, and beneath the null of row 4.
     fn texts() -> ArrayRef {
         let texts = [
             "g",
@@ -334,7 +335,7 @@ mod tests {
         Arc::new(list.unwrap())
     }
 
-    /// One array of each layout, of eight rows; of rows 2 to 5 none holds garbage.
+    /// Returns one array of each layout, with eight rows; rows 2 to 5 hold no garbage.
     fn arrays() -> Vec<ArrayRef> {
         let texts = texts();
         let as_type = |data_type: DataType| cast(&texts, &data_type).unwrap();
@@ -390,8 +391,8 @@ mod tests {
             Arc::clone(&without_nulls),
         );
         let ends = PrimitiveArray::<Int16Type>::from_iter_values([2, 4, 6, 8]);
-        let of_runs = StringArray::from(vec![GARBAGE, "a", "b", GARBAGE]);
-        let runs = RunArray::try_new(&ends, &of_runs).unwrap();
+        let run_values = StringArray::from(vec![GARBAGE, "a", "b", GARBAGE]);
+        let runs = RunArray::try_new(&ends, &run_values).unwrap();
         let ids = Field::new("id", DataType::Int64, true);
         let union_fields = UnionFields::from_fields([ids, Field::new("t", DataType::Utf8, true)]);
         let sound = StringArray::from(vec![GARBAGE, "x", "y", "z", "x", "y", GARBAGE, GARBAGE]);
@@ -423,7 +424,7 @@ mod tests {
             Arc::new(union(None).unwrap()),
             numbers,
         ];
-        // And each of them within a list and within a struct.
+        // Each array is also tested inside a list and inside a struct.
         for array in arrays.clone() {
             let field = Arc::new(Field::new("nested", array.data_type().clone(), true));
             let list = GenericListArray::<i32>::new(
@@ -464,7 +465,7 @@ mod tests {
             assert_eq!(own.data_type(), what);
             own.to_data().validate_full().unwrap();
             assert!(!holds(&own.to_data(), GARBAGE.as_bytes()), "{what}");
-            // And of each row alone.
+            // Each row taken alone is compact, too.
             for row in 2..6 {
                 let one = compact(&array.slice(row, 1)).unwrap();
                 assert_eq!(&one, &array.slice(row, 1), "{what}, row {row}");
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_stay_with_their_row() {
+    fn invalid_utf8_stays_with_its_row() {
         let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![
             b"ok".as_slice(),
             b"\xff\xfe",

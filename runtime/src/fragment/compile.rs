@@ -1,4 +1,4 @@
-//! From logical expressions to physical ones.
+//! Compilation of logical expressions to physical ones.
 
 use std::sync::Arc;
 
@@ -21,23 +21,23 @@ use super::in_list::with_lists_of_rows;
 use super::row_batch::nullable;
 use super::unwind::caught;
 
-/// Begins the name of a column that stands for a constant.
+/// Prefix of the name of a column that replaces a constant.
 const CONSTANT: &str = "__constant";
 
-/// Compiles expressions over the columns of a plan and its hidden row column. Each costs what it reads, however
-/// many columns there are.
+/// Compiles expressions over the columns of a plan and its hidden row column. The cost depends on the columns that an
+/// expression reads, not on the number of columns.
 #[derive(Debug)]
 pub struct Compiler<'a> {
     columns: ColumnIndex<'a>,
-    /// The index of the hidden row column, behind the others.
+    /// Index of the hidden row column, which follows the visible columns.
     row: usize,
 }
 
 impl<'a> Compiler<'a> {
-    /// A compiler of expressions over columns.
+    /// Creates a compiler for expressions over `schema`.
     pub fn over(schema: &'a Schema) -> Self {
         let columns = ColumnIndex::of(schema);
-        // Rows of a sample have it among their columns.
+        // A sample contains the row column among its columns; other schemas do not.
         let row = columns.index_of(ROW_COLUMN);
         Self {
             row: row.unwrap_or(schema.fields().len()),
@@ -45,7 +45,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The expression, as [`compile_expr`] makes it.
+    /// Compiles an expression; see [`compile_expr`].
     pub fn compile(&self, expr: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
         let compiled = compile_expr(expr, self.columns.read_by(expr)?)?;
         let placed = compiled.transform_down(|node| {
@@ -62,13 +62,13 @@ impl<'a> Compiler<'a> {
         Ok(placed.data)
     }
 
-    /// The expression with its text for people.
+    /// Compiles an expression, and returns it with its display text.
     pub fn with_text(&self, expr: &Expr) -> Result<(Arc<dyn PhysicalExpr>, String)> {
         Ok((self.compile(expr)?, human(expr)))
     }
 
-    /// A key of a join, as the type in which both sides are compared. The cast is a part of the expression, so that
-    /// a key which has no value in that type is an error of its row.
+    /// Compiles a join key, cast to the type in which both sides are compared. The cast is part of the expression, so
+    /// a key that does not convert is an error of its row.
     pub fn key(&self, key: &Expr, key_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
         if self.columns.field_of(key)?.data_type() == key_type {
             return self.compile(key);
@@ -78,7 +78,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The types in which a lookup's two sides are compared.
+/// Returns the types in which the two sides of a lookup are compared.
 pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
     let RowOp::Lookup { on, .. } = &lookup.op else {
         return internal_err!("not a lookup");
@@ -95,17 +95,18 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
         .collect()
 }
 
-/// The expression over `schema`. It is simplified first, because some functions (`coalesce`, `nvl`)
-/// exist only as what they are simplified to. Draws read a column, so none is folded.
+/// Compiles an expression over `schema`. The expression is simplified first, because some functions
+/// (`coalesce`, `nvl`) exist only in simplified form. Random draws read the row column, so
+/// simplification never folds them to constants.
 ///
-/// Columns count as nullable: what is known of them differs from place to place in a plan, and by it
-/// `10 / d IS NOT NULL` would be true without a division.
+/// All columns count as nullable. The nullability of a column differs between places in a plan, and
+/// would turn `10 / d IS NOT NULL` into true without a division.
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
     let schema = Arc::new(schema);
     if expr.exists(|e| Ok(matches!(e, Expr::Lambda(_) | Expr::LambdaVariable(_))))? {
-        return not_impl_err!("functions of functions are not supported: {}", human(expr));
+        return not_impl_err!("lambda expressions are not supported: {}", human(expr));
     }
     let cleared = with_cleared_constants(expr.clone(), &schema, |e| simplify(e, &schema))?;
     let simple = simplified(&cleared, &schema)?;
@@ -119,8 +120,8 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     clearing(expr, schema.as_arrow())
 }
 
-/// Simplifies an expression. A constant in it that has no value (`CAST('x' AS BIGINT)`) stays as it is: its error is
-/// that of each row that needs it, and of no other.
+/// Simplifies an expression. A constant subexpression that has no value (`CAST('x' AS BIGINT)`)
+/// stays as written, so that only the rows that need it fail.
 fn simplified(expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     if let Ok(simple) = simplify(expr.clone(), schema) {
         return Ok(simple);
@@ -159,7 +160,7 @@ fn simplified(expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     Ok(whole.data)
 }
 
-/// An expression that computes a value and reads nothing of the row.
+/// Returns true if an expression computes a value without reading the row.
 fn is_constant(expr: &Expr) -> Result<bool> {
     let reads = |e: &Expr| {
         Ok(matches!(
@@ -171,7 +172,7 @@ fn is_constant(expr: &Expr) -> Result<bool> {
     Ok(computes && !expr.is_volatile() && !expr.exists(reads)?)
 }
 
-/// Simplifies an expression, all of whose constants have values.
+/// Simplifies an expression; fails if one of its constant subexpressions has no value.
 fn simplify(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))
@@ -184,35 +185,34 @@ fn simplify(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, Int64Array, RecordBatch};
+    use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray};
     use arrow::datatypes::Int64Type;
-    use datafusion::functions::expr_fn::coalesce;
-    use datafusion::logical_expr::{cast, col, lit, when};
+    use datafusion::functions::expr_fn::{coalesce, upper};
+    use datafusion::logical_expr::{case, cast, col, lit, when};
 
     use super::super::evaluate::evaluate;
     use super::*;
 
     #[test]
     fn a_list_with_a_case_is_looked_up_in_each_row() {
-        let ids = Int64Array::from(vec![Some(1), Some(2), None]);
-        let batch = RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap();
-        let outer = when(col("id").eq(col("id")), col("id").gt(lit(1_i64))).end();
-        let item = when(outer.unwrap(), col("id"))
-            .otherwise(lit(9_i64))
-            .unwrap();
-        for (negated, expected) in [
-            (false, [Some(false), Some(true)]),
-            (true, [Some(true), Some(false)]),
-        ] {
-            let expr = (col("id")).in_list(vec![item.clone(), lit(7_i64)], negated);
+        let columns: [(&str, ArrayRef); 3] = [
+            ("p", Arc::new(BooleanArray::from(vec![true, true, false]))),
+            ("s", Arc::new(StringArray::from(vec!["", "X", "X"]))),
+            ("b", Arc::new(StringArray::from(vec!["x", "x", "x"]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        // Over zero rows, a CASE whose branches are CASEs evaluates to a scalar.
+        let condition = case(col("s")).when(col("s"), col("p")).end().unwrap();
+        let value = when(lit(true), col("s")).when(col("p"), col("s")).end();
+        let item = when(condition, value.unwrap()).end().unwrap();
+        for negated in [false, true] {
+            let expr = upper(col("b")).in_list(vec![item.clone(), lit("Ab")], negated);
             let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
             let compiled = compile_expr(&expr, schema).unwrap();
             let (values, failures) = evaluate(&compiled, &batch).unwrap();
             assert!(failures.is_empty());
-            assert_eq!(
-                values.as_boolean().iter().take(2).collect::<Vec<_>>(),
-                expected
-            );
+            let values = values.as_boolean().iter().collect::<Vec<_>>();
+            assert_eq!(values, [Some(negated), Some(!negated), None]);
         }
     }
 

@@ -1,7 +1,7 @@
-//! Arrays brought to their declared types.
+//! Conversion of arrays to their declared types.
 //!
-//! Kernels name the items of their lists as they like, and name them otherwise for other rows. A column has the type
-//! that the plan declares, whatever rows it was computed of.
+//! Kernels choose the names of list items, and may choose different ones for different rows. A column must have the
+//! type that the plan declares, whatever rows it was computed from.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use arrow::util::display::FormatOptions;
 
 type Result<T> = std::result::Result<T, ArrowError>;
 
-/// Returns the array as one of `data_type`: its fields renamed, or its values cast where the types differ.
+/// Converts an array to `data_type`: renames its fields, and casts values whose types differ.
 pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_cast_and_never_to_null() {
+    fn another_type_is_cast_and_failures_are_errors() {
         let array: ArrayRef = Arc::new(Int64Array::from(vec![1, 300]));
         assert_eq!(
             conform(Arc::clone(&array), &DataType::Utf8)

@@ -1,8 +1,8 @@
-//! Evaluation of expressions over a batch in which single rows may fail.
+//! Evaluation of expressions over batches in which single rows may fail.
 //!
-//! An expression is evaluated over the whole batch. Where that fails, the batch is halved until the rows at fault
-//! stand alone. Each half is [compacted](super::compact), so that a kernel sees its rows and no others: what a row
-//! gives is a function of the row.
+//! An expression is evaluated over the whole batch. If that fails, the batch is bisected until the
+//! failing rows are isolated. Each half is [compacted](super::compact), so that a kernel sees no
+//! values of other rows: the value of a row depends on that row alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,11 +30,12 @@ use super::conform::conform;
 use super::row_batch::Reads;
 use super::unwind::caught;
 
-/// Operator and cause of each failed row.
+/// Operator and cause of each failed row, by row index.
 pub type Failures = BTreeMap<usize, (String, String)>;
 
-/// Rows that do not fit into one array together, though each of them does: the offsets of a text column end at 2 GiB,
-/// and the keys of a dictionary with their type. Not the fault of any row.
+/// An error for rows that do not fit into one array together, although each row alone does: the
+/// offsets of a string column end at 2 GiB, and the keys of a dictionary at the maximum of their
+/// type. No row is at fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{rows} rows do not fit into one column of type {data_type}: {cause}")]
 pub struct Oversized {
@@ -43,7 +44,7 @@ pub struct Oversized {
     cause: ArrowError,
 }
 
-/// Whether an error says that rows do not fit into one array together.
+/// Returns true if an error says that rows do not fit into one array together.
 pub fn is_oversized(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
@@ -65,12 +66,12 @@ fn is_overflow(error: &ArrowError) -> bool {
     )
 }
 
-/// Evaluates `expr` for every row; a failed row has null and an entry in the failures.
+/// Evaluates `expr` for every row. A failed row gets null and an entry in the failures.
 ///
 /// # Errors
-/// Failures that are no row's fault: I/O, memory, rows that do not fit into one array.
+/// Fails if no row is at fault: I/O, memory, or rows that do not fit into one array.
 pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
-    // A kernel may fail over no rows: constants have no rows of their own.
+    // A kernel may fail even over zero rows, because constants are evaluated.
     if batch.num_rows() == 0 {
         let data_type = expr.data_type(batch.schema_ref())?;
         return Ok((new_empty_array(&data_type), Failures::new()));
@@ -83,7 +84,7 @@ pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Ar
     }
 }
 
-/// Refuses to repeat a large constant for so many rows that it does not fit into a column.
+/// Returns an error if a large constant does not fit into a column when repeated for each row.
 fn check_constants(expr: &Arc<dyn PhysicalExpr>, rows: usize) -> Result<()> {
     if rows > 1 && repeated_bytes(expr).saturating_mul(rows as u64) > MAX_BATCH_BYTES {
         let function = "a constant".to_owned();
@@ -93,8 +94,8 @@ fn check_constants(expr: &Arc<dyn PhysicalExpr>, rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the texts, lists and the like among the constants that a kernel may repeat for each row. Comparisons and
-/// lists of values to be found take constants as they are.
+/// Returns the size of the constants that a kernel may repeat for each row. Comparisons and IN lists use constants
+/// without repeating them.
 fn repeated_bytes(expr: &Arc<dyn PhysicalExpr>) -> u64 {
     if let Some(literal) = expr.downcast_ref::<Literal>() {
         let bytes = literal.value().size();
@@ -111,15 +112,15 @@ fn repeated_bytes(expr: &Arc<dyn PhysicalExpr>) -> u64 {
     repeated.map(repeated_bytes).fold(0, u64::saturating_add)
 }
 
-/// An evaluation that gave no values.
+/// The failure of an evaluation.
 enum Failed {
     /// Some row is at fault.
     Rows {
-        /// The operator, where the error names it.
+        /// The operator, if the error names it.
         operator: Option<String>,
         cause: String,
     },
-    /// No row is.
+    /// No row is at fault.
     Run(DataFusionError),
 }
 
@@ -146,7 +147,7 @@ fn attempt(
     Ok((array, Failures::new()))
 }
 
-/// Evaluates an expression, whose panic is an error.
+/// Evaluates an expression; a panic of a kernel becomes an error.
 fn value_of(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ColumnarValue> {
     match caught(|| expr.evaluate(batch)) {
         Ok(value) => value,
@@ -154,7 +155,8 @@ fn value_of(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<Columna
     }
 }
 
-/// `expr` as a call of a function that reports its failed rows itself.
+/// Returns `expr` as a call of a function that reports its failed rows itself; `None` if it is
+/// another expression.
 fn row_call(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarFunctionExpr> {
     expr.downcast_ref::<ScalarFunctionExpr>()
         .filter(|call| row_function(call.fun()).is_some())
@@ -170,9 +172,9 @@ fn invoke_rows(
     for arg in call.args() {
         let field = arg.return_field(batch.schema_ref());
         arg_fields.push(field.map_err(Failed::Run)?);
-        let (value, of_arg) = argument(arg, batch).map_err(Failed::Run)?;
-        // Of several arguments that failed, the first counts.
-        for (row, why) in of_arg {
+        let (value, arg_failures) = argument(arg, batch).map_err(Failed::Run)?;
+        // If several arguments of a row failed, the first one counts.
+        for (row, why) in arg_failures {
             failures.entry(row).or_insert(why);
         }
         args.push(value);
@@ -204,7 +206,7 @@ fn invoke_rows(
         cause,
     } in failed
     {
-        // What failed first, further in, is the cause of what failed over it.
+        // The failure of an argument causes that of the function, so the argument's is reported.
         failures
             .entry(row)
             .or_insert_with(|| (operator, bounded(cause)));
@@ -212,7 +214,7 @@ fn invoke_rows(
     Ok((array, failures))
 }
 
-/// The value of an argument, which stays a scalar where it is one.
+/// Evaluates an argument; a scalar stays a scalar.
 fn argument(arg: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ColumnarValue, Failures)> {
     if row_call(arg).is_none() {
         match value_of(arg, batch).map_err(Failed::from) {
@@ -225,24 +227,24 @@ fn argument(arg: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Columna
     Ok((ColumnarValue::Array(array), failures))
 }
 
-/// Finds the rows whose evaluation fails, and evaluates the others.
+/// Finds the failing rows, and evaluates the others.
 fn recover(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
     let (expr, batch) = narrowed(expr, batch)?;
     if batch.num_columns() > 0 || is_volatile(&expr) {
         return halve(&expr, &compact_batch(&batch)?);
     }
-    // What reads nothing is the same in every row.
+    // An expression that reads no column has the same value in every row.
     let (value, failures) = halve(&expr, &batch.slice(0, 1))?;
     let rows = batch.num_rows();
     let first = UInt64Array::from(vec![0; rows]);
-    let of_all = failures.into_values().next();
-    let of_all = of_all
+    let failure = failures.into_values().next();
+    let failures = failure
         .iter()
         .flat_map(|why| (0..rows).map(|row| (row, why.clone())));
-    Ok((take(&value, &first, None)?, of_all.collect()))
+    Ok((take(&value, &first, None)?, failures.collect()))
 }
 
-/// The expression over the columns that it reads, and those columns.
+/// Restricts an expression and its batch to the columns that the expression reads.
 fn narrowed(
     expr: &Arc<dyn PhysicalExpr>,
     batch: &RecordBatch,
@@ -261,21 +263,21 @@ fn narrowed(
     Ok((moved.data, batch.project(&read)?))
 }
 
-/// The values of arrays of one type, one after the other.
+/// Concatenates arrays of the same type.
 ///
 /// # Errors
-/// An error that [`is_oversized`] where they do not fit into one array.
+/// Returns an error for which [`is_oversized`] is true if the arrays do not fit into one array.
 pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
     if let Ok(Ok(joined)) = caught(|| concat(arrays)) {
         return Ok(joined);
     }
-    // The dictionary of a slice may hold values that no row of it has.
+    // The dictionary of a slice may hold values that no row uses.
     let own = arrays
         .iter()
         .map(|array| compact(&array.slice(0, array.len())));
     let own = own.collect::<std::result::Result<Vec<_>, _>>()?;
     let own: Vec<&dyn Array> = own.iter().map(AsRef::as_ref).collect();
-    // Offsets of lists that overflow are a panic of arrow's.
+    // Arrow panics on overflowing list offsets.
     let cause = match caught(|| concat(&own)) {
         Ok(Ok(joined)) => return Ok(joined),
         Ok(Err(error)) if is_overflow(&error) => error,
@@ -290,7 +292,7 @@ pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
     })))
 }
 
-/// Evaluates `expr` over a compact batch, half by half where that fails.
+/// Evaluates `expr` over a compact batch, and bisects it on failure.
 fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
     let (operator, cause) = match attempt(expr, batch) {
         Ok(evaluated) => return Ok(evaluated),
@@ -308,14 +310,19 @@ fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef,
     let half = rows / 2;
     let part = |start, length| halve(expr, &compact_batch(&batch.slice(start, length))?);
     let (first, mut failures) = part(0, half)?;
-    let (second, of_second) = part(half, rows - half)?;
-    failures.extend(of_second.into_iter().map(|(row, why)| (row + half, why)));
+    let (second, second_failures) = part(half, rows - half)?;
+    failures.extend(
+        second_failures
+            .into_iter()
+            .map(|(row, why)| (row + half, why)),
+    );
     let joined = concatenated(&[&first, &second])?;
     Ok((joined, failures))
 }
 
-/// The cause, and the operator where the error names it, where the error is one that a row's value can
-/// have; else the error. Kernels report bad values as errors of every kind; what the machine lacks is never one of them.
+/// Returns the operator (if the error names it) and the cause of an error that a row's value can
+/// produce; any other error is returned as `Err`. Kernels report bad values as errors of every
+/// kind, but never as a lack of machine resources.
 fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     match error {
         DataFusionError::External(source) => match source.downcast::<RowFailure>() {
@@ -340,7 +347,8 @@ fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     }
 }
 
-/// The cause in an error of another library (a pattern that is none), which is a row's unless it is one of I/O.
+/// Extracts the cause from an error of another library, such as an invalid pattern. Except for I/O
+/// errors, such an error counts as that of a row.
 fn external_cause(
     source: Box<dyn std::error::Error + Send + Sync>,
 ) -> Result<(Option<String>, String)> {
@@ -357,8 +365,8 @@ fn external_cause(
     }
 }
 
-/// The innermost operator of `expr` that fails with `cause` on the one row of a batch. It is named
-/// without its operands: which columns they are is the plan's choice.
+/// Returns the innermost operator of `expr` that fails with `cause` on a batch of one row. Operands are not named,
+/// because their columns depend on the plan.
 fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> String {
     let same = |error| matches!(row_cause(error), Ok((_, inner)) if inner == cause);
     let inner = expr
@@ -395,8 +403,8 @@ mod tests {
 
     type Kernel = fn(&Int64Array) -> Result<()>;
 
-    /// A call of a function of one whole number that gives it back, once `kernel` has seen all of them; and how many
-    /// rows it was called for.
+    /// Returns a call of an integer function that returns its argument after `kernel` has checked it, and a counter
+    /// of the rows that it was called with.
     fn call(kernel: Kernel, batch: &RecordBatch) -> (Arc<dyn PhysicalExpr>, Arc<AtomicUsize>) {
         let seen = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&seen);
@@ -422,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_the_error_of_its_row() {
+    fn a_panic_is_an_error_of_its_row() {
         let batch = numbers(100);
         let (expr, _) = call(
             |x| match x.iter().flatten().find(|x| x % 40 == 7) {
@@ -445,9 +453,12 @@ mod tests {
     fn one_bad_row_costs_a_few_evaluations_of_the_batch() {
         let batch = numbers(1 << 14);
         let (expr, seen) = call(
-            |x| match x.iter().flatten().any(|x| x == 9_999) {
-                true => exec_err!("bad"),
-                false => Ok(()),
+            |x| {
+                if x.iter().flatten().any(|x| x == 9_999) {
+                    exec_err!("bad")
+                } else {
+                    Ok(())
+                }
             },
             &batch,
         );
@@ -457,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_lacks_is_no_error_of_a_row() {
+    fn a_lack_of_resources_is_not_an_error_of_a_row() {
         let batch = numbers(8);
         let (expr, _) = call(
             |_| Err(DataFusionError::ResourcesExhausted("memory".to_owned())),
@@ -478,7 +489,7 @@ mod tests {
         let error = evaluate(&constant, &numbers(4_096)).unwrap_err();
         assert!(is_oversized(&error), "{error}");
         assert_eq!(evaluate(&constant, &numbers(2)).unwrap().0.len(), 2);
-        // Values to be found are not repeated, however many they are.
+        // The values of an IN list are not repeated, however many there are.
         let batch = numbers(16_384);
         let schema = batch.schema();
         let ids = (0..10_000_i64).map(|id| Arc::new(Literal::new(id.into())) as _);
@@ -526,12 +537,15 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_another_library_is_one_of_its_row() {
+    fn an_error_of_another_library_is_an_error_of_its_row() {
         let batch = numbers(8);
         let (expr, _) = call(
-            |x| match x.iter().flatten().any(|x| x == 5) {
-                true => Err(DataFusionError::External("no such pattern".into())),
-                false => Ok(()),
+            |x| {
+                if x.iter().flatten().any(|x| x == 5) {
+                    Err(DataFusionError::External("no such pattern".into()))
+                } else {
+                    Ok(())
+                }
             },
             &batch,
         );
@@ -541,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_called_over_no_rows() {
+    fn no_function_is_called_over_no_rows() {
         let batch = numbers(0);
         let (expr, seen) = call(|_| exec_err!("called"), &batch);
         let (values, failures) = evaluate(&expr, &batch).unwrap();
@@ -550,8 +564,8 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_do_not_fit_together_are_no_error_of_a_row() {
-        // Two hundred values fit into no dictionary of 8-bit keys; each half of them does.
+    fn halves_that_do_not_fit_together_are_not_an_error_of_a_row() {
+        // 200 values do not fit into a dictionary with 8-bit keys; each half of them does.
         let batch = numbers(200);
         let schema = batch.schema();
         let keys = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Int64));
@@ -563,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_neighbour_fails_no_row_of_a_slice() {
+    fn a_bad_row_outside_a_slice_fails_no_row_in_it() {
         let bytes = BinaryArray::from_vec(vec![b"a".as_slice(), b"\xff", b"c", b"d"]);
         let batch = RecordBatch::try_from_iter([("x", Arc::new(bytes) as ArrayRef)]).unwrap();
         let schema = batch.schema();

@@ -1,4 +1,4 @@
-//! The skeleton of a fragment's operators: a function of batches as an `ExecutionPlan`.
+//! The execution plan of a row operator: a function of batches as an `ExecutionPlan`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,23 +23,23 @@ use futures::TryStreamExt;
 use super::row_batch::{RowBatch, hidden_schema};
 use crate::cpu::cpu_time;
 
-/// What an operator does to a segment's rows.
+/// An operation on the rows of a segment.
 pub trait RowOperator: fmt::Debug + Send + Sync + 'static {
-    /// Name for EXPLAIN, `..Exec` by DataFusion's custom.
+    /// Returns the name for EXPLAIN; like DataFusion's, it ends in `Exec`.
     fn name(&self) -> &'static str;
 
-    /// Arguments for EXPLAIN.
+    /// Returns the arguments for EXPLAIN.
     fn describe(&self) -> String;
 
-    /// Visible output columns.
+    /// Returns the visible output columns.
     fn schema(&self) -> &SchemaRef;
 
-    /// The operator over a segment's rows, one batch per input. It runs on a thread of the engine's
-    /// compute pool, so it may use rayon's parallel iterators, and must not block on I/O.
+    /// Applies the operator to a segment's rows, given as one batch per input. It is called on a
+    /// thread of the engine's compute pool, so it may use rayon's parallel iterators and must not block on I/O.
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch>;
 }
 
-/// The batch of an operator with one input.
+/// Returns the only input batch; fails if there is none or more than one.
 pub(super) fn only(mut inputs: Vec<RowBatch>) -> Result<RowBatch> {
     match (inputs.pop(), inputs.is_empty()) {
         (Some(batch), true) => Ok(batch),
@@ -47,7 +47,7 @@ pub(super) fn only(mut inputs: Vec<RowBatch>) -> Result<RowBatch> {
     }
 }
 
-/// Properties that every node of a fragment has: one partition, bounded, in order.
+/// Returns the properties shared by all nodes of a fragment: one partition, bounded, in order.
 pub(super) fn properties(schema: SchemaRef) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(schema),
@@ -67,7 +67,7 @@ pub struct RowExec {
 }
 
 impl RowExec {
-    /// Puts `operator` above `inputs`.
+    /// Creates the node of `operator` above `inputs`.
     pub fn new(operator: Arc<dyn RowOperator>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         let properties = properties(hidden_schema(operator.schema()));
         Self {
@@ -79,7 +79,7 @@ impl RowExec {
     }
 }
 
-/// Output rows, output bytes, wall and CPU time of a node.
+/// Metrics of a node: output rows, output bytes, wall time and CPU time.
 pub(super) struct NodeMetrics {
     baseline: BaselineMetrics,
     cpu: Time,
@@ -95,7 +95,7 @@ impl NodeMetrics {
         }
     }
 
-    /// Runs and measures the work of one batch.
+    /// Runs and measures the work on one batch.
     pub(super) fn measure(&self, work: impl FnOnce() -> Result<RowBatch>) -> Result<RowBatch> {
         let (wall, cpu) = (Instant::now(), cpu_time());
         let batch = work()?;
@@ -177,7 +177,7 @@ impl ExecutionPlan for RowExec {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let metrics = NodeMetrics::new(&self.metrics, partition);
         let out = Arc::clone(&schema);
-        // A segment is bounded, so its rows may be held.
+        // A segment is bounded, so all of its rows can be held.
         let applied = async move {
             let mut batches = Vec::with_capacity(inputs.len());
             for mut input in inputs {

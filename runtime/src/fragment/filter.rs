@@ -15,9 +15,9 @@ use super::row_batch::{Reads, RowBatch, SlotError};
 
 /// Keeps the rows for which every conjunct is true.
 ///
-/// A conjunct that is false or null drops the row, whatever another one did. A conjunct that fails,
-/// or reads a slot with an error, leaves the row in doubt: it stays, marked, and its fate is decided
-/// where batches are made.
+/// A conjunct that is false or null drops the row, whatever the other conjuncts yield. A conjunct
+/// that fails, or reads a slot with an error, leaves the row in doubt: the row is kept with an
+/// error, and the tail settles it.
 #[derive(Debug)]
 pub struct Filter {
     schema: SchemaRef,
@@ -30,13 +30,13 @@ struct Conjunct {
     expr: Arc<dyn PhysicalExpr>,
     reads: Reads,
     text: String,
-    /// The columns that are read after it; all where `None`.
+    /// The columns that are read above the filter; `None` for all.
     left: Option<BTreeSet<usize>>,
 }
 
 impl Filter {
-    /// A filter over columns `schema`, of which those of `wanted` are read above, or all of them; each conjunct
-    /// comes with its text for people.
+    /// Creates a filter over the columns of `schema`. Only the columns in `wanted` are read above
+    /// the filter (all if `None`). Each conjunct comes with its display text.
     pub fn new(
         schema: SchemaRef,
         conjuncts: Vec<(Arc<dyn PhysicalExpr>, String)>,
@@ -65,17 +65,18 @@ impl Filter {
         }
     }
 
-    /// The columns that are read here or above; all where `None`.
+    /// Returns the columns that the filter or an operator above it reads; `None` for all.
     pub fn reads(&self) -> Option<BTreeSet<usize>> {
         let mut reads = self.wanted.clone()?;
-        let of = self.conjuncts.iter().flat_map(|c| c.reads.columns());
-        reads.extend(of);
+        let by_conjuncts = self.conjuncts.iter().flat_map(|c| c.reads.columns());
+        reads.extend(by_conjuncts);
         Some(reads)
     }
 }
 
-/// The rows for which `truth` is true, of a batch without errors. A column that nobody reads any more keeps its
-/// place, but is not copied: files of photos would take longer than the predicate. Its values are of other rows.
+/// Filters a batch without errors by `truth`. A column that is not in `left` is not read above the
+/// filter, so it is truncated instead of filtered, and its values do not match their rows any more:
+/// copying image files would take longer than the predicate.
 fn keep(batch: RowBatch, truth: &BooleanArray, left: Option<&BTreeSet<usize>>) -> Result<RowBatch> {
     let truth = if truth.null_count() > 0 {
         &prep_null_mask_filter(truth)
@@ -129,11 +130,13 @@ impl RowOperator for Filter {
             let mut kept = Vec::with_capacity(batch.len());
             let mut doubts = Vec::new();
             for row in 0..batch.len() {
-                // An operator that failed below is named, not the predicate that reads its slot.
+                // The operator that failed below the filter is reported, not the predicate that
+                // reads its slot.
                 let errors = batch.errors.get(&row);
-                let of_slot = errors.and_then(|errors| conjunct.reads.error(errors));
-                let of_slot = of_slot.map(|e| (e.operator.clone(), e.cause.clone()));
-                if let Some((operator, cause)) = of_slot.or_else(|| failures.get(&row).cloned()) {
+                let slot_error = errors.and_then(|errors| conjunct.reads.error(errors));
+                let slot_error = slot_error.map(|e| (e.operator.clone(), e.cause.clone()));
+                if let Some((operator, cause)) = slot_error.or_else(|| failures.get(&row).cloned())
+                {
                     doubts.push((
                         kept.len(),
                         SlotError {

@@ -1,9 +1,9 @@
-//! Values hidden under nulls: what an array still holds where a struct or a list around it is null.
+//! Hidden values: data that an array holds where a struct or list around it is null.
 //!
-//! Arrow leaves open what is there, and many functions read it: the field of a null struct came back from
-//! `(CASE WHEN c THEN st END)['a']`, the elements of a null list from `array_append(list, 7)`. So arrays of nested
-//! types are cleared before any function sees them: the fields of a null struct are null, a null list has no
-//! elements, and a list's values are those of its elements alone. An array that hides nothing is passed on as it is.
+//! Arrow leaves these values undefined, and many functions read them: `(CASE WHEN c THEN st END)['a']` returned the
+//! field of a null struct, and `array_append(list, 7)` the elements of a null list. So arrays of nested types are
+//! cleared before any function sees them: the fields of a null struct become null, a null list becomes empty, and
+//! unused list values are removed. An array without hidden values is returned unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use datafusion::common::Result;
 
-/// The array without the values that are hidden under nulls, at all levels.
+/// Returns the array without hidden values, at all levels.
 pub fn cleared(array: &ArrayRef) -> Result<ArrayRef> {
     let cleared = clear(array, None)?;
     Ok(cleared.unwrap_or_else(|| Arc::clone(array)))
 }
 
-/// The array, null where `outer` is, without what is hidden under nulls; `None` where that is the array itself.
+/// Returns the array with nulls wherever `outer` is null and without hidden values; `None` if the
+/// array is so already.
 fn clear(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef>, ArrowError> {
     match array.data_type() {
         DataType::Struct(_) => clear_struct(array.as_struct(), outer),
@@ -37,7 +38,8 @@ fn clear(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef
     }
 }
 
-/// The nulls of an array and those around it, and whether the array lacks some of them.
+/// Unites the nulls of an array with those around it. The flag is true if the array lacks some of
+/// the outer nulls.
 fn united<'a>(
     own: Option<&'a NullBuffer>,
     outer: Option<&'a NullBuffer>,
@@ -53,14 +55,15 @@ fn united<'a>(
     }
 }
 
-/// An array without parts, null where `outer` is.
+/// Makes an array without children null wherever `outer` is null.
 fn mask(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef>, ArrowError> {
     let Some(outer) = outer.filter(|outer| outer.null_count() > 0) else {
         return Ok(None);
     };
     let has_all = |nulls: &NullBuffer| nulls.null_count() > 0 && nulls.contains(outer);
     match array.data_type() {
-        // They have no place for a null of their own; the planner refuses to take such a field out of a struct.
+        // These types have no nulls of their own; the planner refuses access to struct fields of
+        // these types.
         DataType::Null | DataType::Union(..) | DataType::RunEndEncoded(..) => return Ok(None),
         _ if array.nulls().is_some_and(has_all) => return Ok(None),
         _ => {}
@@ -123,7 +126,8 @@ fn clear_map(array: &MapArray, outer: Option<&NullBuffer>) -> Result<Option<Arra
     Ok(Some(Arc::new(array)))
 }
 
-/// The offsets and values of lists, without values that belong to no list, or to a null one.
+/// Removes the values that belong to no list or to a null one. Returns the new offsets and values, or `None` if
+/// nothing changed.
 fn clear_parts<O: OffsetSizeTrait>(
     offsets: &OffsetBuffer<O>,
     values: &ArrayRef,
@@ -167,7 +171,7 @@ fn clear_fixed(
         return Ok(None);
     };
     let (nulls, more) = united(array.nulls(), outer);
-    // Tensors have elements that are never null: millions of them under a null row are left as they are.
+    // Tensors have non-nullable elements. Millions of them under a null row are left as they are.
     let elements = match (usize::try_from(*size), item.is_nullable()) {
         (Ok(size), true) => nulls.as_deref().map(|nulls| nulls.expand(size)),
         _ => None,
@@ -186,11 +190,13 @@ fn clear_dictionary(
     array: &ArrayRef,
     outer: Option<&NullBuffer>,
 ) -> Result<Option<ArrayRef>, ArrowError> {
-    // A null among the values is one of the rows that name it: casts read the keys' nulls alone.
+    // A null among the values makes the rows that refer to it null. Casts read only the nulls of
+    // the keys, so these nulls are copied to the keys.
     let values = array.as_any_dictionary().values();
-    let of_values = match values.null_count() > 0 {
-        true => array.logical_nulls(),
-        false => None,
+    let of_values = if values.null_count() > 0 {
+        array.logical_nulls()
+    } else {
+        None
     };
     let nulls = NullBuffer::union(of_values.as_ref(), outer);
     let masked = mask(array, nulls.as_ref())?;
@@ -214,7 +220,7 @@ mod tests {
         Some(NullBuffer::from(valid.to_vec()))
     }
 
-    /// Lists `[0]`, null over `[1, 2]`, `[3]`, with a value before and one behind them.
+    /// Returns lists `[0]`, null over `[1, 2]`, `[3]`, with an unused value before and after them.
     fn list(garbage: i32) -> ListArray {
         let values = Int32Array::from(vec![garbage, 0, 1 + garbage, 2, 3, garbage]);
         let item = Arc::new(Field::new("element", DataType::Int32, false));
@@ -222,7 +228,7 @@ mod tests {
         ListArray::new(item, offsets, Arc::new(values), nulls([true, false, true]))
     }
 
-    /// Structs of a number and a list, of which the last is null.
+    /// Returns structs of a number and a list, of which the last is null.
     fn structs(garbage: i32) -> StructArray {
         let fields = Fields::from(vec![
             Field::new("a", DataType::Int32, false),
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_list_has_no_elements_and_no_value_is_in_no_list() {
+    fn null_lists_are_empty_and_unused_values_are_removed() {
         let list: ArrayRef = Arc::new(list(9));
         let clear = cleared(&list).unwrap();
         let clear = clear.as_list::<i32>();
@@ -244,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_a_null_struct_are_null_though_they_are_declared_without_nulls() {
+    fn the_fields_of_a_null_struct_are_null_even_if_declared_non_nullable() {
         let array: ArrayRef = Arc::new(structs(9));
         let clear = cleared(&array).unwrap();
         let clear = clear.as_struct();
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_makes_no_difference_in_lists_of_structs_and_dictionaries() {
+    fn hidden_values_make_no_difference_in_nested_lists() {
         let nested = |garbage: i32| -> ArrayRef {
             let structs: ArrayRef = Arc::new(structs(garbage));
             let item = Arc::new(Field::new("item", structs.data_type().clone(), true));
@@ -281,11 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn an_array_that_hides_nothing_is_the_same_array() {
+    fn an_array_without_hidden_values_is_returned_unchanged() {
         let array: ArrayRef = Arc::new(structs(9));
         let clear = cleared(&array).unwrap();
         assert!(Arc::ptr_eq(&clear, &cleared(&clear).unwrap()));
-        // Rows that are picked and put together hide nothing either.
+        // `take` and `concat` of cleared arrays hide no values, either.
         let picked = take(
             &clear,
             &Int32Array::from(vec![Some(2), None, Some(0)]),

@@ -1,4 +1,4 @@
-//! Lists of values to be found that are other values in each row.
+//! IN lists whose items differ from row to row.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,10 +12,10 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, InListExpr, in_list};
 
-/// The expression with lists that are looked up as they are in each row.
+/// Rewrites IN lists that read columns, so that they are evaluated row by row.
 ///
-/// DataFusion takes a list for constant whose items give scalars over no rows. So does a CASE, whatever it reads, and
-/// its value there is null.
+/// DataFusion takes an IN list for constant if its items evaluate to scalars over zero rows. A CASE
+/// evaluates to a scalar there whatever columns it reads, and the value of that scalar is null.
 pub(super) fn with_lists_of_rows(
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
@@ -30,9 +30,10 @@ pub(super) fn with_lists_of_rows(
         for item in found.list() {
             let reads = reads(item)?;
             is_of_rows |= reads;
-            list.push(match reads {
-                true => Arc::new(OfRows(Arc::clone(item))),
-                false => Arc::clone(item),
+            list.push(if reads {
+                Arc::new(OfRows(Arc::clone(item)))
+            } else {
+                Arc::clone(item)
             });
         }
         if !is_of_rows {
@@ -44,7 +45,7 @@ pub(super) fn with_lists_of_rows(
     .data()
 }
 
-/// A value that is an array, whatever it is computed over.
+/// An expression that always evaluates to an array.
 #[derive(Debug)]
 struct OfRows(Arc<dyn PhysicalExpr>);
 

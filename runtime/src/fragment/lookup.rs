@@ -14,7 +14,7 @@ use super::evaluate::{Failures, evaluate};
 use super::exec::{RowOperator, only};
 use super::row_batch::{Reads, RowBatch, SlotError};
 
-/// The right side of a lookup: its columns, and the row of each key.
+/// The right side of a lookup: its columns, and the row number of each key.
 #[derive(Debug)]
 pub struct LookupTable {
     schema: SchemaRef,
@@ -27,7 +27,7 @@ impl LookupTable {
     /// Indexes the rows of `columns`, which have `schema`, by `keys`. Rows with a null key match nothing.
     ///
     /// # Errors
-    /// A key that occurs twice: the join would not be many-to-one.
+    /// Fails if a key occurs twice, because the join would not be many-to-one.
     pub fn try_new(schema: SchemaRef, columns: Vec<ArrayRef>, keys: &[ArrayRef]) -> Result<Self> {
         let fields = keys
             .iter()
@@ -64,14 +64,14 @@ impl LookupTable {
         })
     }
 
-    /// The places of the columns of `wanted`, which may be fewer than there are.
+    /// Returns the indices in the table of the columns of `wanted`, which may be only some of them.
     pub fn places(&self, wanted: &Schema) -> Result<Vec<usize>> {
         let fields = wanted.fields().iter();
         let places = fields.map(|field| Ok(self.schema.index_of(field.name())?));
         places.collect()
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |c| c.len())
     }
@@ -90,22 +90,22 @@ impl LookupTable {
     }
 }
 
-/// Adds the columns of the matching row of a [`LookupTable`].
+/// An operator that adds the columns of the matching row of a [`LookupTable`].
 #[derive(Debug)]
 pub struct Lookup {
     /// Visible input columns.
     pub input: SchemaRef,
-    /// Visible output columns: the input's, then those of the table's.
+    /// Visible output columns: those of the input, then those of the table.
     pub schema: SchemaRef,
-    /// Keys over the input, of the types that both sides are compared in.
+    /// Key expressions over the input, cast to the types in which both sides are compared.
     pub keys: Vec<Arc<dyn PhysicalExpr>>,
-    /// The right side.
+    /// The right side of the join.
     pub table: Arc<LookupTable>,
-    /// The places in it of the columns that are added.
+    /// Indices in the table of the columns that are added.
     pub columns: Vec<usize>,
-    /// Whether rows without a match stay.
+    /// True if rows without a match are kept.
     pub keep_unmatched: bool,
-    /// The condition, for people.
+    /// Display text of the condition.
     pub text: String,
 }
 
@@ -129,10 +129,11 @@ impl RowOperator for Lookup {
         let mut failures = Failures::new();
         let mut keys = Vec::with_capacity(self.keys.len());
         for expr in &self.keys {
-            // Of several keys that failed, the first counts; and what failed before its expression did.
+            // If several keys of a row failed, the first key's error counts. An error below the
+            // lookup takes precedence over that of the key that reads it.
             let reads = Reads::of(expr);
-            for (&row, of_row) in &batch.errors {
-                if let Some(error) = reads.error(of_row) {
+            for (&row, row_errors) in &batch.errors {
+                if let Some(error) = reads.error(row_errors) {
                     let why = || (error.operator.clone(), error.cause.clone());
                     failures.entry(row).or_insert_with(why);
                 }
@@ -147,12 +148,14 @@ impl RowOperator for Lookup {
         let failed: BTreeSet<usize> = failures.keys().copied().collect();
         for (row, (operator, cause)) in failures {
             found[row] = None;
-            // Inner: whether the row is part of the output is in doubt. Left: its new columns are.
-            let columns = match self.keep_unmatched {
-                false => vec![None],
-                true => (self.input.fields().len()..self.schema.fields().len())
+            // If a key failed in an inner join, it is unknown whether the row belongs to the
+            // output. In a left join, only the added columns are unknown.
+            let columns = if self.keep_unmatched {
+                (self.input.fields().len()..self.schema.fields().len())
                     .map(Some)
-                    .collect(),
+                    .collect()
+            } else {
+                vec![None]
             };
             let errors = columns.into_iter().map(|column| SlotError {
                 column,
@@ -162,7 +165,8 @@ impl RowOperator for Lookup {
             batch.errors.entry(row).or_default().extend(errors);
         }
         if !self.keep_unmatched {
-            // No match drops a row whatever a predicate did, as a false conjunct does.
+            // A row without a match is dropped even if a predicate below failed for it, as by a
+            // filter's false conjunct.
             let kept: Vec<u64> = (0..batch.len())
                 .filter(|row| found[*row].is_some() || failed.contains(row))
                 .map(|row| row as u64)

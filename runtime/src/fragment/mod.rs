@@ -1,19 +1,19 @@
-//! Fragments: the part of a pipeline that turns stored rows into output rows, row by row.
+//! Fragments: the part of a pipeline that computes output rows from stored rows, row by row.
 //!
 //! A fragment is a single-partition DataFusion plan over [`scan::SegmentScanExec`] leaves. It is
-//! planned once; for each segment its leaves are bound to that segment's rows, and nodes are rebuilt
-//! with fresh metrics, which are added up here.
+//! planned once. For each segment, its leaves are bound to the segment's rows and its nodes are
+//! rebuilt with fresh metrics, which the fragment sums up.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`row_batch`] | batches of keyed rows whose slots may hold errors |
-//! | [`compile`] | from logical expressions to physical ones |
-//! | [`evaluate`] | expressions over rows that may fail one by one |
-//! | [`compact`], [`conform`], [`unwind`] | arrays without other rows' values, arrays of their declared types, caught panics |
-//! | [`hidden`], `clearing` | values under nulls, which no function may see |
-//! | [`exec`] | the skeleton that makes a function of one batch per input an `ExecutionPlan` |
+//! | [`compile`] | compilation of logical expressions to physical ones |
+//! | [`evaluate`] | evaluation of expressions, in which single rows may fail |
+//! | [`compact`], [`conform`], [`unwind`] | compaction of arrays, conversion to declared types, caught panics |
+//! | [`hidden`], `clearing` | removal of values hidden under nulls |
+//! | [`exec`] | the `ExecutionPlan` of a row operator |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
-//! | [`width`] | what a row takes in memory |
+//! | [`width`] | size of a row in memory |
 
 mod clearing;
 pub mod compact;
@@ -52,20 +52,20 @@ use self::lookup::LookupTable;
 use self::row_batch::RowBatch;
 use self::scan::{Leaf, SegmentScanExec};
 
-/// What a node of a fragment did over all segments.
+/// The work of a fragment's node over all segments.
 #[derive(Debug, Clone, Default)]
 pub struct NodeTotals {
-    /// The node as EXPLAIN shows it.
+    /// The node as shown by EXPLAIN.
     pub text: String,
-    /// Depth in the plan; the root has 0.
+    /// Depth in the plan, 0 for the root.
     pub depth: usize,
-    /// Rows put out.
+    /// Number of output rows.
     pub rows: u64,
-    /// Bytes of the columns put out.
+    /// Size of the output columns, in bytes.
     pub bytes: u64,
-    /// Time spent in the node, added up over segments that run side by side.
+    /// Time spent in the node, summed over concurrent segments.
     pub wall: Duration,
-    /// CPU time of the process while the node ran; exact where segments run one by one.
+    /// CPU time of the process while the node ran; exact only if segments run one by one.
     pub cpu: Duration,
 }
 
@@ -78,8 +78,8 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Plans the row operators of `plan`, in which limits are resolved. `tables` holds the right
-    /// sides of its lookups, in evaluation order.
+    /// Plans the row operators of `plan`, whose limits are resolved. `tables` holds the right sides of its lookups,
+    /// in evaluation order.
     pub fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
         let physical = physical(plan, None, &mut tables.into_iter())?;
         let mut totals = Vec::new();
@@ -91,17 +91,17 @@ impl Fragment {
         })
     }
 
-    /// The visible output columns.
+    /// Returns the visible output columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The plan as text, a line per node.
+    /// Formats the plan, with a line per node.
     pub fn explain(&self) -> String {
         displayable(self.plan.as_ref()).indent(false).to_string()
     }
 
-    /// Runs the fragment over one segment's rows, by scan. Call it on a thread of a rayon pool.
+    /// Runs the fragment over the rows of one segment, given by leaf. Must be called on a thread of a rayon pool.
     pub fn run(
         &self,
         mut leaves: HashMap<Leaf, RowBatch>,
@@ -110,12 +110,12 @@ impl Fragment {
         let bound = bind(&self.plan, &mut leaves)?;
         let mut stream = bound.execute(0, Arc::clone(ctx))?;
         let mut batches = Vec::new();
-        // Every operator of a fragment works on what it has: it never waits.
+        // The operators of a fragment have all their input in memory, so they are never pending.
         loop {
             match stream.next().now_or_never() {
                 Some(Some(batch)) => batches.push(batch?),
                 Some(None) => break,
-                None => return internal_err!("a fragment's operator waited"),
+                None => return internal_err!("an operator of a fragment is pending"),
             }
         }
         if let Ok(mut totals) = self.totals.lock() {
@@ -128,7 +128,7 @@ impl Fragment {
         RowBatch::try_from_batch(&whole)
     }
 
-    /// What each node did so far, root first.
+    /// Returns the work of each node so far, root first.
     pub fn totals(&self) -> Vec<NodeTotals> {
         self.totals.lock().map(|t| t.clone()).unwrap_or_default()
     }
@@ -166,7 +166,7 @@ fn add_metrics<'a>(
     }
 }
 
-/// Rebuilds `plan` with its leaves bound.
+/// Rebuilds `plan` with its leaves bound to rows.
 fn bind(
     plan: &Arc<dyn ExecutionPlan>,
     leaves: &mut HashMap<Leaf, RowBatch>,
@@ -186,7 +186,8 @@ fn bind(
     Arc::clone(plan).replace_children(children, options)
 }
 
-/// The operators of a plan; of its columns, those of `wanted` are read above, or all of them.
+/// Plans the operators of a row plan. Only the columns in `wanted` are read above the plan (all if
+/// `None`).
 fn physical(
     plan: &RowPlan,
     wanted: Option<BTreeSet<usize>>,
@@ -225,7 +226,8 @@ fn physical(
             let child = physical(input, Some(project.reads()), tables)?;
             Ok(Arc::new(RowExec::new(Arc::new(project), vec![child])))
         }
-        // Either merges rows by their positions; a MIX has given its rows theirs.
+        // A union and a MIX both merge rows by position; under MIX, the positions are already those
+        // of the mixed order.
         RowOp::Union | RowOp::Mix(_) => {
             let inputs = plan
                 .inputs
@@ -237,48 +239,10 @@ fn physical(
                 inputs,
             )))
         }
-        RowOp::Unnest {
-            columns,
-            lists,
-            preserve_nulls,
-        } => {
-            let child = physical(&plan.inputs[0], None, tables)?;
-            let mut nested = false;
-            plan.inputs[0].visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
-            let unnest = unnest::Unnest {
-                schema,
-                columns: columns.clone(),
-                lists: lists.clone(),
-                preserve_nulls: *preserve_nulls,
-                nested,
-            };
-            Ok(Arc::new(RowExec::new(Arc::new(unnest), vec![child])))
-        }
-        RowOp::Lookup { on, keep_unmatched } => {
-            let input = &plan.inputs[0];
-            let child = physical(input, None, tables)?;
-            let Some(table) = tables.next() else {
-                return internal_err!("a lookup without its table");
-            };
-            let over = Compiler::over(&input.schema);
-            let keys = on.iter().zip(key_types(plan)?);
-            let keys = keys.map(|((left, _), key_type)| over.key(left, &key_type));
-            let keys = keys.collect::<Result<Vec<_>>>()?;
-            let text = on
-                .iter()
-                .map(|(l, r)| format!("{} = {}", human(l), human(r)));
-            let lookup = lookup::Lookup {
-                input: Arc::clone(&input.schema),
-                schema,
-                keys,
-                columns: table.places(&plan.inputs[1].schema)?,
-                table,
-                keep_unmatched: *keep_unmatched,
-                text: text.collect::<Vec<_>>().join(" AND "),
-            };
-            Ok(Arc::new(RowExec::new(Arc::new(lookup), vec![child])))
-        }
-        // Without an input it stands for rows that are kept; with one nothing is kept of it.
+        RowOp::Unnest { .. } => unnested(plan, tables),
+        RowOp::Lookup { .. } => looked_up(plan, tables),
+        // Without an input, the cache point is a leaf for cached rows; with an input, no cache is
+        // used and the input is planned.
         RowOp::Cache => match plan.inputs.first() {
             Some(input) => physical(input, None, tables),
             None => {
@@ -286,8 +250,65 @@ fn physical(
                 Ok(Arc::new(SegmentScanExec::new(Leaf::Cache, &schema, text)))
             }
         },
-        RowOp::Limit { .. } => internal_err!("a limit that was not resolved to stored rows"),
+        RowOp::Limit { .. } => internal_err!("a LIMIT was not resolved to stored rows"),
     }
+}
+
+/// Plans the operator of an `unnest`.
+fn unnested(
+    plan: &RowPlan,
+    tables: &mut impl Iterator<Item = Arc<LookupTable>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let RowOp::Unnest {
+        columns,
+        lists,
+        preserve_nulls,
+    } = &plan.op
+    else {
+        return internal_err!("not an unnest");
+    };
+    let child = physical(&plan.inputs[0], None, tables)?;
+    let mut nested = false;
+    plan.inputs[0].visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
+    let unnest = unnest::Unnest {
+        schema: Arc::clone(&plan.schema),
+        columns: columns.clone(),
+        lists: lists.clone(),
+        preserve_nulls: *preserve_nulls,
+        nested,
+    };
+    Ok(Arc::new(RowExec::new(Arc::new(unnest), vec![child])))
+}
+
+/// Plans the operator of a lookup.
+fn looked_up(
+    plan: &RowPlan,
+    tables: &mut impl Iterator<Item = Arc<LookupTable>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let RowOp::Lookup { on, keep_unmatched } = &plan.op else {
+        return internal_err!("not a lookup");
+    };
+    let input = &plan.inputs[0];
+    let child = physical(input, None, tables)?;
+    let Some(table) = tables.next() else {
+        return internal_err!("a lookup has no table");
+    };
+    let over = Compiler::over(&input.schema);
+    let keys = on.iter().zip(key_types(plan)?);
+    let keys = keys.map(|((left, _), key_type)| over.key(left, &key_type));
+    let text = on
+        .iter()
+        .map(|(l, r)| format!("{} = {}", human(l), human(r)));
+    let lookup = lookup::Lookup {
+        input: Arc::clone(&input.schema),
+        schema: Arc::clone(&plan.schema),
+        keys: keys.collect::<Result<Vec<_>>>()?,
+        columns: table.places(&plan.inputs[1].schema)?,
+        table,
+        keep_unmatched: *keep_unmatched,
+        text: text.collect::<Vec<_>>().join(" AND "),
+    };
+    Ok(Arc::new(RowExec::new(Arc::new(lookup), vec![child])))
 }
 
 fn names(schema: &SchemaRef) -> String {

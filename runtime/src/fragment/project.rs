@@ -1,4 +1,4 @@
-//! Projection: computes columns, row failures included.
+//! Projection: computes columns, and tracks failed rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::evaluate::evaluate;
 use super::exec::{RowOperator, only};
 use super::row_batch::{Reads, RowBatch, RowErrors, SlotError};
 
-/// Computes columns. An image program in it hands its rows to the compute pool.
+/// Computes columns. An image program among the expressions distributes its rows over the compute
+/// pool.
 #[derive(Debug)]
 pub struct Project {
     input: SchemaRef,
@@ -29,7 +30,7 @@ struct Output {
 }
 
 impl Project {
-    /// A projection from columns `input` to `schema`; each expression comes with its text for people.
+    /// Creates a projection from columns `input` to `schema`. Each expression comes with its display text.
     pub fn new(
         input: SchemaRef,
         schema: SchemaRef,
@@ -46,7 +47,7 @@ impl Project {
         }
     }
 
-    /// The columns that it reads.
+    /// Returns the input columns that the projection reads.
     pub fn reads(&self) -> BTreeSet<usize> {
         let reads = self.exprs.iter().flat_map(|output| output.reads.columns());
         reads.collect()
@@ -83,9 +84,10 @@ impl RowOperator for Project {
         let over = batch.for_expressions(&self.input)?;
         let mut columns = Vec::with_capacity(self.exprs.len());
         let mut errors = RowErrors::new();
-        // A row in doubt (failed predicate) stays in doubt.
-        for (&row, of_row) in &batch.errors {
-            let doubts = of_row
+        // A row for which a predicate failed keeps that error, as it is still unknown whether the
+        // row belongs to the output.
+        for (&row, row_errors) in &batch.errors {
+            let doubts = row_errors
                 .iter()
                 .filter(|e| e.column.is_none())
                 .cloned()
@@ -105,9 +107,9 @@ impl RowOperator for Project {
                     )
                 }
             };
-            // A slot computed from one with an error has that error.
-            for (&row, of_row) in &batch.errors {
-                if let Some(cause) = output.reads.error(of_row) {
+            // A slot computed from a failed slot fails with the same error.
+            for (&row, row_errors) in &batch.errors {
+                if let Some(cause) = output.reads.error(row_errors) {
                     failures.insert(row, (cause.operator.clone(), cause.cause.clone()));
                 }
             }

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, Schema, Sch
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use forebay_udfs::row::{Rows, row_field};
+use forebay_udfs::row::{RowColumn, row_field};
 
 use super::hidden::cleared;
 
@@ -33,28 +33,29 @@ static ERRORS_FIELD: LazyLock<FieldRef> = LazyLock::new(|| {
     Arc::new(Field::new_list(ERRORS_COLUMN, item, true))
 });
 
-/// Why a slot of a row (or the row as a whole) has no value.
+/// The reason why a slot (or a whole row) has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotError {
-    /// The column; `None` where it is not known whether the row belongs to the output (a predicate
-    /// failed).
+    /// Index of the column; `None` if a predicate failed, so that it is unknown whether the row
+    /// belongs to the output.
     pub column: Option<usize>,
     /// The operator that failed.
     pub operator: String,
-    /// What went wrong.
+    /// The cause of the failure.
     pub cause: String,
 }
 
-/// The errors of a batch: by row index, in slot order.
+/// The errors of a batch, by row index; those of a row are in slot order.
 pub type RowErrors = BTreeMap<usize, Vec<SlotError>>;
 
-/// The columns that an expression reads, in the order in which it names them. Where several of them have an
-/// error in a row, the first counts: that does not depend on where a plan puts columns.
+/// The columns that an expression reads, in the order in which the expression names them. If
+/// several of them have an error in a row, the error of the first one counts, so that it does not
+/// depend on the position of columns in a plan.
 #[derive(Debug)]
 pub struct Reads(Vec<usize>);
 
 impl Reads {
-    /// What an expression reads.
+    /// Returns the columns that an expression reads.
     pub fn of(expr: &Arc<dyn PhysicalExpr>) -> Self {
         let mut columns = Vec::new();
         let mut pending = vec![expr];
@@ -67,40 +68,40 @@ impl Reads {
         Self(columns)
     }
 
-    /// The columns.
+    /// Iterates over the columns.
     pub fn columns(&self) -> impl Iterator<Item = usize> {
         self.0.iter().copied()
     }
 
-    /// The error that a row's slots give to the expression.
-    pub fn error<'a>(&self, of_row: &'a [SlotError]) -> Option<&'a SlotError> {
+    /// Returns the error that an expression over these columns inherits from a row's slots.
+    pub fn error<'a>(&self, row_errors: &'a [SlotError]) -> Option<&'a SlotError> {
         let mut columns = self.0.iter();
-        columns.find_map(|&read| of_row.iter().find(|e| e.column == Some(read)))
+        columns.find_map(|&read| row_errors.iter().find(|e| e.column == Some(read)))
     }
 }
 
-/// Columns, row identities and errors of some rows.
+/// Rows with their columns, identities and errors.
 ///
-/// Between the operators of a fragment it travels as a `RecordBatch` with two hidden columns at the
-/// end. Columns are nullable whatever the plan says, because a slot with an error holds null.
+/// Between the operators of a fragment, it is passed as a `RecordBatch` with two hidden columns at
+/// the end. All columns are nullable, because a slot with an error is null.
 #[derive(Debug, Clone)]
 pub struct RowBatch {
     /// The visible columns.
     pub columns: Vec<ArrayRef>,
-    /// The hidden row column.
+    /// The hidden row column, which identifies the rows.
     pub rows: ArrayRef,
-    /// Slots without a value.
+    /// Errors of slots without a value.
     pub errors: RowErrors,
 }
 
-/// The schema of a fragment's batches: `visible` made nullable, then the hidden columns.
+/// Returns the schema of a fragment's batches: `visible` made nullable, then the hidden columns.
 pub fn hidden_schema(visible: &Schema) -> SchemaRef {
     let visible = visible.fields().iter().map(nullable);
     let hidden = [row_field(), Arc::clone(&ERRORS_FIELD)];
     Arc::new(Schema::new(visible.chain(hidden).collect::<Vec<_>>()))
 }
 
-/// The field with nulls.
+/// Returns the field as a nullable one.
 pub fn nullable(field: &FieldRef) -> FieldRef {
     if field.is_nullable() {
         Arc::clone(field)
@@ -110,7 +111,7 @@ pub fn nullable(field: &FieldRef) -> FieldRef {
 }
 
 impl RowBatch {
-    /// No rows of a schema; `no_rows` is the row column of none.
+    /// Creates a batch without rows; `no_rows` is the empty row column.
     pub fn empty(schema: &Schema, no_rows: ArrayRef) -> Self {
         let fields = schema.fields().iter();
         let columns = fields.map(|field| arrow::array::new_empty_array(field.data_type()));
@@ -121,7 +122,7 @@ impl RowBatch {
         }
     }
 
-    /// The rows without the values that their columns hide under nulls.
+    /// Returns the same rows, without values hidden under nulls.
     pub fn cleared(&self) -> Result<Self> {
         let columns = self.columns.iter().map(cleared);
         Ok(Self {
@@ -131,22 +132,22 @@ impl RowBatch {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The row identities.
-    pub fn row_ids(&self) -> Result<Rows> {
-        Rows::try_from_array(&self.rows)
+    /// Returns the row identities.
+    pub fn row_ids(&self) -> Result<RowColumn> {
+        RowColumn::try_from_array(&self.rows)
     }
 
-    /// Reads a batch with hidden columns.
+    /// Converts from a batch with hidden columns.
     pub fn try_from_batch(batch: &RecordBatch) -> Result<Self> {
         let mut columns = batch.columns().to_vec();
         let (Some(errors), Some(rows)) = (columns.pop(), columns.pop()) else {
@@ -159,7 +160,7 @@ impl RowBatch {
         })
     }
 
-    /// As a batch with hidden columns. `schema` is [`hidden_schema`]'s.
+    /// Converts to a batch with hidden columns. `schema` must come from [`hidden_schema`].
     pub fn to_batch(&self, schema: &SchemaRef) -> Result<RecordBatch> {
         let mut columns = self.columns.clone();
         columns.push(Arc::clone(&self.rows));
@@ -172,7 +173,7 @@ impl RowBatch {
         )?)
     }
 
-    /// The visible columns and the row column, for the evaluation of expressions.
+    /// Returns the visible columns and the row column, for evaluating expressions.
     pub fn for_expressions(&self, visible: &Schema) -> Result<RecordBatch> {
         let mut fields: Vec<FieldRef> = visible.fields().iter().map(nullable).collect();
         fields.push(row_field());
@@ -186,7 +187,7 @@ impl RowBatch {
         )?)
     }
 
-    /// The rows at `indices`, in that order. A row taken twice keeps its errors twice.
+    /// Returns the rows at `indices`, in that order. A row taken twice has its errors twice.
     pub fn take(&self, indices: &UInt64Array) -> Result<Self> {
         let columns = self
             .columns
@@ -196,8 +197,8 @@ impl RowBatch {
         let mut errors = RowErrors::new();
         if !self.errors.is_empty() {
             for (to, from) in indices.values().iter().enumerate() {
-                if let Some(of_row) = self.errors.get(&(*from as usize)) {
-                    errors.insert(to, of_row.clone());
+                if let Some(row_errors) = self.errors.get(&(*from as usize)) {
+                    errors.insert(to, row_errors.clone());
                 }
             }
         }
@@ -208,14 +209,14 @@ impl RowBatch {
         })
     }
 
-    /// `count` rows from `start`, without a copy of the columns.
+    /// Returns `count` rows from `start`, without copying columns.
     pub fn slice(&self, start: usize, count: usize) -> Self {
         let errors = self.errors.range(start..start + count);
         Self {
             columns: self.columns.iter().map(|c| c.slice(start, count)).collect(),
             rows: self.rows.slice(start, count),
             errors: errors
-                .map(|(row, of_row)| (row - start, of_row.clone()))
+                .map(|(row, row_errors)| (row - start, row_errors.clone()))
                 .collect(),
         }
     }
@@ -266,12 +267,12 @@ fn decode_errors(array: &ArrayRef) -> Result<RowErrors> {
             items.column(1).as_string::<i32>(),
             items.column(2).as_string::<i32>(),
         );
-        let of_row = (0..items.len()).map(|i| SlotError {
+        let row_errors = (0..items.len()).map(|i| SlotError {
             column: usize::try_from(column.value(i)).ok(),
             operator: operator.value(i).to_owned(),
             cause: cause.value(i).to_owned(),
         });
-        errors.insert(row, of_row.collect());
+        errors.insert(row, row_errors.collect());
     }
     Ok(errors)
 }
@@ -281,11 +282,11 @@ pub(crate) mod tests {
     use super::*;
     use arrow::array::UInt32Array;
 
-    /// Identities of rows `0..n` of one file.
+    /// Returns the identities of rows `0..n` of one file.
     pub(crate) fn ids(n: u64) -> ArrayRef {
         let numbers = UInt64Array::from_iter_values(0..n);
         let zeros = UInt32Array::from(vec![0; n as usize]);
-        Rows {
+        RowColumn {
             position: numbers.clone(),
             file: zeros.clone(),
             row: numbers.clone(),
@@ -298,7 +299,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn errors_survive_the_trip_through_a_record_batch() {
+    fn errors_survive_conversion_to_a_record_batch() {
         let schema = Schema::new(vec![Field::new("x", DataType::Int32, false)]);
         let error = |column| SlotError {
             column,

@@ -1,4 +1,4 @@
-//! The leaf of a fragment: stored rows of a segment, with their identities.
+//! The leaf of a fragment: the stored rows of a segment, with their identities.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,19 +19,20 @@ use datafusion::physical_plan::{
 use super::exec::{NodeMetrics, properties};
 use super::row_batch::{RowBatch, hidden_schema};
 
-/// Name of the leaf that stands for rows that are kept.
+/// Name of the leaf that stands for cached rows.
 pub const CACHE_LEAF: &str = "CacheExec";
 
-/// What a leaf stands for.
+/// The origin of a leaf's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Leaf {
-    /// The scan of this occurrence.
+    /// The scan with this occurrence.
     Scan(u32),
-    /// The cache point.
+    /// The cache point, whose rows are read from the cache or computed by the cached prefix.
     Cache,
 }
 
-/// Hands a segment's rows of one leaf to the fragment. Without rows it is a template.
+/// A leaf that passes a segment's rows to the fragment. Until [`bind`](Self::bind) gives it rows,
+/// it is a template.
 #[derive(Debug)]
 pub struct SegmentScanExec {
     leaf: Leaf,
@@ -42,7 +43,7 @@ pub struct SegmentScanExec {
 }
 
 impl SegmentScanExec {
-    /// The template of a leaf with visible columns `schema`; `text` is for people.
+    /// Creates the template of a leaf with visible columns `schema`; `text` is shown by EXPLAIN.
     pub fn new(leaf: Leaf, schema: &Schema, text: String) -> Self {
         Self {
             leaf,
@@ -53,12 +54,12 @@ impl SegmentScanExec {
         }
     }
 
-    /// What it stands for.
+    /// Returns the origin of the leaf's rows.
     pub fn leaf(&self) -> Leaf {
         self.leaf
     }
 
-    /// The leaf over these rows.
+    /// Returns a copy of the leaf, bound to these rows.
     pub fn bind(&self, rows: RowBatch) -> Self {
         Self {
             leaf: self.leaf,

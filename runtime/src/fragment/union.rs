@@ -1,4 +1,4 @@
-//! Union: the rows of several inputs, merged back into the order of the epoch.
+//! Union: merges the rows of several inputs into the order of the epoch.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::common::Result;
 use super::exec::RowOperator;
 use super::row_batch::{RowBatch, RowErrors};
 
-/// Merges its inputs by position. A stored row belongs to one input, so positions tell them apart.
+/// Merges its inputs by position. A stored row belongs to one input, so no position occurs in two inputs.
 #[derive(Debug)]
 pub struct Union {
     /// Visible columns.
@@ -31,7 +31,7 @@ impl RowOperator for Union {
     }
 
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
-        // An input without rows of the segment has nothing to merge.
+        // Inputs that have no row in this segment are left out.
         let mut batches: Vec<&RowBatch> = inputs.iter().filter(|b| !b.is_empty()).collect();
         if batches.is_empty() {
             batches.extend(inputs.first());
@@ -50,7 +50,7 @@ impl RowOperator for Union {
                     .map(|(row, &at)| (at, input, row)),
             );
         }
-        // Stable within an input: the children of a row keep their order.
+        // The sort is stable, so the children of a row keep their order.
         order.sort_by_key(|&(at, input, _)| (at, input));
         let picks: Vec<(usize, usize)> =
             order.iter().map(|&(_, input, row)| (input, row)).collect();
@@ -65,8 +65,8 @@ impl RowOperator for Union {
             .collect::<Result<_>>()?;
         let mut errors = RowErrors::new();
         for (to, (input, row)) in picks.iter().enumerate() {
-            if let Some(of_row) = batches[*input].errors.get(row) {
-                errors.insert(to, of_row.clone());
+            if let Some(row_errors) = batches[*input].errors.get(row) {
+                errors.insert(to, row_errors.clone());
             }
         }
         Ok(RowBatch {

@@ -8,23 +8,23 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::{Result, exec_err};
 use forebay_udfs::hash::combine;
-use forebay_udfs::row::Rows;
+use forebay_udfs::row::RowColumn;
 
 use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, RowErrors, SlotError};
 
-/// One row per list element. Children take their parent's key and add their index.
+/// Emits one row per list element. Children take their parent's key and add their index.
 #[derive(Debug)]
 pub struct Unnest {
     /// Visible output columns.
     pub schema: SchemaRef,
-    /// The input column of each output column.
+    /// For each output column, the input column.
     pub columns: Vec<usize>,
     /// Input columns that are lists.
     pub lists: BTreeSet<usize>,
-    /// Whether an empty list gives a row of nulls.
+    /// True if an empty list gives a row of nulls.
     pub preserve_nulls: bool,
-    /// Whether the input's rows are children already.
+    /// True if the rows of the input are children of another `unnest` already.
     pub nested: bool,
 }
 
@@ -67,11 +67,11 @@ impl RowOperator for Unnest {
                 .map(|(_, list)| length(list, row))
                 .max()
                 .unwrap_or(0);
-            // A list that could not be computed stands for one row, which carries its error.
+            // A list that could not be computed gives one row, which carries its error.
             let kept = self.preserve_nulls || in_error(row);
             for child in 0..longest.max(usize::from(kept)) {
-                if let Some(of_row) = batch.errors.get(&row) {
-                    errors.insert(parents.len(), self.errors_of_child(of_row));
+                if let Some(row_errors) = batch.errors.get(&row) {
+                    errors.insert(parents.len(), self.errors_of_child(row_errors));
                 }
                 parents.push(row as u64);
                 children.push(child as u32);
@@ -102,7 +102,7 @@ impl RowOperator for Unnest {
                 },
             );
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-        let mut ids = Rows::try_from_array(&take(&batch.rows, &parents, None)?)?;
+        let mut ids = RowColumn::try_from_array(&take(&batch.rows, &parents, None)?)?;
         if self.nested {
             let keys = ids.hash.values().iter().zip(ids.child.values());
             ids.hash = keys

@@ -1,4 +1,4 @@
-//! Panics of kernels, caught and made values.
+//! Panics of kernels, caught and returned as errors.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -7,20 +7,21 @@ use std::sync::Once;
 use crate::task::panic_message;
 
 thread_local! {
-    /// How many calls on this thread catch panics.
+    /// Number of nested calls of `caught` that are running on this thread.
     static CATCHING: Cell<usize> = const { Cell::new(0) };
 }
 
 static QUIET_HOOK: Once = Once::new();
 
-/// The message of a panic.
+/// The message of a caught panic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it panicked: {0}")]
 pub struct Panicked(pub String);
 
-/// Runs `work` and returns its panic as an error. Nothing is printed: the row that is at fault reports it.
+/// Runs `work` and returns its panic as an error. The panic is not printed, as the error of the
+/// failed row contains its message.
 ///
-/// `work` must leave nothing half-changed behind it that is used again; kernels, which are functions of arrays, do not.
+/// `work` must not leave shared state half-changed. Kernels do not: they are functions of arrays.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     QUIET_HOOK.call_once(|| {
         let outer = take_hook();

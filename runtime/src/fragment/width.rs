@@ -1,24 +1,24 @@
-//! The width of rows: what a row of a schema takes in memory, as far as its types tell.
+//! The width of rows: an estimate of a row's memory, from the types of its columns.
 
 use arrow::datatypes::{Field, Schema};
 use forebay_udfs::tensor::TensorType;
 use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
 
-/// What the types of a schema say about the bytes of a row.
+/// The width of a schema's rows, as far as the column types determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowWidth {
-    /// Bytes of the columns whose types fix them.
+    /// Total size of the fixed-size columns, in bytes.
     pub fixed: u64,
-    /// Whether there are texts, bytes or lists, which are about as large as they are stored.
+    /// True if there are strings, binaries or lists. Together they count as large as the stored row.
     pub variable: bool,
-    /// Whether there are tensors, whose functions run in parallel over the rows of a segment.
+    /// True if there are tensors, whose functions run in parallel over the rows of a segment.
     pub tensors: bool,
-    /// Whether there are tensors of varying shape, which are larger than what they are decoded from.
+    /// True if there are tensors of varying shape, which are larger than the data they are decoded from.
     pub ragged: bool,
 }
 
 impl RowWidth {
-    /// The width of a row of `schema`.
+    /// Returns the width of rows of `schema`.
     pub fn of(schema: &Schema) -> Self {
         let mut width = Self {
             fixed: 0,
@@ -38,7 +38,7 @@ impl RowWidth {
         width
     }
 
-    /// Bytes of a row, about, where a stored row has `stored` bytes.
+    /// Estimates the size in bytes of a row computed from a stored row of `stored` bytes.
     pub fn estimate(&self, stored: u64) -> u64 {
         let variable = if self.variable { stored } else { 0 };
         let ragged = if self.ragged {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_beside_a_tensor_adds_what_is_stored_and_no_more() {
+    fn a_string_beside_a_tensor_adds_only_the_stored_size() {
         let pixels = DataType::new_fixed_size_list(DataType::Float32, 3 * 224 * 224, false);
         let schema = Schema::new(vec![
             Field::new("image", pixels, false),

@@ -1,21 +1,21 @@
-//! What can be wrong with a source, said in one sentence.
+//! Errors of sources.
 
 use std::path::PathBuf;
 
 use datafusion::common::DataFusionError;
 
-/// What is wrong with a source: its location, an option, a file.
+/// An error in a source: in its location, an option or a file.
 ///
-/// Reaches callers inside [`DataFusionError::External`].
+/// Callers receive it inside [`DataFusionError::External`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// Nothing is at the location.
     #[error("no file or folder '{location}': check the path (relative paths start at {base})")]
     Missing {
-        /// As the user wrote it.
+        /// The location as the user wrote it.
         location: String,
-        /// The folder that relative paths start at.
+        /// The folder that relative paths are resolved against.
         base: String,
     },
     /// The location cannot be read by this build.
@@ -23,7 +23,7 @@ pub enum SourceError {
         "cannot read '{location}': only paths of this machine and file:// URLs are supported, not {scheme}://"
     )]
     Scheme {
-        /// As the user wrote it.
+        /// The location as the user wrote it.
         location: String,
         /// The scheme of the URL.
         scheme: String,
@@ -31,20 +31,20 @@ pub enum SourceError {
     /// The location is no path, URL or glob.
     #[error("cannot understand the location '{location}': {cause}")]
     Location {
-        /// As the user wrote it.
+        /// The location as the user wrote it.
         location: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// The location holds no file that the format reads.
     #[error("{0}")]
     Empty(String),
-    /// A file or folder that is there cannot be read.
+    /// A file or folder that exists cannot be read.
     #[error("cannot read '{path}': {source}")]
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -53,7 +53,7 @@ pub enum SourceError {
     Listing {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// A symbolic link that leads nowhere, or round in a circle.
@@ -61,13 +61,13 @@ pub enum SourceError {
     Link {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// Description of what the link leads to.
         cause: String,
     },
-    /// A pipe, a socket or a device.
+    /// A path that is neither a file nor a folder: a pipe, a socket or a device.
     #[error("'{path}' is neither a file nor a folder: name a file, or move this out of the folder")]
     NoFile {
-        /// Where it is.
+        /// The path of the pipe, socket or device.
         path: PathBuf,
     },
     /// An option that the format does not have, or a value that it cannot take.
@@ -80,10 +80,10 @@ pub enum SourceError {
         path: PathBuf,
         /// The format's name.
         format: &'static str,
-        /// What is wrong, with the place in the file where that is known.
+        /// The reason, with the place in the file where that is known.
         cause: String,
     },
-    /// A file is no longer what it was when the source was opened.
+    /// A file was changed after the source was opened.
     #[error("'{path}' changed since the source was opened: {change}; open the source again")]
     Changed {
         /// The file.
@@ -91,12 +91,13 @@ pub enum SourceError {
         /// The difference.
         change: FileChange,
     },
-    /// A file that is to be written is one that the source reads, or would read.
+    /// A file that is to be written is one that the source reads, or one that it would read when
+    /// opened again.
     #[error("cannot write {}: {cause}", output.display())]
     Output {
         /// The file that is to be written.
         output: PathBuf,
-        /// What the source has to do with it, and what to do.
+        /// Why the source reads or would read the file, and what to do.
         cause: String,
     },
     /// The columns of the source do not fit together.
@@ -104,10 +105,10 @@ pub enum SourceError {
     Schema(String),
 }
 
-/// Difference of a file from what it was when its source was opened.
+/// The way in which a file differs from its state when its source was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FileChange {
-    /// Another number of bytes.
+    /// The file has another size.
     #[error("it had {was} bytes and has {now}")]
     Size {
         /// Bytes when the source was opened.
@@ -115,7 +116,7 @@ pub enum FileChange {
         /// Bytes now.
         now: u64,
     },
-    /// As many bytes of another content.
+    /// The file has the same size and another content.
     #[error("it was written again, with another content in as many bytes")]
     Content,
 }

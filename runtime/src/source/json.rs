@@ -1,8 +1,8 @@
-//! `JSON`: one object per line; a split is a run of rows.
+//! `JSON`: one object per line; a split is a range of consecutive rows.
 //!
-//! One scan when the source is opened parses every line, so that the types of columns come from the
-//! whole data and a broken line is found before training starts. Columns are in the order that they
-//! are first met, those of one object by name.
+//! One scan when the source is opened parses every line, so that the types of columns come from all
+//! the data and a broken line is found before training starts. Columns appear in the order in which
+//! the scan first meets them; columns first met in the same object are sorted by name.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -20,31 +20,37 @@ use serde_json::Value;
 
 use super::content::{ContentHash, ContentHasher, HashedRead};
 use super::error::SourceError;
-use super::listing::{Wanted, list};
-use super::options::Options;
+use super::file_source::{FileRows, FileSource, SplitReader};
+use super::listing::{WantedFiles, list};
+use super::options::SourceOptions;
+use super::reader::{SourceReader, boxed};
 use super::runs::{Runs, Start};
-use super::staged::{FileRows, Place, SplitReader, StagedSource, open as open_file};
+use super::split_location::{SplitLocation, open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit, guarded};
 use super::{Scan, StoredRows};
 use crate::task;
 
 const FORMAT: &str = "JSON";
 
-/// Bytes of a line at most.
+/// Maximum size of a line in bytes; a longer one is an error.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
 const READ_BYTES: usize = 256 << 10;
 
-pub(super) const JSON: Wanted = Wanted {
-    noun: "JSON lines",
-    extensions: &["json", "jsonl", "ndjson"],
-    strict: false,
+pub(super) static READER: SourceReader = SourceReader {
+    files: WantedFiles {
+        noun: "JSON lines",
+        extensions: &["json", "jsonl", "ndjson"],
+        strict: false,
+    },
+    options: &[],
+    open: |spec| boxed(open(spec)),
 };
 
-/// Opens files of JSON lines: scans them once. They have no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
-    Options::new(spec, &[])?;
-    let listing = list(&spec.location, &JSON).await?;
+/// Opens files of JSON lines, scanning each of them once. The format has no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+    SourceOptions::new(spec, READER.options)?;
+    let listing = list(&spec.location, &READER.files).await?;
     let paths: Vec<PathBuf> = listing
         .files
         .iter()
@@ -63,24 +69,25 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
             (FileRows { content, splits }, file.starts)
         })
         .unzip();
-    let reader = Arc::new(Reader {
+    let reader = Arc::new(JsonReader {
         schema: Arc::clone(&schema),
         starts,
     });
-    Ok(StagedSource::new(spec, schema, listing, rows, reader))
+    Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// Lines of a file that are not blank.
+/// Reads the lines of a file that are not blank.
 struct Lines<R> {
     input: R,
     text: Vec<u8>,
     offset: u64,
-    /// The line in `text`, from 1.
+    /// Number of the line in `text`, from 1.
     line: u64,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Reads from byte `start.offset`, which begins the line `start.line`.
+    /// Creates a reader of `input`, which stands at the byte `start.offset`, where the line
+    /// `start.line` begins.
     fn new(input: R, start: Start) -> Self {
         Self {
             input,
@@ -90,7 +97,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line with where it begins, or `None` at the end.
+    /// Returns the next line and its start, or `None` at the end.
     fn next(&mut self) -> Result<Option<(Start, &[u8])>, String> {
         loop {
             self.text.clear();
@@ -120,12 +127,12 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Begins the identity of a file.
+/// Begins the hash of a file's content.
 fn hasher() -> ContentHasher {
     ContentHasher::new(FORMAT, "")
 }
 
-/// Yields the objects of all files, noting where splits begin.
+/// Iterates over the objects of all files, noting where splits begin.
 struct Objects<'a> {
     paths: std::slice::Iter<'a, PathBuf>,
     open: Option<(&'a Path, Lines<BufReader<HashedRead<File>>>)>,
@@ -177,7 +184,7 @@ impl Iterator for Objects<'_> {
     }
 }
 
-/// One line as an object; else what is wrong with it.
+/// Parses a line as an object; the error says what is wrong.
 fn parse(line: &[u8]) -> Result<Value, String> {
     match serde_json::from_slice(line) {
         Ok(object @ Value::Object(_)) => Ok(object),
@@ -189,7 +196,7 @@ fn parse(line: &[u8]) -> Result<Value, String> {
             Err("a JSON document over several lines; put one object on each line".to_owned())
         }
         Err(error) => {
-            // The parser sees one line only and would call it line 1.
+            // The parser sees a single line and would always report line 1.
             let text = error.to_string();
             let cause = text.split(" at line ").next().unwrap_or(&text);
             Err(format!("column {}: {cause}", error.column()))
@@ -236,18 +243,18 @@ fn scan_all(
 }
 
 #[derive(Debug)]
-struct Reader {
+struct JsonReader {
     schema: SchemaRef,
-    /// Per file and split.
+    /// Start of each split, per file.
     starts: Vec<Vec<Start>>,
 }
 
-impl SplitReader for Reader {
+impl SplitReader for JsonReader {
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
         hasher().whole_file(path)
     }
 
-    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+    fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let start = self.starts[place.file][place.split];
         let mut file = place.open()?;
@@ -283,11 +290,11 @@ impl SplitReader for Reader {
     }
 }
 
-/// Lines on their way to a batch.
+/// Lines that are collected for a batch.
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Number and end in `bytes` of each line.
+    /// Number of each line in the file, and where it ends in `bytes`.
     lines: Vec<(u64, usize)>,
 }
 
@@ -300,7 +307,7 @@ impl Chunk {
         self.lines.push((line, self.bytes.len()));
     }
 
-    /// The rows; else which line is wrong, and how.
+    /// Decodes the lines into rows; the error names the line that is wrong, and the cause.
     fn decode(&self, schema: &SchemaRef) -> Result<RecordBatch, String> {
         decode(schema, &self.bytes, self.lines.len()).map_err(|whole| {
             let mut start = 0;
@@ -317,7 +324,7 @@ impl Chunk {
 
 fn decode(schema: &SchemaRef, bytes: &[u8], rows: usize) -> Result<RecordBatch, ArrowError> {
     let mut decoder = ReaderBuilder::new(Arc::clone(schema))
-        // A column that is text in one row and a number in another was found to be text.
+        // If a column has text in one row and a number in another, the scan inferred text.
         .with_coerce_primitive(true)
         .with_batch_size(rows)
         .build_decoder()?;

@@ -6,16 +6,16 @@ use forebay_planner::source::SourceSpec;
 
 use super::error::SourceError;
 
-/// Options of one source. Each is taken once; what is left at the end is an error.
+/// The options of one source, as the user gave them.
 #[derive(Debug)]
-pub(crate) struct Options<'a> {
+pub(crate) struct SourceOptions<'a> {
     format: &'static str,
     values: &'a BTreeMap<String, String>,
     legal: &'static [&'static str],
 }
 
-impl<'a> Options<'a> {
-    /// Checks the names of a source's options against the legal ones.
+impl<'a> SourceOptions<'a> {
+    /// Checks that the source has only the options named in `legal`; another name is an error.
     pub(crate) fn new(
         spec: &'a SourceSpec,
         legal: &'static [&'static str],
@@ -49,13 +49,14 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The text of an option.
+    /// Returns the text of an option; `None` when it is not set.
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         debug_assert!(self.legal.contains(&name));
         self.values.get(name).map(String::as_str)
     }
 
-    /// An option that is one ASCII character (`\t` and `tab` are the tabulator).
+    /// Returns an option that is one ASCII character (`\t` and `tab` stand for the tab); `None`
+    /// when it is not set.
     pub(crate) fn byte(&self, name: &str) -> Result<Option<u8>, SourceError> {
         match self.text(name) {
             None => Ok(None),
@@ -67,7 +68,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// An option that is `true` or `false`.
+    /// Returns an option that is `true` or `false`, or `default` when it is not set.
     pub(crate) fn boolean(&self, name: &str, default: bool) -> Result<bool, SourceError> {
         match self.text(name) {
             None => Ok(default),
@@ -77,7 +78,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// An option that is a whole number above zero.
+    /// Returns an option that is a whole number above zero, or `default` when it is not set.
     pub(crate) fn count(&self, name: &str, default: usize) -> Result<usize, SourceError> {
         match self.text(name) {
             None => Ok(default),
@@ -88,7 +89,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The error for a value that an option cannot take.
+    /// Returns the error for an option whose value is not what is `expected`.
     pub(crate) fn wrong(&self, name: &str, expected: &str) -> SourceError {
         let found = self.text(name).unwrap_or_default();
         SourceError::Option(format!(
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn a_wrong_name_gets_the_nearest_and_the_list() {
         let spec = spec(&[("delimeter", ";")]);
-        let error = Options::new(&spec, &["delimiter", "header"])
+        let error = SourceOptions::new(&spec, &["delimiter", "header"])
             .unwrap_err()
             .to_string();
         assert_eq!(
@@ -127,7 +128,7 @@ mod tests {
             "CSV has no option 'delimeter' (it has delimiter, header); did you mean 'delimiter'?"
         );
         assert!(
-            Options::new(&spec, &[])
+            SourceOptions::new(&spec, &[])
                 .unwrap_err()
                 .to_string()
                 .contains("it has none")
@@ -142,7 +143,7 @@ mod tests {
             ("quote", "é"),
             ("n", "0"),
         ]);
-        let options = Options::new(&spec, &["delimiter", "header", "quote", "n"]).unwrap();
+        let options = SourceOptions::new(&spec, &["delimiter", "header", "quote", "n"]).unwrap();
         assert_eq!(options.byte("delimiter").unwrap(), Some(b'\t'));
         assert!(!options.boolean("header", true).unwrap());
         assert!(

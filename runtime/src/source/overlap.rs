@@ -1,28 +1,18 @@
-//! Outputs that would take the place of what a source reads, or be read by it the next time.
+//! Detects outputs that would overwrite a file of a source, or that the source would read the next
+//! time.
 
 use std::path::Path;
 
 use datafusion::common::DataFusionError;
-use forebay_planner::source::Format;
 
 use super::error::SourceError;
-use super::listing::{Place, Wanted};
-use super::{Source, avro, csv, images, ipc, json, parquet};
+use super::listing::FilePlace;
+use super::opened::Source;
+use super::reader_of;
 use crate::output_file::{FileIdentity, resolved};
 
-const fn wanted(format: Format) -> &'static Wanted {
-    match format {
-        Format::ImageFolder => &images::IMAGES,
-        Format::Parquet => &parquet::PARQUET,
-        Format::Csv => &csv::CSV,
-        Format::Json => &json::JSON,
-        Format::Avro => &avro::AVRO,
-        Format::Arrow => &ipc::ARROW,
-    }
-}
-
-/// Refuses a file that is to be written where it is one of the source's, by whatever name, or where the source's
-/// folder or glob would take it in when it is listed again.
+/// Refuses to write `output` if it is a file of the source, under whatever name, or if the source's
+/// folder or glob would include it when listed again.
 pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceError> {
     let spec = source.spec();
     let clash = |cause: String| {
@@ -33,9 +23,9 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     };
     let manifest = source.manifest();
     let files = &manifest.files;
-    let place = Place::of(&spec.location, wanted(spec.format))?;
+    let place = FilePlace::of(&spec.location, &reader_of(spec.format).files)?;
     if let Some(identity) = FileIdentity::of(output) {
-        // The same file has the same size, so few of a folder of photos are looked at.
+        // The same file has the same size, so few files of a large folder have to be opened.
         let mut alike = files.iter().filter(|file| file.size == identity.size);
         let same = alike.find(|file| {
             FileIdentity::of(&place.root.join(&file.path)).is_some_and(|file| file == identity)
@@ -59,9 +49,9 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     Ok(())
 }
 
-/// True where a listing of the source would find a file of this absolute path, below its folder or below one of those
-/// that `links` in it lead to.
-fn is_read_next(place: &Place, links: &[String], output: &Path) -> bool {
+/// True when a listing of the source would find a file at the absolute path `output`: below its
+/// folder, or below a folder that one of the symbolic `links` in it leads to.
+fn is_read_next(place: &FilePlace, links: &[String], output: &Path) -> bool {
     if place.is_single_file() {
         return false;
     }
@@ -78,7 +68,7 @@ fn is_read_next(place: &Place, links: &[String], output: &Path) -> bool {
     })
 }
 
-/// Whether an error is that of an output which a source reads.
+/// True when an error is that of [`check_output`]: the source reads, or would read, the output.
 pub fn is_output_clash(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::External(error) => {
@@ -92,7 +82,7 @@ pub fn is_output_clash(error: &DataFusionError) -> bool {
 mod tests {
     use std::fs;
 
-    use forebay_planner::source::SourceSpec;
+    use forebay_planner::source::{Format, SourceSpec};
 
     use super::*;
     use crate::source::FileResolver;
@@ -130,7 +120,7 @@ mod tests {
         }
         let dotted = folder.path().join("./t.csv");
         assert!(checked(Format::Csv, &location, &dotted).await.is_err());
-        // A single file takes no others in.
+        // A source that is a single file never includes other files.
         for name in ["same.csv", "none.csv"] {
             assert_eq!(checked(Format::Csv, &location, &at(name)).await, Ok(()));
         }
@@ -188,7 +178,7 @@ mod tests {
             assert!(read(&format!("{data}/**/*.csv"), name).await, "{name}");
             assert!(!read(&format!("{data}/*.csv"), name).await, "{name}");
         }
-        // A folder that is still to be made.
+        // The output's folder does not exist yet.
         assert!(read(&data, "far/later/new.csv").await);
         for name in ["far/new.json", "far/_new.csv", "hidden/new.csv"] {
             assert!(!read(&data, name).await, "{name}");

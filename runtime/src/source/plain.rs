@@ -1,8 +1,8 @@
-//! The types that sources have for users, whatever the encoding in the file.
+//! The column types that sources show to users, independent of the encoding in the file.
 //!
 //! Dictionaries, run-end encoding, views and 64-bit offsets are ways of storing values. A source
 //! shows plain strings, bytes and lists instead, so that the meaning of a pipeline does not depend
-//! on who wrote the file. Batches are a few MiB, far below what 32-bit offsets hold.
+//! on who wrote the file. Batches have a few MiB, so 32-bit offsets suffice.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use datafusion::common::Result;
 
 use super::error::SourceError;
 
-/// The type that a column shows.
+/// Returns the type that a column of the type `stored` has for users.
 pub(crate) fn plain_type(stored: &DataType) -> DataType {
     match stored {
         DataType::Dictionary(_, values) => plain_type(values),
@@ -33,7 +33,7 @@ pub(crate) fn plain_type(stored: &DataType) -> DataType {
 }
 
 fn plain_field(field: &FieldRef) -> FieldRef {
-    // Field ids are how Parquet files of table formats number their columns.
+    // Table formats number the columns of their Parquet files by field ids in the metadata.
     let metadata: HashMap<_, _> = field
         .metadata()
         .iter()
@@ -50,13 +50,13 @@ fn plain_field(field: &FieldRef) -> FieldRef {
     )
 }
 
-/// The schema that a file shows. Metadata of the schema itself is left out.
+/// Returns the schema that a file has for users. The metadata of the schema itself is dropped.
 pub(crate) fn plain_schema(stored: &Schema) -> Schema {
     Schema::new(stored.fields().iter().map(plain_field).collect::<Fields>())
 }
 
-/// The schema of several files, each given by its relative path and plain schema. All must have the
-/// same columns in the same order; a column is nullable where it is so in any file.
+/// Merges the schemas of several files, each given by its relative path and plain schema. All must
+/// have the same columns in the same order; a column is nullable if it is nullable in any file.
 pub(crate) fn merged_schema<'a>(
     format: &str,
     files: impl IntoIterator<Item = (&'a str, &'a Schema)>,
@@ -133,9 +133,10 @@ pub(crate) fn merged_schema<'a>(
     Ok(Arc::new(Schema::new(merged)))
 }
 
-/// The first field of a struct or union, at any depth, that has another name in the second of two types that are
-/// equal but for names, with that name. Fields are told apart by their names, while a cast would take them by their
-/// places. Writers are free to name the items of lists and the entries of maps as they like.
+/// For two types that are equal except for names, returns the names of the first field of a struct
+/// or union, at any depth, that is named differently in both; `None` if there is none. Fields are
+/// identified by their names, while a cast would match them by position. The items of lists and the
+/// entries of maps may have any names.
 fn other_names<'a>(one: &'a DataType, other: &'a DataType) -> Option<(&'a str, &'a str)> {
     let within = |one: &'a FieldRef, other: &'a FieldRef| {
         if one.name() == other.name() {
@@ -171,7 +172,7 @@ fn other_names<'a>(one: &'a DataType, other: &'a DataType) -> Option<(&'a str, &
     }
 }
 
-/// Brings the stored columns of a batch to a plain schema.
+/// Converts the stored columns of a batch to the plain `schema`.
 pub(crate) fn plain_batch(
     schema: &SchemaRef,
     columns: &[ArrayRef],
@@ -292,7 +293,7 @@ mod tests {
         ] {
             assert!(merged(one, other).is_err());
         }
-        // Items and entries are named by the writer.
+        // Writers choose the names of items and entries.
         merged(list("item", xy.clone()), list("element", xy.clone())).unwrap();
         merged(map(spark, xy.clone()), map(arrow, xy)).unwrap();
     }

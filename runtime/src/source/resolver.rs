@@ -1,15 +1,15 @@
-//! Opens what the user named.
+//! The resolver of sources.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
-use forebay_planner::source::{Format, SourceResolver, SourceSpec};
+use forebay_planner::source::{SourceResolver, SourceSpec};
 
-use super::images::ImageFolder;
+use super::opened::Source;
+use super::reader_of;
 use super::table::SourceTable;
-use super::{Source, avro, csv, ipc, json, parquet};
 
 /// Opens sources from files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,14 +18,7 @@ pub struct FileResolver;
 impl FileResolver {
     /// Opens a source: lists its files, reads their columns and row counts.
     pub async fn open(&self, spec: &SourceSpec) -> Result<Arc<dyn Source>> {
-        Ok(match spec.format {
-            Format::ImageFolder => Arc::new(ImageFolder::open(spec).await?),
-            Format::Parquet => Arc::new(parquet::open(spec).await?),
-            Format::Csv => Arc::new(csv::open(spec).await?),
-            Format::Json => Arc::new(json::open(spec).await?),
-            Format::Avro => Arc::new(avro::open(spec).await?),
-            Format::Arrow => Arc::new(ipc::open(spec).await?),
-        })
+        (reader_of(spec.format).open)(spec).await
     }
 }
 

@@ -1,37 +1,37 @@
-//! Runs: the splits of a file whose rows are found by reading it from its start.
+//! Splits of files in which the start of a row is found only by reading from the file's start.
 
-use super::Split;
+use super::manifest::Split;
 
-/// Rows of a split of text and Avro files. Part of the meaning of a pipeline (windows are made of
-/// splits): a change is a new version of the contract.
+/// Number of rows of a split of text and Avro files. It is part of the meaning of a pipeline, since
+/// windows are made of splits: a change needs a new version of the contract.
 pub(crate) const SPLIT_ROWS: u64 = 8192;
 
-/// Where a row of a text file begins.
+/// Start of a row in a text file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// Bytes before it.
+    /// Offset of the row in bytes.
     pub(crate) offset: u64,
-    /// Its line, from 1.
+    /// Line of the row, from 1.
     pub(crate) line: u64,
 }
 
-/// Runs of [`SPLIT_ROWS`] rows, noted while a text file is read.
+/// Collects splits of [`SPLIT_ROWS`] rows while a text file is read.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    /// The runs as splits.
+    /// The splits so far; the last one may still grow.
     pub(crate) splits: Vec<Split>,
-    /// Where each begins.
+    /// The start of each split.
     pub(crate) starts: Vec<Start>,
     rows: u64,
 }
 
 impl Runs {
-    /// Rows noted so far.
+    /// Number of rows noted so far.
     pub(crate) const fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Notes the next row, from `start` to the byte `end`.
+    /// Notes the next row, which begins at `start` and ends at the byte `end`.
     pub(crate) fn push(&mut self, start: Start, end: u64) {
         if self.rows.is_multiple_of(SPLIT_ROWS) {
             self.starts.push(start);

@@ -1,4 +1,4 @@
-//! Runs a blocking reader beside the async world, a few batches ahead of its consumer.
+//! Runs a blocking reader on its own thread, a few batches ahead of its async consumer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -7,18 +7,19 @@ use datafusion::common::Result;
 use futures::stream::BoxStream;
 use tokio::sync::mpsc;
 
-use super::StoredRows;
 use super::error::SourceError;
+use super::rows::StoredRows;
 use crate::task::{self, panic_message};
 
-/// Aim of a batch that a reader hands out. Three of them can be alive for one stream: with the
-/// consumer, in the channel, and with the reader.
+/// Target size in bytes of the batches that a reader emits. A stream can have three of them in
+/// memory: with the consumer, in the channel, and with the reader.
 pub(crate) const BATCH_BYTES: u64 = 4 << 20;
 
-/// Rows of a batch at most, however small they are.
+/// Maximum number of rows of a batch, however small the rows are.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// Rows that make a batch of about [`BATCH_BYTES`], where `rows` take `bytes`.
+/// Returns the number of rows for a batch of about [`BATCH_BYTES`], where `rows` rows take `bytes`
+/// bytes in all.
 pub(crate) fn rows_per_batch(rows: u64, bytes: u64) -> usize {
     let each = bytes.checked_div(rows).unwrap_or(0).max(1);
     usize::try_from(BATCH_BYTES / each)
@@ -26,23 +27,24 @@ pub(crate) fn rows_per_batch(rows: u64, bytes: u64) -> usize {
         .clamp(1, BATCH_ROWS)
 }
 
-/// Where a blocking reader puts what it read.
+/// The sender by which a blocking reader emits its batches.
 #[derive(Debug)]
 pub(crate) struct Emit<'a> {
     sender: &'a mpsc::Sender<Result<StoredRows>>,
 }
 
 impl Emit<'_> {
-    /// Hands a batch on, waiting for room. False when nobody listens any more: the reader stops.
+    /// Sends a batch, waiting for room in the channel. Returns false when the consumer hung up: the
+    /// reader must stop.
     #[must_use]
     pub(crate) fn send(&self, rows: StoredRows) -> bool {
         rows.numbers.is_empty() || self.sender.blocking_send(Ok(rows)).is_ok()
     }
 }
 
-/// The stream of what `read` emits, on a thread for blocking work that starts with the first poll
-/// and stops when the stream is dropped. A panic of a decoder over damaged bytes becomes an error
-/// that names the file.
+/// Returns the stream of what `read` emits. `read` runs on a thread for blocking work, which starts
+/// with the first poll and stops when the stream is dropped. A panic of a decoder over damaged
+/// bytes becomes an error that names the file.
 pub(crate) fn blocking_stream<F>(
     path: PathBuf,
     format: &'static str,
@@ -54,7 +56,7 @@ where
     task::blocking_stream("reading", move |sender| {
         let emit = Emit { sender };
         if let Err(error) = guarded(&path, format, || read(&emit)) {
-            // Nobody listens: nobody misses the error.
+            // If the consumer hung up, nobody needs the error.
             drop(sender.blocking_send(Err(error)));
         }
     })

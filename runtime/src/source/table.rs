@@ -1,4 +1,4 @@
-//! A source as a DataFusion table: for the planner, and for SQL that just looks at the data.
+//! A source as a DataFusion table, for the planner and for plain SQL queries over the data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,16 +22,18 @@ use forebay_planner::source::SourceSpec;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
+use super::manifest::Split;
+use super::opened::{Access, Source};
+use super::rows::Scan;
 use super::stream::BATCH_BYTES;
-use super::{Access, Scan, Source, Split};
 
-/// Rows that one fetch of a [`Access::Direct`] source asks for at most when it is scanned.
+/// Maximum number of rows in one fetch while a source with [`Access::Direct`] is scanned.
 const FETCH_ROWS: usize = 1024;
 
 /// A source as a table whose scan yields every row in stored order.
 ///
-/// The engine takes the [`Source`] out of it by
-/// `provider.downcast_ref::<SourceTable>()` and [`source`](Self::source).
+/// The engine gets the [`Source`] by `provider.downcast_ref::<SourceTable>()` and
+/// [`source`](Self::source).
 #[derive(Debug, Clone)]
 pub struct SourceTable {
     source: Arc<dyn Source>,
@@ -39,7 +41,7 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
-    /// The table over an opened source.
+    /// Creates the table of an opened source.
     pub fn new(source: Arc<dyn Source>) -> Self {
         let SourceSpec {
             format, location, ..
@@ -67,7 +69,7 @@ impl TableProvider for SourceTable {
         TableType::Base
     }
 
-    /// `STORED AS format LOCATION 'location'`.
+    /// Returns the definition as SQL: `STORED AS format LOCATION 'location'`.
     fn get_table_definition(&self) -> Option<&str> {
         Some(&self.definition)
     }
@@ -104,14 +106,15 @@ impl TableProvider for SourceTable {
 #[derive(Debug)]
 pub struct SourceExec {
     source: Arc<dyn Source>,
-    /// Columns in the order that they leave.
+    /// Indices of the output columns in the source's schema, in output order.
     projection: Vec<usize>,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
 }
 
 impl SourceExec {
-    /// A scan of the columns at `projection` of the source's schema, of at most `limit` rows.
+    /// Creates a scan of the columns `projection` of the source's schema, which yields at most
+    /// `limit` rows.
     pub fn try_new(
         source: Arc<dyn Source>,
         projection: Vec<usize>,
@@ -134,7 +137,7 @@ impl SourceExec {
 
     fn rows(&self) -> BoxStream<'static, Result<RecordBatch>> {
         let source = Arc::clone(&self.source);
-        // Sources take their columns in ascending order, DataFusion in any.
+        // Sources take column indices in ascending order; DataFusion gives them in any order.
         let mut ascending = self.projection.clone();
         ascending.sort_unstable();
         ascending.dedup();
@@ -174,7 +177,7 @@ fn split_by_split(
         .boxed()
 }
 
-/// The rows by reference, many small files at a time.
+/// Streams rows fetched by reference, many small files at a time.
 fn fetched(
     source: Arc<dyn Source>,
     projection: Vec<usize>,
@@ -303,7 +306,7 @@ mod tests {
     use crate::source::testing::{spec, tree};
 
     async fn sql(table: Arc<dyn TableProvider>, query: &str) -> String {
-        // Several partitions would mix the order of the rows.
+        // With several target partitions, the order of rows would not be fixed.
         let config = SessionConfig::new().with_target_partitions(1);
         let context = SessionContext::new_with_config(config);
         context.register_table("t", table).unwrap();

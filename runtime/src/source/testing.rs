@@ -13,7 +13,7 @@ use futures::TryStreamExt;
 
 use super::{FileResolver, Scan, Source};
 
-/// A source as a user would name it.
+/// Describes a source as a user would.
 pub(crate) fn spec(format: Format, location: &Path, options: &[(&str, &str)]) -> SourceSpec {
     SourceSpec {
         format,
@@ -26,7 +26,7 @@ pub(crate) fn spec(format: Format, location: &Path, options: &[(&str, &str)]) ->
     }
 }
 
-/// Files that hold their own names.
+/// Creates a folder of files, each of which contains its own name.
 pub(crate) fn tree(names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in names {
@@ -37,7 +37,7 @@ pub(crate) fn tree(names: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// Opens a source; the error as the text a user would see.
+/// Opens a source; the error is the text that a user would see.
 pub(crate) async fn open(
     format: Format,
     location: &Path,
@@ -49,7 +49,7 @@ pub(crate) async fn open(
         .map_err(|e| e.to_string())
 }
 
-/// Every row of a source: file, row number, and the projected values.
+/// Reads every row of a source: its file and row number, and the projected values.
 pub(crate) async fn read_all(
     source: &Arc<dyn Source>,
     projection: &[usize],
@@ -88,11 +88,49 @@ pub(crate) async fn read_all(
     Ok((keys, concat_batches(&schema, &batches).unwrap()))
 }
 
-/// A folder of the shared test data, where the environment names it.
+/// Returns a folder of the shared test data; `None` unless the environment variable names the data.
 pub(crate) fn shared_data(folder: &str) -> Option<PathBuf> {
     let Some(root) = std::env::var_os("FOREBAY_TEST_DATA") else {
         println!("skipped: FOREBAY_TEST_DATA is not set");
         return None;
     };
     Some(Path::new(&root).join(folder)).filter(|path| path.is_dir())
+}
+
+/// Returns the header block of a tar entry of this kind and size.
+pub(crate) fn tar_header(kind: u8, name: &str, size: usize) -> Vec<u8> {
+    let mut block = vec![0; 512];
+    block[..name.len()].copy_from_slice(name.as_bytes());
+    block[100..107].copy_from_slice(b"0000644");
+    block[124..135].copy_from_slice(format!("{size:011o}").as_bytes());
+    block[136..147].copy_from_slice(b"00000000000");
+    block[156] = kind;
+    block[257..265].copy_from_slice(b"ustar\x0000");
+    with_checksum(block)
+}
+
+/// Sets the checksum of a header block.
+pub(crate) fn with_checksum(mut block: Vec<u8>) -> Vec<u8> {
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block
+}
+
+/// Returns an entry of a tar archive: header, content and padding.
+pub(crate) fn tar_entry(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {
+    let mut entry = tar_header(kind, name, content.len());
+    entry.extend(content);
+    entry.resize(entry.len().next_multiple_of(512), 0);
+    entry
+}
+
+/// Returns a tar archive of regular files.
+pub(crate) fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let entries = files
+        .iter()
+        .map(|(name, content)| tar_entry(b'0', name, content));
+    let mut archive = entries.collect::<Vec<_>>().concat();
+    archive.extend([0; 1024]);
+    archive
 }

@@ -1,18 +1,18 @@
-//! Room for temporary files.
+//! The space for temporary files.
 //!
-//! A temporary file has no name: the system frees it when the process ends, however it ends.
+//! A temporary file has no name, so the system frees it when the process ends, even after a crash.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that the temporary files of a run take at most.
+/// Default limit for all temporary files of a run together, in bytes.
 const DEFAULT_LIMIT: u64 = 100 << 30;
 
-/// The room that the temporary files of a run share.
+/// The file space that the temporary files of a run share; beyond its limit, spilling fails.
 #[derive(Debug)]
-pub struct SpillSpace {
+pub(crate) struct SpillSpace {
     limit: u64,
     used: AtomicU64,
 }
@@ -24,20 +24,21 @@ impl Default for SpillSpace {
 }
 
 impl SpillSpace {
-    /// Room of this many bytes.
-    pub const fn new(limit: u64) -> Self {
+    /// Creates a space of `limit` bytes.
+    pub(crate) const fn new(limit: u64) -> Self {
         Self {
             limit,
             used: AtomicU64::new(0),
         }
     }
 
-    /// Bytes that temporary files take now.
-    pub fn used(&self) -> u64 {
+    /// Returns the current size of all temporary files, in bytes.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Creates a file without a name in the system's folder for temporary files (`TMPDIR`).
+    /// Creates an unnamed file in the system's folder for temporary files (`TMPDIR`).
     pub(super) fn create(self: &Arc<Self>) -> io::Result<SpillFile> {
         Ok(SpillFile {
             file: tempfile::tempfile()?,
@@ -47,7 +48,7 @@ impl SpillSpace {
     }
 }
 
-/// A temporary file, gone when it is dropped.
+/// A temporary file, deleted on drop.
 #[derive(Debug)]
 pub(super) struct SpillFile {
     pub(super) file: File,
@@ -56,7 +57,7 @@ pub(super) struct SpillFile {
 }
 
 impl SpillFile {
-    /// Appends bytes.
+    /// Appends bytes to the file. Fails if all files together would exceed the space's limit.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let more = bytes.len() as u64;
         let used = self.space.used.fetch_add(more, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Rows in a temporary file, each reachable by its number.
+//! Spilled rows in a temporary file, addressable by number.
 //!
-//! Rows are stored in the row format of `arrow-row`, one after the other, with their offsets kept in
-//! memory. Types that the row format does not give back as they were (dictionaries, run-end
-//! encoding, unions) are stored as small Arrow IPC streams instead.
+//! Rows are stored in the row format of `arrow-row`, one after the other, with their offsets in memory. Types that
+//! the row format does not reproduce (dictionaries, run-end encoding, unions) are stored as small Arrow IPC streams
+//! instead.
 
 use std::fmt;
 use std::fs::File;
@@ -19,35 +19,37 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
 
 use super::space::{SpillFile, SpillSpace};
 
-/// Bytes that are encoded, or read, at a time.
+/// Number of bytes that are encoded or read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Bytes of a block where rows are stored in blocks: what one row costs to read.
+/// Target size in bytes of a block of rows in the format `Blocks`; reading one row reads its whole
+/// block.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Rows apart by at most this many bytes are read together: the system reads whole pages anyway.
+/// Largest gap in bytes between rows that are read together. The system reads whole pages anyway.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Bytes of encoded rows that one gather reads at most: 32-bit offsets must hold the result.
+/// Maximum size in bytes of the encoded rows that one gather reads, as the result has 32-bit
+/// offsets; more is an error.
 const MAX_GATHER_BYTES: u64 = i32::MAX as u64;
 
-/// Spilled rows.
+/// Rows in a temporary file, and the index of their positions.
 pub(super) struct Spill {
     schema: SchemaRef,
     codec: Codec,
     file: SpillFile,
-    /// Where each stored piece (a row or a block) ends.
+    /// End offset of each stored piece (a row or a block).
     ends: Vec<u64>,
-    /// For blocks: rows up to and with each.
+    /// For blocks: number of rows up to the end of each block.
     block_rows: Vec<u64>,
 }
 
-/// How rows are stored.
+/// The storage format of rows.
 #[derive(Debug)]
 enum Codec {
-    /// Each row on its own.
+    /// Each row is stored separately.
     Rows(RowConverter),
-    /// Blocks of rows as Arrow IPC streams.
+    /// Blocks of rows are stored as Arrow IPC streams.
     Blocks,
 }
 
@@ -65,7 +67,10 @@ impl Spill {
     pub(super) fn create(schema: &SchemaRef, space: &Arc<SpillSpace>) -> Result<Self> {
         let file = space.create().map_err(|e| {
             let folder = std::env::temp_dir();
-            exec_datafusion_err!("cannot make a temporary file in {}: {e}", folder.display())
+            exec_datafusion_err!(
+                "cannot create a temporary file in {}: {e}",
+                folder.display()
+            )
         })?;
         let types = schema.fields().iter().map(|field| field.data_type());
         let codec = if !schema.fields().is_empty() && types.clone().all(survives_row_format) {
@@ -95,12 +100,12 @@ impl Spill {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Bytes of memory that the offsets take.
+    /// Returns the memory that the offsets take, in bytes.
     pub(super) fn index_bytes(&self) -> usize {
         (self.ends.capacity() + self.block_rows.capacity()) * size_of::<u64>()
     }
 
-    /// Appends rows. After an error the spilled rows are not to be used.
+    /// Appends rows. After an error, the spill must not be used any more.
     pub(super) fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         let aim = match self.codec {
             Codec::Rows(_) => CHUNK_BYTES,
@@ -141,7 +146,7 @@ impl Spill {
         Ok(())
     }
 
-    /// The rows with these numbers, in this order.
+    /// Returns the rows with these numbers, in this order.
     pub(super) fn gather(&self, rows: &[u64]) -> Result<RecordBatch> {
         match &self.codec {
             Codec::Rows(converter) => self.gather_rows(converter, rows),
@@ -211,7 +216,7 @@ impl Spill {
         )?)
     }
 
-    /// Where a piece lies in the file.
+    /// Returns start and end in the file of a piece (a row or a block).
     fn span(&self, piece: u64) -> (u64, u64) {
         let piece = piece as usize;
         (
@@ -220,7 +225,8 @@ impl Spill {
         )
     }
 
-    /// Reads pieces, given in ascending order, neighbours in one go.
+    /// Reads pieces, given by number in ascending order. Pieces close to each other are read
+    /// together.
     fn read(&self, ascending: &[u64]) -> Result<Pieces> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for &piece in ascending {
@@ -254,7 +260,7 @@ fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
         .map_err(|e| exec_datafusion_err!("cannot write rows to a temporary file: {e}"))
 }
 
-/// Parts of the file in memory, ascending.
+/// Ranges of the file that were read into memory, ascending.
 struct Pieces {
     starts: Vec<u64>,
     runs: Vec<Vec<u8>>,
@@ -292,11 +298,12 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> std::io:
     Ok(())
 }
 
-/// Whether `arrow-row` gives values of a type back as they were, type included.
+/// Returns true if `arrow-row` reproduces values of a type, including the type itself.
 fn survives_row_format(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(..) | DataType::RunEndEncoded(..) | DataType::Union(..) => false,
-        // Written since arrow 58 only, and with offsets of its own making.
+        // `arrow-row` before version 58 does not support these types, and later versions build new
+        // offsets for them.
         DataType::ListView(_) | DataType::LargeListView(_) | DataType::Map(..) => false,
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
             survives_row_format(field.data_type())

@@ -19,7 +19,7 @@ fn stage(schema: &SchemaRef, limit: usize) -> (RowStage, Arc<dyn MemoryPool>) {
     (RowStage::new(Arc::clone(schema), &pool, space), pool)
 }
 
-/// One column of each kind; the seed decides values and nulls.
+/// Returns one column of each type; the seed decides values and nulls.
 fn column(kind: usize, rows: usize, seed: u64) -> ArrayRef {
     let draw = |row: usize| {
         let mut x = seed ^ (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -123,8 +123,8 @@ fn batch(kinds: &[usize], rows: usize, seed: u64) -> RecordBatch {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).unwrap()
 }
 
-/// Logical values as text: `==` of arrays takes NaN for unlike itself, knows one zero, and sees what
-/// lies under the null of a struct.
+/// Formats logical values as text. `==` on arrays treats NaN as unequal to itself, does not distinguish signed zeros,
+/// and compares values under the null of a struct.
 fn shown(batch: &RecordBatch) -> String {
     let options = FormatOptions::new().with_null("null");
     let mut text = String::new();

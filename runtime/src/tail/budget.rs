@@ -1,23 +1,23 @@
-//! The error budget: how many rows of an epoch may fail before a run stops.
+//! The error budget: the number of rows of an epoch that may fail before the run stops.
 
 use forebay_planner::clauses::ErrorBudget;
 
 use super::failure::Failure;
 use crate::error::{Error, Result};
 
-/// Rows below which a share is taken of so many, where the number of an epoch's rows is not known: one failed
-/// row among the first few is no sign of many.
+/// Minimum number of rows that a budget in percent is taken of, if the size of an epoch is unknown.
+/// One failed row among the first few does not mean that many will fail.
 const LEAST_ROWS: u64 = 1_000;
 
-/// How many rows of this rank may fail in an epoch.
+/// The number of rows of this rank that may fail in an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) budget: ErrorBudget,
-    /// Rows of this rank in an epoch, where known.
+    /// Number of rows that this rank has in an epoch; `None` if unknown.
     pub(crate) rows: Option<u64>,
 }
 
-/// What was seen and failed of an epoch.
+/// Number of rows seen, and of rows failed, in an epoch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spent {
     epoch: u64,
@@ -40,7 +40,7 @@ impl Spent {
     /// Counts a failed row.
     ///
     /// # Errors
-    /// It is one more than may fail.
+    /// Fails if the row exceeds the budget.
     pub(super) fn fail(&mut self, budget: &Budget, failure: &Failure) -> Result<()> {
         self.failed += 1;
         let (allowed, of) = match budget.budget {

@@ -1,24 +1,25 @@
-//! Rows that are counted and grouped as they come, and where their stream stands.
+//! The counted mode of the tail: groups rows as they are computed.
 
 use std::sync::Arc;
 
 use datafusion::common::internal_err;
-use forebay_planner::clauses::Remainder;
 
+use super::assembly::Tail;
+use super::batch::Batch;
 use super::held::{self, Held};
-use super::{Batch, Tail};
-use crate::cursor::{Carried, Cursor};
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::RowBatch;
-use crate::group::{Carry, Group, Grouper};
-use crate::origin::Origin;
+use crate::stream::accountant::AssignedBatch;
+use crate::stream::cursor::{CarriedRow, InputPosition};
+use crate::stream::group::Carry;
+use crate::stream::origin::SegmentOrigin;
 
 impl Tail {
-    /// Adds rows, which come in stream order, to be counted and grouped.
+    /// Adds computed rows, in stream order, to be counted and grouped.
     pub(crate) fn counted(
         &mut self,
         pieces: Vec<RowBatch>,
-        origin: &Arc<Origin>,
+        origin: &Arc<SegmentOrigin>,
         flush: bool,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
@@ -31,89 +32,78 @@ impl Tail {
     fn count_piece(
         &mut self,
         mut rows: RowBatch,
-        origin: &Arc<Origin>,
+        origin: &SegmentOrigin,
         flush: bool,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
-        // How far the next window was begun when TAKE had its last row is a matter of timing.
-        if self.is_satisfied() {
+        // The number of rows that are computed after the last row of TAKE depends on timing, so
+        // these rows are ignored.
+        if self.counter.accountant.take_reached() {
             return Ok(());
         }
-        let mut closed = Vec::new();
+        let mut assigned = Vec::new();
         if flush {
-            self.at = Some(origin.before());
-            self.grouper.flush(&mut closed);
-            self.close_all(&mut closed, out)?;
+            self.counter.at = origin.before.clone();
+            let at = || origin.before.clone();
+            self.counter.accountant.flush(at, &mut assigned);
+            self.put_out_counted(&mut assigned, out)?;
         }
         let keys = self.keyed(&mut rows)?;
         let ids = rows.row_ids()?;
-        let piece = self.pieces.add(rows);
+        let piece = self.counter.pieces.add(rows);
+        let mut last = None;
         for (row, &position) in ids.position.values().iter().enumerate() {
-            if self.is_satisfied() {
+            if self.counter.accountant.take_reached() {
                 break;
             }
-            let Some(carried) = origin.carried(&self.snapshot, position, 0) else {
-                return Ok(internal_err!("a row came that was not asked for")?);
+            let Some(at) = origin.index_of(position) else {
+                return Ok(internal_err!("a segment has a row that was not requested")?);
             };
-            let given = match self.last_row {
-                // Of a MIX, the same row may come twice, in two passes.
-                Some((stored, given)) if !origin.mixes && stored == carried.stored => given + 1,
-                _ => 1,
-            };
-            self.last_row = Some((carried.stored, given));
-            let carried = Carried {
-                nth: given - 1,
-                ..carried
-            };
-            self.count.rows += 1;
-            if self.count.rows <= self.skip {
-                continue;
-            }
+            let snapshot = &self.snapshot;
+            let (carried, given) =
+                { &mut self.counter }.named(origin.mixes, origin.carried(snapshot, at));
+            last = Some((at, given));
             let held = Held {
                 piece,
                 row: row as u32,
                 carried,
             };
             let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
-            self.grouper.push(held, key, &mut closed);
-            if !closed.is_empty() {
-                self.at = origin.behind(&self.snapshot, position, given);
-                self.close_all(&mut closed, out)?;
-            }
+            let behind = || origin.behind(snapshot, at, given);
+            { &mut self.counter.accountant }.count(held, key, behind, &mut assigned);
+            self.put_out_counted(&mut assigned, out)?;
         }
-        if let Some(&position) = ids.position.values().last()
-            && let Some((_, given)) = self.last_row
-        {
-            self.at = origin.behind(&self.snapshot, position, given);
+        if let Some((at, given)) = last {
+            self.counter.at = origin.behind(&self.snapshot, at, given);
         }
-        self.pieces.keep_only(&mut self.grouper)?;
-        Ok(())
+        { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
     }
 
-    /// Takes rows in that were carried to where the run goes on; with the last of them come their groups.
+    /// On resume, adds the rows that waited in open groups when the token was taken. May be called
+    /// several times; the last call also passes the groups of the rows of all calls.
     pub(crate) fn restored(
         &mut self,
         rows: Vec<RowBatch>,
-        groups: Option<Carry<(usize, Carried)>>,
-        at: &Cursor,
+        groups: Option<Carry<(usize, CarriedRow)>>,
+        at: InputPosition,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
-        self.restored.extend(rows);
+        self.counter.restored.extend(rows);
         let Some(groups) = groups else {
             return Ok(());
         };
-        let pieces = std::mem::take(&mut self.restored);
+        let pieces = std::mem::take(&mut self.counter.restored);
         let mut rows = held::joined(&pieces, &self.whole, &self.snapshot)?;
-        if rows.len() != groups.rows().count() {
+        let expected = groups.rows().count();
+        if rows.len() != expected {
             return Err(Error::Config(format!(
-                "the resume token carries {} rows, of which {} are no longer there: a file was changed since; \
-                     resume from the data as it was, or begin the epoch again",
-                groups.rows().count(),
-                groups.rows().count().saturating_sub(rows.len())
+                "the resume token carries {expected} rows, of which {} no longer exist: a file was changed since; \
+                 resume with the original data, or begin the epoch again",
+                expected.saturating_sub(rows.len())
             )));
         }
         let keys = self.keyed(&mut rows)?.unwrap_or_default();
-        let piece = self.pieces.add(rows);
+        let piece = self.counter.pieces.add(rows);
         let held = groups.map(|&(at, carried)| {
             let row = at as u32;
             let held = Held {
@@ -123,71 +113,32 @@ impl Tail {
             };
             Ok::<_, Error>((held, keys.get(at).copied().unwrap_or_default()))
         })?;
-        self.grouper = Grouper::resume(self.grouping.clone(), &held);
-        let mut ready = Vec::new();
-        for group in held.ready {
-            ready.push(Group {
-                rows: group.rows.into_iter().map(|(row, _)| row).collect(),
-                packs: group.packs,
-            });
-        }
-        self.at = Some(at.clone());
-        self.close_all(&mut ready, out)
+        let mut assigned = Vec::new();
+        { &mut self.counter.accountant }.restore(held, &at, &mut assigned);
+        self.counter.at = at;
+        self.put_out_counted(&mut assigned, out)
     }
 
-    /// Ends the span of counted rows: the last, perhaps short, batches.
+    /// Ends the span: emits the last, possibly short, batches.
     pub(crate) fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
-        let mut closed = Vec::new();
-        self.grouper.finish(&mut closed);
-        let mut cursor = self.at.take().unwrap_or_default();
-        (cursor.epoch, cursor.ended) = (self.count.epoch, true);
-        self.at = Some(cursor);
-        self.close_all(&mut closed, out)?;
-        self.pieces.keep_only(&mut self.grouper)?;
-        self.at = None;
-        Ok(())
+        let mut assigned = Vec::new();
+        let at = std::mem::take(&mut self.counter.at);
+        { &mut self.counter.accountant }.finish_span(|| at.clone(), &mut assigned);
+        self.put_out_counted(&mut assigned, out)?;
+        { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
     }
 
-    /// Puts out counted batches that are complete.
-    fn close_all(&mut self, closed: &mut Vec<Group<Held>>, out: &mut Vec<Batch>) -> Result<()> {
-        let closed = std::mem::take(closed);
-        for (at, group) in closed.iter().enumerate() {
-            self.count.batches += 1;
-            self.count.step += 1;
-            let cursor = Arc::new(self.cursor(&closed[at + 1..])?);
-            let mut members = self.pieces.take(&group.rows, &self.whole)?;
+    /// Settles and emits counted batches.
+    fn put_out_counted(
+        &mut self,
+        assigned: &mut Vec<AssignedBatch<Held>>,
+        out: &mut Vec<Batch>,
+    ) -> Result<()> {
+        for AssignedBatch { rows, plan } in assigned.drain(..) {
+            let members = self.counter.pieces.take(&rows, &self.whole)?;
             let own = members.len();
-            if self.deal.batch.remainder == Remainder::Pad {
-                members = self.padded(members, group.packs.as_ref())?;
-                self.last = Some((members.clone(), group.packs.clone()));
-            }
-            let place = (self.count.epoch, self.count.step - 1);
-            let made = self.settled((members, group.packs.clone()), own, place)?;
-            self.emit(made, place, cursor, out)?;
+            self.put_out(members, own, plan, out)?;
         }
         Ok(())
-    }
-
-    /// Where the stream of counted rows stands, with batches that are complete but not taken.
-    fn cursor(&self, behind: &[Group<Held>]) -> Result<Cursor> {
-        let Some(at) = &self.at else {
-            return Ok(internal_err!("a batch is complete before a row came")?);
-        };
-        let mut cursor = Cursor {
-            step: self.count.step,
-            batches: self.count.batches,
-            rows: self.count.rows,
-            carry: None,
-            carry_passes: Vec::new(),
-            ..at.clone()
-        };
-        if !self.grouper.is_empty() || !behind.is_empty() {
-            let carry = Carry {
-                ready: behind.to_vec(),
-                ..self.grouper.carry()
-            };
-            cursor.set_carry(&carry.map(|held| Ok::<_, Error>(held.carried))?);
-        }
-        Ok(cursor)
     }
 }

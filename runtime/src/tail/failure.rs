@@ -1,24 +1,24 @@
-//! Failed rows, and what became of them.
+//! Failed rows and statistics of a run.
 
 use std::fmt;
 
-/// Failed rows that are kept with their causes; all are counted.
+/// Maximum number of failed rows that are kept with their causes; later ones are only counted.
 pub const KEPT_FAILURES: usize = 100;
 
 /// A failed row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Where the source is.
+    /// Location of the source.
     pub location: String,
-    /// The file, relative to the source.
+    /// File, relative to the source.
     pub file: String,
     /// Row in the file, from 0.
     pub row: u64,
-    /// The output column; `None` where a predicate failed.
+    /// Name of the output column; `None` if a predicate failed.
     pub column: Option<String>,
     /// The operator that failed.
     pub operator: String,
-    /// What went wrong.
+    /// The cause of the failure.
     pub cause: String,
 }
 
@@ -41,30 +41,31 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What became of failed rows, and how much was put out.
+/// Statistics of the emitted batches and of failed rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunStats {
-    /// Rows put out.
+    /// Number of rows emitted.
     pub rows: u64,
-    /// Batches put out.
+    /// Number of batches emitted.
     pub batches: u64,
-    /// Bytes of the batches put out.
+    /// Total size of the emitted batches, in bytes.
     pub bytes: u64,
-    /// Failed rows left out.
+    /// Number of failed rows that were skipped.
     pub skipped: u64,
-    /// Failed rows for which another row stood in.
+    /// Number of failed rows that were replaced by other rows.
     pub replaced: u64,
-    /// Failed rows kept with nulls.
+    /// Number of failed rows that were kept with nulls.
     pub nulled: u64,
-    /// The first failures, in stream order.
+    /// The first failures in stream order, at most [`KEPT_FAILURES`].
     pub failures: Vec<Failure>,
 }
 
-/// Where a file of a source is; the source may be the file itself.
+/// Returns the URI of a file of a source; the source may be the file itself.
 pub(crate) fn uri(location: &str, file: &str) -> String {
     let is_file = |rest: &str| rest.is_empty() || rest.ends_with('/');
-    match location.strip_suffix(file).is_some_and(is_file) {
-        true => location.to_owned(),
-        false => format!("{}/{file}", location.trim_end_matches('/')),
+    if location.strip_suffix(file).is_some_and(is_file) {
+        location.to_owned()
+    } else {
+        format!("{}/{file}", location.trim_end_matches('/'))
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that wait for their batch.
+//! Computed rows that wait for their batch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,30 +7,35 @@ use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::datatypes::Schema;
 use datafusion::common::internal_err;
 
-use super::ALL;
-use crate::cursor::Carried;
 use crate::error::{Error, Result};
 use crate::fragment::evaluate::{concatenated as joined_arrays, is_oversized};
 use crate::fragment::row_batch::{RowBatch, RowErrors};
-use crate::group::Grouper;
-use crate::snapshot::Snapshot;
+use crate::order::Snapshot;
+use crate::stream::accountant::{ALL_ROWS, Accountant, StreamRow};
+use crate::stream::cursor::CarriedRow;
 
-/// A counted row that waits: where it is, and what a cursor calls it.
+/// A computed row that waits for its batch in counted mode: its location, and its name in a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Held {
-    /// Number of the piece.
+    /// Number of the piece that holds the row.
     pub(super) piece: u32,
-    /// Row of the piece.
+    /// Index of the row in the piece.
     pub(super) row: u32,
-    pub(super) carried: Carried,
+    pub(super) carried: CarriedRow,
 }
 
-/// Computed rows that were not put out yet, in the pieces that they came in.
+impl StreamRow for Held {
+    fn carried(&self) -> CarriedRow {
+        self.carried
+    }
+}
+
+/// Computed rows that were not emitted yet, in the batches (pieces) in which they were computed.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// Planned rows: those that come next.
+    /// Planned rows, in stream order.
     queue: VecDeque<RowBatch>,
-    /// Counted rows, by the number of their piece.
+    /// Counted rows, by piece number.
     numbered: BTreeMap<u32, RowBatch>,
     next: u32,
     empty: Option<ArrayRef>,
@@ -45,17 +50,17 @@ impl Pieces {
         }
     }
 
-    /// Takes the next planned rows out.
+    /// Takes out the next planned rows.
     pub(super) fn pop(&mut self, rows: usize, schema: &Schema) -> Result<RowBatch> {
         let (mut taken, mut missing) = (Vec::new(), rows);
-        if rows == ALL {
+        if rows == ALL_ROWS {
             taken.extend(self.queue.drain(..));
             missing = 0;
         }
         while missing > 0 {
             let Some(first) = self.queue.pop_front() else {
                 return Ok(internal_err!(
-                    "a batch was planned with {rows} rows and {missing} of them did not come"
+                    "a batch was planned with {rows} rows, of which {missing} were not computed"
                 )?);
             };
             let n = missing.min(first.len());
@@ -70,12 +75,12 @@ impl Pieces {
             missing -= n;
         }
         let Some(empty) = &self.empty else {
-            return Ok(internal_err!("a batch came before any rows")?);
+            return Ok(internal_err!("a batch is due before any rows")?);
         };
         concatenated(&taken, schema, empty)
     }
 
-    /// Adds counted rows, and answers the number of their piece.
+    /// Adds counted rows as a piece, and returns its number.
     pub(super) fn add(&mut self, rows: RowBatch) -> u32 {
         self.empty.get_or_insert_with(|| rows.rows.slice(0, 0));
         let number = self.next;
@@ -84,7 +89,7 @@ impl Pieces {
         number
     }
 
-    /// Counted rows, in this order.
+    /// Returns copies of counted rows, in the order of `rows`.
     pub(super) fn take(&self, rows: &[Held], schema: &Schema) -> Result<RowBatch> {
         let mut runs: Vec<(u32, u32, u32)> = Vec::new();
         for held in rows {
@@ -98,9 +103,9 @@ impl Pieces {
         while at < runs.len() {
             let (number, start, end) = runs[at];
             let Some(piece) = self.numbered.get(&number) else {
-                return Ok(internal_err!("the rows of a batch are gone")?);
+                return Ok(internal_err!("the rows of a batch were dropped")?);
             };
-            // Rows here and there of one piece are taken at once.
+            // Scattered rows of one piece are taken at once.
             let same = runs[at..].iter().take_while(|(piece, ..)| *piece == number);
             let same = same.count();
             if same == 1 {
@@ -115,41 +120,39 @@ impl Pieces {
             at += same;
         }
         let Some(empty) = &self.empty else {
-            return Ok(internal_err!("a batch came before any rows")?);
+            return Ok(internal_err!("a batch is due before any rows")?);
         };
         concatenated(&taken, schema, empty)
     }
 
-    /// Drops what no group holds any more, and copies out the few rows that would keep much else in memory.
-    pub(super) fn keep_only(&mut self, groups: &mut Grouper<Held>) -> Result<()> {
+    /// Drops the pieces that no open group uses. If most rows of a piece are unused, the others are
+    /// copied out of it.
+    pub(super) fn keep_only(&mut self, held: &mut Accountant<Held>) -> Result<()> {
         let mut used: BTreeMap<u32, usize> = BTreeMap::new();
-        for held in groups.rows() {
-            *used.entry(held.piece).or_default() += 1;
+        for row in held.held() {
+            *used.entry(row.piece).or_default() += 1;
         }
         self.numbered.retain(|number, _| used.contains_key(number));
         let rows: usize = self.numbered.values().map(RowBatch::len).sum();
-        let held: usize = used.values().sum();
-        if rows <= 4 * held.max(64) {
+        let needed: usize = used.values().sum();
+        if rows <= 4 * needed.max(64) {
             return Ok(());
         }
         for (&number, piece) in &mut self.numbered {
-            let mut rows: Vec<u32> = groups
-                .rows()
-                .filter(|held| held.piece == number)
-                .map(|held| held.row)
-                .collect();
+            let piece_rows = held.held().filter(|row| row.piece == number);
+            let mut rows: Vec<u32> = piece_rows.map(|row| row.row).collect();
             rows.sort_unstable();
             let indices = UInt64Array::from_iter_values(rows.iter().map(|&row| row.into()));
             *piece = piece.take(&indices)?;
-            for held in groups.rows_mut().filter(|held| held.piece == number) {
-                held.row = rows.binary_search(&held.row).unwrap_or(0) as u32;
+            for row in held.held_mut().filter(|row| row.piece == number) {
+                row.row = rows.binary_search(&row.row).unwrap_or(0) as u32;
             }
         }
         Ok(())
     }
 }
 
-/// Rows put together, which may be none.
+/// Concatenates batches of rows; without any, returns an empty batch.
 pub(super) fn joined(
     pieces: &[RowBatch],
     schema: &Schema,
@@ -172,20 +175,17 @@ fn concatenated(pieces: &[RowBatch], schema: &Schema, no_rows: &ArrayRef) -> Res
     let rows: usize = pieces.iter().map(RowBatch::len).sum();
     let columns = schema.fields().iter().enumerate();
     let columns = columns.map(|(i, field)| {
-        join(&|b| Arc::clone(&b.columns[i])).map_err(|error| match is_oversized(&error) {
-            true => Error::Config(format!(
+        join(&|b| Arc::clone(&b.columns[i])).map_err(|error| if is_oversized(&error) { Error::Config(format!(
                 "column \"{}\" of a batch of {rows} rows is larger than its type {} can hold: {error}; make \
                  batches smaller, or give the column a type with larger offsets (arrow_cast(x, 'LargeUtf8'))",
                 field.name(),
                 field.data_type()
-            )),
-            false => Error::Engine(error),
-        })
+            )) } else { Error::Engine(error) })
     });
     let (mut errors, mut offset) = (RowErrors::new(), 0);
     for piece in pieces {
-        let of_piece = piece.errors.iter();
-        errors.extend(of_piece.map(|(row, e)| (row + offset, e.clone())));
+        let piece_rows = piece.errors.iter();
+        errors.extend(piece_rows.map(|(row, e)| (row + offset, e.clone())));
         offset += piece.len();
     }
     Ok(RowBatch {

@@ -1,4 +1,4 @@
-//! A batch whose failed rows are settled, before it is put out.
+//! A batch whose failed rows are settled, before it is emitted.
 
 use arrow::array::UInt64Array;
 
@@ -12,16 +12,16 @@ use crate::fragment::row_batch::RowBatch;
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) members: RowBatch,
-    /// Rows of each pack, where rows are packed.
+    /// Number of rows in each pack, if rows are packed.
     pub(super) packs: Option<Vec<u32>>,
-    /// Rows (or packs) at its end that only repeat others.
+    /// Number of rows (or packs) at the end that only repeat others.
     pub(super) padded: usize,
-    /// Its first failed row, if it had any.
+    /// The first failed row, if any.
     failure: Option<Failure>,
 }
 
 impl Made {
-    /// A batch without failed rows, of which the first `own` come here and others come again.
+    /// Creates a batch without failed rows. Only its first `own` rows are new; the others are repeated.
     pub(super) fn whole(members: RowBatch, packs: Option<Vec<u32>>, own: usize) -> Self {
         let padded = padded(members.len(), own, packs.as_deref());
         Self {
@@ -32,7 +32,7 @@ impl Made {
         }
     }
 
-    /// What a policy leaves of a batch.
+    /// Creates the batch that remains after its failed rows were settled.
     pub(super) fn settled(
         settled: Settled,
         packs: Option<Vec<u32>>,
@@ -42,10 +42,11 @@ impl Made {
         let picks = settled.picks;
         let packs = packs.map(|packs| pack::left(&packs, &picks));
         let own = if picks.len() == settled.rows.len() {
-            // Every row is in its place, or another one stands in for it there.
+            // Under `replace` and `null` every row is still in its place, so the first `own` rows
+            // are the new ones.
             own
         } else {
-            // Rows that come again stand behind the others.
+            // Repeated rows follow the others.
             picks.partition_point(|&row| row < own)
         };
         let padded = padded(picks.len(), own, packs.as_deref());
@@ -58,10 +59,10 @@ impl Made {
         })
     }
 
-    /// Repeats rows (or packs) from the beginning, until there are so many.
+    /// Repeats rows (or packs) from the beginning until there are `units`.
     ///
     /// # Errors
-    /// None is left to be repeated, as all failed.
+    /// Fails if all rows failed, so that none is left to be repeated.
     pub(super) fn fill(&mut self, units: usize) -> Result<()> {
         let rows = self.members.len();
         let found = self.packs.as_ref().map_or(rows, Vec::len);
@@ -73,8 +74,8 @@ impl Made {
                 return Ok(());
             };
             failure.cause = format!(
-                "every row of this rank's batch failed, so none can be repeated for it to be as long as those of the \
-                 other ranks; the first: {}",
+                "every row of this rank's batch failed, so none can be repeated to fill the batch up to the size of \
+                 the other ranks' batches; the first: {}",
                 failure.cause
             );
             return Err(Error::Row(Box::new(failure)));
@@ -103,11 +104,11 @@ impl Made {
     }
 }
 
-/// Rows (or packs) behind the first `own` rows of so many.
+/// Returns the number of rows (or packs) after the first `own` rows.
 fn padded(rows: usize, own: usize, packs: Option<&[u32]>) -> usize {
     match packs {
         None => rows - own,
-        // Packs come again all together.
+        // Packs are repeated all together or not at all.
         Some(packs) if own == 0 => packs.len(),
         Some(_) => 0,
     }

@@ -1,4 +1,4 @@
-//! Packing: sequences end to end in rows of one length, with the numbers of their segments and positions.
+//! Packing: concatenates sequences to rows of a fixed length, with segment ids and positions.
 
 use std::sync::Arc;
 
@@ -13,24 +13,25 @@ use super::pad::elements;
 use super::settle::engine;
 use crate::error::Result;
 
-/// How the rows of a pack become one row.
+/// The conversion of the rows of a pack into one row.
 ///
-/// The packed column becomes `n` elements; `<column>_segment_ids` numbers the sequences of a pack from 1 and is
-/// 0 in the free elements at its end; `<column>_positions` counts the elements of each sequence from 0. Other
-/// columns become lists with one value for each sequence.
+/// The packed column gets `n` elements. `<column>_segment_ids` numbers the sequences of a pack from 1 and is 0 in the
+/// free elements at its end. `<column>_positions` numbers the elements of each sequence from 0. Other columns become
+/// lists with one value per sequence.
 #[derive(Debug)]
 pub(super) struct Packing {
     /// Index of the packed column.
     column: usize,
-    /// Elements of a pack.
+    /// Number of elements in a pack.
     into: usize,
-    /// One element: what free places hold.
+    /// A list column of one element, which fills free places.
     filler: ArrayRef,
     schema: SchemaRef,
 }
 
 impl Packing {
-    /// Packs rows of a schema to batches of another one. Free places hold what PAD says of the column, else 0.
+    /// Creates the packing of rows with schema `rows` into batches with schema `packs`. Free places get the value
+    /// that PAD specifies for the column, or 0.
     pub(super) fn try_new(
         pack: &Pack,
         pads: &[Pad],
@@ -47,7 +48,7 @@ impl Packing {
         })
     }
 
-    /// Rows as packs of so many rows each.
+    /// Packs rows; `packs` holds the number of rows in each pack.
     pub(super) fn pack(&self, columns: &[ArrayRef], packs: &[u32]) -> Result<RecordBatch> {
         let mut packed = Vec::with_capacity(columns.len() + 2);
         for (index, column) in columns.iter().enumerate() {
@@ -74,7 +75,7 @@ impl Packing {
         let mut rows = ranges.into_iter();
         for (nth, &count) in packs.iter().enumerate() {
             for (segment, range) in (1..).zip(rows.by_ref().take(count as usize)) {
-                // What does not fit is an error of its row, and is gone or null by now.
+                // A row that does not fit into a pack has an error, and was skipped or nulled before.
                 for (position, at) in (0..).zip(range) {
                     picks.push((0, at));
                     segments.push(segment);
@@ -108,7 +109,8 @@ impl Packing {
     }
 }
 
-/// The sizes of packs of which only some rows are left, given in order. A pack may be left with none.
+/// Returns the sizes of packs after settling, given the indices of the rows that remain, in order.
+/// A pack may become empty.
 pub(super) fn left(packs: &[u32], picks: &[usize]) -> Vec<u32> {
     let (mut start, mut picks) = (0, picks.iter().peekable());
     let of_pack = packs.iter().map(|&rows| {

@@ -1,4 +1,4 @@
-//! Padding: the sequences of a batch made equally long, with what their lengths were.
+//! Padding: extends the sequences of a batch to equal length, and records their original lengths.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::settle::engine;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
-/// The columns of a batch that are padded.
+/// The padded columns of a batch.
 ///
-/// With `TO n` a column has `n` elements in every row, else as many as the longest row of its batch. Behind it
-/// stands `<column>_length`: how many of them are the row's own.
+/// With `TO n` a column has `n` elements in every row, else as many as the longest row of its batch. It is followed
+/// by `<column>_length`, the original number of elements.
 #[derive(Debug)]
 pub(super) struct Padding {
     columns: Vec<Padded>,
@@ -27,7 +27,7 @@ pub(super) struct Padding {
 
 #[derive(Debug)]
 struct Padded {
-    /// Index of the column before it is padded.
+    /// Index of the column in the unpadded rows.
     column: usize,
     to: Option<usize>,
     filler: ArrayRef,
@@ -36,7 +36,7 @@ struct Padded {
 }
 
 impl Padding {
-    /// Pads columns of rows of a schema.
+    /// Creates the padding for columns of rows with schema `rows`.
     pub(super) fn try_new(pads: &[Pad], rows: &Schema) -> Result<Self> {
         let mut columns = Vec::with_capacity(pads.len());
         for pad in pads {
@@ -53,7 +53,7 @@ impl Padding {
         Ok(Self { columns })
     }
 
-    /// Adds the errors of rows that are too long for `TO n`.
+    /// Adds an error to each row that is too long for `TO n`.
     pub(super) fn check(&self, rows: &mut RowBatch) -> Result<()> {
         for padded in &self.columns {
             let Some(to) = padded.to else { continue };
@@ -76,7 +76,7 @@ impl Padding {
         Ok(())
     }
 
-    /// Pads a batch.
+    /// Pads the columns of a batch.
     pub(super) fn pad(&self, columns: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let mut out = Vec::with_capacity(columns.len() + self.columns.len());
         for (index, column) in columns.into_iter().enumerate() {
@@ -126,11 +126,14 @@ impl Padded {
     }
 }
 
-/// The values of a list column, and where those of each row are among them. A null row has none.
+/// Returns the values of a list column, and the range of each row's values. A null row has none.
 pub(super) fn elements(column: &ArrayRef) -> Result<(ArrayRef, Vec<Range<usize>>)> {
-    let row = |row: usize, range: Range<usize>| match column.is_valid(row) {
-        true => range,
-        false => range.start..range.start,
+    let row = |row: usize, range: Range<usize>| {
+        if column.is_valid(row) {
+            range
+        } else {
+            range.start..range.start
+        }
     };
     let rows = 0..column.len();
     match column.data_type() {
@@ -160,6 +163,6 @@ pub(super) fn elements(column: &ArrayRef) -> Result<(ArrayRef, Vec<Range<usize>>
                 rows.map(|n| row(n, range(n))).collect(),
             ))
         }
-        other => Ok(internal_err!("{other} is no list")?),
+        other => Ok(internal_err!("{other} is not a list")?),
     }
 }

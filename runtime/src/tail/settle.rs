@@ -1,4 +1,4 @@
-//! Settling the failed rows of a batch by the pipeline's policy, in stream order.
+//! Settling of failed rows by the pipeline's policy, in stream order.
 
 use arrow::array::BooleanArray;
 use arrow::compute::nullif;
@@ -8,18 +8,19 @@ use super::failure::Failure;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
-/// Rows of a batch that its policy leaves.
+/// The rows of a batch that remain under the policy.
 #[derive(Debug)]
 pub(super) struct Settled {
-    /// The rows, with nulls where the policy puts them.
+    /// The rows, with nulls if the policy is `null`.
     pub(super) rows: RowBatch,
-    /// Which of them make the batch: in order, or as many as there are, each in its own place or standing in there.
+    /// Indices of the rows that make the batch. Under `replace` there is one for each row of the
+    /// batch; otherwise they are the remaining rows, in order.
     pub(super) picks: Vec<usize>,
-    /// What became of the failed ones.
+    /// Counts of the failed rows by outcome.
     pub(super) fates: Fates,
 }
 
-/// What became of failed rows.
+/// Counts of failed rows by outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Fates {
     pub(super) skipped: u64,
@@ -27,8 +28,8 @@ pub(super) struct Fates {
     pub(super) nulled: u64,
 }
 
-/// Settles a batch with failed rows, of which the first `own` are counted: others come again. `failure` tells of
-/// one.
+/// Settles a batch with failed rows. Only the failures of the first `own` rows are counted; the
+/// other rows are repeated. `failure` describes a failed row.
 pub(super) fn settle(
     on_error: OnError,
     members: RowBatch,
@@ -55,7 +56,7 @@ pub(super) fn settle(
             let n = rows.len();
             let mut picks = Vec::with_capacity(n);
             for row in all {
-                // The next good row of the batch, from its start again where none follows.
+                // The next good row of the batch, wrapping around at the end.
                 match (row..n).chain(0..row).find(|&r| good(&rows, r)) {
                     Some(stand_in) => picks.push(stand_in),
                     None => {
@@ -77,8 +78,8 @@ pub(super) fn settle(
             for index in 0..rows.columns.len() {
                 let failed = |row: usize| {
                     let here = |e: &SlotError| e.column == Some(index);
-                    let of_row = rows.errors.get(&row);
-                    of_row.is_some_and(|errors| errors.iter().any(here))
+                    let row_errors = rows.errors.get(&row);
+                    row_errors.is_some_and(|errors| errors.iter().any(here))
                 };
                 let mask: BooleanArray = (0..rows.len()).map(|r| Some(failed(r))).collect();
                 if mask.true_count() > 0 {
@@ -86,7 +87,7 @@ pub(super) fn settle(
                     rows.columns[index] = nullif(column, &mask).map_err(engine)?;
                 }
             }
-            // A predicate that failed is null, and a null predicate keeps no row.
+            // A predicate that failed counts as null, and a null predicate drops the row.
             let kept = |&row: &usize| !rows.errors.get(&row).is_some_and(|e| in_doubt(e));
             all.filter(kept).collect()
         }
@@ -94,7 +95,7 @@ pub(super) fn settle(
     Ok(Settled { rows, picks, fates })
 }
 
-/// What becomes of a row with these errors, as the table of failed rows says it.
+/// Returns the outcome of a row with these errors, as recorded in the dead-letter table.
 pub(super) fn outcome(on_error: OnError, errors: &[SlotError]) -> &'static str {
     match on_error {
         OnError::Fail => "failed",
@@ -105,8 +106,8 @@ pub(super) fn outcome(on_error: OnError, errors: &[SlotError]) -> &'static str {
     }
 }
 
-/// The error of a row that stands for all of them: that of a predicate, else that of the first column.
-/// It does not depend on the order in which a plan computes them.
+/// Returns the error to report for a row: the error of a predicate, or else that of the first
+/// column. The choice does not depend on the order in which a plan computes columns.
 pub(super) fn reported(errors: &[SlotError]) -> &SlotError {
     errors.iter().min_by_key(|e| e.column).unwrap_or(&errors[0])
 }

@@ -1,4 +1,4 @@
-//! The first rows of a run, by which a function that is itself at fault is told from rows that are damaged.
+//! The trial of host functions: the first rows of a run show whether a function is at fault rather than the data.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,26 @@ use super::failure::Failure;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowErrors, SlotError};
 
-/// Rows after which a function that failed in all of them is at fault.
+/// Number of rows after which a function that failed in all of them counts as faulty.
 const ROWS: u64 = 100;
 
-/// Watches the rows of a run, in stream order, until one of them has a value or fails otherwise.
+/// Watches the rows of a run, in stream order, until one of them succeeds or fails in another way.
 ///
-/// Like the error budget, each run watches its own rows: each rank, each worker of a loader, and anew where a run
-/// resumes.
+/// Like the error budget, the trial covers the rows of one run: of one rank, of one worker of a
+/// data loader, and after the point of resumption.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// The functions that a mistake may be in: those of the host's language. None, once the trial is over.
+    /// The host functions on trial. Empty once the trial is over.
     functions: BTreeSet<String>,
-    /// True for a run that has the rows of whole epochs.
+    /// True if the run has all rows of its epochs, rather than those of one rank or worker.
     has_all: bool,
     rows: u64,
-    /// The first failure, and the kind of all of them.
+    /// The first failure, and the kind of failure that all rows share.
     first: Option<(Failure, String)>,
 }
 
 impl Trial {
-    /// Watches these functions. `has_all` says that the run begins with an epoch, and has all rows of it.
+    /// Starts a trial of these functions. `has_all` is true if the run begins with an epoch and has all of its rows.
     pub(crate) fn of(functions: BTreeSet<String>, has_all: bool) -> Self {
         Self {
             functions,
@@ -34,10 +34,10 @@ impl Trial {
         }
     }
 
-    /// Takes the next `own` rows; `failure` tells of one.
+    /// Inspects the next `own` rows, which failed with `errors`. `failure` describes a failed row.
     ///
     /// # Errors
-    /// With them all of the first rows failed in one function, in one way.
+    /// Fails if all of the first rows, including these, failed in one function in the same way.
     pub(super) fn see(
         &mut self,
         own: usize,
@@ -75,11 +75,12 @@ impl Trial {
         Ok(())
     }
 
-    /// Ends the trial, with the first epoch at the latest. Fewer rows than are watched say nothing where they are only
-    /// those of a rank, of a loader's worker, or behind a token: the others may have values.
+    /// Ends the trial, at the latest after the first epoch. If the run has only a part of an
+    /// epoch's rows (one rank, one worker, or resumed), a few failed rows prove nothing: the others
+    /// may succeed.
     ///
     /// # Errors
-    /// All rows failed in one function, in one way.
+    /// Fails if all rows failed in one function in the same way.
     pub(crate) fn end(&mut self) -> Result<()> {
         let is_over = std::mem::take(&mut self.functions).is_empty();
         if is_over || self.rows < ROWS && !self.has_all {
@@ -97,7 +98,7 @@ impl Trial {
     }
 }
 
-/// The kind of a failure in a host's function: what its cause says before the message.
+/// Returns the kind of a host function's failure: the part of its cause before the message.
 fn kind(cause: &str) -> &str {
     let line = cause.lines().next().unwrap_or_default();
     line.split(':').next().unwrap_or_default()

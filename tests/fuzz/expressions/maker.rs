@@ -3,7 +3,8 @@
 use super::syntax::{Expr, FIELDS, NAMES, TYPES, Type, Value};
 use crate::draw::Draw;
 
-/// Makes expressions over the columns of a level: of the table, or of an inner query too.
+/// Generator of expressions over the columns of one level: those of the stored table, or also those
+/// of an inner query.
 pub(super) struct Maker<'a> {
     pub(super) draw: &'a mut Draw,
     pub(super) levels: usize,
@@ -71,7 +72,7 @@ impl Maker<'_> {
         }
     }
 
-    /// An operator whose values are of this type alone.
+    /// Returns an operator that only this type has.
     fn own(&mut self, of: Type, down: u32) -> Expr {
         let pick = self.draw.whole(0, 6);
         match (of, pick) {

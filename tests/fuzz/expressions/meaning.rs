@@ -1,4 +1,4 @@
-//! The oracle: the value of an expression in a row, over plain values.
+//! The oracle: computes the value of an expression for a row from plain values.
 
 use super::syntax::{Expr, Value};
 
@@ -98,7 +98,7 @@ impl Expr {
                 Value::List(items) => Value::Int(items.len() as i64),
                 _ => Value::Null,
             },
-            // A null list is taken for an empty one.
+            // A list that is null counts as empty here.
             Self::Append(list, item) => match both(list, item) {
                 (Value::List(mut items), item) => {
                     items.push(item);
@@ -119,7 +119,8 @@ impl Expr {
     }
 }
 
-/// SQL's `=`. Nulls within two values are alike, as DataFusion has it.
+/// Compares two values as SQL's `=` does. Nulls inside of them are equal to each other, as in
+/// DataFusion.
 fn equal(a: &Value, b: &Value) -> Value {
     match (a, b) {
         (Value::Null, _) | (_, Value::Null) => Value::Null,

@@ -1,7 +1,8 @@
-//! Random SQL expressions over structs, lists and nulls, against an oracle of plain values that shares no code with the
-//! engine. The stored columns hold garbage under their nulls, and every query runs optimised and as written.
+//! Random SQL expressions over structs, lists and nulls, checked against an oracle of plain values that shares no
+//! code with the engine. The stored columns hold garbage under their nulls, and every query runs optimised and as
+//! written.
 //!
-//! `FOREBAY_FUZZ_CASES` is the number of queries, instead of 12; `FOREBAY_FUZZ_SEED` runs the one of this seed.
+//! `FOREBAY_FUZZ_CASES` is the number of queries (default 12); `FOREBAY_FUZZ_SEED` runs the query of one seed.
 
 mod maker;
 mod meaning;
@@ -19,12 +20,12 @@ use crate::common::batches;
 use crate::draw::Draw;
 
 const ROWS: usize = 17;
-/// Output columns of a query.
+/// Number of output columns of a query.
 const COLUMNS: usize = 6;
-/// Deepest expression.
+/// Maximum depth of expressions.
 const DEPTH: u32 = 3;
 
-/// Runs a query, and compares what comes out with what the oracle says.
+/// Runs a query, and compares its result with the oracle's.
 async fn check(seed: u64) -> Result<(), String> {
     let draw = &mut Draw::new(seed);
     let mut rows: Vec<Vec<Value>> = (0..ROWS)
@@ -111,7 +112,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn expressions_mean_what_the_oracle_says() {
+async fn expressions_agree_with_the_oracle() {
     let cases = number("FOREBAY_FUZZ_CASES").unwrap_or(12);
     let seeds = match number("FOREBAY_FUZZ_SEED") {
         Some(seed) => seed..seed + 1,

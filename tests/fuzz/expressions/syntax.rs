@@ -1,6 +1,6 @@
 //! Values, types and expressions, and the SQL of an expression.
 
-/// A value as SQL has it.
+/// An SQL value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -8,11 +8,11 @@ pub(super) enum Value {
     Bool(bool),
     Text(String),
     List(Vec<Self>),
-    /// Fields `a`, `b` and `l`.
+    /// A struct with the fields `a`, `b` and `l`.
     Struct(Vec<Self>),
 }
 
-/// The types of expressions: whole numbers, conditions, texts, lists of numbers, structs, lists of structs.
+/// The types of expressions: integers, conditions, strings, lists of integers, structs, lists of structs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Type {
     Int,
@@ -31,7 +31,7 @@ pub(super) const TYPES: [Type; 6] = [
     Type::Struct,
     Type::Structs,
 ];
-/// The stored column of each type, and the one that an inner query computes.
+/// Names of the columns of each type: the stored ones, then those that an inner query computes.
 pub(super) const NAMES: [[&str; 6]; 2] = [
     ["i", "p", "s", "l", "st", "sts"],
     ["i1", "p1", "s1", "l1", "st1", "sts1"],
@@ -41,7 +41,7 @@ pub(super) const FIELDS: [(&str, Type); 3] =
 
 #[derive(Debug, Clone)]
 pub(super) enum Expr {
-    /// A column, as a place in the row.
+    /// A column, given by its name and its index in the row.
     Column(&'static str, usize),
     Constant(Value),
     Field(Box<Self>, usize),

@@ -17,7 +17,7 @@ use super::syntax::{FIELDS, NAMES, TYPES, Type, Value};
 use crate::draw::Draw;
 use crate::garbage::polluted;
 
-/// A stored value.
+/// Returns a random stored value.
 pub(super) fn stored(of: Type, draw: &mut Draw) -> Value {
     if draw.chance(35) {
         return Value::Null;
@@ -48,7 +48,7 @@ fn fields() -> Fields {
         .collect()
 }
 
-/// An array of values.
+/// Builds an array of values.
 fn array(of: Type, values: &[Value]) -> ArrayRef {
     let nulls: NullBuffer = values.iter().map(|value| *value != Value::Null).collect();
     match of {
@@ -102,7 +102,7 @@ fn array(of: Type, values: &[Value]) -> ArrayRef {
     }
 }
 
-/// The value in a row of an array that came out.
+/// Reads the value of a row from an output array.
 pub(super) fn read(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;

@@ -1,8 +1,9 @@
-//! Malformed files of every format: each is read, or refused by an error, within bounds of time and memory.
+//! Malformed files of every format: each is read, or refused with an error, within bounds of time and memory.
 //!
-//! Cases run in child processes of this binary, many to a process; a child that dies, hangs or grows names the case that
-//! it was in, and the rest go on in another. `FOREBAY_FUZZ_CASES=10000 cargo test --test fuzz files -- --nocapture` runs so
-//! many cases for each format; `FOREBAY_FUZZ_ONLY='avro 17'` runs one.
+//! Cases run in child processes of this binary, many to a process. A child that dies, hangs or
+//! grows too large reveals the case that it was running, and another child runs the remaining
+//! cases. `FOREBAY_FUZZ_CASES=10000 cargo test --test fuzz files -- --nocapture` runs that many
+//! cases per format; `FOREBAY_FUZZ_ONLY='avro 17'` runs a single one.
 
 mod mutate;
 mod samples;
@@ -14,21 +15,21 @@ use std::time::{Duration, Instant};
 
 use samples::Format;
 
-/// Cases of each format in the suite.
+/// Number of cases per format unless the environment sets another number.
 const CASES: u64 = 60;
 
-/// Cases of a child at most, so that two run side by side.
+/// Maximum number of cases per child, so that two children run concurrently.
 const CHUNK: u64 = 500;
 
-/// What the cases of a format came to.
+/// The results of a format's cases.
 #[derive(Debug, Default)]
 struct Tally {
     read: u64,
     refused: u64,
-    /// Cases that ended their child, or gave a wrong answer.
+    /// Cases that killed their child process, or gave a wrong result.
     failed: Vec<String>,
     slowest: Duration,
-    /// Mebibytes.
+    /// Peak memory in mebibytes.
     largest: u64,
 }
 
@@ -90,7 +91,7 @@ fn malformed_files_are_read_or_refused() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Runs some cases of a format in children, one after the other's end.
+/// Runs the cases of a format in children, one child after the other.
 fn run(format: Format, first: u64, count: u64) -> Tally {
     let mut tally = Tally::default();
     let mut next = first;

@@ -1,8 +1,8 @@
-//! Damages files.
+//! Mutations that damage files.
 
 use crate::draw::Draw;
 
-/// Integers that lengths and counts go wrong at.
+/// Integers that often break the handling of lengths and counts.
 const NUMBERS: &[i64] = &[
     0,
     1,
@@ -25,7 +25,7 @@ const NUMBERS: &[i64] = &[
     i64::MIN,
 ];
 
-/// A file with some damage; `other` is a file that pieces may come from.
+/// Returns a damaged copy of a file; pieces may come from `other`.
 pub(super) fn mutated(draw: &mut Draw, sound: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();
     for _ in 0..draw.pick(&[1, 1, 1, 2, 3, 8]) {
@@ -46,7 +46,7 @@ pub(super) fn mutated(draw: &mut Draw, sound: &[u8], other: &[u8]) -> Vec<u8> {
                 bytes.drain(at..end);
             }
             8 => {
-                // The same bytes again, or those of another file.
+                // Repeats bytes of the file itself, or copies bytes from `other`.
                 let from = if draw.chance(50) { other } else { sound };
                 let start = place(draw, from.len());
                 let end = (start + draw.whole(1, 256) as usize).min(from.len());
@@ -64,7 +64,7 @@ pub(super) fn mutated(draw: &mut Draw, sound: &[u8], other: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A place in a file, often near its ends, where headers and footers are.
+/// Returns a random offset in a file, often near its ends, where headers and footers are.
 fn place(draw: &mut Draw, length: usize) -> usize {
     let last = length.max(1) as u64 - 1;
     let offset = match draw.whole(0, 3) {
@@ -75,7 +75,7 @@ fn place(draw: &mut Draw, length: usize) -> usize {
     offset as usize
 }
 
-/// Writes a number over a length or a count, or what may be one.
+/// Overwrites bytes, which may be a length or a count, with a random number.
 fn number(draw: &mut Draw, bytes: &mut [u8], at: usize) {
     let width = draw.pick(&[1, 2, 4, 4, 8, 8]);
     let at = if draw.chance(70) {

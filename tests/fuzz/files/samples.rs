@@ -1,4 +1,4 @@
-//! Small sound files of each format.
+//! Small valid files of each format.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// The table function that reads it.
+    /// Returns the table function that reads the format.
     pub(super) const fn function(self) -> &'static str {
         match self {
             Self::Image => "images",
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// A file extension that it is read under.
+    /// Returns a file extension under which the format is read.
     pub(super) const fn extension(self) -> &'static str {
         match self {
             Self::Image => "png",

@@ -1,4 +1,4 @@
-//! The child that reads malformed files.
+//! The child process that reads malformed files.
 
 use std::path::Path;
 use std::process::exit;
@@ -12,23 +12,24 @@ use super::mutate::mutated;
 use super::samples::{Format, samples};
 use crate::draw::Draw;
 
-/// Names the cases of a child: format, first case, number of cases.
+/// Environment variable that names the cases of a child: format, first case, number of cases.
 pub(super) const CASES: &str = "FOREBAY_FUZZ_CHILD";
 
-/// Bytes that a child may hold in memory.
+/// Memory limit of a child, in bytes.
 const MAX_RESIDENT: u64 = 400 << 20;
 
-/// Address space of a child: what an allocation that is never touched takes.
+/// Address-space limit of a child, which also bounds allocations that are never touched.
 const MAX_ADDRESSES: u64 = 6 << 30;
 
-/// Time that one case may take; the machine may be busy.
+/// Time limit for one case; the machine may be busy.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 pub(super) fn is_child() -> bool {
     std::env::var_os(CASES).is_some()
 }
 
-/// Runs the cases that the environment names; a test like any other where it names none.
+/// Runs the cases that the environment names; succeeds at once if it names none, as in the parent's
+/// test run.
 #[test]
 fn child() {
     let Ok(cases) = std::env::var(CASES) else {
@@ -41,7 +42,7 @@ fn child() {
         .unwrap();
     let (first, count): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     limit_addresses();
-    // Decoders that panic over damaged bytes are expected to.
+    // Decoders may panic on damaged bytes.
     std::panic::set_hook(Box::new(|_| {}));
     let watched = Arc::new(Watch::default());
     watch(&watched);
@@ -57,7 +58,7 @@ fn child() {
         watched.begin();
         let mut draw = Draw::new(case.wrapping_mul(0x9e37_79b9) ^ words[0].len() as u64);
         let sample = draw.pick(&samples);
-        // The unchanged files are cases, too.
+        // The unchanged sample files are the first cases.
         let bytes = if case < samples.len() as u64 {
             samples[case as usize].clone()
         } else {
@@ -87,7 +88,7 @@ fn child() {
     exit(0);
 }
 
-/// Reads a file by a pipeline drawn at random: rows, or the error.
+/// Reads a file with a random pipeline, and returns its rows or error.
 async fn read(format: Format, bytes: &[u8], draw: &mut Draw) -> Result<usize, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(format!("t.{}", format.extension()));
@@ -123,7 +124,7 @@ async fn run(format: Format, path: &Path, draw: &mut Draw) -> Result<usize, Erro
     Ok(rows)
 }
 
-/// When the case began, and the most memory that was seen of it.
+/// Start time of the current case, and its peak memory.
 #[derive(Debug, Default)]
 struct Watch {
     begun: std::sync::Mutex<Option<Instant>>,
@@ -143,7 +144,7 @@ impl Watch {
     }
 }
 
-/// Ends the process when a case takes too long, or too much memory.
+/// Watches the cases, and ends the process if one takes too long or too much memory.
 #[expect(
     clippy::disallowed_methods,
     reason = "the watch ends the process, so nothing waits for it"
@@ -187,7 +188,7 @@ fn limit_addresses() {
         rlim_cur: MAX_ADDRESSES,
         rlim_max: MAX_ADDRESSES,
     };
-    // SAFETY: the call reads the struct that it is given, and nothing else.
+    // SAFETY: the call only reads the struct that it is given.
     let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(done, 0);
 }

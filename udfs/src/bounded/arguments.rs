@@ -1,4 +1,4 @@
-//! The arguments of a call, read row by row.
+//! Row-by-row access to the arguments of a call.
 
 use std::sync::Arc;
 
@@ -7,19 +7,20 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
-/// The arguments of a call, by row.
+/// The arguments of a call, readable row by row.
 pub(super) struct Arguments {
     pub(super) arrays: Vec<ArrayRef>,
-    /// Rows of the batch; one where all arguments are constants.
+    /// Number of rows of the batch; one if all arguments are constants.
     pub(super) rows: usize,
 }
 
 impl Arguments {
     pub(super) fn of(args: &ScalarFunctionArgs) -> Result<Self> {
         let is_constant = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
-        let rows = match args.args.iter().all(is_constant) {
-            true => 1,
-            false => args.number_rows,
+        let rows = if args.args.iter().all(is_constant) {
+            1
+        } else {
+            args.number_rows
         };
         let arrays = args.args.iter().map(|arg| match arg {
             ColumnarValue::Array(array) => Ok(Arc::clone(array)),
@@ -31,14 +32,16 @@ impl Arguments {
         })
     }
 
-    /// An argument and the place of the row in it; `None` where it is absent or null.
+    /// Returns an argument's array and the row's index in that array; `None` if the argument is
+    /// absent or null.
     pub(super) fn valid(&self, argument: usize, row: usize) -> Option<(&ArrayRef, usize)> {
         let array = self.arrays.get(argument)?;
         let row = if array.len() == 1 { 0 } else { row };
         (row < array.len() && array.is_valid(row)).then_some((array, row))
     }
 
-    /// A whole number; `None` where it is absent, null or of another type.
+    /// Returns an argument as a whole number; `None` if the argument is absent, null or of another
+    /// type.
     pub(super) fn int(&self, argument: usize, row: usize) -> Option<i64> {
         let (array, row) = self.valid(argument, row)?;
         let array = array.as_primitive_opt::<Int64Type>()?;
@@ -55,7 +58,7 @@ impl Arguments {
         }
     }
 
-    /// Bytes of an argument's value; those of a null of its type where it is null.
+    /// Size, in bytes, of an argument's value, which may be null.
     pub(super) fn bytes(&self, argument: usize, row: usize) -> u64 {
         match self.valid(argument, row) {
             Some((array, row)) => value_bytes(array, row, 1),
@@ -67,7 +70,7 @@ impl Arguments {
     }
 }
 
-/// Bytes of `rows` values of an array.
+/// Size, in bytes, of `rows` consecutive values of an array, from `row` on.
 pub(super) fn value_bytes(array: &ArrayRef, row: usize, rows: usize) -> u64 {
     if let Some(width) = array.data_type().primitive_width() {
         return (width as u64).saturating_mul(rows as u64);
@@ -76,7 +79,7 @@ pub(super) fn value_bytes(array: &ArrayRef, row: usize, rows: usize) -> u64 {
     slice.get_slice_memory_size().unwrap_or(usize::MAX) as u64
 }
 
-/// Bytes of a null: fixed sizes are taken up whatever is in them.
+/// Size, in bytes, of a null: types of a fixed width occupy their width even if null.
 pub(super) fn null_bytes(data_type: &DataType) -> u64 {
     match data_type {
         DataType::FixedSizeBinary(size) => u64::try_from(*size).unwrap_or(0),
@@ -92,7 +95,7 @@ pub(super) fn null_bytes(data_type: &DataType) -> u64 {
     }
 }
 
-/// A count, of which a negative one is none.
+/// Converts a number to a count; a negative number counts as 0.
 pub(super) fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

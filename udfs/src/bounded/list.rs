@@ -1,4 +1,4 @@
-//! Functions of lists.
+//! Bounds of list functions.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::DataType;
@@ -45,11 +45,12 @@ pub(super) fn array_to_string(args: &Arguments, row: usize) -> Result<u64> {
     Ok(bytes.saturating_add(elements.saturating_mul((delimiter.len() + null) as u64)))
 }
 
-/// Elements of lists within lists, and the bytes of those that stand in a dictionary, where one may be named by many.
+/// Returns the number of elements of nested lists, and the bytes of those that are stored in
+/// dictionaries: there, many elements may share one value, which is counted once for each.
 fn elements(array: &dyn Array) -> (u64, u64) {
     let within = |values: &dyn Array| {
         let (inner, bytes) = elements(values);
-        // An empty or null list may be written, too.
+        // An empty or null list may be written as text, too.
         (inner.saturating_add(array.len() as u64), bytes)
     };
     match array.data_type() {

@@ -1,10 +1,11 @@
-//! Functions whose results are as large as an argument says, kept within a limit.
+//! Limits functions whose arguments determine the size of their result.
 //!
-//! `lpad('a', 11000000000)` asks for 11 GB in one value. The size of each row's result is computed from its arguments
-//! before anything is allocated: a result above the limit is an error of its row, and rows whose results do not
-//! fit into one column together are computed apart.
+//! `lpad('a', 11000000000)` requests 11 GB in one value. The size of each row's result is computed
+//! from its arguments before anything is allocated. A result above the limit is an error of its
+//! row, and rows whose results do not fit into one column together are computed in smaller batches.
 
 mod arguments;
+mod limits;
 mod list;
 mod series;
 mod text;
@@ -13,31 +14,26 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::logical_expr::ScalarFunctionArgs;
 
 use self::arguments::Arguments;
+pub use self::limits::{MAX_BATCH_BYTES, MAX_VALUE_BYTES};
 use self::list::{array_repeat, array_resize, array_to_string};
 use self::series::series;
 use self::text::{pad, regexp_replace, repeat, replace, with_own_lengths};
 
-/// Largest result of one call for one row, in bytes. It decides which rows fail, so it is part of what these functions
-/// mean: another limit is another version of them.
-pub const MAX_VALUE_BYTES: u64 = 1 << 28;
-
-/// Largest result of one call for a batch, in bytes: what the offsets of a text column can address.
-pub const MAX_BATCH_BYTES: u64 = i32::MAX as u64;
-
-/// Results for some rows that do not fit into one column together. Not the fault of any row.
+/// The results for some rows do not fit into one column together. No single row is at fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{function}: the results for {rows} rows take more than 2 GiB together")]
 pub struct OversizedBatch {
-    /// The function, or the constant that is repeated.
+    /// Name of the function, or of the repeated constant.
     pub function: String,
-    /// Number of rows.
+    /// Number of rows of the batch.
     pub rows: usize,
 }
 
-/// Bytes of the result for a row, from the arguments; 0 where the function itself refuses them.
+/// Computes the size, in bytes, of a row's result from the arguments; 0 if the function itself
+/// refuses the arguments.
 type ResultSize = fn(&Arguments, usize) -> Result<u64>;
 
-/// The functions that are kept within the limit.
+/// The functions whose results are limited, each with the computation of its result's size.
 const BOUNDED: [(&str, ResultSize); 10] = [
     ("array_repeat", array_repeat),
     ("array_resize", array_resize),
@@ -51,15 +47,17 @@ const BOUNDED: [(&str, ResultSize); 10] = [
     ("rpad", pad),
 ];
 
-/// The place of a function among those that are kept within the limit.
+/// Returns the index of a limited function in [`BOUNDED`]; `None` if the function is not limited.
 pub(crate) fn place(name: &str) -> Option<usize> {
     BOUNDED.iter().position(|(bounded, _)| *bounded == name)
 }
 
-/// The arguments of a call whose results are within the limit.
+/// Checks a call of the limited function at index `place` against the limits, and returns the
+/// arguments to call the function with.
 ///
 /// # Errors
-/// A result is above it, or all of them do not fit into one column.
+/// Fails if the result of a row is above its limit, or if the results of all rows do not fit into
+/// one column.
 pub(crate) fn measured(place: usize, args: ScalarFunctionArgs) -> Result<ScalarFunctionArgs> {
     let (name, size) = BOUNDED[place];
     let arguments = Arguments::of(&args)?;
@@ -68,7 +66,7 @@ pub(crate) fn measured(place: usize, args: ScalarFunctionArgs) -> Result<ScalarF
         let bytes = size(&arguments, row)?;
         if bytes > MAX_VALUE_BYTES {
             return exec_err!(
-                "{name}: the result takes {bytes} bytes, of which a value has {MAX_VALUE_BYTES} at most"
+                "{name}: the result takes {bytes} bytes, but a value may have at most {MAX_VALUE_BYTES}"
             );
         }
         total = total.saturating_add(bytes);
@@ -100,7 +98,7 @@ mod tests {
     use super::*;
     use crate::guarded_functions;
 
-    /// Evaluates a constant expression of SQL with the bounded functions.
+    /// Evaluates a constant SQL expression with the bounded functions.
     fn outcome(sql: &str) -> std::result::Result<String, String> {
         let context = SessionContext::new();
         let state = context.state();
@@ -146,7 +144,7 @@ mod tests {
         ];
         for sql in huge {
             let error = outcome(sql).unwrap_err();
-            let is_ours = ["at most", "negative", "one sign"];
+            let is_ours = ["at most", "negative", "same sign"];
             assert!(
                 is_ours.iter().any(|text| error.contains(text)),
                 "{sql}: {error}"

@@ -1,4 +1,4 @@
-//! Series of numbers, days and times.
+//! Bounds of series of numbers, dates and times.
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
@@ -7,7 +7,7 @@ use datafusion::common::{Result, exec_err};
 
 use super::arguments::Arguments;
 
-/// Nanoseconds of a day.
+/// Nanoseconds in a day.
 const DAY: i128 = 86_400_000_000_000;
 
 pub(super) fn series(args: &Arguments, row: usize) -> Result<u64> {
@@ -23,7 +23,7 @@ pub(super) fn series(args: &Arguments, row: usize) -> Result<u64> {
     Ok(values.saturating_mul(width))
 }
 
-/// Values between two whole numbers, one too many where the end is not among them.
+/// Number of values in a series of whole numbers; one too many if the end is excluded.
 fn int_series(args: &Arguments, row: usize) -> u64 {
     let bounds = match args.arrays.len() {
         1 => (Some(0), args.int(0, row), Some(1)),
@@ -44,7 +44,7 @@ fn int_series(args: &Arguments, row: usize) -> u64 {
     (start.abs_diff(stop) / step.unsigned_abs()).saturating_add(1)
 }
 
-/// Values between two dates or times, at most: months are taken as 28 days.
+/// Upper bound on the number of values in a series of dates or times: a month counts as 28 days.
 fn time_series(args: &Arguments, row: usize, unit: i128) -> Result<u64> {
     let at = |argument: usize| -> Result<Option<i128>> {
         let Some((array, row)) = args.valid(argument, row) else {
@@ -72,8 +72,14 @@ fn time_series(args: &Arguments, row: usize, unit: i128) -> Result<u64> {
         i128::from(step.nanoseconds),
     ];
     if parts.iter().any(|part| *part < 0) && parts.iter().any(|part| *part > 0) {
-        // `1 month -31 days` need not move at all.
-        return exec_err!("a step has parts of one sign, found {step:?}");
+        // With `1 month -31 days` the series might never advance.
+        return exec_err!(
+            "the months, days and nanoseconds of an interval between two elements must have the same sign, found {}, {} \
+             and {}",
+            step.months,
+            step.days,
+            step.nanoseconds
+        );
     }
     let step: i128 = parts.iter().sum();
     let is_ahead = if step > 0 {

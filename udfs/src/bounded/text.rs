@@ -1,4 +1,4 @@
-//! Functions of texts.
+//! Bounds of text functions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use regex::Regex;
 
 use super::arguments::{Arguments, count};
-use super::{MAX_BATCH_BYTES, MAX_VALUE_BYTES};
+use super::limits::{MAX_BATCH_BYTES, MAX_VALUE_BYTES};
 
 pub(super) fn repeat(args: &Arguments, row: usize) -> Result<u64> {
     let (Some(text), Some(times)) = (args.text(0, row), args.int(1, row)) else {
@@ -22,7 +22,7 @@ pub(super) fn pad(args: &Arguments, row: usize) -> Result<u64> {
         return Ok(0);
     };
     let bytes = text.len() as u64;
-    // No text has more characters than bytes.
+    // A text has no more characters than bytes.
     let missing = count(length).saturating_sub(text.chars().count() as u64);
     let fill = fill(args, row).unwrap_or("");
     if missing == 0 || fill.is_empty() {
@@ -39,9 +39,9 @@ fn fill(args: &Arguments, row: usize) -> Option<&str> {
     }
 }
 
-/// The arguments of `lpad` and `rpad` with lengths that the results have: DataFusion allocates as many bytes as all
-/// lengths together say, also for rows that are null or have nothing to be filled with, and a negative one counts as
-/// 2^64 less it.
+/// Replaces the lengths in the arguments of `lpad` and `rpad` by the actual lengths of the results.
+/// DataFusion allocates as many bytes as the sum of all given lengths, also for rows that are null
+/// or have nothing to be filled with. It also reads a negative length as an unsigned one.
 pub(super) fn with_own_lengths(
     mut args: ScalarFunctionArgs,
     arguments: &Arguments,
@@ -63,9 +63,10 @@ pub(super) fn with_own_lengths(
     });
     let own: ArrayRef = Arc::new(own.collect::<Int64Array>());
     let is_constant = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
-    args.args[1] = match args.args.iter().all(is_constant) {
-        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&own, 0)?),
-        false => ColumnarValue::Array(own),
+    args.args[1] = if args.args.iter().all(is_constant) {
+        ColumnarValue::Scalar(ScalarValue::try_from_array(&own, 0)?)
+    } else {
+        ColumnarValue::Array(own)
     };
     Ok(args)
 }
@@ -88,7 +89,8 @@ pub(super) fn replace(args: &Arguments, row: usize) -> Result<u64> {
     Ok(size(text.matches(from).count() as u64))
 }
 
-/// Matches have no character in common, so each reference to a group adds the bytes of the text at most.
+/// Computes an upper bound on the size of a row's result. Matches do not overlap, so each reference
+/// to a group in the replacement adds at most the size of the text.
 pub(super) fn regexp_replace(args: &Arguments, row: usize) -> Result<u64> {
     let text = (args.text(0, row), args.text(1, row), args.text(2, row));
     let (Some(text), Some(pattern), Some(to)) = text else {
@@ -111,7 +113,7 @@ pub(super) fn regexp_replace(args: &Arguments, row: usize) -> Result<u64> {
         "" => pattern.to_owned(),
         flags => format!("(?{flags}){pattern}"),
     };
-    // The function itself reports a pattern that is none.
+    // The function itself reports an invalid pattern.
     Ok(Regex::new(&pattern).map_or(0, |regex| {
         size((regex.find_iter(text).count() as u64).min(most))
     }))

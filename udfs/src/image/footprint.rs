@@ -1,47 +1,51 @@
-//! The memory that one image takes while it is decoded and its functions run, estimated from its header.
+//! Estimates the memory for decoding one image and running its functions, from its header.
 
-use super::codec::{Header, MAX_PIXELS};
-use super::op::ImageOp;
+use super::codec::EncodedHeader;
+use super::op::{Buffers, ImageOp};
+use super::pixels::MAX_PIXELS;
 use crate::tensor::TensorType;
 
-/// Bytes below which nothing is asked for: what a thread keeps between rows anyway.
+/// Peak memory of a row, in bytes, up to which no memory is requested, since each thread keeps
+/// buffers of that size anyway.
 const SMALL: u64 = 4 << 20;
 
-/// Memory of a row.
+/// The memory that decoding one image and running its functions takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// Bytes at most while the row is computed, its result included.
+    /// Maximum number of bytes in use while the row is computed, including its result.
     pub(super) peak: u64,
-    /// Bytes of the result.
+    /// Size of the row's result, in bytes.
     pub(super) result: u64,
 }
 
 impl Footprint {
-    /// Whether it is as little as every row takes.
+    /// True if the row needs so little memory that none has to be requested.
     pub(super) const fn is_small(&self) -> bool {
         self.peak <= SMALL
     }
 
-    /// The footprint of an image that is decoded to `decoded`, a type of no shape, and goes through `ops`. What
-    /// fails on its way there takes no more than it had until then.
+    /// Estimates the footprint of an image that is decoded to the type `decoded` (whose shape is
+    /// taken from `header`) and passes through `ops`. If an operator would fail, the estimate
+    /// covers the operators before it.
     pub(super) fn of<'a>(
-        header: &Header,
+        header: &EncodedHeader,
         decoded: TensorType,
-        ops: impl Iterator<Item = &'a ImageOp>,
+        ops: impl Iterator<Item = &'a dyn ImageOp>,
     ) -> Self {
         let mut image = TensorType {
             shape: Some((header.height, header.width)),
             ..decoded
         };
-        // Buffers grow and stay: two, each with memory for bytes and for floats.
+        // Buffers only grow. There are two (front and back), each with one vector for bytes and one
+        // for floats.
         let (mut front, mut back) = ([0, 0], [0, 0]);
         front[buffer(image)] = bytes(image);
         let mut between = 0;
         for op in ops {
             let before = image;
-            image = match op.output(Some(image)) {
+            image = match op.result(Some(image)) {
                 Ok(output) => TensorType {
-                    // A shape that draws decide: no turned image has more pixels.
+                    // Draws decide the shape: no turned image has more pixels than this.
                     shape: output.shape.or_else(|| turned(before)),
                     ..output
                 },
@@ -51,12 +55,14 @@ impl Footprint {
                 break;
             }
             let place = buffer(image);
-            if is_in_place(op) {
+            if op.buffers() == Buffers::InPlace {
                 front[place] = front[place].max(bytes(image));
-            } else {
-                back[place] = back[place].max(bytes(image));
-                (front, back) = (back, front);
-                between = between.max(resized_in_width(op, before, image));
+                continue;
+            }
+            back[place] = back[place].max(bytes(image));
+            (front, back) = (back, front);
+            if op.buffers() == Buffers::Resize {
+                between = between.max(resized_in_width(before, image));
             }
         }
         let result = pixels(image)
@@ -76,12 +82,13 @@ fn pixels(image: TensorType) -> u64 {
     (height as u64).saturating_mul(width as u64)
 }
 
-/// Which of an image's buffers holds elements of its type: kernels compute on bytes and on single floats.
+/// Returns the index of the vector that holds an image's elements: 0 for bytes, 1 for floats, which
+/// kernels compute in single precision.
 fn buffer(image: TensorType) -> usize {
     usize::from(image.dtype.is_float())
 }
 
-/// Bytes of an image while kernels run.
+/// Size of an image's elements, in bytes, while kernels run.
 fn bytes(image: TensorType) -> u64 {
     let element = if image.dtype.is_float() { 4 } else { 1 };
     pixels(image)
@@ -89,62 +96,40 @@ fn bytes(image: TensorType) -> u64 {
         .saturating_mul(element)
 }
 
-/// A shape of as many pixels as the largest turned image has: half of the square over both sides.
+/// Returns a shape with as many pixels as the image has after the rotation that makes it largest:
+/// half of the square of the sum of both sides.
 fn turned(image: TensorType) -> Option<(usize, usize)> {
     let (height, width) = image.shape?;
     let side = height.saturating_add(width);
     Some((side, side.div_ceil(2)))
 }
 
-/// Whether a function changes the pixels where they are.
-const fn is_in_place(op: &ImageOp) -> bool {
-    matches!(
-        op,
-        ImageOp::FlipHorizontal
-            | ImageOp::FlipVertical
-            | ImageOp::RandomFlipHorizontal { .. }
-            | ImageOp::RandomFlipVertical { .. }
-            | ImageOp::ColorJitter { .. }
-            | ImageOp::GaussianBlur { .. }
-            | ImageOp::Solarize { .. }
-            | ImageOp::Posterize { .. }
-            | ImageOp::RandomErasing { .. }
-            | ImageOp::ToFloat { .. }
-            | ImageOp::Normalize { .. }
-    )
-}
-
-/// Bytes of the image between the two passes of a resize.
-fn resized_in_width(op: &ImageOp, before: TensorType, after: TensorType) -> u64 {
-    let resizes = matches!(
-        op,
-        ImageOp::Resize { .. } | ImageOp::ResizeShortest { .. } | ImageOp::RandomResizedCrop { .. }
-    );
+/// Size, in bytes, of the image between the two passes of a resize, which is resized in width only.
+fn resized_in_width(before: TensorType, after: TensorType) -> u64 {
     match (before.shape, after.shape) {
-        (Some((height, _)), Some((_, width))) if resizes => bytes(TensorType {
-            shape: Some((height, width)),
-            ..after
-        }),
+        (Some((height, _)), Some((_, width))) => bytes(after.of_shape(Some((height, width)))),
         _ => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::logical_expr::{Expr, col, lit};
+
     use super::*;
-    use crate::image::op::{Filter, Mode};
-    use crate::tensor::Dtype;
+    use crate::image::testing::{call, op};
+    use crate::image::values::Mode;
 
     const SIDE: usize = 10_000;
 
-    fn of(ops: &[ImageOp]) -> Footprint {
-        let header = Header {
+    fn of(ops: &[Expr]) -> Footprint {
+        let header = EncodedHeader {
             height: SIDE,
             width: SIDE,
             decoding: 400_000_000,
         };
-        let decoded = ImageOp::Decode(Mode::Rgb).output(None).unwrap();
-        Footprint::of(&header, decoded, ops.iter())
+        let ops: Vec<_> = ops.iter().map(op).collect();
+        Footprint::of(&header, Mode::Rgb.decoded(), ops.iter().map(|op| &**op))
     }
 
     #[test]
@@ -157,16 +142,12 @@ mod tests {
                 result: pixels
             }
         );
-        let size = (100, 200);
-        let resize = || ImageOp::Resize {
-            size,
-            filter: Filter::Bilinear,
-        };
+        let resize = || call("resize", vec![col("image"), lit(100), lit(200)]);
         let small = of(&[resize()]);
         assert_eq!(small.result, 60_000);
-        // Decoding takes more than what follows.
+        // Decoding takes more memory than the functions after it.
         assert_eq!(small.peak, 400_000_000);
-        let to_float = || ImageOp::ToFloat { dtype: Dtype::F32 };
+        let to_float = || call("to_float", vec![col("image")]);
         let floats = of(&[to_float(), resize()]);
         assert_eq!(floats.result, 240_000);
         let between = (SIDE * 200 * 3 * 4) as u64;

@@ -1,4 +1,4 @@
-//! Fusing nested image functions into programs.
+//! Fuses nested image functions into programs.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::ScalarFunction;
 
-use super::function::ImageFunction;
-use super::op::ImageOp;
-use super::parse::parse;
+use super::op::{ImageFunction, ImageOp};
 use super::program::ImageProgram;
-use super::run::Stage;
-use crate::args::Args;
+use super::stage::ProgramStage;
+use super::udf::ImageUdf;
+use crate::args::CallArgs;
 use crate::constant::constant;
 use crate::row::ROW_COLUMN;
-use crate::tensor::{Dtype, Layout, TensorType};
+use crate::tensor::{Dtype, ImageLayout, TensorType};
 
-/// Rewrites each maximal chain of two or more nested image functions into one program with the same
-/// field and bytes. Functions that are random but not bound, or whose constants are not known yet,
-/// end a chain. The name of a rewritten expression changes: a caller that needs it adds an alias.
+/// Rewrites each maximal chain of two or more nested image functions into one program, whose result
+/// has the same field and bytes as the chain's. A random function that is not bound, or a function
+/// with unknown constants, ends a chain. The name of a rewritten expression changes; a caller that
+/// needs the old name must add an alias.
 pub fn fuse(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| match chain(&expr) {
         Some((stages, input)) if stages.len() > 1 => {
@@ -37,8 +37,9 @@ pub fn fuse(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// The longest chain that ends at `expr`, innermost function first, and its input.
-fn chain(expr: &Expr) -> Option<(Vec<Stage>, Expr)> {
+/// Returns the longest chain whose outermost call is `expr`, innermost function first, and the
+/// expression that the chain reads.
+fn chain(expr: &Expr) -> Option<(Vec<ProgramStage>, Expr)> {
     let mut stages = Vec::new();
     let mut current = expr;
     while let Some((stage, image)) = stage(current) {
@@ -49,12 +50,13 @@ fn chain(expr: &Expr) -> Option<(Vec<Stage>, Expr)> {
     (!stages.is_empty()).then(|| (stages, current.clone()))
 }
 
-/// A call of an image function and its image; `None` where its constants are not known.
-pub(super) fn stage(expr: &Expr) -> Option<(Stage, &Expr)> {
+/// Reads a call of an image function as a stage, and returns it with the call's image; `None` if
+/// `expr` is no such call, or its constants are not known.
+pub(super) fn stage(expr: &Expr) -> Option<(ProgramStage, &Expr)> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;
     };
-    let function = func.inner().downcast_ref::<ImageFunction>()?;
+    let function = func.inner().downcast_ref::<ImageUdf>()?.function();
     let (own, stream) = match (function.is_random(), args.as_slice()) {
         (true, [own @ .., stream, Expr::Column(row)]) if row.name == ROW_COLUMN => {
             let Some(ScalarValue::UInt64(Some(stream))) = constant(stream) else {
@@ -66,19 +68,26 @@ pub(super) fn stage(expr: &Expr) -> Option<(Stage, &Expr)> {
         (false, own) => (own, None),
     };
     let (image, constants) = own.split_first()?;
-    let op = constants_of(func.name(), constants)?;
-    Some((Stage { op, stream }, image))
+    let op = constants_of(function, constants)?;
+    Some((ProgramStage { op, stream }, image))
 }
 
-/// Reads the constants of a call without its image. A call that is wrong stays as it is, and its
-/// own check says why.
-fn constants_of(name: &str, constants: &[Expr]) -> Option<ImageOp> {
-    // Only the range of a threshold depends on the image's type, and that was checked when the call
-    // was planned; a byte image has the wider one.
+/// Returns the image function of a call with its constants; `None` if the call is not of an image
+/// function, or its constants are not known.
+pub(super) fn op_of(call: &ScalarFunction) -> Option<Arc<dyn ImageOp>> {
+    let (stage, _) = stage(&Expr::ScalarFunction(call.clone()))?;
+    Some(stage.op)
+}
+
+/// Reads the constants of a call whose image is unknown; `None` if they are not known, or invalid:
+/// the call's own type check reports that error.
+fn constants_of(function: &ImageFunction, constants: &[Expr]) -> Option<Arc<dyn ImageOp>> {
+    // Only the allowed range of a threshold depends on the image's type, and that range was checked
+    // when the call was planned. The range for a byte image includes that for floats.
     let image = TensorType {
         dtype: Dtype::U8,
         channels: 3,
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         shape: None,
     };
     let mut values = vec![None];
@@ -88,5 +97,6 @@ fn constants_of(name: &str, constants: &[Expr]) -> Option<ImageOp> {
         fields.push(Arc::new(Field::new("constant", value.data_type(), true)));
         values.push(Some(value));
     }
-    parse(&Args::literal(name, &fields, values), Some(image)).ok()
+    let args = CallArgs::literal(function.info.name, &fields, values);
+    (function.parse)(&args, Some(image)).ok()
 }

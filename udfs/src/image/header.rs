@@ -1,4 +1,4 @@
-//! `image_width` and `image_height`: what a file's header says.
+//! `image_width` and `image_height`: read an image's dimensions from its header.
 
 use std::sync::Arc;
 
@@ -12,10 +12,12 @@ use datafusion::logical_expr::{
 use rayon::prelude::*;
 
 use super::codec::header;
-use super::input::{Images, Kind};
+use super::input::{ImageKind, Images};
+use crate::facts::{Algebra, Purity};
 use crate::failure::{RowFailure, RowFunction, all_or_first};
+use crate::info::{DECODING, FunctionInfo, arg, facts};
 
-/// A function that reads a dimension of an encoded image, pixels untouched.
+/// A function that reads a dimension of an encoded image without decoding pixels.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ImageHeader {
     name: &'static str,
@@ -23,21 +25,44 @@ pub struct ImageHeader {
 }
 
 impl ImageHeader {
-    /// Both as DataFusion functions.
+    /// Documentation and facts of `image_width` and `image_height`.
+    pub(crate) const INFO: [FunctionInfo; 2] = [
+        FunctionInfo {
+            name: "image_width",
+            category: DECODING,
+            signature: "image_width(bytes)",
+            summary: "Width of an encoded image as shown, from its header alone.",
+            arguments: &[arg("bytes", "The file's bytes (Binary).")],
+            returns: "Int32, in pixels, orientation applied.",
+            example: "SELECT * FROM photos WHERE image_width(image) >= 224",
+            counterpart: "PIL.Image.open(..).width after ImageOps.exif_transpose.",
+            facts: facts(Purity::Pure, Algebra::Opaque, true),
+        },
+        FunctionInfo {
+            name: "image_height",
+            category: DECODING,
+            signature: "image_height(bytes)",
+            summary: "Height of an encoded image as shown, from its header alone.",
+            arguments: &[arg("bytes", "The file's bytes (Binary).")],
+            returns: "Int32, in pixels, orientation applied.",
+            example: "SELECT * FROM photos WHERE image_height(image) >= 224",
+            counterpart: "PIL.Image.open(..).height after ImageOps.exif_transpose.",
+            facts: facts(Purity::Pure, Algebra::Opaque, true),
+        },
+    ];
+
+    /// Returns `image_width` and `image_height` as DataFusion functions.
     pub(crate) fn udfs() -> Vec<Arc<ScalarUDF>> {
         let udf = |name| {
             let signature = Signature::variadic_any(Volatility::Immutable);
             Arc::new(ScalarUDF::new_from_impl(Self { name, signature }))
         };
-        ["image_width", "image_height"]
-            .into_iter()
-            .map(udf)
-            .collect()
+        Self::INFO.iter().map(|info| udf(info.name)).collect()
     }
 
-    fn kind(&self, fields: &[FieldRef]) -> Result<Kind> {
+    fn kind(&self, fields: &[FieldRef]) -> Result<ImageKind> {
         match fields {
-            [field] => Kind::of(field, self.name, true),
+            [field] => ImageKind::of(field, self.name, true),
             _ => plan_err!(
                 "{0}: expected 1 argument as in {0}(bytes), found {1}",
                 self.name,

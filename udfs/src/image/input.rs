@@ -1,4 +1,4 @@
-//! Reading the image column of a call: encoded bytes, or tensors of either kind.
+//! Reads the image column of a call: encoded bytes, or tensors of fixed or variable shape.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeListArray, LargeBinaryArray,
@@ -7,22 +7,31 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Int32Type, UInt8Type};
 use datafusion::common::{Result, internal_err, plan_err};
 
-use super::codec::{self, MAX_PIXELS};
-use super::op::Mode;
-use super::pixels::{Pixels, Scratch, Shape};
-use crate::tensor::{Dtype, Layout, TensorType};
+use super::codec;
+use super::pixels::{MAX_PIXELS, PixelShape, Pixels};
+use super::scratch::Scratch;
+use super::values::Mode;
+use crate::tensor::{Dtype, ImageLayout, TensorType};
 
-/// What an image argument is.
+/// The kind of an image argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    /// Bytes of a file.
+pub(crate) enum ImageKind {
+    /// The bytes of an encoded file.
     Encoded,
-    /// Pixels.
+    /// Decoded pixels of this type.
     Image(TensorType),
 }
 
-impl Kind {
-    /// The kind of a field; errors where `function` can take neither, saying what to do.
+impl ImageKind {
+    /// Returns the type of the pixels; `None` for encoded bytes.
+    pub(crate) const fn tensor(self) -> Option<TensorType> {
+        match self {
+            Self::Encoded => None,
+            Self::Image(tensor) => Some(tensor),
+        }
+    }
+
+    /// Returns the kind of a field. Fails with a remedy if `function` does not accept the field.
     pub(crate) fn of(field: &Field, function: &str, decodes: bool) -> Result<Self> {
         match TensorType::from_field(field) {
             Ok(Some(tensor)) if decodes => {
@@ -56,13 +65,13 @@ const fn is_binary(data_type: &DataType) -> bool {
     )
 }
 
-/// An image column, ready to be read by row from any thread.
+/// An image column that any thread can read by row.
 #[derive(Debug)]
 pub(crate) enum Images<'a> {
     Binary(&'a BinaryArray),
     LargeBinary(&'a LargeBinaryArray),
     BinaryView(&'a BinaryViewArray),
-    Fixed(&'a FixedSizeListArray, Shape),
+    Fixed(&'a FixedSizeListArray, PixelShape),
     Variable {
         column: &'a dyn Array,
         data: &'a ListArray,
@@ -72,14 +81,18 @@ pub(crate) enum Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// The column as `kind`. A mismatch is a broken invariant.
-    pub(crate) fn new(column: &'a ArrayRef, kind: Kind) -> Result<Self> {
+    /// Opens a column as images of the given kind. A column of another type is a broken invariant.
+    pub(crate) fn new(column: &'a ArrayRef, kind: ImageKind) -> Result<Self> {
         let found = column.data_type();
         match (kind, found) {
-            (Kind::Encoded, DataType::Binary) => Ok(Self::Binary(column.as_binary())),
-            (Kind::Encoded, DataType::LargeBinary) => Ok(Self::LargeBinary(column.as_binary())),
-            (Kind::Encoded, DataType::BinaryView) => Ok(Self::BinaryView(column.as_binary_view())),
-            (Kind::Image(tensor), _) if *found == tensor.data_type() => match tensor.shape {
+            (ImageKind::Encoded, DataType::Binary) => Ok(Self::Binary(column.as_binary())),
+            (ImageKind::Encoded, DataType::LargeBinary) => {
+                Ok(Self::LargeBinary(column.as_binary()))
+            }
+            (ImageKind::Encoded, DataType::BinaryView) => {
+                Ok(Self::BinaryView(column.as_binary_view()))
+            }
+            (ImageKind::Image(tensor), _) if *found == tensor.data_type() => match tensor.shape {
                 Some(size) => Ok(Self::Fixed(
                     column.as_fixed_size_list(),
                     shape_of(&tensor, size),
@@ -99,11 +112,11 @@ impl<'a> Images<'a> {
                     })
                 }
             },
-            _ => internal_err!("an image column has type {found}, planned was {kind:?}"),
+            _ => internal_err!("an image column has type {found}, but {kind:?} was planned"),
         }
     }
 
-    /// Whether the row has no image.
+    /// True if the row has no image.
     pub(crate) fn is_null(&self, row: usize) -> bool {
         match self {
             Self::Binary(column) => column.is_null(row),
@@ -114,7 +127,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// The bytes of a row; empty where the column holds pixels.
+    /// Returns the encoded bytes of a row; empty if the column holds pixels.
     pub(crate) fn bytes(&self, row: usize) -> &'a [u8] {
         match self {
             Self::Binary(column) => column.value(row),
@@ -124,13 +137,14 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Bytes of a row's file; 0 where the column holds pixels, or the row no image.
+    /// Size of a row's encoded file, in bytes; 0 if the column holds pixels, or the row has no
+    /// image.
     pub(crate) fn size(&self, row: usize) -> usize {
         self.bytes(row).len()
     }
 
-    /// Brings the row's pixels into `scratch.front`, decoding them in `mode` where encoded. Errors
-    /// are the row's.
+    /// Loads the row's pixels into `scratch.front`. Encoded images are decoded in `mode`. An error
+    /// belongs to the row.
     pub(crate) fn load(&self, row: usize, mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
         match self {
             Self::Fixed(column, shape) => {
@@ -158,14 +172,14 @@ impl<'a> Images<'a> {
     }
 }
 
-const fn shape_of(tensor: &TensorType, (height, width): (usize, usize)) -> Shape {
+const fn shape_of(tensor: &TensorType, (height, width): (usize, usize)) -> PixelShape {
     let TensorType {
         dtype,
         channels,
         layout,
         ..
     } = *tensor;
-    Shape {
+    PixelShape {
         height,
         width,
         channels,
@@ -174,10 +188,10 @@ const fn shape_of(tensor: &TensorType, (height, width): (usize, usize)) -> Shape
     }
 }
 
-fn variable_shape(tensor: &TensorType, sizes: &[i32]) -> Result<Shape, String> {
+fn variable_shape(tensor: &TensorType, sizes: &[i32]) -> Result<PixelShape, String> {
     let (h, w, c) = match (tensor.layout, sizes) {
-        (Layout::Hwc, &[h, w, c]) | (Layout::Chw, &[c, h, w]) => (h, w, c),
-        _ => return Err("the image has no three dimensions".to_owned()),
+        (ImageLayout::Hwc, &[h, w, c]) | (ImageLayout::Chw, &[c, h, w]) => (h, w, c),
+        _ => return Err("the image does not have three dimensions".to_owned()),
     };
     let bad = || format!("the image has an impossible shape {sizes:?}");
     let (height, width) = usize::try_from(h)
@@ -193,7 +207,12 @@ fn variable_shape(tensor: &TensorType, sizes: &[i32]) -> Result<Shape, String> {
     Ok(shape_of(tensor, (height, width)))
 }
 
-fn copy(values: &dyn Array, start: usize, shape: Shape, target: &mut Pixels) -> Result<(), String> {
+fn copy(
+    values: &dyn Array,
+    start: usize,
+    shape: PixelShape,
+    target: &mut Pixels,
+) -> Result<(), String> {
     target.reshape(shape);
     let range = start..start + shape.len();
     match shape.dtype {

@@ -1,35 +1,43 @@
 //! Image functions: codecs, kernels, the functions as DataFusion sees them, and fused programs.
 //!
-//! `parse` reads a call's constants into an `op`; `step` takes a row's draws; `kernel` changes
-//! pixels; `run` does so for all rows of a batch. A function called alone is a program of one
-//! operator, so fusing changes no byte.
+//! Each function is described in one file of `functions`. The description parses a call's constants
+//! into an `op`, which takes a row's draws and calls a `kernel` on the row's pixels; `run` applies
+//! the op to all rows of a batch. A function called alone is a program of one function, so fusing
+//! changes no byte.
 
 mod call;
 mod codec;
+mod definition;
 mod footprint;
-mod function;
+mod functions;
 mod fuse;
 mod header;
 mod input;
 mod kernel;
-pub(crate) mod op;
+mod op;
 mod output;
-pub(crate) mod parse;
 mod pixels;
 mod program;
+mod rewrite;
 mod run;
 mod scratch;
-mod step;
-mod work;
+mod stage;
+mod udf;
+mod values;
 
-pub use call::{Axis, ImageCall, Rectangle, crop, decode_luma, facts_of_call, normalize, resize};
-pub use codec::{MAX_DECODER_BYTES, MAX_PIXELS, panics_are_caught};
-pub use function::ImageFunction;
+pub use call::{Axis, ImageCall, Rectangle};
+pub use codec::{MAX_DECODER_BYTES, panics_are_caught};
 pub use fuse::fuse;
 pub use header::ImageHeader;
-pub use op::{Filter, Mode};
+pub use pixels::MAX_PIXELS;
 pub use program::ImageProgram;
-pub use work::{is_written_out, work_of_call};
+pub use rewrite::{
+    crop, decode_luma, facts_of_call, is_written_out, normalize, resize, work_of_call,
+};
+pub use values::{Interpolation, Mode};
+
+pub(crate) use functions::IMAGE_FUNCTIONS;
+pub(crate) use udf::ImageUdf;
 
 #[cfg(test)]
 pub(crate) mod testing;

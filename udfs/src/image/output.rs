@@ -1,8 +1,9 @@
-//! Writing images into their final column, the last operators of a program fused in.
+//! Writes images into their final column, together with the last operators of a program.
 //!
-//! Flips, `to_float`, `normalize` and `to_chw` at the end of a program over bytes need no pass of
-//! their own: each byte goes through a table of 256 entries a channel to its final place. The table
-//! is made by the kernels themselves, so the result is the same to the bit.
+//! Flips, `to_float`, `normalize` and `to_chw` at the end of a program over bytes need no separate
+//! pass over the pixels: each byte is mapped by a table of 256 entries per channel and stored at
+//! its final position. The table is computed by the kernels themselves, so the result is the same
+//! to the bit.
 
 use std::sync::Arc;
 
@@ -12,22 +13,23 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, UInt8Type};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, internal_datafusion_err, internal_err};
 use half::f16;
 
-use super::kernel::convert;
-use super::op::ImageOp;
-use super::pixels::{Pixels, Sample, Shape};
-use crate::recycle::{Recycled, lend};
-use crate::tensor::{Dtype, Layout, TensorType, variable_fields};
+use super::op::{Finish, ImageOp};
+use super::pixels::{PixelSample, PixelShape, Pixels};
+use super::scratch::Scratch;
+use crate::buffer_pool::{Recycled, lend};
+use crate::draw::Draws;
+use crate::tensor::{Dtype, ImageLayout, TensorType, variable_fields};
 
-/// An element of a finished column.
+/// The element type of a finished column.
 pub(crate) trait Element: Recycled {
-    /// Its Arrow type.
+    /// The corresponding Arrow type.
     type Arrow: ArrowPrimitiveType<Native = Self>;
-    /// The element of a byte image's byte.
+    /// Converts a sample of a byte image.
     fn of_byte(value: u8) -> Self;
-    /// The element of a float image's number, already rounded to its precision.
+    /// Converts a sample of a float image, which is already rounded to this type's precision.
     fn of_real(value: f32) -> Self;
 }
 
@@ -67,35 +69,27 @@ impl Element for f16 {
     }
 }
 
-/// What remains of a program when a row's bytes are written out.
+/// The last operators of a program, except flips, as they are applied while a row's pixels are
+/// written.
 #[derive(Debug)]
-pub(crate) struct Tail<E> {
-    /// A table a channel; `None` where elements stay as they are.
+pub(crate) struct ColumnWriter<E> {
+    /// One table per channel, which maps bytes to elements; `None` if the column's elements are the
+    /// samples.
     tables: Option<Vec<[E; 256]>>,
-    /// Whether planes are written.
+    /// True if the result is stored as planes.
     planes: bool,
 }
 
-/// Whether writing out can do an operator at the end of a program.
-pub(super) const fn is_written_out(op: &ImageOp) -> bool {
-    matches!(
-        op,
-        ImageOp::ToChw
-            | ImageOp::FlipHorizontal
-            | ImageOp::RandomFlipHorizontal { .. }
-            | ImageOp::ToFloat { .. }
-            | ImageOp::Normalize { .. }
-    )
-}
-
-/// Number of operators at the end of `ops` that writing out can do, given the type before each.
-pub(crate) fn tail_length(ops: &[(&ImageOp, TensorType)]) -> usize {
+/// Returns the number of operators at the end of `ops` that can be applied while writing, given the
+/// type of the image before each operator.
+pub(crate) fn tail_length(ops: &[(&dyn ImageOp, TensorType)]) -> usize {
     let mut length = 0;
     let mut best = 0;
     for (op, input) in ops.iter().rev() {
-        let fits = match op {
-            ImageOp::ToChw => length == 0,
-            op => is_written_out(op) && input.layout == Layout::Hwc,
+        let fits = match op.finish() {
+            Some(Finish::Planes) => length == 0,
+            Some(Finish::Table | Finish::Mirror(_)) => input.layout == ImageLayout::Hwc,
+            None => false,
         };
         if !fits {
             break;
@@ -108,16 +102,18 @@ pub(crate) fn tail_length(ops: &[(&ImageOp, TensorType)]) -> usize {
     best
 }
 
-impl<E: Element> Tail<E> {
-    /// The tail of these operators (flips aside) over byte images of `channels`.
-    pub(crate) fn new(ops: &[&ImageOp], channels: usize) -> Self {
-        let mut ramp = Pixels::default();
-        let shape = Shape {
+impl<E: Element> ColumnWriter<E> {
+    /// Creates the writer that applies these operators (except flips) to byte images of `channels`
+    /// channels.
+    pub(crate) fn new(ops: &[&dyn ImageOp], channels: usize) -> Result<Self> {
+        let mut scratch = Scratch::default();
+        let ramp = &mut scratch.front;
+        let shape = PixelShape {
             height: 1,
             width: 256,
             channels,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         ramp.reshape(shape);
         for (value, pixel) in ramp.u8s.chunks_exact_mut(channels).enumerate() {
@@ -125,31 +121,32 @@ impl<E: Element> Tail<E> {
         }
         let mut changed = false;
         for op in ops {
-            match op {
-                ImageOp::ToFloat { dtype } => convert::to_float(&mut ramp, *dtype),
-                ImageOp::Normalize { mean, std } => convert::normalize(&mut ramp, mean, std),
-                _ => continue,
+            if op.finish() == Some(Finish::Table) {
+                // A pointwise kernel takes no draw and cannot fail.
+                op.apply(&mut scratch, &mut Draws::new(0, 0, 0, 0))
+                    .map_err(|cause| internal_datafusion_err!("{op}: {cause}"))?;
+                changed = true;
             }
-            changed = true;
         }
         let tables = changed.then(|| {
             let mut tables = vec![[E::default(); 256]; channels];
-            for (value, pixel) in ramp.f32s.chunks_exact(channels).enumerate() {
+            for (value, pixel) in scratch.front.f32s.chunks_exact(channels).enumerate() {
                 for (table, element) in tables.iter_mut().zip(pixel) {
                     table[value] = E::of_real(*element);
                 }
             }
             tables
         });
-        Self {
+        Ok(Self {
             tables,
-            planes: ops.iter().any(|op| matches!(op, ImageOp::ToChw)),
-        }
+            planes: ops.iter().any(|op| op.finish() == Some(Finish::Planes)),
+        })
     }
 
-    /// Writes an image, mirrored if `flip`, to `out`, which has room for exactly it.
+    /// Writes an image, mirrored if `flip`, to `out`, which must have exactly the image's number of
+    /// elements.
     pub(crate) fn write(&self, pixels: &Pixels, flip: bool, out: &mut [E]) {
-        let Shape {
+        let PixelShape {
             width,
             channels,
             dtype,
@@ -159,7 +156,7 @@ impl<E: Element> Tail<E> {
             return;
         }
         if dtype.is_float() {
-            // No tail was split off: the pixels are final.
+            // Without tables, no operator is left to apply: the pixels are final.
             for (out, value) in out.iter_mut().zip(f32::of(pixels)) {
                 *out = E::of_real(*value);
             }
@@ -237,7 +234,7 @@ fn fill<'a, E: 'a>(
     }
 }
 
-/// Maps the pixels of a row of three channels, in mirrored order if `flip`.
+/// Maps the pixels of a row with three channels, in mirrored order if `flip`.
 #[inline]
 fn interleaved<E>(row: &[u8], out: &mut [E], flip: bool, map: impl Fn(&[u8], &mut [E])) {
     if flip {
@@ -255,7 +252,8 @@ fn item<E: Element>() -> Arc<Field> {
     Arc::new(Field::new_list_field(E::Arrow::DATA_TYPE, false))
 }
 
-/// A column of images of one shape, from their elements laid end to end.
+/// Creates a column of images of one shape from their concatenated elements; `valid` is false for a
+/// row without an image.
 pub(crate) fn fixed_column<E: Element>(
     elements: Vec<E>,
     valid: &[bool],
@@ -275,9 +273,9 @@ pub(crate) fn fixed_column<E: Element>(
     )?))
 }
 
-/// A column of images of different shapes: `None` where a row has none.
+/// Creates a column of images of different shapes; a row without an image is `None`.
 pub(crate) fn variable_column<E: Element>(
-    rows: Vec<Option<(Vec<E>, Shape)>>,
+    rows: Vec<Option<(Vec<E>, PixelShape)>>,
     tensor: &TensorType,
 ) -> Result<ArrayRef> {
     let total: usize = rows
@@ -301,8 +299,8 @@ pub(crate) fn variable_column<E: Element>(
         let (h, w) = shape.map_or((0, 0), |s| (s.height as i32, s.width as i32));
         let c = tensor.channels as i32;
         sizes.extend(match tensor.layout {
-            Layout::Hwc => [h, w, c],
-            Layout::Chw => [c, h, w],
+            ImageLayout::Hwc => [h, w, c],
+            ImageLayout::Chw => [c, h, w],
         });
         lengths.push(row.len());
         elements.extend_from_slice(&row);

@@ -2,50 +2,65 @@
 
 use half::f16;
 
-use crate::tensor::{Dtype, Layout};
+use crate::tensor::{Dtype, ImageLayout};
+
+/// Maximum number of pixels of an image: the size above which Pillow refuses a file as a
+/// decompression bomb (`2 * Image.MAX_IMAGE_PIXELS`). A larger image is an error of its row.
+pub const MAX_PIXELS: u64 = 178_956_970;
+
+/// Fails if an image of this height and width would have more than [`MAX_PIXELS`].
+pub(crate) fn within_limit((height, width): (usize, usize)) -> Result<(), String> {
+    if (height as u64).saturating_mul(width as u64) > MAX_PIXELS {
+        return Err(format!(
+            "the result of {height} x {width} is above {MAX_PIXELS} pixels"
+        ));
+    }
+    Ok(())
+}
 
 /// Height, width, channels, element type and layout of pixels in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Rows.
+pub(crate) struct PixelShape {
+    /// Number of rows.
     pub(crate) height: usize,
-    /// Columns.
+    /// Number of columns.
     pub(crate) width: usize,
-    /// 1 or 3.
+    /// Number of channels: 1 or 3.
     pub(crate) channels: usize,
     /// Element type.
     pub(crate) dtype: Dtype,
     /// Order of the dimensions.
-    pub(crate) layout: Layout,
+    pub(crate) layout: ImageLayout,
 }
 
-impl Shape {
-    /// Elements.
+impl PixelShape {
+    /// Number of elements.
     pub(crate) const fn len(&self) -> usize {
         self.height * self.width * self.channels
     }
 }
 
-/// One image. Bytes live in `u8s`; both float types live in `f32s`, where every value of a half
-/// image is rounded to half precision after each kernel, so storing it in between changes nothing.
+/// The pixels of one image. Bytes are stored in `u8s`, and both float types in `f32s`. Every sample
+/// of a half-precision image is rounded after each kernel, so storing it in single precision until
+/// the next kernel changes nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Pixels {
-    /// What is in the buffers.
-    pub(crate) shape: Shape,
-    /// Elements where the type is `u8`.
+    /// Shape of the image that the buffers hold.
+    pub(crate) shape: PixelShape,
+    /// Samples of a byte image.
     pub(crate) u8s: Vec<u8>,
-    /// Elements where the type is a float.
+    /// Samples of a float image.
     pub(crate) f32s: Vec<f32>,
 }
 
 impl Default for Pixels {
     fn default() -> Self {
-        let shape = Shape {
+        let shape = PixelShape {
             height: 0,
             width: 0,
             channels: 3,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         Self {
             shape,
@@ -56,8 +71,8 @@ impl Default for Pixels {
 }
 
 impl Pixels {
-    /// Makes room for `shape`; elements that were there before keep any value.
-    pub(crate) fn reshape(&mut self, shape: Shape) {
+    /// Sets the shape and resizes the buffer; the elements are unspecified.
+    pub(crate) fn reshape(&mut self, shape: PixelShape) {
         self.shape = shape;
         match shape.dtype {
             Dtype::U8 => make_room(&mut self.u8s, shape.len()),
@@ -65,7 +80,7 @@ impl Pixels {
         }
     }
 
-    /// Rounds the elements of a half image to half precision.
+    /// Rounds the samples of a half-precision image to that precision.
     pub(crate) fn settle(&mut self) {
         if self.shape.dtype == Dtype::F16 {
             for value in &mut self.f32s {
@@ -75,13 +90,14 @@ impl Pixels {
     }
 }
 
-/// Elements by which a buffer grows.
+/// The capacity of a buffer is a multiple of this many elements.
 const ROOM: usize = 256 << 10;
 
-/// Makes the length `len`, whatever the elements.
+/// Sets the length of a buffer to `len`; the elements are unspecified.
 fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
     if elements.capacity() < len {
-        // Growing in place would copy what nobody reads; growing a little at a time leaves holes.
+        // Growing in place would copy elements that are not needed, and growing in small increments
+        // fragments the heap.
         *elements = Vec::new();
         *elements = vec![T::default(); len.next_multiple_of(ROOM)];
         elements.truncate(len);
@@ -90,27 +106,28 @@ fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
     }
 }
 
-/// An element that kernels compute on.
-pub(crate) trait Sample:
+/// An element type that kernels compute on.
+pub(crate) trait PixelSample:
     Copy + Default + PartialEq + PartialOrd + Send + Sync + 'static
 {
-    /// The greatest value of an image: 255, or 1 for floats (torchvision's `_max_value`).
+    /// Greatest sample of an image: 255, or 1 for floats (torchvision's `_max_value`).
     const TOP: f32;
-    /// Whether the type is a float.
+    /// True if the type is a float.
     const FLOAT: bool;
-    /// The elements of `pixels`.
+    /// Returns the samples of `pixels`, which must be of this type.
     fn of(pixels: &Pixels) -> &[Self];
-    /// The elements of `pixels`, to be written.
+    /// Returns the samples of `pixels`, mutably.
     fn of_mut(pixels: &mut Pixels) -> &mut Vec<Self>;
-    /// The number.
+    /// Converts an element to a single-precision number.
     fn real(self) -> f32;
-    /// The element of a number within range: bytes truncate, as `Tensor.to(uint8)` does.
+    /// Converts a number that is within the type's range; bytes are truncated, as by
+    /// `Tensor.to(uint8)`.
     fn truncated(value: f32) -> Self;
-    /// The element of a number: bytes round half to even and saturate.
+    /// Converts any number; bytes round half to even and saturate.
     fn rounded(value: f32) -> Self;
 }
 
-impl Sample for u8 {
+impl PixelSample for u8 {
     const TOP: f32 = 255.0;
     const FLOAT: bool = false;
 
@@ -138,7 +155,7 @@ impl Sample for u8 {
     }
 }
 
-impl Sample for f32 {
+impl PixelSample for f32 {
     const TOP: Self = 1.0;
     const FLOAT: bool = true;
 
@@ -166,7 +183,7 @@ impl Sample for f32 {
     }
 }
 
-/// Runs `$body` with `$T` the element type of `$pixels`.
+/// Evaluates `$body` with `$T` as the Rust type of the element type `$dtype`.
 macro_rules! by_sample {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -182,30 +199,3 @@ macro_rules! by_sample {
     };
 }
 pub(crate) use by_sample;
-
-/// The buffers that one thread reuses from row to row.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    /// The image so far.
-    pub(crate) front: Pixels,
-    /// Where the next kernel writes, if it does not work in place.
-    pub(crate) back: Pixels,
-    /// Resizer with its own buffers.
-    pub(crate) resizer: super::kernel::resize::Resize,
-    /// Row buffers of the blur.
-    pub(crate) lines: Vec<f32>,
-}
-
-impl Scratch {
-    /// Bytes that the image buffers hold.
-    pub(crate) const fn bytes(&self) -> usize {
-        let floats = self.front.f32s.capacity() + self.back.f32s.capacity() + self.lines.capacity();
-        self.front.u8s.capacity() + self.back.u8s.capacity() + 4 * floats
-    }
-
-    /// Makes the image last written the current one, rounded to its element type.
-    pub(crate) fn swap(&mut self) {
-        std::mem::swap(&mut self.front, &mut self.back);
-        self.front.settle();
-    }
-}

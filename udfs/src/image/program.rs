@@ -1,6 +1,7 @@
 //! A fused chain of image functions.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -11,72 +12,99 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::input::Kind;
-use super::op::ImageOp;
-use super::run::{Stage, output_type, run};
+use super::call::ImageCall;
+use super::definition::list;
+use super::input::ImageKind;
+use super::run::run;
+use super::stage::{ProgramStage, output_type};
 use crate::failure::{RowFailure, RowFunction, all_or_first};
-use crate::row::Rows;
+use crate::row::RowColumn;
 
-/// A chain of image functions that runs as one: per row one pass from input to final place, no
-/// column in between. Arguments: the innermost image or bytes, and the hidden row column if any
-/// function draws.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// A chain of image functions that runs as one: each row goes through all functions at once, from
+/// the input to its final position in the result, without intermediate columns. The arguments of
+/// the program are the image or bytes that the innermost function reads, and the hidden row column
+/// if any function takes draws.
+#[derive(Debug)]
 pub struct ImageProgram {
-    stages: Vec<Stage>,
+    stages: Vec<ProgramStage>,
     name: String,
+    definition: String,
     signature: Signature,
 }
 
 impl ImageProgram {
-    /// The program of these functions, innermost first.
-    pub(crate) fn new(stages: Vec<Stage>) -> Self {
-        let steps: Vec<String> = stages.iter().map(|s| Shown(s).to_string()).collect();
+    /// Creates the program of these functions, innermost first.
+    pub(crate) fn new(stages: Vec<ProgramStage>) -> Self {
+        let steps: Vec<String> = stages.iter().map(|s| ShownStage(s).to_string()).collect();
         let name = format!("image_program[{}]", steps.join(" > "));
-        // Immutable although it may draw: draws are a function of an argument, the row column.
+        let definition = format!(
+            "image_program[{}]",
+            list(stages.iter().map(ProgramStage::definition))
+        );
+        // The program is immutable even if it takes draws: these depend only on an argument, the
+        // row column.
         Self {
             stages,
             name,
+            definition,
             signature: Signature::variadic_any(Volatility::Immutable),
         }
     }
 
-    /// The program as a DataFusion function.
+    /// Wraps the program as a DataFusion function.
     pub(crate) fn udf(self) -> Arc<ScalarUDF> {
         Arc::new(ScalarUDF::new_from_impl(self))
     }
 
-    /// The names of the functions, innermost first.
+    /// Returns the names of the functions, innermost first.
     pub fn functions(&self) -> impl Iterator<Item = &'static str> {
         self.stages.iter().map(|s| s.op.name())
     }
 
-    /// Every function with its stream and all of its constants, which the name shows in part only.
-    pub fn definition(&self) -> String {
-        format!("image_program{:?}", self.stages)
+    /// Returns every function with its stream and all of its constants; the program's name shows
+    /// only some of the constants.
+    pub fn definition(&self) -> &str {
+        &self.definition
     }
 
-    /// Whether any function draws.
+    /// True if any function takes random draws.
     pub fn is_random(&self) -> bool {
         self.stages.iter().any(|s| s.stream.is_some())
     }
 
-    fn kind(&self, fields: &[FieldRef]) -> Result<Kind> {
+    fn kind(&self, fields: &[FieldRef]) -> Result<ImageKind> {
         match (self.stages.first(), fields.first()) {
             (Some(stage), Some(field)) => {
-                let decodes = matches!(stage.op, ImageOp::Decode(_));
-                Kind::of(field, stage.op.name(), decodes)
+                let decodes = matches!(stage.op.call(), ImageCall::Decode(_));
+                ImageKind::of(field, stage.op.name(), decodes)
             }
             _ => internal_err!("an image program without functions or input"),
         }
     }
 }
 
-/// A stage as `EXPLAIN` shows it: constants, then `#stream` where it draws.
-struct Shown<'a>(&'a Stage);
+/// Programs are equal if their definitions are equal; names show only some of the constants.
+impl PartialEq for ImageProgram {
+    fn eq(&self, other: &Self) -> bool {
+        self.definition == other.definition
+    }
+}
 
-impl fmt::Display for Shown<'_> {
+impl Eq for ImageProgram {}
+
+impl Hash for ImageProgram {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.definition.hash(state);
+    }
+}
+
+/// A stage as `EXPLAIN` shows it: name and main constants, and `#stream` if the function takes
+/// draws.
+struct ShownStage<'a>(&'a ProgramStage);
+
+impl fmt::Display for ShownStage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stage { op, stream } = self.0;
+        let ProgramStage { op, stream } = self.0;
         match stream {
             None => write!(f, "{op}"),
             Some(ordinal) if ordinal >> 63 == 0 => write!(f, "{op} #{ordinal}"),
@@ -105,7 +133,7 @@ impl ScalarUDFImpl for ImageProgram {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let output = output_type(&self.stages, self.kind(args.arg_fields)?)?;
-        // The unfused chain's field has the name of its outermost function.
+        // The field of the chain before fusing has the name of the outermost function.
         let name = self.stages.last().map_or("image", |s| s.op.name());
         Ok(Arc::new(output.to_field(name)))
     }
@@ -119,7 +147,9 @@ impl RowFunction for ImageProgram {
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)> {
         let kind = self.kind(&args.arg_fields)?;
         let rows = match args.args.get(1) {
-            Some(rows) => Some(Rows::try_from_array(&rows.to_array(args.number_rows)?)?),
+            Some(rows) => Some(RowColumn::try_from_array(
+                &rows.to_array(args.number_rows)?,
+            )?),
             None => None,
         };
         let image = args.args[0].to_array(args.number_rows)?;

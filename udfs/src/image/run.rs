@@ -1,5 +1,5 @@
-//! Running a chain of image functions over the rows of a batch, in parallel on the rayon pool that
-//! the caller is in.
+//! Runs a chain of image functions over the rows of a batch, in parallel on the caller's rayon
+//! pool.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,53 +10,31 @@ use datafusion::common::{DataFusionError, Result, internal_err};
 use half::f16;
 use rayon::prelude::*;
 
+use super::call::ImageCall;
 use super::codec::header;
 use super::footprint::Footprint;
-use super::input::{Images, Kind};
-use super::op::{ImageOp, Mode};
-use super::output::{Element, Tail, fixed_column, tail_length, variable_column};
-use super::pixels::{Scratch, Shape};
+use super::input::{ImageKind, Images};
+use super::op::{Finish, ImageOp};
+use super::output::{ColumnWriter, Element, fixed_column, tail_length, variable_column};
+use super::pixels::{PixelShape, Pixels};
 use super::scratch::with_scratch;
-use super::step::Step;
+use super::stage::{ProgramStage, output_type};
+use super::values::Mode;
 use crate::bounded::OversizedBatch;
+use crate::buffer_pool::take;
 use crate::draw::Draws;
 use crate::failure::RowFailure;
-use crate::recycle::take;
 use crate::room::{self, DecodeRoom, Grant, NoRoom};
-use crate::row::Rows;
+use crate::row::RowColumn;
 use crate::tensor::{Dtype, TensorType};
 
-/// An image function with the stream that it draws from, if it draws.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Stage {
-    /// The function.
-    pub(crate) op: ImageOp,
-    /// Its stream; `None` for pure functions.
-    pub(crate) stream: Option<u64>,
-}
-
-/// The type that a chain makes of `input`, which is first decoded if the chain begins so.
-pub(crate) fn output_type(stages: &[Stage], input: Kind) -> Result<TensorType> {
-    let mut current = match input {
-        Kind::Encoded => None,
-        Kind::Image(tensor) => Some(tensor),
-    };
-    for stage in stages {
-        current = Some(stage.op.output(current)?);
-    }
-    match current {
-        Some(tensor) => Ok(tensor),
-        None => internal_err!("an image program without functions"),
-    }
-}
-
-/// Runs the chain on each row of `column`. Returns the images, null where the input is null or the
-/// row failed, and the failures in row order.
+/// Runs the chain on each row of `column`. Returns the images, null for null inputs and failed
+/// rows, and the failures in row order.
 pub(crate) fn run(
-    stages: &[Stage],
+    stages: &[ProgramStage],
     column: &ArrayRef,
-    kind: Kind,
-    rows: Option<&Rows>,
+    kind: ImageKind,
+    rows: Option<&RowColumn>,
 ) -> Result<(ArrayRef, Vec<RowFailure>)> {
     match output_type(stages, kind)?.dtype {
         Dtype::U8 => run_as::<u8>(stages, column, kind, rows),
@@ -65,35 +43,40 @@ pub(crate) fn run(
     }
 }
 
-/// A chain split into what each row runs and what writing out does.
+/// A chain, split into the functions that each row runs and those that are applied while the result
+/// is written.
 struct Chain<'a, E> {
     mode: Mode,
-    head: &'a [Stage],
-    flips: Vec<&'a Stage>,
-    tail: Tail<E>,
+    head: &'a [ProgramStage],
+    /// Mirrorings applied while rows are written, as the stream and the probability of each.
+    flips: Vec<(Option<u64>, f64)>,
+    tail: ColumnWriter<E>,
     images: Images<'a>,
-    rows: Option<&'a Rows>,
-    memory: Memory,
+    rows: Option<&'a RowColumn>,
+    memory: RowMemory,
 }
 
-/// What the rows of a call take of the thread's room.
-struct Memory {
+/// Accounts for the memory that the rows of a call take from the thread's room.
+struct RowMemory {
     room: Option<Arc<DecodeRoom>>,
-    /// What rows are decoded to.
+    /// Type of a row's image after decoding.
     decoded: TensorType,
-    /// Whether each result is memory of its own, which all keep until the column is made.
+    /// True if the result of each row is a separate allocation, which lives until the column is
+    /// built.
     keeps_results: bool,
     results: AtomicU64,
-    /// The most that a row, or the results of all, were refused.
+    /// Size, in bytes, of the largest refused request, by one row or by all results together; 0 if
+    /// none was refused.
     refused: AtomicU64,
 }
 
-impl Memory {
+impl RowMemory {
     fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed) > 0
     }
 
-    /// The error that ends the run where a row, or the results of all, cannot have their memory.
+    /// Returns the error that ends the run if a request was refused, by one row or by all results
+    /// together.
     fn outcome(self) -> Result<()> {
         let refused = self.refused.into_inner();
         match self.room.filter(|_| refused > 0) {
@@ -108,46 +91,36 @@ impl Memory {
 }
 
 fn run_as<E: Element>(
-    stages: &[Stage],
+    stages: &[ProgramStage],
     column: &ArrayRef,
-    kind: Kind,
-    rows: Option<&Rows>,
+    kind: ImageKind,
+    rows: Option<&RowColumn>,
 ) -> Result<(ArrayRef, Vec<RowFailure>)> {
     let output = output_type(stages, kind)?;
     if rows.is_none() && stages.iter().any(|s| s.stream.is_some()) {
         return internal_err!("a random image function ran without the hidden row column");
     }
-    let (mode, stages) = match stages {
-        [
-            Stage {
-                op: ImageOp::Decode(mode),
-                ..
-            },
-            rest @ ..,
-        ] => (*mode, rest),
+    let (mode, stages) = match stages
+        .split_first()
+        .map(|(first, rest)| (first.op.call(), rest))
+    {
+        Some((ImageCall::Decode(mode), rest)) => (mode, rest),
         _ => (Mode::Rgb, stages),
     };
-    let mut current = match kind {
-        Kind::Encoded => ImageOp::Decode(mode).output(None)?,
-        Kind::Image(tensor) => tensor,
-    };
+    let mut current = kind.tensor().unwrap_or(mode.decoded());
     let mut typed = Vec::with_capacity(stages.len());
     for stage in stages {
-        typed.push((&stage.op, current));
-        current = stage.op.output(Some(current))?;
+        typed.push((&*stage.op, current));
+        current = stage.op.result(Some(current))?;
     }
     let (head, tail) = stages.split_at(stages.len() - tail_length(&typed));
-    let tail_ops: Vec<&ImageOp> = tail.iter().map(|s| &s.op).collect();
-    let flips = tail
-        .iter()
-        .filter(|s| {
-            matches!(
-                s.op,
-                ImageOp::FlipHorizontal | ImageOp::RandomFlipHorizontal { .. }
-            )
-        })
-        .collect();
-    let tail = Tail::<E>::new(&tail_ops, output.channels);
+    let tail_ops: Vec<&dyn ImageOp> = tail.iter().map(|s| &*s.op).collect();
+    let mirrored = |stage: &ProgramStage| match stage.op.finish() {
+        Some(Finish::Mirror(p)) => Some((stage.stream, p)),
+        _ => None,
+    };
+    let flips = tail.iter().filter_map(mirrored).collect();
+    let tail = ColumnWriter::<E>::new(&tail_ops, output.channels)?;
     let images = Images::new(column, kind)?;
     let fixed = output.elements().filter(|&elements| elements > 0);
     let chain = Chain {
@@ -157,88 +130,101 @@ fn run_as<E: Element>(
         tail,
         images,
         rows,
-        memory: Memory {
-            room: room::of_thread().filter(|_| kind == Kind::Encoded),
-            decoded: ImageOp::Decode(mode).output(None)?,
+        memory: RowMemory {
+            room: room::of_thread().filter(|_| kind == ImageKind::Encoded),
+            decoded: mode.decoded(),
             keeps_results: fixed.is_none(),
             results: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         },
     };
-    let count = column.len();
-
     let (images, failures) = match fixed {
-        Some(elements) => {
-            let mut values = take::<E>(count * elements);
-            let done = chain.rows(values.chunks_mut(elements), |row, out| {
-                let done = chain
-                    .row(row, |pixels, flip, tail| {
-                        if pixels.shape.len() != out.len() {
-                            let Shape { height, width, .. } = pixels.shape;
-                            return Err(format!("the image of {height} x {width} is no {output}"));
-                        }
-                        tail.write(pixels, flip, out);
-                        Ok(())
-                    })
-                    .map(|done| done.is_some());
-                if !matches!(done, Ok(true)) {
-                    out.fill(E::default());
-                }
-                done
-            });
-            let valid: Vec<bool> = done.iter().map(|d| matches!(d, Ok(true))).collect();
-            let failures = done.into_iter().filter_map(Result::err).collect();
-            (fixed_column(values, &valid, &output)?, failures)
-        }
-        _ => {
-            let elements = AtomicU64::new(0);
-            let fit = |elements: u64| elements <= i32::MAX as u64;
-            let done = chain.rows(std::iter::repeat_n((), count), |row, ()| {
-                if !fit(elements.load(Ordering::Relaxed)) {
-                    return Ok(None);
-                }
-                let done = chain.row(row, |pixels, flip, tail| {
-                    let own = pixels.shape.len();
-                    let before = elements.fetch_add(own as u64, Ordering::Relaxed);
-                    if !fit(before + own as u64) {
-                        return Ok(None);
-                    }
-                    let mut out = vec![E::default(); own];
-                    tail.write(pixels, flip, &mut out);
-                    Ok(Some((out, pixels.shape)))
-                });
-                done.map(Option::flatten)
-            });
-            // No image alone has so many elements: it has at most `MAX_PIXELS` pixels.
-            if !fit(elements.into_inner()) {
-                return Err(DataFusionError::External(Box::new(OversizedBatch {
-                    function: "images of different shapes".to_owned(),
-                    rows: count,
-                })));
-            }
-            let mut failures = Vec::new();
-            let images = done.into_iter().map(|d| {
-                d.unwrap_or_else(|f| {
-                    failures.push(f);
-                    None
-                })
-            });
-            let images: Vec<_> = images.collect();
-            match chain.memory.is_refused() {
-                true => (new_empty_array(&output.data_type()), failures),
-                false => (variable_column(images, &output)?, failures),
-            }
-        }
+        Some(elements) => chain.fixed(column.len(), elements, output)?,
+        None => chain.variable(column.len(), output)?,
     };
     chain.memory.outcome()?;
     Ok((images, failures))
 }
 
 impl<E: Element> Chain<'_, E> {
-    /// Runs `row` on each row and what belongs to it, in parallel; the results in row order.
+    /// Runs `count` rows whose results have one shape, and writes each result directly to the row's
+    /// part of the column.
+    fn fixed(
+        &self,
+        count: usize,
+        elements: usize,
+        output: TensorType,
+    ) -> Result<(ArrayRef, Vec<RowFailure>)> {
+        let mut values = take::<E>(count * elements);
+        let done = self.rows(values.chunks_mut(elements), |row, out| {
+            let done = self
+                .row(row, |pixels, flip, tail| {
+                    if pixels.shape.len() != out.len() {
+                        let PixelShape { height, width, .. } = pixels.shape;
+                        return Err(format!(
+                            "the image of {height} x {width} does not have the type {output}"
+                        ));
+                    }
+                    tail.write(pixels, flip, out);
+                    Ok(())
+                })
+                .map(|done| done.is_some());
+            if !matches!(done, Ok(true)) {
+                out.fill(E::default());
+            }
+            done
+        });
+        let valid: Vec<bool> = done.iter().map(|d| matches!(d, Ok(true))).collect();
+        let failures = done.into_iter().filter_map(Result::err).collect();
+        Ok((fixed_column(values, &valid, &output)?, failures))
+    }
+
+    /// Runs `count` rows whose results differ in shape, and concatenates the results.
+    fn variable(&self, count: usize, output: TensorType) -> Result<(ArrayRef, Vec<RowFailure>)> {
+        let elements = AtomicU64::new(0);
+        let fit = |elements: u64| elements <= i32::MAX as u64;
+        let done = self.rows(std::iter::repeat_n((), count), |row, ()| {
+            if !fit(elements.load(Ordering::Relaxed)) {
+                return Ok(None);
+            }
+            let done = self.row(row, |pixels, flip, tail| {
+                let own = pixels.shape.len();
+                let before = elements.fetch_add(own as u64, Ordering::Relaxed);
+                if !fit(before + own as u64) {
+                    return Ok(None);
+                }
+                let mut out = vec![E::default(); own];
+                tail.write(pixels, flip, &mut out);
+                Ok(Some((out, pixels.shape)))
+            });
+            done.map(Option::flatten)
+        });
+        // No single image has that many elements, since it has at most `MAX_PIXELS` pixels.
+        if !fit(elements.into_inner()) {
+            return Err(DataFusionError::External(Box::new(OversizedBatch {
+                function: "images of different shapes".to_owned(),
+                rows: count,
+            })));
+        }
+        let mut failures = Vec::new();
+        let images = done.into_iter().map(|d| {
+            d.unwrap_or_else(|f| {
+                failures.push(f);
+                None
+            })
+        });
+        let images: Vec<_> = images.collect();
+        if self.memory.is_refused() {
+            return Ok((new_empty_array(&output.data_type()), failures));
+        }
+        Ok((variable_column(images, &output)?, failures))
+    }
+
+    /// Calls `row` with each row's index and its item, in parallel. Returns the results in row
+    /// order.
     ///
-    /// The largest files come first: a photo can take as long as thirty others, and a thread that
-    /// begins with it last leaves the others without work.
+    /// Rows with the largest files start first: a photo can take as long as thirty others, and
+    /// starting with it last would leave the other threads idle.
     fn rows<T: Send, R: Send>(
         &self,
         items: impl Iterator<Item = T>,
@@ -252,11 +238,11 @@ impl<E: Element> Chain<'_, E> {
         done.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Runs one row and hands its pixels to `finish`; `None` where the row has no image.
+    /// Runs one row and passes the pixels to `finish`; returns `None` if the row has no image.
     fn row<T>(
         &self,
         row: usize,
-        finish: impl FnOnce(&super::pixels::Pixels, bool, &Tail<E>) -> Result<T, String>,
+        finish: impl FnOnce(&Pixels, bool, &ColumnWriter<E>) -> Result<T, String>,
     ) -> Result<Option<T>, RowFailure> {
         if self.images.is_null(row) {
             return Ok(None);
@@ -266,7 +252,7 @@ impl<E: Element> Chain<'_, E> {
             operator: operator.to_owned(),
             cause,
         };
-        // The run ends then; what becomes of its rows does not matter.
+        // A refusal ends the run, so the outcome of the call's rows does not matter.
         let _granted = self.granted(row).map_err(|refused| {
             let most = &self.memory.refused;
             most.fetch_max(refused.needed, Ordering::Relaxed);
@@ -277,66 +263,50 @@ impl<E: Element> Chain<'_, E> {
                 .load(row, self.mode, scratch)
                 .map_err(|cause| failed("decode_image", cause))?;
             for stage in self.head {
-                self.stage(row, stage, scratch)
+                let mut draws = self.draws(row, stage.stream);
+                stage
+                    .op
+                    .apply(scratch, &mut draws)
                     .map_err(|cause| failed(stage.op.name(), cause))?;
             }
             let mut flip = false;
-            for stage in &self.flips {
-                let step = self
-                    .step(row, stage, scratch)
-                    .map_err(|c| failed(stage.op.name(), c))?;
-                flip ^= matches!(step, Some(Step::FlipHorizontal));
+            for (stream, p) in &self.flips {
+                flip ^= self.draws(row, *stream).chance(*p);
             }
             let done = finish(&scratch.front, flip, &self.tail);
             done.map(Some).map_err(|cause| failed("image", cause))
         })
     }
 
-    /// Waits until the row may have its memory; `None` where it needs none to speak of.
+    /// Waits until the row may take its memory; returns `None` if the row needs so little that
+    /// nothing is requested.
     fn granted(&self, row: usize) -> Result<Option<Grant<'_>>, NoRoom> {
         let Some(room) = &self.memory.room else {
             return Ok(None);
         };
-        // A broken header is an error of its row, which decoding finds before it allocates.
+        // A broken header is an error of its row, which the decoder reports before it allocates.
         let Ok(header) = header(self.images.bytes(row)) else {
             return Ok(None);
         };
-        let ops = self.head.iter().map(|stage| &stage.op);
+        let ops = self.head.iter().map(|stage| &*stage.op);
         let footprint = Footprint::of(&header, self.memory.decoded, ops);
         if self.memory.keeps_results {
             let result = footprint.result;
             let before = self.memory.results.fetch_add(result, Ordering::Relaxed);
             room.check(before.saturating_add(result))?;
         }
-        match footprint.is_small() {
-            true => Ok(None),
-            false => room.take(footprint.peak).map(Some),
+        if footprint.is_small() {
+            Ok(None)
+        } else {
+            room.take(footprint.peak).map(Some)
         }
     }
 
-    fn step<'s>(
-        &self,
-        row: usize,
-        stage: &'s Stage,
-        scratch: &Scratch,
-    ) -> Result<Option<Step<'s>>, String> {
-        let mut draws = match (stage.stream, self.rows) {
+    /// Returns the draws of a row for a stream; a function that takes no draws gets arbitrary ones.
+    fn draws(&self, row: usize, stream: Option<u64>) -> Draws {
+        match (stream, self.rows) {
             (Some(stream), Some(rows)) => rows.draws(row, stream),
             _ => Draws::new(0, 0, 0, 0),
-        };
-        let Shape {
-            height,
-            width,
-            channels,
-            ..
-        } = scratch.front.shape;
-        stage.op.step((height, width), channels, &mut draws)
-    }
-
-    fn stage(&self, row: usize, stage: &Stage, scratch: &mut Scratch) -> Result<(), String> {
-        match self.step(row, stage, scratch)? {
-            Some(step) => step.run(scratch),
-            None => Err("an image cannot be decoded twice".to_owned()),
         }
     }
 }

@@ -1,20 +1,66 @@
-//! Buffers that a thread keeps from row to row.
+//! Buffers that a thread reuses from row to row.
 
 use std::cell::Cell;
 
-use super::pixels::Scratch;
+use super::kernel::geometry::Region;
+use super::kernel::resize::Resampler;
+use super::pixels::Pixels;
+use super::values::Interpolation;
 
-/// A thread frees buffers above this size instead of keeping them: otherwise each thread comes to
-/// hold the largest image that it has met. 4 MiB holds a photo of a megapixel; larger ones take so
-/// long to decode that allocating for them does not show.
+/// The buffers that one thread reuses from row to row.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// The current image.
+    pub(crate) front: Pixels,
+    /// Output of the next kernel that does not work in place; `swap` makes it the
+    /// current image.
+    pub(crate) back: Pixels,
+    /// The resizer, which has buffers of its own.
+    pub(crate) resizer: Resampler,
+    /// Rows of samples that the blur works on.
+    pub(crate) lines: Vec<f32>,
+}
+
+impl Scratch {
+    /// Allocated size, in bytes, of the image buffers.
+    pub(crate) const fn bytes(&self) -> usize {
+        let floats = self.front.f32s.capacity() + self.back.f32s.capacity() + self.lines.capacity();
+        self.front.u8s.capacity() + self.back.u8s.capacity() + 4 * floats
+    }
+
+    /// Makes `back`, which a kernel has written, the current image, with its samples rounded to the
+    /// element type.
+    pub(crate) fn swap(&mut self) {
+        std::mem::swap(&mut self.front, &mut self.back);
+        self.front.settle();
+    }
+
+    /// Resizes a region of the current image, and makes the result the current image.
+    pub(crate) fn resize(
+        &mut self,
+        from: Region,
+        size: (usize, usize),
+        filter: Interpolation,
+    ) -> Result<(), String> {
+        let target = &mut self.back;
+        self.resizer
+            .run(&mut self.front, from, size, filter, target)?;
+        self.swap();
+        Ok(())
+    }
+}
+
+/// Maximum size, in bytes, of the buffers that a thread keeps for reuse. Larger ones are freed, or
+/// each thread would end up holding the largest image that it ever met. 4 MiB hold a photo of a
+/// megapixel; a larger image takes so long to decode that allocating its buffers is negligible.
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
     static SPARE: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with this thread's buffers. They are taken out, not borrowed: a nested call on the
-/// same thread gets buffers of its own.
+/// Runs `work` with this thread's buffers. They are taken out, not borrowed, so a nested call on
+/// the same thread gets separate buffers.
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SPARE.take().unwrap_or_default();
     let result = work(&mut scratch);

@@ -9,20 +9,12 @@ use image::ImageFormat;
 use proptest::prelude::*;
 
 use super::fuse;
-use super::testing::{batch, call, call_on, decoded, encoded, evaluate, failure, list, picture};
+use super::testing::{
+    batch, call, call_on, decoded, encoded, evaluate, failure, list, picture, pictures,
+};
 use crate::tensor::TensorType;
 
-fn pictures() -> arrow::array::RecordBatch {
-    let sizes = [(64, 48), (33, 57), (50, 50), (120, 40)];
-    let mut files: Vec<_> = sizes
-        .iter()
-        .map(|&(w, h)| Some(encoded(picture(w, h), ImageFormat::Png)))
-        .collect();
-    files.insert(2, None);
-    batch(&files)
-}
-
-/// The pipeline of the README.
+/// The image expression of the README's pipeline.
 fn training() -> Expr {
     let crop = call_on("random_resized_crop", 0, vec![decoded(), lit(24), lit(20)]);
     call(
@@ -89,7 +81,10 @@ fn failed_rows_are_null_and_named() {
     let crop = call("random_crop", vec![decoded(), lit(6), lit(6)]);
     let fused = fuse(crop).unwrap().data;
     let message = failure(fused.clone(), &batch);
-    assert!(message.contains("decode_image: no JPEG, PNG"), "{message}");
+    assert!(
+        message.contains("decode_image: not a JPEG, PNG"),
+        "{message}"
+    );
     let Expr::ScalarFunction(call) = fused else {
         panic!()
     };
@@ -206,7 +201,7 @@ fn mistakes_are_found_by_the_plan() {
                 "random_resized_crop",
                 vec![decoded(), lit(4), lit(4), lit(1.0), lit(0.1)],
             ),
-            "scale must not begin above its end",
+            "scale must be in ascending order",
         ),
         (
             call("resize", vec![decoded(), lit(60_000), lit(60_000)]),
@@ -303,7 +298,8 @@ fn tensors_are_read_back() {
     );
 }
 
-/// A random function call around `inner`; `i` is its stream.
+/// Returns a call of the `kind`-th image function around `inner`. Random functions draw from stream
+/// `i`.
 fn wrap(kind: u8, i: u64, inner: Expr) -> Expr {
     let on = |name, mut args: Vec<Expr>| {
         args.insert(0, inner.clone());
@@ -343,7 +339,7 @@ fn wrap(kind: u8, i: u64, inner: Expr) -> Expr {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the chain, fusing it changes neither field nor bytes.
+    /// Fusing any chain changes neither field nor bytes.
     #[test]
     fn fusing_changes_no_byte(kinds in proptest::collection::vec(0_u8..24, 0..7), planes: bool) {
         let batch = pictures();
@@ -369,7 +365,7 @@ proptest! {
     }
 }
 
-/// Memory of large columns is recycled: what an earlier batch left there must not show.
+/// The memory of large columns is recycled; samples of an earlier batch must not show through.
 #[test]
 fn the_place_of_an_image_that_is_not_there_is_zero() {
     let large = || {

@@ -1,44 +1,44 @@
-//! What caching would cost at each operator of the chosen plan.
+//! The cost of caching at each operator of the chosen plan.
 
 use egg::Id;
 
-use super::plan::Walk;
-use crate::optimizer::Config;
+use super::plan::TermWalk;
 use crate::optimizer::arena::Arena;
 use crate::optimizer::cache::steps;
+use crate::optimizer::config::Config;
 use crate::optimizer::cost::Cost;
 use crate::optimizer::lang::Node;
 use crate::optimizer::lower::Lowered;
-use crate::optimizer::spec::OpKind;
 
-/// A place where rows could be kept.
+/// An operator whose rows could be cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePoint {
-    /// The operator whose rows they are.
+    /// The operator, for display.
     pub text: String,
-    /// Rows of an epoch.
+    /// Number of rows per epoch that the operator yields.
     pub rows: u128,
-    /// Bytes that are kept in the end.
+    /// Bytes of these rows in the cache after all epochs.
     pub bytes: u128,
-    /// What all epochs cost then; else why the rows cannot be kept.
+    /// Cost of all epochs with this cache point, or the reason why its rows cannot be cached.
     pub total: Result<Cost, String>,
-    /// Whether they are.
+    /// True if the plan caches these rows.
     pub chosen: bool,
 }
 
-/// Every place of the chosen plan, from the sources up.
+/// Every possible cache point of the chosen plan, from the sources up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheTable {
-    /// The places.
+    /// The cache points, from the sources up.
     pub points: Vec<CachePoint>,
-    /// What all epochs of this plan cost without a cache. Another order may cost less.
+    /// Cost of all epochs of the chosen plan's operators without a cache. Another order of them may
+    /// cost less.
     pub uncached: Cost,
 }
 
 impl CacheTable {
     pub(super) fn new(
         arena: &Arena,
-        walk: &Walk<'_>,
+        walk: &TermWalk<'_>,
         config: &Config,
         lowered: &Lowered,
         chosen: Option<Id>,
@@ -68,7 +68,7 @@ impl CacheTable {
                 }
                 let below = walk.below(at);
                 let above = whole.saturating_sub(below).saturating_mul(epochs);
-                // Of the other places it is not known.
+                // For the points that were not chosen, the number of stored rows is unknown.
                 let stored = if chosen == Some(at) { stored } else { 0 };
                 let total = config.cache.total(below, fact, stored);
                 Ok(total.saturating_add(above))
@@ -87,14 +87,15 @@ impl CacheTable {
         }
     }
 
-    /// The place whose rows are kept.
+    /// The chosen cache point.
     pub fn chosen(&self) -> Option<&CachePoint> {
         self.points.iter().find(|point| point.chosen)
     }
 }
 
-/// The operator whose rows those at a place are: a shuffle has those below it, in another order.
-fn rows_text(arena: &Arena, walk: &Walk<'_>, at: Id) -> String {
+/// The text of the operator whose rows a cache point stores. A shuffle only reorders the rows of
+/// the operator below it, so both are named.
+fn rows_text(arena: &Arena, walk: &TermWalk<'_>, at: Id) -> String {
     match walk.node(at) {
         Node::Op([param, _, input]) if is_shuffle(arena, walk.node(*param)) => {
             format!("{}, shuffled", rows_text(arena, walk, *input))
@@ -105,7 +106,7 @@ fn rows_text(arena: &Arena, walk: &Walk<'_>, at: Id) -> String {
 
 fn is_shuffle(arena: &Arena, param: &Node) -> bool {
     match param {
-        Node::Param(param) => matches!(arena.spec(*param).kind, OpKind::Shuffle { .. }),
+        Node::Param(param) => arena.spec(*param).kind.shuffles(),
         _ => false,
     }
 }

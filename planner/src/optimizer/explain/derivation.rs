@@ -1,58 +1,62 @@
-//! How the chosen plan came of the written one, step by step.
+//! The derivation of the chosen plan from the written one, step by step.
 
 use super::rewrite::{Rewrite, add, site};
 use super::sorting::Move;
-use super::text;
-use super::why_not::tier_of;
-use crate::optimizer::arena::{Arena, ParamId};
+use crate::optimizer::always_rules::Applied;
+use crate::optimizer::arena::Arena;
+use crate::optimizer::config::Config;
 use crate::optimizer::cost::Cost;
 use crate::optimizer::graph::PlanGraph;
+use crate::optimizer::ids::ParamId;
+use crate::optimizer::initial_order;
 use crate::optimizer::lang::Term;
 use crate::optimizer::lower::Lowered;
-use crate::optimizer::normal::Applied;
-use crate::optimizer::rules::{Rule, Site, Tier};
-use crate::optimizer::tree::Tree;
-use crate::optimizer::{Config, extract, sort};
+use crate::optimizer::price::price;
+use crate::optimizer::profile::Profile;
+use crate::optimizer::rules::{Rule, Site, Tier, tier_of};
+use crate::optimizer::tree::OperatorTree;
 
-/// What EXPLAIN calls the choice of a place whose rows are kept.
+/// Name, in place of a rule's, of the step that chooses a cache point.
 pub const CACHE: &str = "cache";
 
-/// What a derivation is made of.
+/// The facts about a search from which its derivation is built.
 pub(super) struct Told<'a> {
     pub(super) lowered: &'a Lowered,
     pub(super) config: &'a Config,
+    pub(super) profile: &'a Profile,
     pub(super) rules: &'a [Rule],
-    /// The rules applied before the search.
+    /// The rules applied before the search, in order.
     pub(super) before: &'a [Applied],
-    /// What they left, from which the search started.
-    pub(super) normal: Tree,
-    /// How that comes into the good order from which the search started too.
+    /// The plan after the rules in `before`, from which the search started.
+    pub(super) normal: OperatorTree,
+    /// The moves that sort `normal` into the sorted plan, from which the search also started.
     pub(super) sorting: Option<Vec<Move>>,
-    /// How that comes into the order of the chosen plan, where order is all that differs.
+    /// The moves that sort `normal` into the chosen plan, if the two differ only in order.
     pub(super) direct: Option<Vec<Move>>,
-    /// What all epochs of the written plan cost.
+    /// Cost of all epochs of the written plan.
     pub(super) written: Cost,
 }
 
 impl Told<'_> {
     fn cost(&self, arena: &mut Arena, term: &Term) -> Result<Cost, String> {
-        let epoch = extract::price(arena, &self.config.prices, term)?;
+        let epoch = price(arena, self.profile, &self.config.prices, term)?;
         Ok(epoch.saturating_mul(self.config.cache.epochs.into()))
     }
 
-    fn tree_cost(&self, arena: &mut Arena, tree: &Tree) -> Result<Cost, String> {
+    fn tree_cost(&self, arena: &mut Arena, tree: &OperatorTree) -> Result<Cost, String> {
         let term = tree.term(arena, &self.lowered.wanted());
         self.cost(arena, &term)
     }
 
-    /// A step for each operator that is moved, and the plan after them; `None` where the same two operators
-    /// stand in several places and the wrong ones were met.
+    /// Returns a step for each move, and the plan after all moves. `None` if a swap does not fit
+    /// the plan, since the same two operators occur in several places and the wrong ones were
+    /// swapped.
     fn moved(
         &self,
         arena: &mut Arena,
         moves: &[Move],
         mut cost: Cost,
-    ) -> Result<Option<(Vec<Step>, Tree)>, String> {
+    ) -> Result<Option<(Vec<DerivationStep>, OperatorTree)>, String> {
         let mut tree = self.normal.clone();
         let mut steps = Vec::with_capacity(moves.len());
         for swaps in moves {
@@ -62,36 +66,36 @@ impl Told<'_> {
                 }
             }
             let after = self.tree_cost(arena, &tree)?;
-            steps.push(Step::of(arena, swaps, cost, after));
+            steps.push(DerivationStep::of(arena, swaps, cost, after));
             cost = after;
         }
         Ok(Some((steps, tree)))
     }
 }
 
-/// A rule applied once; or an operator moved past several others, or several steps in a row that cost
-/// nothing and gain nothing, taken together.
+/// A step of a derivation: a rule applied once, an operator moved past several others, or several
+/// consecutive steps that do not change the cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// The rules of the step or of the steps.
+pub struct DerivationStep {
+    /// The names of the rules that the step applies.
     pub rules: Vec<&'static str>,
-    /// How many steps.
+    /// The number of rule applications in this step.
     pub count: usize,
-    /// Whether it is the rule the other way round.
+    /// True if the rule was applied in reverse, from its result to its input.
     pub backwards: bool,
-    /// How far it may change the stream.
+    /// The highest tier of the step's rules.
     pub tier: Tier,
-    /// The operators above and below before the step, of several the last; those of steps without a gain
-    /// are not told.
+    /// The upper and lower operator before the step's last rule application. `None` for merged
+    /// steps that do not change the cost.
     pub site: Option<(String, String)>,
-    /// What all epochs cost before.
+    /// Cost of all epochs before the step.
     pub before: Cost,
-    /// What all epochs cost after.
+    /// Cost of all epochs after the step.
     pub after: Cost,
 }
 
-impl Step {
-    /// One operator past one or several others.
+impl DerivationStep {
+    /// Creates the step that moves one operator past others, by `swaps` of neighbours.
     fn of(arena: &Arena, swaps: &[(&'static str, Site)], before: Cost, after: Cost) -> Self {
         let mut rules: Vec<&'static str> = Vec::new();
         for &(rule, _) in swaps {
@@ -106,28 +110,35 @@ impl Step {
             rules,
             count: swaps.len(),
             backwards: false,
-            site: lowest.map(|site| (text(arena, site.outer), text(arena, site.inner))),
+            site: lowest.map(|site| {
+                (
+                    arena.spec(site.outer).shown(),
+                    arena.spec(site.inner).shown(),
+                )
+            }),
             before,
             after,
         }
     }
 
-    /// Whether it costs nothing and gains nothing.
+    /// True if the step does not change the cost.
     fn is_idle(&self) -> bool {
         self.before == self.after
     }
 }
 
-/// The steps from the written plan to the chosen one.
+/// The derivation of the chosen plan from the written one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Derivation {
-    /// The steps, those of no change taken together.
-    pub steps: Vec<Step>,
+    /// The steps in order; consecutive steps that do not change the cost are merged.
+    pub steps: Vec<DerivationStep>,
 }
 
 impl Derivation {
-    /// The steps before the search, then those to the chosen plan: operators moved where that is all, which
-    /// is shorter than a proof by way of other orders; else the proof that it is equal to the search's `start`.
+    /// Lists the rules applied before the search, followed by the steps from the plan after these
+    /// rules to the chosen plan. If the two plans differ only in order, the steps are the moved
+    /// operators, which is shorter than a proof by way of other orders. Otherwise the steps come
+    /// from the proof that the chosen plan is equal to `start`.
     pub(super) fn new(
         graph: &mut PlanGraph,
         told: &Told<'_>,
@@ -146,7 +157,7 @@ impl Derivation {
                 _ => return Err(format!("{name} cannot be applied again")),
             }
             let after = told.tree_cost(arena, &tree)?;
-            let applied = Step::of(arena, &[(name, site)], cost, after);
+            let applied = DerivationStep::of(arena, &[(name, site)], cost, after);
             derivation.push(applied);
             cost = after;
         }
@@ -167,7 +178,7 @@ impl Derivation {
             let Some(rewrite) = Rewrite::of(to) else {
                 continue;
             };
-            if let (sort::NAME, false, Some(moves)) =
+            if let (initial_order::NAME, false, Some(moves)) =
                 (rewrite.rule, rewrite.backwards, &told.sorting)
                 && let Some((steps, _)) = told.moved(arena, moves, cost)?
             {
@@ -178,13 +189,13 @@ impl Derivation {
             let mut term = Term::default();
             add(to, &mut term);
             let after = told.cost(arena, &term)?;
-            derivation.push(Step {
+            derivation.push(DerivationStep {
                 rules: vec![rewrite.rule],
                 count: 1,
                 backwards: rewrite.backwards,
-                // Sorting takes what the allowed tiers have.
+                // Sorting may use rules of all allowed tiers.
                 tier: match rewrite.rule {
-                    sort::NAME => told.config.tier,
+                    initial_order::NAME => told.config.tier,
                     rule => tier_of(rule),
                 },
                 site: site(arena, from, &rewrite.path),
@@ -196,10 +207,10 @@ impl Derivation {
         Ok(derivation)
     }
 
-    /// The last step: that the rows of an operator are kept.
+    /// Adds the last step, which caches the rows of an operator.
     pub(super) fn cached(&mut self, operator: String, written: Cost, after: Cost) {
         let before = self.steps.last().map_or(written, |step| step.after);
-        self.steps.push(Step {
+        self.steps.push(DerivationStep {
             rules: vec![CACHE],
             count: 1,
             backwards: false,
@@ -210,7 +221,7 @@ impl Derivation {
         });
     }
 
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: DerivationStep) {
         match self.steps.last_mut() {
             Some(last) if last.is_idle() && step.is_idle() => {
                 for rule in step.rules {
@@ -227,33 +238,31 @@ impl Derivation {
         }
     }
 
-    /// How often rules were applied; the choice of a cache is none.
+    /// The number of rule applications; choosing a cache point does not count.
     pub fn rewrites(&self) -> usize {
         let steps = self.steps.iter().filter(|step| step.rules != [CACHE]);
         steps.map(|step| step.count).sum()
     }
 }
 
-/// Replaces the lowest place of two operators.
-fn replace(tree: &mut Tree, site: Site, ops: &[ParamId]) -> bool {
+/// Replaces the lowest occurrence of the two operators of `site` by `ops`. False if there is none.
+fn replace(tree: &mut OperatorTree, site: Site, ops: &[ParamId]) -> bool {
     let below = match tree {
-        Tree::Scan(_) => false,
-        Tree::Op(_, input) | Tree::Cache(input) => replace(input, site, ops),
-        Tree::Cat(inputs) | Tree::Zip(inputs, _) => {
-            inputs.iter_mut().any(|input| replace(input, site, ops))
-        }
-        Tree::Mix(arms) => arms.iter_mut().any(|arm| replace(arm, site, ops)),
+        OperatorTree::Scan(_) => false,
+        OperatorTree::Op(_, input) | OperatorTree::Cache(input) => replace(input, site, ops),
+        OperatorTree::Cat(inputs) => inputs.iter_mut().any(|input| replace(input, site, ops)),
+        OperatorTree::Mix(arms) => arms.iter_mut().any(|arm| replace(arm, site, ops)),
     };
     if below {
         return true;
     }
     let input = match tree {
-        Tree::Op(outer, input) if *outer == site.outer => match input.as_ref() {
-            Tree::Op(inner, input) if *inner == site.inner => input.as_ref().clone(),
+        OperatorTree::Op(outer, input) if *outer == site.outer => match input.as_ref() {
+            OperatorTree::Op(inner, input) if *inner == site.inner => input.as_ref().clone(),
             _ => return false,
         },
         _ => return false,
     };
-    *tree = ops.iter().copied().fold(input, Tree::then);
+    *tree = ops.iter().copied().fold(input, OperatorTree::then);
     true
 }

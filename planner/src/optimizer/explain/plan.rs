@@ -2,77 +2,76 @@
 
 use egg::Id;
 
-use super::text;
 use crate::optimizer::arena::Arena;
 use crate::optimizer::cost::Cost;
-use crate::optimizer::extract::NodePrice;
-use crate::optimizer::facts::Fact;
 use crate::optimizer::graph::{PlanGraph, param_of};
 use crate::optimizer::lang::{Node, Term};
-use crate::optimizer::tree::Tree;
+use crate::optimizer::plan_fact::Fact;
+use crate::optimizer::price::NodePrice;
+use crate::optimizer::tree::OperatorTree;
 
-/// An operator of a plan, over its inputs.
+/// An operator of a plan, with its inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanNode {
-    /// What it does.
+    /// The operator, for display.
     pub text: String,
-    /// Rows that it gives in an epoch.
+    /// Number of rows per epoch that the operator yields.
     pub rows: u128,
-    /// Bytes of such a row.
+    /// Bytes per row that the operator yields.
     pub row_bytes: u128,
-    /// What it costs itself in an epoch.
+    /// Cost of the operator alone, per epoch.
     pub own: Cost,
-    /// What it and all below it cost in an epoch.
+    /// Cost of the operator and everything below it, per epoch.
     pub below: Cost,
-    /// Whether the rows that it gives are kept from epoch to epoch.
+    /// True if the operator's rows are kept from epoch to epoch.
     pub cached: bool,
-    /// Its inputs.
+    /// The operator's inputs.
     pub inputs: Vec<Self>,
 }
 
 impl PlanNode {
-    /// The operators, each before its inputs.
+    /// Returns the operators, each before its inputs.
     pub fn operators(&self) -> Vec<&Self> {
         let below = self.inputs.iter().flat_map(Self::operators);
         [self].into_iter().chain(below).collect()
     }
 }
 
-/// A term with what is known of each of its nodes.
-pub(super) struct Walk<'a> {
+/// A term, with the price and facts of each of its nodes.
+pub(super) struct TermWalk<'a> {
     term: &'a Term,
     priced: &'a [NodePrice],
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TermWalk<'a> {
     pub(super) fn new(term: &'a Term, priced: &'a [NodePrice]) -> Self {
         Self { term, priced }
     }
 
-    /// The nodes that are plans, inputs first, with their places in the term.
+    /// The nodes of the term that are plans, inputs first, with their positions in the term.
     pub(super) fn positions(&self) -> impl Iterator<Item = (Id, &'a NodePrice)> {
         let ids = (0..self.term.len()).map(Id::from);
         ids.zip(self.priced).filter(|(_, node)| node.fact.is_some())
     }
 
-    /// What the plan at a place costs in an epoch.
+    /// Cost per epoch of the plan at a position, including everything below it.
     pub(super) fn below(&self, at: Id) -> Cost {
         let inputs = inputs(&self.term[at]).iter().map(|&id| self.below(id));
         let own = self.priced[usize::from(at)].own;
         inputs.fold(own, Cost::saturating_add)
     }
 
-    /// The operator at a place, for people.
+    /// The operator at a position, for display.
     pub(super) fn text(&self, arena: &Arena, at: Id) -> String {
         node_text(arena, &self.term[at], |id| &self.term[id])
     }
 
-    /// The node at a place.
+    /// The node at a position.
     pub(super) fn node(&self, at: Id) -> &'a Node {
         &self.term[at]
     }
 
-    /// The whole plan, of which the rows at `cached` are kept.
+    /// Builds the whole plan, in which the rows at `cached` are kept.
     pub(super) fn plan(&self, arena: &Arena, cached: Option<Id>) -> PlanNode {
         self.plan_at(arena, self.term.root(), cached)
     }
@@ -96,18 +95,18 @@ impl<'a> Walk<'a> {
 /// The inputs of a node that are plans.
 pub(super) fn inputs(node: &Node) -> &[Id] {
     match node {
-        Node::Param(_) | Node::Keep(_) | Node::Scan(_) => &[],
+        Node::Param(_) | Node::LiveSlots(_) | Node::Scan(_) => &[],
         Node::Op(op) => &op[2..],
-        Node::Cat(inputs) | Node::Zip(inputs) => inputs,
+        Node::Cat(inputs) => inputs,
         Node::Mix(arms) => arms,
     }
 }
 
-/// A node for people.
+/// Formats a node for display.
 pub(super) fn node_text<'a>(arena: &Arena, node: &Node, of: impl Fn(Id) -> &'a Node) -> String {
     match node {
         Node::Op([param, _, _]) => match of(*param) {
-            Node::Param(param) => text(arena, *param),
+            Node::Param(param) => arena.spec(*param).shown(),
             other => other.to_string(),
         },
         Node::Scan(scan) => {
@@ -125,24 +124,23 @@ pub(super) fn node_text<'a>(arena: &Arena, node: &Node, of: impl Fn(Id) -> &'a N
             )
         }
         Node::Cat(_) => "union".to_owned(),
-        Node::Zip(_) => "zip".to_owned(),
         Node::Mix(_) => match &arena.mix {
             Some(mix) => format!("mix {mix}"),
             None => "mix".to_owned(),
         },
-        Node::Param(_) | Node::Keep(_) => node.to_string(),
+        Node::Param(_) | Node::LiveSlots(_) => node.to_string(),
     }
 }
 
-/// A plan of the graph as the term that it is there.
+/// A plan of the graph, as a term.
 pub(super) struct Located {
     pub(super) term: Term,
-    /// Where its rows are kept.
+    /// Position in the term of the node whose rows are cached, if there is one.
     pub(super) kept: Option<Id>,
 }
 
-/// Finds a plan in a class.
-pub(super) fn locate(graph: &PlanGraph, class: Id, tree: &Tree) -> Option<Located> {
+/// Finds the nodes of the plan `tree` in a class; `None` if the class does not contain it.
+pub(super) fn locate(graph: &PlanGraph, class: Id, tree: &OperatorTree) -> Option<Located> {
     let (mut nodes, mut kept) = (Vec::new(), None);
     locate_in(graph, class, tree, &mut nodes, &mut kept)?;
     let term = Term::from(nodes);
@@ -152,7 +150,7 @@ pub(super) fn locate(graph: &PlanGraph, class: Id, tree: &Tree) -> Option<Locate
 fn locate_in(
     graph: &PlanGraph,
     class: Id,
-    tree: &Tree,
+    tree: &OperatorTree,
     nodes: &mut Vec<Node>,
     kept: &mut Option<Id>,
 ) -> Option<Id> {
@@ -162,31 +160,31 @@ fn locate_in(
     };
     let start = nodes.len();
     match tree {
-        Tree::Scan(scan) => {
+        OperatorTree::Scan(scan) => {
             let node = Node::Scan(*scan);
             let here = graph[class].nodes.contains(&node);
             here.then(|| add(node, nodes))
         }
-        Tree::Cache(below) => {
+        OperatorTree::Cache(below) => {
             let at = locate_in(graph, class, below, nodes, kept)?;
             *kept = Some(at);
             Some(at)
         }
-        Tree::Op(param, below) => graph[class].nodes.iter().find_map(|node| {
+        OperatorTree::Op(param, below) => graph[class].nodes.iter().find_map(|node| {
             let Node::Op([p, k, input]) = node else {
                 return None;
             };
-            let keep = match graph[*k].data {
-                Some(Fact::Keep(keep)) if param_of(graph, *p) == Some(*param) => keep,
+            let live = match graph[*k].data {
+                Some(Fact::LiveSlots(live)) if param_of(graph, *p) == Some(*param) => live,
                 _ => return None,
             };
             nodes.truncate(start);
             let input = locate_in(graph, *input, below, nodes, kept)?;
             let param = add(Node::Param(*param), nodes);
-            let keep = add(Node::Keep(keep), nodes);
-            Some(add(Node::Op([param, keep, input]), nodes))
+            let live = add(Node::LiveSlots(live), nodes);
+            Some(add(Node::Op([param, live, input]), nodes))
         }),
-        Tree::Mix(trees) => graph[class].nodes.iter().find_map(|node| {
+        OperatorTree::Mix(trees) => graph[class].nodes.iter().find_map(|node| {
             let Node::Mix(arms) = node else { return None };
             nodes.truncate(start);
             let located = arms.iter().zip(trees);
@@ -194,16 +192,12 @@ fn locate_in(
             let arms = located.collect::<Option<_>>()?;
             Some(add(Node::Mix(arms), nodes))
         }),
-        Tree::Cat(trees) | Tree::Zip(trees, _) => graph[class].nodes.iter().find_map(|node| {
-            let (inputs, of): (_, fn([Id; 2]) -> Node) = match (tree, node) {
-                (Tree::Cat(_), Node::Cat(inputs)) => (inputs, Node::Cat),
-                (Tree::Zip(..), Node::Zip(inputs)) => (inputs, Node::Zip),
-                _ => return None,
-            };
+        OperatorTree::Cat(trees) => graph[class].nodes.iter().find_map(|node| {
+            let Node::Cat(inputs) = node else { return None };
             nodes.truncate(start);
             let a = locate_in(graph, inputs[0], &trees[0], nodes, kept)?;
             let b = locate_in(graph, inputs[1], &trees[1], nodes, kept)?;
-            Some(add(of([a, b]), nodes))
+            Some(add(Node::Cat([a, b]), nodes))
         }),
     }
 }

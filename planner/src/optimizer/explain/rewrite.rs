@@ -1,4 +1,4 @@
-//! A step of egg's proof: which rule rewrote what.
+//! Reads a step of egg's proof: the rule, and the path to the node that was rewritten.
 
 use egg::{FlatTerm, Id, Language};
 
@@ -6,11 +6,11 @@ use super::plan::{inputs, node_text};
 use crate::optimizer::arena::Arena;
 use crate::optimizer::lang::{Node, Term};
 
-/// What a step of a proof did, and where.
+/// A step of a proof: its rule, and the node that was rewritten.
 pub(super) struct Rewrite {
     pub(super) rule: &'static str,
     pub(super) backwards: bool,
-    /// Which child of which child is rewritten, from the root.
+    /// Path from the root to the rewritten node, as child indices.
     pub(super) path: Vec<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Rewrite {
     }
 }
 
-/// The operators above and below at a path.
+/// The operator at the end of a path from the root, and the operator below it, for display.
 pub(super) fn site(
     arena: &Arena,
     term: &FlatTerm<Node>,
@@ -57,7 +57,7 @@ fn flat_text(arena: &Arena, term: &FlatTerm<Node>) -> String {
     }
 }
 
-/// Adds a term of a proof to a plain one.
+/// Adds a term of a proof to a plain term, and returns its position there.
 pub(super) fn add(flat: &FlatTerm<Node>, term: &mut Term) -> Id {
     let children = flat.children.iter();
     let ids: Vec<Id> = children.map(|child| add(child, term)).collect();

@@ -1,38 +1,40 @@
-//! A plan in another order, as swaps of neighbours.
+//! Sorts a plan into the order of another one, by swaps of neighbours.
 
-use crate::optimizer::arena::{Arena, ParamId};
+use crate::optimizer::arena::Arena;
+use crate::optimizer::ids::ParamId;
 use crate::optimizer::rules::{Rule, Site};
-use crate::optimizer::tree::Tree;
+use crate::optimizer::tree::OperatorTree;
 
-/// An operator moved down past others: the swaps, each with the rule that allows it.
+/// A move of one operator down past other operators: the swaps of neighbours, each with the name of
+/// the rule that allows it.
 pub(super) type Move = Vec<(&'static str, Site)>;
 
-/// How the operators of a plan come into the order of another plan; `None` where that has other operators,
-/// or where rules do not allow it neighbour by neighbour.
+/// Finds the moves that bring the operators of a plan into the order of another plan. `None` if the
+/// plans have different operators, or the rules do not allow every swap.
 pub(super) fn moves(
     arena: &mut Arena,
     rules: &[Rule],
-    tree: &Tree,
-    other: &Tree,
+    tree: &OperatorTree,
+    other: &OperatorTree,
 ) -> Option<Vec<Move>> {
     let ((mut ops, base), (wanted, other_base)) = (chain(tree), chain(other));
     if ops.len() != wanted.len() {
         return None;
     }
     let mut found = match (base, other_base) {
-        (Tree::Cat(from), Tree::Cat(to)) | (Tree::Zip(from, _), Tree::Zip(to, _)) => {
+        (OperatorTree::Cat(from), OperatorTree::Cat(to)) => {
             let mut first = moves(arena, rules, &from[0], &to[0])?;
             first.extend(moves(arena, rules, &from[1], &to[1])?);
             first
         }
-        (Tree::Mix(from), Tree::Mix(to)) => {
+        (OperatorTree::Mix(from), OperatorTree::Mix(to)) => {
             let mut all = Vec::new();
             for (from, to) in from.iter().zip(to) {
                 all.extend(moves(arena, rules, from, to)?);
             }
             all
         }
-        (Tree::Scan(_), Tree::Scan(_)) => Vec::new(),
+        (OperatorTree::Scan(_), OperatorTree::Scan(_)) => Vec::new(),
         _ => return None,
     };
     for (place, outer) in wanted.into_iter().enumerate() {
@@ -53,18 +55,18 @@ pub(super) fn moves(
     Some(found)
 }
 
-/// The operators above a source, a union or a zip, the lowest first, and that. Where rows are kept is no
-/// matter of order.
-fn chain(tree: &Tree) -> (Vec<ParamId>, &Tree) {
+/// Returns the operators above a source, union or mix, lowest first, and that source, union or mix.
+/// Cache points are skipped.
+fn chain(tree: &OperatorTree) -> (Vec<ParamId>, &OperatorTree) {
     let (mut ops, mut at) = (Vec::new(), tree);
     loop {
         at = match at {
-            Tree::Op(param, input) => {
+            OperatorTree::Op(param, input) => {
                 ops.push(*param);
                 input
             }
-            Tree::Cache(input) => input,
-            Tree::Scan(_) | Tree::Cat(_) | Tree::Zip(..) | Tree::Mix(_) => break,
+            OperatorTree::Cache(input) => input,
+            OperatorTree::Scan(_) | OperatorTree::Cat(_) | OperatorTree::Mix(_) => break,
         };
     }
     ops.reverse();

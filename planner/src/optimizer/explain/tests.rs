@@ -1,25 +1,25 @@
-//! What EXPLAIN says is what the search did.
+//! EXPLAIN reports exactly what the search did.
 
 use std::sync::Arc;
 
 use insta::assert_snapshot;
 
 use super::{Explained, explain};
-use crate::optimizer::cache::Budget;
+use crate::optimizer::cache::CacheBudget;
 use crate::optimizer::coefficients::Coefficients;
 use crate::optimizer::rules::Tier;
 use crate::optimizer::saturate::Limits;
-use crate::optimizer::tests::{QUERIES, planned};
+use crate::optimizer::tests::plans::{QUERIES, planned};
 use crate::optimizer::{Config, Report, optimize};
 use crate::units::{bytes_text, cost_text};
 
-/// The design's example.
+/// The example of the design document.
 const DESIGN: &str =
     "SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 24, 24)),
   'imagenet') AS pixels FROM photos WHERE octet_length(image) > 0 SHUFFLE WITHIN 5 ROWS SEED 42
   BATCH 4 DROP REMAINDER REPEAT 90";
 
-/// Much to cache: an expensive prefix without draws.
+/// A query worth caching: it has an expensive prefix without draws.
 const CACHED: &str =
     "SELECT label, random_hflip(resize(decode_image(image), 8, 8)) AS x FROM photos
   WHERE label > 3 SHUFFLE GLOBALLY BATCH 4 REPEAT 90";
@@ -34,7 +34,7 @@ async fn explained(sql: &str, config: &Config) -> (Explained, Report) {
 fn cached(freezing: bool) -> Config {
     let mut config = Config::default();
     config.cache.epochs = 90;
-    config.cache.budget = Some(Budget {
+    config.cache.budget = Some(CacheBudget {
         bytes: u128::MAX,
         write: 100,
         read: 100,
@@ -212,7 +212,7 @@ async fn why_not_names_the_condition_or_says_that_the_rule_is_left_out() {
     union-share fired 0, used false, None, []
     "#);
     let error = found.why_not("filter-below-rows").unwrap_err();
-    assert_snapshot!(error, @r#"there is no rewrite rule "filter-below-rows"; did you mean "filter-below-row"?"#);
+    assert_snapshot!(error, @r#"unknown rewrite rule "filter-below-rows"; did you mean "filter-below-row"?"#);
 }
 
 #[tokio::test]

@@ -1,69 +1,34 @@
-//! `WHY NOT rule`: where a rule's shape matched, and which condition refused.
+//! `WHY NOT rule`: the places where a rule matched, and the conditions that refused it.
 
 use std::collections::BTreeSet;
 
-use super::{Explained, text};
+use super::explained::Explained;
+pub use super::refused::RefusedRewrite;
 use crate::error::PlanError;
-use crate::optimizer::arena::Arena;
-use crate::optimizer::rules::{Tier, concat, is_disabled, rule_families, rules};
-use crate::optimizer::saturate::Saturation;
-use crate::rows::tidy;
+use crate::optimizer::rules::{Tier, is_disabled, rule_families, tier_of};
+use crate::rows::finalize;
 
-/// A place where a rule matched and did not apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// The rule.
-    pub rule: &'static str,
-    /// The operator above.
-    pub above: String,
-    /// The operator below.
-    pub below: String,
-    /// The condition that does not hold.
-    pub why: &'static str,
-}
-
-impl Refused {
-    pub(super) fn all(arena: &Arena, search: &Saturation) -> Vec<Self> {
-        let pairs = search.refused.iter().flat_map(|(&rule, sites)| {
-            sites.iter().map(move |(site, &why)| Self {
-                rule,
-                above: text(arena, site.outer),
-                below: text(arena, site.inner),
-                why,
-            })
-        });
-        let over_unions = search.refused_over_union.iter();
-        let over_unions = over_unions.map(|(&param, &why)| Self {
-            rule: concat::DISTRIBUTE,
-            above: text(arena, param),
-            below: "union".to_owned(),
-            why,
-        });
-        pairs.chain(over_unions).collect()
-    }
-}
-
-/// What became of a rule.
+/// The outcome of one rule in a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhyNot {
-    /// The rule.
+    /// The name of the rule.
     pub rule: &'static str,
-    /// How far it may change the stream.
+    /// The tier of the rule.
     pub tier: Tier,
-    /// Why it was no part of the search, if it was not.
+    /// The reason why the search left the rule out; `None` if the rule took part.
     pub left_out: Option<String>,
-    /// How often it was applied in plans that were looked at.
+    /// The number of times that the rule was applied in plans that the search examined.
     pub fired: usize,
-    /// Whether the chosen plan comes of it.
+    /// True if the derivation of the chosen plan applies the rule.
     pub used: bool,
-    /// Where it was refused.
-    pub refused: Vec<Refused>,
+    /// The places where the rule matched but was refused.
+    pub refused: Vec<RefusedRewrite>,
 }
 
-/// The rules of a name, or of a family's.
+/// Returns the rule of a name, or all rules of the family of that name.
 ///
 /// # Errors
-/// There are none.
+/// Fails if there is neither.
 pub fn named(name: &str) -> Result<Vec<&'static str>, PlanError> {
     let known = rule_families();
     let meant: Vec<&str> = known
@@ -76,21 +41,15 @@ pub fn named(name: &str) -> Result<Vec<&'static str>, PlanError> {
     }
     let families: BTreeSet<&str> = known.iter().map(|&(_, family)| family).collect();
     let names = known.iter().map(|&(rule, _)| rule).chain(families);
-    let message = format!("there is no rewrite rule \"{name}\"");
+    let message = format!("unknown rewrite rule \"{name}\"");
     Err(PlanError::mistake(message).with_suggestion(name, names))
 }
 
-/// The highest tier that a rule may need.
-pub(super) fn tier_of(rule: &str) -> Tier {
-    let known = rules().into_iter().find(|known| known.name == rule);
-    known.map_or(Tier::Exact, |known| known.tier)
-}
-
 impl Explained {
-    /// Why a rule, or the rules of a family, did not apply.
+    /// Explains why a rule, or each rule of a family, did not apply.
     ///
     /// # Errors
-    /// There is no such rule.
+    /// Fails if there is no such rule.
     pub fn why_not(&self, name: &str) -> Result<Vec<WhyNot>, PlanError> {
         let answers = named(name)?.into_iter().map(|rule| {
             let refused = self.refused.iter().filter(|refused| refused.rule == rule);
@@ -120,7 +79,7 @@ impl Explained {
                 "it may change the stream; OPTIONS (relax = '{tier}') would allow it"
             ));
         }
-        let tidies = [tidy::FILTER_INTO_SCAN, tidy::FUSE_IMAGES];
+        let tidies = [finalize::FILTER_INTO_SCAN, finalize::FUSE_IMAGES];
         let tidies = tidies.contains(&rule);
         tidies.then(|| "it tidies the chosen plan wherever it can, and is never refused".to_owned())
     }

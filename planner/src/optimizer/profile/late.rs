@@ -1,4 +1,4 @@
-//! Rows with columns that are computed when something looks at them, if anything does.
+//! Rows with columns that are computed only when something reads them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,15 +10,17 @@ use arrow::error::ArrowError;
 use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
-use super::{Evaluated, Probe, row_bytes, with_column};
+use super::probe::{Evaluated, Probe};
+use super::table::{row_bytes, with_column};
 
-/// Bytes of rows whose images are decoded, at most, or one row: that takes some twenty milliseconds, which a
-/// run that needs it begins with.
+/// Maximum size, in bytes, of the encoded rows whose images a profile decodes (but at least one
+/// row). Decoding them takes some twenty milliseconds, at the start of a run that needs a profile.
 const DECODED: u64 = 1 << 20;
 
-/// Rows of a profile. A column whose type fixes its size tells nothing more when it is computed.
+/// The rows of a profile. A column whose type fixes its size is not computed until an expression
+/// reads it.
 #[derive(Debug, Clone)]
-pub(super) struct Rows {
+pub(super) struct ProfiledRows {
     pub(super) batch: RecordBatch,
     late: Vec<Late>,
 }
@@ -29,11 +31,11 @@ pub(super) struct Late {
     pub(super) name: String,
     pub(super) expr: Expr,
     pub(super) field: Field,
-    /// Whether it decodes images.
+    /// True if the column decodes images.
     pub(super) decodes: bool,
 }
 
-impl From<RecordBatch> for Rows {
+impl From<RecordBatch> for ProfiledRows {
     fn from(batch: RecordBatch) -> Self {
         Self {
             batch,
@@ -42,8 +44,9 @@ impl From<RecordBatch> for Rows {
     }
 }
 
-impl Rows {
-    /// The columns that an expression reads, those that are not computed included, and the hidden row column.
+impl ProfiledRows {
+    /// The schema of the columns that an expression reads, including uncomputed ones, and of the
+    /// hidden row column.
     pub(super) fn schema_of(&self, expr: &Expr) -> SchemaRef {
         let schema = self.batch.schema_ref();
         let is_late = |name: &String| self.late.iter().any(|late| late.name == *name);
@@ -64,13 +67,13 @@ impl Rows {
         Arc::new(Schema::new(fields))
     }
 
-    /// The rows with a column that is computed when it is looked at.
+    /// Adds a column to compute on demand.
     pub(super) fn with_late(mut self, late: Late) -> Self {
         self.late.push(late);
         self
     }
 
-    /// Whether an expression reads columns that are computed already.
+    /// True if all columns that an expression reads are computed.
     pub(super) fn has(&self, expr: &Expr) -> bool {
         let read = expr.column_refs();
         !self
@@ -79,7 +82,8 @@ impl Rows {
             .any(|late| read.iter().any(|column| column.name == late.name))
     }
 
-    /// The rows with all columns computed, and without those that fail.
+    /// Computes all remaining columns, and drops the rows that fail. If a column decodes images,
+    /// only a few rows are kept.
     pub(super) fn at_hand(self, probe: &dyn Probe) -> Option<RecordBatch> {
         let mut batch = self.batch;
         for late in self.late {
@@ -90,7 +94,7 @@ impl Rows {
         Some(batch)
     }
 
-    /// These rows, the mask's alone.
+    /// Keeps the rows that the mask selects.
     pub(super) fn filtered(self, mask: &BooleanArray) -> Option<Self> {
         Some(Self {
             batch: filter_record_batch(&self.batch, mask).ok()?,
@@ -99,7 +103,7 @@ impl Rows {
     }
 }
 
-/// The indices of the columns that an expression reads, and of the hidden row column, ascending.
+/// The indices, ascending, of the columns that an expression reads and of the hidden row column.
 fn read_by(schema: &Schema, expr: &Expr) -> Vec<usize> {
     let read = expr.column_refs();
     let names = read.iter().map(|column| column.name.as_str());
@@ -109,12 +113,12 @@ fn read_by(schema: &Schema, expr: &Expr) -> Vec<usize> {
     places.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The columns that an expression reads, and the hidden row column.
+/// The columns of `rows` that an expression reads, and the hidden row column.
 pub(super) fn only(rows: &RecordBatch, expr: &Expr) -> Option<RecordBatch> {
     rows.project(&read_by(rows.schema_ref(), expr)).ok()
 }
 
-/// The rows with a column, without those that failed.
+/// Adds the evaluated column, and drops the rows that failed.
 pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Option<RecordBatch> {
     let Evaluated {
         values,
@@ -128,16 +132,17 @@ pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Opti
     filter_record_batch(&rows, &sound).ok()
 }
 
-/// The first rows, in memory of their own: a slice of lists would be as large as all of them.
+/// Copies the first `count` rows to their own memory: a slice of lists would keep all of the lists
+/// alive.
 ///
 /// # Errors
-/// A column of a type that no rows can be taken of.
+/// Fails if rows of a column's type cannot be copied.
 pub fn first(rows: &RecordBatch, count: usize) -> Result<RecordBatch, ArrowError> {
     let count = count.min(rows.num_rows()) as u32;
     take_record_batch(rows, &UInt32Array::from_iter_values(0..count))
 }
 
-/// The first rows, up to [`DECODED`].
+/// Returns the first rows, up to [`DECODED`] bytes, but at least one row.
 pub(super) fn few(rows: RecordBatch) -> RecordBatch {
     let columns = rows.columns().iter();
     let each = columns.map(row_bytes).sum::<u64>().max(1);

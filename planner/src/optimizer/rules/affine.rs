@@ -1,9 +1,12 @@
-//! Functions that are affine in each sample: `to_float`, `normalize`.
+//! Rules of functions that are affine in each sample: `to_float`, `normalize`.
 
 use forebay_udfs::Dtype;
 use forebay_udfs::image::{ImageCall, normalize};
 
-use super::{Arena, Rule, Site, Tier, Verdict, in_place, not_both_fallible, swapped, unpinned};
+use super::conditions::{in_place, not_both_fallible, swapped, unpinned};
+use super::rule::{Rule, Site, Verdict};
+use crate::clauses::Relax as Tier;
+use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpSpec;
 
 /// The family's rules.
@@ -15,7 +18,8 @@ pub const RULES: &[Rule] = &[
 
 const UNKNOWN_TYPE: &str = "the image's element type is not known";
 
-/// Bytes made floats before they are normalised: `normalize` does the same itself, in single precision.
+/// Drops a conversion to floats below `normalize`, which converts bytes itself, to single
+/// precision. Half precision is refused, since it rounds the floats in between.
 fn float_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -33,7 +37,7 @@ fn float_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(refused.map_or_else(|| Ok(vec![site.outer]), Err))
 }
 
-/// `((x - m) / s - n) / t` is `(x - (m + s n)) / (s t)`, but for rounding.
+/// `((x - m) / s - n) / t` is `(x - (m + s n)) / (s t)`, up to rounding.
 fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -46,7 +50,7 @@ fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
         return Some(Err(pinned));
     }
     let channels = [&m, &s, &n, &t].into_iter().map(Vec::len).max()?;
-    // One number stands for all channels.
+    // A single number applies to all channels.
     let at = |values: &[f64], channel: usize| values.get(channel).or(values.first()).copied();
     let mut mean = Vec::with_capacity(channels);
     let mut std = Vec::with_capacity(channels);
@@ -65,8 +69,9 @@ fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(Ok(vec![arena.over(site.outer, call)?]))
 }
 
-/// An affine function past one that makes each pixel a mean of pixels, either way: a mean of `a x + b` is
-/// `a` times the mean plus `b`, but for rounding. Means of bytes or half floats are rounded to such, which would show.
+/// Moves an affine function past a function that averages pixels, in either direction: a mean of
+/// `a x + b` is `a` times the mean plus `b`, up to rounding. Means of bytes or half floats are
+/// rounded to their type, which would show.
 fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;

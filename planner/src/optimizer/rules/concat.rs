@@ -1,15 +1,16 @@
-//! Operators past a union of rows.
+//! Moves operators past a union of rows.
 
 use crate::optimizer::spec::{OpKind, OpSpec};
 
-/// An operator over a union becomes one over each of its inputs.
+/// Name of the rule that replaces an operator over a union by one operator over each of the union's
+/// inputs.
 pub const DISTRIBUTE: &str = "union-distribute";
-/// The same operator over each input of a union becomes one over the union.
+/// Name of the rule that replaces the same operator over each input of a union by one operator over
+/// the union.
 pub const SHARE: &str = "union-share";
 
-/// Whether an operator over a union is the same as one over each input, and the other way round: what
-/// looks at one row at a time is.
-/// Draws follow the row, whose key names its input.
+/// Checks that an operator over a union is equivalent to the operator over each of the union's
+/// inputs: it must process rows one at a time. Draws follow the row, whose key names its input.
 pub fn past_union(spec: &OpSpec) -> Result<(), &'static str> {
     if spec.pinned {
         return Err("it is pinned");

@@ -1,8 +1,11 @@
-//! Filters, moved down to where fewer or smaller rows pass them.
+//! Moves filters down, where fewer or smaller rows pass them.
 
 use forebay_udfs::facts::Algebra;
 
-use super::{Arena, Rule, Site, Verdict, independent, not_both_fallible, swapped, unpinned};
+use super::conditions::{independent, not_both_fallible, swapped, unpinned};
+use super::refusals;
+use super::rule::{Rule, Site, Verdict};
+use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpKind;
 
 /// The family's rules.
@@ -11,26 +14,26 @@ pub const RULES: &[Rule] = &[
     Rule::exact("filter-swap", swap),
     Rule::exact("filter-below-lookup", below_lookup),
     Rule::exact("filter-below-flatten", below_flatten),
-    Rule::exact("filter-past-take", past_take),
+    Rule::exact("filter-past-take", refusals::filter_past_take),
 ];
 
-/// A filter below a function whose slot it does not read. Errors are values: a row that the filter
-/// drops surfaces no error of the function, and of a row on which both fail the predicate's is
-/// reported, in either order.
+/// Moves a filter below a function whose slot the filter does not read. Errors are values: a
+/// dropped row reports no error of the function, and a row on which both fail reports the
+/// predicate's error, in either order.
 fn below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, f) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !f.kind.is_row() {
         return None;
     }
-    // Decoding has a rule of its own, for people ask about it.
+    // Decoding has its own rule, so that WHY NOT can ask for that rule.
     if f.algebra == Algebra::Decode {
         return None;
     }
     Some(swapped(site, &[unpinned(p, f), independent(p, f)]))
 }
 
-/// Two filters the other way round: false beats error in a conjunction, so both orders keep the same
-/// rows; a row on which both fail would report another one.
+/// Swaps two filters. In a conjunction, false prevails over an error, so both orders keep the same
+/// rows. If both filters can fail, the swap would report another error.
 fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, q) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !q.kind.is_filter() {
@@ -39,38 +42,26 @@ fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &[unpinned(p, q), not_both_fallible(p, q)]))
 }
 
-/// A filter on the probe side's slots below a lookup.
+/// Moves a filter on the probe side's slots below a lookup.
 fn below_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, l) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !p.kind.is_filter() || !matches!(l.kind, OpKind::Lookup { .. }) {
+    if !p.kind.is_filter() || !l.kind.looks_up() {
         return None;
     }
     let conditions = [unpinned(p, l), independent(p, l), not_both_fallible(p, l)];
     Some(swapped(site, &conditions))
 }
 
-/// A filter on stored slots below an unnest.
+/// Moves a filter on stored slots below an unnest.
 fn below_flatten(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, u) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !matches!(u.kind, OpKind::Flatten { .. }) {
         return None;
     }
-    let draws = match p.draws {
-        true => Err("above an unnest it draws for each element, below it for each row"),
-        false => Ok(()),
+    let draws = if p.draws {
+        Err("above an unnest it draws for each element, below it for each row")
+    } else {
+        Ok(())
     };
     Some(swapped(site, &[unpinned(p, u), independent(p, u), draws]))
-}
-
-/// Never: the rule stands here so that `WHY NOT filter-past-take` has an answer.
-fn past_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
-    let (p, t) = (arena.spec(site.outer), arena.spec(site.inner));
-    let why = match t.kind {
-        _ if !p.kind.is_filter() => return None,
-        OpKind::Take { .. } => "TAKE would take other rows",
-        OpKind::Limit { .. } => "LIMIT would keep other rows",
-        OpKind::Batch { .. } => "batches would hold other rows",
-        _ => return None,
-    };
-    Some(Err(why))
 }

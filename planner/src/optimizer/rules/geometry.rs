@@ -1,8 +1,12 @@
-//! Crops, mirrorings and resizes of one image, by their constants.
+//! Rules of crops, mirrorings and resizes of one image, by their constants.
 
-use forebay_udfs::image::{Filter, ImageCall, Rectangle, crop, resize};
+use forebay_udfs::image::{ImageCall, Interpolation, Rectangle, crop, resize};
 
-use super::{Arena, ParamId, Rule, Site, Tier, Verdict, in_place, swapped, unpinned};
+use super::conditions::{in_place, swapped, unpinned};
+use super::rule::{Rule, Site, Verdict};
+use crate::clauses::Relax as Tier;
+use crate::optimizer::arena::Arena;
+use crate::optimizer::ids::ParamId;
 use crate::optimizer::spec::OpSpec;
 
 /// The family's rules.
@@ -16,13 +20,14 @@ pub const RULES: &[Rule] = &[
 const UNKNOWN_SIZE: &str = "the image's size is not known from the plan";
 const BEYOND: &str = "the rectangle would begin further off than a crop may";
 
-/// The two calls over one image.
+/// The calls of two operators that rewrite one image in place, the upper one first; `None` for
+/// other operators.
 fn calls(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, ImageCall)> {
     in_place(outer, inner)?;
     Some((outer.image_call()?, inner.image_call()?))
 }
 
-/// The crop of a rectangle in the place of another operator over the same image.
+/// Replaces the operator `of` by a crop of the same image to a rectangle.
 fn cropped(arena: &mut Arena, of: ParamId, rectangle: Rectangle) -> Option<Verdict> {
     if !rectangle.is_writable() {
         return Some(Err(BEYOND));
@@ -32,9 +37,9 @@ fn cropped(arena: &mut Arena, of: ParamId, rectangle: Rectangle) -> Option<Verdi
     Some(Ok(vec![arena.over(of, call)?]))
 }
 
-/// A crop of a crop is one crop. Both are zero outside the image, so only the places that the upper
-/// rectangle sees of the lower one matter; outside the lower one it would see zeros where the image may
-/// have pixels.
+/// Merges two crops. Both fill with zeros outside the image, so the upper rectangle must lie within
+/// the lower one: outside the lower rectangle, the upper crop sees zeros where the image may have
+/// pixels.
 fn crop_crop(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (upper, lower) = calls(f, g)?;
@@ -66,8 +71,8 @@ fn crop_crop(arena: &mut Arena, site: Site) -> Option<Verdict> {
     cropped(arena, site.outer, merged)
 }
 
-/// A crop past a mirroring, either way, as the crop of the mirrored rectangle. Where it is drawn whether
-/// the image is mirrored, the rectangle must be its own mirror image.
+/// Moves a crop past a mirroring, in either direction, by mirroring the crop's rectangle. If the
+/// mirroring is random, the rectangle must be its own mirror image.
 fn crop_past_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (cut, axis, crop_is_outer) = match calls(f, g)? {
@@ -95,22 +100,24 @@ fn crop_past_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
             "it is drawn whether the image is mirrored, and the rectangle is not its own mirror image",
         ));
     }
-    let (of, flip) = match crop_is_outer {
-        true => (site.outer, site.inner),
-        false => (site.inner, site.outer),
+    let (of, flip) = if crop_is_outer {
+        (site.outer, site.inner)
+    } else {
+        (site.inner, site.outer)
     };
     let mut ops = match cropped(arena, of, mirrored)? {
         Ok(ops) => ops,
         refused => return Some(refused),
     };
-    match crop_is_outer {
-        true => ops.push(flip),
-        false => ops.insert(0, flip),
+    if crop_is_outer {
+        ops.push(flip)
+    } else {
+        ops.insert(0, flip)
     }
     Some(Ok(ops))
 }
 
-/// A resize of a resize is the upper one, where the lower one loses nothing that the upper one shows.
+/// Drops the lower of two resizes if the lower resize loses nothing that the upper resize shows.
 fn resize_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (
@@ -120,31 +127,33 @@ fn resize_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     else {
         return None;
     };
-    let same_filter = match filter == filter_below {
-        true => Ok(()),
-        false => Err("they sample in different ways"),
+    let same_filter = if filter == filter_below {
+        Ok(())
+    } else {
+        Err("they sample in different ways")
     };
-    let finer = match height <= height_below && width <= width_below {
-        true => Ok(()),
-        false => Err("the lower one makes the image smaller than the upper one"),
+    let finer = if height <= height_below && width <= width_below {
+        Ok(())
+    } else {
+        Err("the lower one makes the image smaller than the upper one")
     };
     let conditions = [unpinned(f, g), same_filter, finer];
     let refused = conditions.into_iter().find_map(Result::err);
     Some(refused.map_or_else(|| Ok(vec![site.outer]), Err))
 }
 
-/// Places of an image along one side: the first, and one past the last.
+/// A range of pixel positions along one side: the first position, and one past the last.
 type Span = (usize, usize);
 
-/// Of a side of `from` pixels resized to `to`: the wanted span of the result widened by the kernel's
-/// reach, and the span of the source that it is made of.
-fn halo((begin, end): Span, from: usize, to: usize, filter: Filter) -> (Span, Span) {
-    // A kernel reaches this many pixels of the coarser image.
+/// For a side of `from` pixels resized to `to` pixels: the range `begin..end` of the result widened
+/// by the kernel's reach, and the range of the source that the widened range depends on.
+fn halo((begin, end): Span, from: usize, to: usize, filter: Interpolation) -> (Span, Span) {
+    // Number of pixels of the coarser image that a kernel reaches to each side.
     let lobes = match filter {
-        Filter::Nearest => 0,
-        Filter::Bilinear => 1,
-        Filter::Bicubic => 2,
-        Filter::Lanczos => 3,
+        Interpolation::Nearest => 0,
+        Interpolation::Bilinear => 1,
+        Interpolation::Bicubic => 2,
+        Interpolation::Lanczos => 3,
     };
     let reach = (lobes * to.max(from)).div_ceil(from);
     let wide = (begin.saturating_sub(reach), (end + reach).min(to));
@@ -152,8 +161,9 @@ fn halo((begin, end): Span, from: usize, to: usize, filter: Filter) -> (Span, Sp
     (wide, source)
 }
 
-/// A crop of a resized image, as a resize of what the crop shows of the image and its kernels reach: the
-/// source rectangle is rounded to whole pixels, so the image is shifted by less than one of them.
+/// Moves a crop below a resize. The resize then covers only the part of the image that the crop
+/// shows, widened by the reach of the resize's kernel. The source rectangle is rounded to whole
+/// pixels, so the image shifts by less than a pixel.
 fn crop_past_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (cut, ImageCall::Resize(height, width, filter)) = calls(f, g)? else {
@@ -163,9 +173,10 @@ fn crop_past_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let size = site.image(arena).and_then(|image| image.shape);
     let conditions = [
         unpinned(f, g),
-        match rectangle.is_within((height, width)) {
-            true => Ok(()),
-            false => Err("the crop reaches outside the image"),
+        if rectangle.is_within((height, width)) {
+            Ok(())
+        } else {
+            Err("the crop reaches outside the image")
         },
         size.map(drop).ok_or(UNKNOWN_SIZE),
     ];

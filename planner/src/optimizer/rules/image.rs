@@ -1,8 +1,11 @@
-//! Functions over the same image.
+//! Rules of functions over the same image.
 
 use forebay_udfs::facts::{Algebra, Scale};
 
-use super::{Arena, Rule, Site, Tier, Verdict, in_place, not_both_fallible, swapped, unpinned};
+use super::conditions::{in_place, not_both_fallible, swapped, unpinned};
+use super::rule::{Rule, Site, Verdict};
+use crate::clauses::Relax as Tier;
+use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpSpec;
 
 /// The family's rules.
@@ -12,8 +15,8 @@ pub const RULES: &[Rule] = &[
     Rule::exact("relaxed-swap", relaxed_swap).at(Tier::Statistical),
 ];
 
-/// How a function treats the pixels of an image of this size. Crops add zeros around an image, and copy
-/// pixels where they lie inside.
+/// The effect of a function on the pixels of an image of the given size. A crop inside the image
+/// copies pixels, and any other crop also adds zeros.
 fn treats(spec: &OpSpec, size: Option<(usize, usize)>) -> Algebra {
     let inside = || {
         let rectangle = spec.image_call()?.rectangle(size)?;
@@ -25,12 +28,13 @@ fn treats(spec: &OpSpec, size: Option<(usize, usize)>) -> Algebra {
     }
 }
 
-/// A function of each pixel's own value, past one that only copies pixels to other places: each output
-/// pixel is the same function of the same input pixel, to the bit.
+/// Swaps a function that maps each pixel by itself with a function that only moves pixels: each
+/// output pixel is the same function of the same input pixel, to the bit.
 fn pointwise_past_select(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
-    // Neither the one nor the other changes the size before the crop.
+    // The size of the image below both functions is also its size below a crop: the other function
+    // does not change the size.
     let size = site.image(arena).and_then(|image| image.shape);
     let pair = match (treats(f, size), treats(g, size)) {
         (Algebra::Pointwise, Algebra::Select) | (Algebra::Select, Algebra::Pointwise) => Ok(()),
@@ -47,14 +51,16 @@ fn pointwise_past_select(arena: &mut Arena, site: Site) -> Option<Verdict> {
     ))
 }
 
-/// A mirror image of the mirror image is the image.
+/// Drops two equal mirrorings, which cancel.
 fn flip_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     if in_place(f, g).is_none() || f.algebra != Algebra::Select || g.algebra != Algebra::Select {
         return None;
     }
     if site.outer != site.inner || !matches!(f.function(), Some("hflip" | "vflip")) {
-        return Some(Err("they are not the same flip"));
+        return Some(Err(
+            "the two are not the same flip: both must mirror along one axis, and neither at random",
+        ));
     }
     Some(unpinned(f, g).map(|()| Vec::new()))
 }
@@ -67,8 +73,8 @@ fn scale(spec: &OpSpec) -> Scale {
     spec.facts().map_or(Scale::Free, |facts| facts.scale)
 }
 
-/// Two functions of an image that do not both resample or cut it: other pixels, of the same value to
-/// training (Pecan, USENIX ATC 2024, calls it relaxed commutativity).
+/// Swaps two functions of an image unless both resample or cut it. The pixels differ, but are as
+/// useful for training (Pecan, USENIX ATC 2024, calls this relaxed commutativity).
 fn relaxed_swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;

@@ -1,73 +1,45 @@
-//! What orders, takes and batches rows, below row functions; takes merged.
+//! Moves shuffles, takes and batches below row functions.
 //!
-//! The engine orders, takes and batches row keys, and computes the rows that are wanted of each batch at
-//! once. So a shuffle is cheapest right above its source, and nothing is to be weighed.
+//! The engine orders, takes and batches row keys, and computes the needed rows of each batch at
+//! once. So a shuffle is cheapest right above its source, and no costs need to be compared.
 
-use super::{Arena, Rule, Site, Verdict, swapped, unpinned};
-use crate::optimizer::spec::OpKind;
+use super::conditions::{swapped, unpinned};
+use super::rule::{Rule, Site, Verdict};
+use crate::optimizer::arena::Arena;
 
 /// The family's rules.
 pub const RULES: &[Rule] = &[
     Rule::exact("shuffle-below-row", shuffle_below_row).always(),
     Rule::exact("shuffle-below-filter", shuffle_below_filter).always(),
     Rule::exact("row-past-take", past_take),
-    Rule::exact("take-take", take_take).always(),
 ];
 
-/// The order is by row key, so values do not matter to it.
+/// Moves a shuffle below a row function: the order depends on row keys, not on values.
 fn shuffle_below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (s, f) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !matches!(s.kind, OpKind::Shuffle { .. }) || !f.kind.is_row() {
+    if !s.kind.shuffles() || !f.kind.is_row() {
         return None;
     }
     Some(swapped(site, &[unpinned(s, f)]))
 }
 
-/// Windows are cut on stored rows, whichever of them a filter keeps.
+/// Moves a shuffle below a filter: windows are cut on stored rows, regardless of which rows the
+/// filter keeps.
 fn shuffle_below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (s, p) = (arena.spec(site.outer), arena.spec(site.inner));
-    if !matches!(s.kind, OpKind::Shuffle { .. }) || !p.kind.is_filter() {
+    if !s.kind.shuffles() || !p.kind.is_filter() {
         return None;
     }
     Some(swapped(site, &[unpinned(s, p)]))
 }
 
-/// Either way: a function gives one row for each, so the same rows are taken; errors of the others never
-/// surface. Fewer rows are computed above, but below they may be cached.
+/// Swaps a take and a function, in either direction. A function yields one row per row, so the same
+/// rows are taken, and errors of rows that are not taken are never reported. Above the take, the
+/// function runs on fewer rows; below, its rows may be cached.
 fn past_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (a, b) = (arena.spec(site.outer), arena.spec(site.inner));
-    let takes = |kind: &OpKind| matches!(kind, OpKind::Take { .. } | OpKind::Limit { .. });
-    if !(a.kind.is_row() && takes(&b.kind) || takes(&a.kind) && b.kind.is_row()) {
+    if !(a.kind.is_row() && b.kind.takes() || a.kind.takes() && b.kind.is_row()) {
         return None;
     }
     Some(swapped(site, &[unpinned(a, b)]))
-}
-
-/// Rows taken of rows taken.
-fn take_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
-    let (a, b) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (
-        OpKind::Take {
-            skip,
-            take,
-            shuffled,
-        },
-        OpKind::Take {
-            skip: skip_below,
-            take: take_below,
-            ..
-        },
-    ) = (&a.kind, &b.kind)
-    else {
-        return None;
-    };
-    if let Err(pinned) = unpinned(a, b) {
-        return Some(Err(pinned));
-    }
-    let (skip, take, shuffled) = (
-        skip.saturating_add(*skip_below),
-        (*take).min(take_below.saturating_sub(*skip)),
-        *shuffled,
-    );
-    Some(Ok(vec![arena.take(skip, take, shuffled)]))
 }

@@ -1,6 +1,8 @@
-//! Row functions past each other, and past filters.
+//! Moves row functions past each other, and past filters.
 
-use super::{Arena, Rule, Site, Verdict, independent, not_both_fallible, swapped, unpinned};
+use super::conditions::{independent, not_both_fallible, swapped, unpinned};
+use super::rule::{Rule, Site, Verdict};
+use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpKind;
 
 /// The family's rules.
@@ -10,12 +12,12 @@ pub const RULES: &[Rule] = &[
     Rule::exact("row-past-lookup", past_lookup),
 ];
 
-/// Two functions of different slots. Draws follow the row, so random ones move too; of a row on which
-/// both fail, the error of the first output column is reported, in either order.
+/// Swaps two functions of different slots. Draws follow the row, so random functions move too. A
+/// row on which both fail reports the error of the first output column, in either order.
 fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     match (&f.kind, &g.kind) {
-        // Functions of one slot are the image family's.
+        // Functions of the same slot belong to the image family.
         (OpKind::Row { slot: a, .. }, OpKind::Row { slot: b, .. }) if a == b => return None,
         (above, below) if above.is_row() && below.is_row() => {}
         _ => return None,
@@ -23,8 +25,8 @@ fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &[unpinned(f, g), independent(f, g)]))
 }
 
-/// A function below a filter that does not read its slot: it runs on more rows, which may pay where
-/// the filter copies large columns.
+/// Moves a function below a filter that does not read the function's slot. The function then runs
+/// on more rows, which may pay if the filter copies large columns.
 fn below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, p) = (arena.spec(site.outer), arena.spec(site.inner));
     if !f.kind.is_row() || !p.kind.is_filter() {
@@ -33,11 +35,11 @@ fn below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &[unpinned(f, p), independent(f, p)]))
 }
 
-/// A function past a lookup, either way, whose columns it does not read.
+/// Moves a function past a lookup, in either direction, if the function does not read the lookup's
+/// columns.
 fn past_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (a, b) = (arena.spec(site.outer), arena.spec(site.inner));
-    let looks_up = |kind: &OpKind| matches!(kind, OpKind::Lookup { .. });
-    if !(a.kind.is_row() && looks_up(&b.kind) || looks_up(&a.kind) && b.kind.is_row()) {
+    if !(a.kind.is_row() && b.kind.looks_up() || a.kind.looks_up() && b.kind.is_row()) {
         return None;
     }
     let conditions = [unpinned(a, b), independent(a, b), not_both_fallible(a, b)];

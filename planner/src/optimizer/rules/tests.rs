@@ -1,5 +1,5 @@
-//! Each rule over images with a case that it accepts and one that it refuses, and run both ways with the
-//! real kernels.
+//! Tests of each rule over images: a case that it accepts, one that it refuses, and both plans run
+//! with the real kernels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,34 +15,36 @@ use datafusion::logical_expr::{Expr, lit};
 use datafusion::prelude::SessionContext;
 use forebay_udfs::draw::pass_key;
 use forebay_udfs::hash::mix64;
-use forebay_udfs::row::{Rows, row_field};
-use forebay_udfs::{Dtype, Layout, TensorType, bind_stream, is_random};
+use forebay_udfs::row::{RowColumn, row_field};
+use forebay_udfs::{Dtype, ImageLayout, TensorType, bind_stream, is_random};
 use insta::assert_snapshot;
 
-use super::*;
-use crate::optimizer::spec::fallible;
+use super::{Site, Tier, rule_families, rules};
+use crate::optimizer::arena::Arena;
+use crate::rows::fallible::fallible;
 use crate::rows::slot as column;
 
-/// Images of a batch.
+/// Number of images per batch.
 const IMAGES: usize = 3;
 
-fn call(name: &str, constants: impl IntoIterator<Item = Expr>) -> Expr {
+pub(super) fn call(name: &str, constants: impl IntoIterator<Item = Expr>) -> Expr {
     let functions = forebay_udfs::functions();
     let func = functions.into_iter().find(|f| f.name() == name).unwrap();
     let args = std::iter::once(column("x")).chain(constants).collect();
     let call = ScalarFunction { func, args };
-    match is_random(name) {
-        true => bind_stream(call, 0).unwrap(),
-        false => Expr::ScalarFunction(call),
+    if is_random(name) {
+        bind_stream(call, 0).unwrap()
+    } else {
+        Expr::ScalarFunction(call)
     }
 }
 
-/// A call with whole numbers.
+/// A call with integer arguments.
 fn sized<const N: usize>(name: &str, numbers: [i64; N]) -> Expr {
     call(name, numbers.map(lit))
 }
 
-fn plain(name: &str) -> Expr {
+pub(super) fn plain(name: &str) -> Expr {
     call(name, [])
 }
 
@@ -52,16 +54,16 @@ fn list(values: &[f64]) -> Expr {
     lit(ScalarValue::List(list))
 }
 
-fn image(dtype: Dtype, height: usize, width: usize) -> TensorType {
+pub(super) fn image(dtype: Dtype, height: usize, width: usize) -> TensorType {
     TensorType {
         dtype,
         channels: 3,
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         shape: Some((height, width)),
     }
 }
 
-/// What a rule makes of two calls over an image: the calls, the lowest first; else the refusal.
+/// Applies a rule to two calls over an image. Returns the calls, lowest first, or the refusal.
 fn apply(
     rule: &str,
     inner: &Expr,
@@ -95,8 +97,8 @@ fn apply(
     Some(Ok(shown.collect()))
 }
 
-/// The same for people.
-fn said(rule: &str, inner: &Expr, outer: &Expr, image: Option<TensorType>) -> String {
+/// The outcome of [`apply`], for display.
+pub(super) fn said(rule: &str, inner: &Expr, outer: &Expr, image: Option<TensorType>) -> String {
     match apply(rule, inner, outer, image, false) {
         None => "another rule's".to_owned(),
         Some(Err(why)) => format!("no: {why}"),
@@ -107,7 +109,7 @@ fn said(rule: &str, inner: &Expr, outer: &Expr, image: Option<TensorType>) -> St
     }
 }
 
-/// Noise, or a smooth picture with edges.
+/// Pixels of a test image: noise, or a smooth picture with edges.
 fn pixels(image: &TensorType, smooth: bool) -> ArrayRef {
     let (height, width) = image.shape.unwrap();
     let count = IMAGES * height * width * image.channels;
@@ -135,7 +137,7 @@ fn pixels(image: &TensorType, smooth: bool) -> ArrayRef {
 
 fn hidden_rows() -> ArrayRef {
     let n = IMAGES as u64;
-    let rows = Rows {
+    let rows = RowColumn {
         position: UInt64Array::from_iter_values(0..n),
         file: UInt32Array::from_iter_values(0..n as u32),
         row: UInt64Array::from_iter_values(0..n),
@@ -146,7 +148,7 @@ fn hidden_rows() -> ArrayRef {
     rows.to_array().unwrap()
 }
 
-/// Runs calls over a column of images, the first one first.
+/// Runs calls over a column of images, first to last.
 fn run(calls: &[Expr], image: &TensorType, smooth: bool) -> (ArrayRef, FieldRef) {
     let mut field: FieldRef = Arc::new(image.to_field("x"));
     let mut values = pixels(image, smooth);
@@ -165,7 +167,7 @@ fn run(calls: &[Expr], image: &TensorType, smooth: bool) -> (ArrayRef, FieldRef)
     (values, field)
 }
 
-/// Samples as numbers.
+/// The samples of all images as numbers.
 fn samples(images: &ArrayRef) -> Vec<f64> {
     let values = images.as_fixed_size_list().values();
     match values.data_type() {
@@ -180,8 +182,8 @@ fn samples(images: &ArrayRef) -> Vec<f64> {
     }
 }
 
-/// How far the rewritten calls are from the written ones, on a scale of 0 to 1: mean and most.
-/// `None` where the rule refuses.
+/// Distance between the rewritten and the written calls on a scale of 0 to 1: mean and maximum.
+/// `None` if the rule refuses.
 fn distance(
     rule: &str,
     inner: &Expr,
@@ -201,12 +203,12 @@ fn distance(
 }
 
 #[track_caller]
-fn assert_same_bytes(rule: &str, inner: &Expr, outer: &Expr, image: TensorType) {
+pub(super) fn assert_same_bytes(rule: &str, inner: &Expr, outer: &Expr, image: TensorType) {
     let far = distance(rule, inner, outer, image, false);
     assert_eq!(far, Some((0.0, 0.0)), "{rule}: {outer} over {inner}");
 }
 
-/// A number from `low` to `high`, another for each `seed`.
+/// A number from `low` to `high`, determined by `seed`.
 fn pick(seed: u64, low: i64, high: i64) -> i64 {
     low + (mix64(seed) % (high - low + 1) as u64) as i64
 }
@@ -318,8 +320,8 @@ fn mirrorings_of_mirrorings() {
     assert_same_bytes("flip-flip", &plain("hflip"), &plain("hflip"), photo);
     assert_same_bytes("flip-flip", &plain("vflip"), &plain("vflip"), photo);
     let (flip, drawn) = (plain("hflip"), plain("random_hflip"));
-    assert_snapshot!(said("flip-flip", &drawn, &drawn, None), @"no: they are not the same flip");
-    assert_snapshot!(said("flip-flip", &flip, &drawn, None), @"no: they are not the same flip");
+    assert_snapshot!(said("flip-flip", &drawn, &drawn, None), @"no: the two are not the same flip: both must mirror along one axis, and neither at random");
+    assert_snapshot!(said("flip-flip", &flip, &drawn, None), @"no: the two are not the same flip: both must mirror along one axis, and neither at random");
 }
 
 #[test]
@@ -386,7 +388,7 @@ fn resizes_of_resizes() {
     let (large, small) = (sized("resize", [40, 44]), sized("resize", [15, 18]));
     assert_snapshot!(said(rule, &large, &small, None), @"x = resize(x, 15, 18)");
     assert_snapshot!(said(rule, &small, &large, None), @"no: the lower one makes the image smaller than the upper one");
-    // It may fail, and its error would be lost.
+    // The lower call may fail, and its error would be lost.
     assert_snapshot!(said(rule, &sized("resize_shortest", [40]), &small, None), @"another rule's");
     let nearest = call("resize", [lit(15_i64), lit(18_i64), lit("nearest")]);
     assert_snapshot!(said(rule, &large, &nearest, None), @"no: they sample in different ways");

@@ -1,17 +1,16 @@
-//! The arms of a MIX as subqueries.
+//! Converts the arms of a MIX to subqueries.
 
-use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, Function, FunctionArguments, GroupByExpr, ObjectName, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, Spanned, TableFactor, TableFunctionArgs, TableWithJoins,
-    WildcardAdditionalOptions,
+    Expr, Function, FunctionArguments, ObjectName, Query, SelectItem, SetExpr, Spanned,
+    TableFactor, TableFunctionArgs, WildcardAdditionalOptions,
 };
 
-use super::super::cursor::normalize;
-use super::{is_mix, place};
+use super::factor::{is_mix, place};
 use crate::error::{PlanError, Position, Result};
+use crate::sql::cursor::normalize;
+use crate::sql::select::{select, table};
 
-/// An arm as a subquery: a name and a table function as all of their rows.
+/// Converts an arm to a subquery; a name or a table function becomes a query of all its rows.
 pub(super) fn subquery(arm: &Expr) -> Result<Expr> {
     let factor = match arm {
         Expr::Subquery(_) => return Ok(arm.clone()),
@@ -46,70 +45,12 @@ pub(super) fn subquery(arm: &Expr) -> Result<Expr> {
             return Err(PlanError::at(Position::of_span(other.span()), message));
         }
     };
-    Ok(Expr::Subquery(Box::new(all_of(factor))))
+    let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+    Ok(Expr::Subquery(Box::new(select(vec![all], factor))))
 }
 
-fn table(name: ObjectName, args: Option<TableFunctionArgs>) -> TableFactor {
-    TableFactor::Table {
-        name,
-        alias: None,
-        args,
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    }
-}
-
-/// `SELECT * FROM factor`, which is written nowhere.
-fn all_of(factor: TableFactor) -> Query {
-    let select = Select {
-        select_token: AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
-        exclude: None,
-        into: None,
-        from: vec![TableWithJoins {
-            relation: factor,
-            joins: Vec::new(),
-        }],
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection: None,
-        connect_by: Vec::new(),
-        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: SelectFlavor::Standard,
-    };
-    Query {
-        with: None,
-        body: Box::new(SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
-}
-
-/// The table expression of which [`all_of`] made the query: only its queries begin nowhere.
+/// Returns the table expression that [`subquery`] wrapped in a query; `None` for a query from the
+/// text. Only generated queries have no start position.
 pub(super) fn written(query: &Query) -> Option<&TableFactor> {
     match query.body.as_ref() {
         SetExpr::Select(select) if Position::of_span(select.select_token.0.span).is_none() => {
@@ -119,7 +60,7 @@ pub(super) fn written(query: &Query) -> Option<&TableFactor> {
     }
 }
 
-/// What errors call an arm that has a name.
+/// The name of an arm in errors.
 pub(super) fn named(factor: &TableFactor) -> String {
     let TableFactor::Table { name, .. } = factor else {
         return factor.to_string();

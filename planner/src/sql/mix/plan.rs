@@ -1,4 +1,4 @@
-//! The planning of a MIX.
+//! Plans the call of a MIX.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,16 +8,18 @@ use datafusion::logical_expr::planner::{
 };
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, Spanned, TableFactor, TableFunctionArgs};
 
+use super::arguments::{number, stop};
 use super::arm::{named, written};
-use super::{is_mix, number, place, stop, weighted};
+use super::factor::{is_mix, place};
+use super::weight::weighted;
 use crate::error::Position;
-use crate::mix::{Arm, mixed};
+use crate::mix::{MixInput, mixed};
 
 /// Plans a MIX whose arms are subqueries.
 #[derive(Debug)]
 struct MixPlanner;
 
-/// What DataFusion plans table expressions of ours by.
+/// The relation planners that Forebay adds to DataFusion.
 pub(in crate::sql) static PLANNERS: LazyLock<[Arc<dyn RelationPlanner>; 1]> =
     LazyLock::new(|| [Arc::new(MixPlanner)]);
 
@@ -61,7 +63,7 @@ impl RelationPlanner for MixPlanner {
                     }
                 };
                 let plan = context.plan(factor)?;
-                arms.push(Arm {
+                arms.push(MixInput {
                     name,
                     position: at,
                     plan,

@@ -1,4 +1,4 @@
-//! What people ask of a store.
+//! Tests of the administration of a store.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ async fn entries_are_listed_explained_and_removed() {
     let other = CacheKey::new([8; 32]);
     let cheap = EntryInfo::new("cheap", schema(), 1);
     write(&store.entry(other, cheap).await.unwrap(), &[1, 2, 3]).await;
-    // Other things in the directory are none of ours.
+    // Files and folders in the directory that are not entries are ignored.
     fs::create_dir(folder.path().join("not a key")).unwrap();
     let found = store.list().await.unwrap();
     assert_eq!(
@@ -56,7 +56,7 @@ async fn entries_are_listed_explained_and_removed() {
         files(folder.path(), ".arrows"),
         [0; 0].map(|_: u8| std::path::PathBuf::new())
     );
-    // A removed entry is a new one.
+    // An entry that was removed can be written again.
     write(&entry(&store).await, &[5]).await;
     assert_eq!(there(&entry(&store).await, &[5]).await, [5]);
 }
@@ -93,7 +93,7 @@ async fn verifying_reads_everything() {
             .iter()
             .all(|d| names.contains(&d.segment.as_deref()))
     );
-    // Looking changed nothing; repairing does.
+    // `verify(false)` changed nothing; `verify(true)` removes the damage.
     assert_eq!(store.verify(true).await.unwrap().removed, 2);
     let after = store.verify(false).await.unwrap();
     assert!(after.damaged.is_empty() && after.segments == sound.segments - 2);

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes leaves no readable half.
+//! A process that is killed while it writes leaves nothing half-written that can be read.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -10,16 +10,17 @@ use super::*;
 use crate::cache::clock::SystemClock;
 use crate::cache::testing::{Hook, Hooked};
 
-/// Says to the child which directory to write to, and where to stop.
+/// Environment variable that tells the child process which directory to write to, and where to
+/// stop.
 const PLACE: &str = "FOREBAY_TEST_CACHE_CRASH";
 const STOPPED: &str = "stopped here";
 
-/// Stops at the second segment, or at the manifest that would name it.
+/// A hook that stops the process at the second segment, or at the manifest that would list it.
 #[derive(Debug)]
 struct Stop {
     folder: PathBuf,
-    /// `segment`, `manifest` or `half segment`, `half manifest`: where half of the object is
-    /// written under its temporary name.
+    /// `segment`, `manifest`, `half segment` or `half manifest`. With `half`, half of the object is
+    /// first written under its temporary name.
     at: String,
     seen: std::sync::atomic::AtomicU32,
 }
@@ -44,13 +45,13 @@ impl Hook for Stop {
         }
         println!("{STOPPED}");
         std::io::stdout().flush().unwrap();
-        // Until it is killed; or until whoever should do so is gone.
+        // Waits until the parent kills this process, or has died itself.
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         std::process::exit(1);
     }
 }
 
-/// The child: writes two segments, of which the second is never finished.
+/// The child process: writes two segments, and stops before the second is complete.
 #[tokio::test]
 async fn child() {
     let Ok(place) = std::env::var(PLACE) else {
@@ -92,7 +93,7 @@ async fn a_writer_that_is_killed_leaves_what_it_finished() {
         let store = directory(&folder, small()).await;
         let all: Vec<u64> = (0..40).collect();
         let finished: Vec<u64> = (0..20).collect();
-        // It lives: others read, and do not write.
+        // While the child lives, others can read but not write.
         let entry = entry(&store).await;
         assert_eq!(there(&entry, &all).await, finished, "{at}");
         assert!(entry.writer().await.unwrap().is_none(), "{at}");
@@ -103,7 +104,7 @@ async fn a_writer_that_is_killed_leaves_what_it_finished() {
         assert!(store.verify(false).await.unwrap().damaged.is_empty());
         let temporary = files(folder.path(), "#1").len();
         assert_eq!(temporary, usize::from(at.starts_with("half")));
-        // The next writer removes what was left and writes the rest.
+        // The next writer removes the leftovers and writes the missing rows.
         let writer = after.writer().await.unwrap().unwrap();
         assert_eq!(files(folder.path(), "#1").len(), 0);
         assert_eq!(files(folder.path(), ".arrows").len(), 1);

@@ -1,4 +1,5 @@
-//! What is damaged is absent, is reported, and is written again. It is never read as if it were sound.
+//! Damaged rows count as absent, are reported, and are written again. They are never returned as
+//! sound.
 
 use std::fs;
 
@@ -7,10 +8,10 @@ use crate::cache::block::{self, END};
 use crate::cache::files::Files;
 use crate::cache::key::{checksum_of, hex};
 use crate::cache::layout::{self, Block};
-use crate::cache::manifest::{Manifest, SegmentEntry};
+use crate::cache::manifest::{EntryManifest, SegmentEntry};
 use crate::cache::{Compression, RowAddress};
 
-/// A directory with one segment of twenty rows, and its path.
+/// Creates a directory with one segment of twenty rows; returns it with the segment's path.
 async fn stored() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let options = CacheOptions {
@@ -27,7 +28,7 @@ async fn stored() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, segments.pop().unwrap())
 }
 
-/// Reads all rows; those that came, and whether damage was reported.
+/// Reads all rows. Returns those that could be read, and whether damage was reported.
 async fn read(folder: &tempfile::TempDir) -> (Vec<u64>, bool) {
     let store = directory(folder, small()).await;
     let all: Vec<u64> = (0..20).collect();
@@ -41,7 +42,7 @@ async fn a_flipped_byte_anywhere_is_found() {
     let manifest = files(folder.path(), "manifest.json").pop().unwrap();
     let (bytes, listed) = (fs::read(&segment).unwrap(), fs::read(&manifest).unwrap());
     let all: Vec<u64> = (0..20).collect();
-    // The schema's message in front is for other tools: it is never read here.
+    // The cache never reads the schema message at the front, which is for other tools.
     let start = block::schema_message(&schema()).unwrap().len();
     for at in (start..bytes.len()).step_by(31) {
         let mut bad = bytes.clone();
@@ -54,7 +55,7 @@ async fn a_flipped_byte_anywhere_is_found() {
             continue;
         }
         assert!(got.len() < 20 && reported, "byte {at}");
-        // It was taken out of the manifest: who comes next has no more to do with it.
+        // The damaged segment was taken out of the manifest, so the next reader reports nothing.
         assert!(!segment.exists(), "byte {at}");
         assert_eq!(read(&folder).await, (vec![], false));
     }
@@ -96,7 +97,7 @@ async fn what_goes_while_it_is_read_is_missing() {
     let got = entry.read(&locations).await.unwrap();
     assert!(!got.missing.is_empty());
     assert_eq!(got.batch.num_rows() + got.missing.len(), 20);
-    // The locations are stale now, and no error.
+    // The old locations are stale now, which is not an error.
     assert_eq!(entry.read(&locations).await.unwrap().missing.len(), 20);
     assert_eq!(entry.find(&addresses([3])), [None]);
     assert_eq!(store.counters().damaged, 1);
@@ -112,7 +113,7 @@ async fn what_was_damaged_is_written_again() {
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
     let all: Vec<u64> = (0..20).collect();
-    // Found by a writer's own process while it writes.
+    // A writer's own process finds the damage while it writes.
     let mut writer = entry.writer().await.unwrap().unwrap();
     assert!(there(&entry, &all).await.len() < 20);
     append(&mut writer, 0..20).await.unwrap();
@@ -127,7 +128,9 @@ async fn a_repair_does_not_take_the_writers_place() {
     let (folder, _) = stored().await;
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
-    let name = Manifest::load(&store.shared.files, &KEY).await.unwrap();
+    let name = EntryManifest::load(&store.shared.files, &KEY)
+        .await
+        .unwrap();
     entry.condemn(&name.manifest.segments[0].name, "a test says so");
     let ((), writer) = tokio::join!(entry.repair(), entry.writer());
     assert!(writer.unwrap().is_some());
@@ -151,14 +154,14 @@ async fn a_damaged_manifest_is_an_empty_one() {
         fs::write(&manifest, bad).unwrap();
         assert_eq!(read(&folder).await.0, [0; 0]);
     }
-    // Sizes that nothing on the disk bears out are not allocated.
+    // Sizes larger than the object on disk are not allocated.
     let size = fs::metadata(&segment).unwrap().len();
     let huge = listed.replace(&format!("\"bytes\":{size}"), "\"bytes\":999999999999");
     assert_ne!(huge, listed);
     fs::write(&manifest, huge).unwrap();
     assert_eq!(read(&folder).await, (vec![], true));
     fs::write(&segment, &sound).unwrap();
-    // Lies about a segment are found where they matter.
+    // Wrong facts in the manifest about a segment are detected when it is read.
     let lies = [
         ("\"rows\":20", "\"rows\":21"),
         ("\"row_bytes\":", "\"row_bytes\":9"),
@@ -172,7 +175,7 @@ async fn a_damaged_manifest_is_an_empty_one() {
     assert_eq!(read(&folder).await, (vec![1, 2], false));
 }
 
-/// Writes a segment of three rows whose block is anything, with checksums that match.
+/// Writes a segment of three rows whose block is `forged`, with checksums that match.
 async fn forge(files: &Files, forged: &[u8]) {
     let header = block::schema_message(&schema()).unwrap();
     let blocks = [Block {
@@ -202,7 +205,7 @@ async fn forge(files: &Files, forged: &[u8]) {
         written_ms: u64::MAX,
         writer: String::new(),
     };
-    let mut manifest = Manifest::empty(&KEY);
+    let mut manifest = EntryManifest::empty(&KEY);
     manifest.schema = hex(&checksum_of(&header));
     let path = files.segment(&KEY, &entry.name);
     manifest.segments.push(entry);
@@ -238,7 +241,7 @@ async fn what_was_forged_is_decoded_with_care() {
         let entry = entry(&store).await;
         let locations: Vec<_> = entry.find(&addresses(0..3)).into_iter().flatten().collect();
         assert_eq!(locations.len(), 3);
-        // Other values, as whoever may write to a cache can write them; or none, and then reported.
+        // A forged block gives other values, or fails to decode, which is then reported.
         let got = entry.read(&locations).await.unwrap();
         assert_eq!(got.batch.num_rows() + got.missing.len(), 3);
         assert_eq!(got.missing.is_empty(), store.counters().damaged == 0);

@@ -1,4 +1,5 @@
-//! Whatever happens to a store, what is read is right, and what is lost can be written again.
+//! After any history of a store, rows that are read are right, and rows that were lost can be
+//! written again.
 
 use proptest::prelude::*;
 
@@ -6,19 +7,20 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// Rows are appended: first, number, and one in how many is dropped by the filter.
+    /// Appends rows. The fields: first row, number of rows, and `n` if one row in `n` is dropped by
+    /// the filter.
     Append(u64, u64, u64),
     Flush,
-    /// The writer ends; the next to append makes another.
+    /// The writer finishes; the next `Append` creates a new one.
     Finish,
-    /// The writer is gone without a word.
+    /// The writer is dropped without finishing.
     Crash,
-    /// Another process, which knows only what is stored.
+    /// Continues as another process, which knows only what is stored.
     Restart,
     Refresh,
-    /// A byte of a segment changes.
+    /// Flips a byte of a segment.
     Flip(usize, usize),
-    /// A segment is cut off.
+    /// Truncates a segment.
     Cut(usize, usize),
     Delete(usize),
     Remove,
@@ -41,7 +43,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Whether the filter of these tests drops a row: always the same ones.
+/// True for the rows that the filter of these tests drops.
 fn is_dropped(row: u64) -> bool {
     row % 5 == 4
 }
@@ -55,7 +57,7 @@ async fn append_filtered(writer: &mut Writer, rows: impl Iterator<Item = u64>) {
         .unwrap();
 }
 
-/// Checks every row that an entry has.
+/// Checks every row that an entry has, and returns their number.
 async fn check(entry: &Entry) -> usize {
     let all: Vec<u64> = shuffled(260);
     let found = entry.find(&addresses(all.iter().copied()));
@@ -145,7 +147,7 @@ async fn live(events: Vec<Event>) {
         }
         check(&entry).await;
     }
-    // Two epochs later all is there and sound: the first finds what is damaged.
+    // After two more epochs all rows are there and sound: the first one finds the damage.
     drop(writer);
     let store = directory(&folder, small()).await;
     check(&self::entry(&store).await).await;
@@ -159,7 +161,8 @@ async fn live(events: Vec<Event>) {
         260
     );
     let known = store.verify(true).await.unwrap();
-    // All but the schema's message in front and the marker at the end, which nobody reads, is checked.
+    // All bytes are checked except the schema message at the front and the end marker, which are
+    // never read.
     assert_eq!(known.damaged, []);
 }
 

@@ -1,9 +1,9 @@
-//! Bandwidth and compression are measured.
+//! Tests of the measured bandwidth and the choice of compression.
 
 use super::*;
 use crate::cache::{Compression, testing};
 
-/// A store that carries so many bytes a second.
+/// Opens a store that transfers a limited number of bytes per second.
 async fn throttled(memory: &Arc<InMemory>, bytes_per_second: u64) -> CacheStore {
     let (store, clock) = testing::throttled(Arc::clone(memory) as _, bytes_per_second);
     CacheStore::in_objects(store, Path::from("a/cache"), small(), clock).await
@@ -21,7 +21,7 @@ async fn bandwidth_is_measured_and_kept_with_the_store() {
     write(&entry(&store).await, &shuffled(400)).await;
     let measured = store.bandwidth();
     assert!(about(measured.write_bps, 2_000_000), "{measured:?}");
-    // Kept by the writer, for plans that are made before anything is read.
+    // The writer saved the measurement for plans that are made before anything is read.
     let next = throttled(&memory, 500_000).await;
     assert_eq!(next.bandwidth().write_bps, measured.write_bps);
     let reader = entry(&next).await;
@@ -39,7 +39,7 @@ async fn bandwidth_is_measured_and_kept_with_the_store() {
     assert!(counters.read.bytes > 10_000 && counters.written.bytes == 0);
 }
 
-/// Texts that shrink well, and the compression that a store of such a bandwidth gets for them.
+/// Returns the compression that is chosen for compressible texts in a store of this bandwidth.
 async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String) -> Compression {
     let memory = Arc::new(InMemory::new());
     let options = CacheOptions {
@@ -75,12 +75,12 @@ async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String
 
 #[tokio::test]
 async fn compression_is_chosen_by_what_it_gains() {
-    // The clock stands still, so that compressing costs nothing: size alone decides.
+    // The clock stands still, so compressing takes no time and size alone decides.
     let texts = |i: u64| format!("a sentence about number {i} ").repeat(20);
     assert_ne!(compression(Some(1_000_000), texts).await, Compression::None);
     let noise = |i: u64| {
         let hashes = (0..40).map(|n| forebay_udfs::hash::combine(i, n));
-        // Six random bits a byte, of which Zstandard alone makes something.
+        // Characters of six random bits per byte, which only Zstandard can compress.
         let letter = |bits: u64| char::from(b'0' + (bits & 63) as u8);
         hashes
             .flat_map(|hash| (0..10).map(move |n| letter(hash >> (6 * n))))

@@ -28,7 +28,7 @@ use super::{
 
 const KEY: CacheKey = CacheKey::new([7; 32]);
 
-/// Segments of some kilobytes, blocks of some hundred bytes.
+/// Options for segments of some kilobytes and blocks of some hundred bytes.
 fn small() -> CacheOptions {
     CacheOptions {
         segment_bytes: 8 << 10,
@@ -37,7 +37,7 @@ fn small() -> CacheOptions {
     }
 }
 
-/// The address of a row: a hundred rows a file.
+/// Returns the address of a row, with a hundred rows per file.
 fn address(row: u64) -> RowAddress {
     RowAddress {
         file: FileKey::of(&format!("file {}", row / 100), b"", None),
@@ -56,7 +56,7 @@ fn extension(name: &str, metadata: &str) -> HashMap<String, String> {
     ])
 }
 
-/// Rows of many types, made of their numbers alone.
+/// Returns rows of many types, whose values follow from their numbers.
 fn batch(rows: impl IntoIterator<Item = u64>) -> RecordBatch {
     let rows: Vec<u64> = rows.into_iter().collect();
     let each = || rows.iter().copied();
@@ -120,7 +120,7 @@ async fn directory(folder: &tempfile::TempDir, options: CacheOptions) -> CacheSt
     Stores::default().open(location, options).await.unwrap()
 }
 
-/// A store in memory, with a clock that stands still.
+/// Opens a store in memory, with a clock that stands still.
 async fn in_memory(options: CacheOptions) -> (CacheStore, Arc<InMemory>, Arc<ManualClock>) {
     let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
     let store = over(&memory, &clock, options).await;
@@ -140,7 +140,7 @@ async fn entry(store: &CacheStore) -> Entry {
     store.entry(KEY, info()).await.unwrap()
 }
 
-/// Appends rows of which the filter drops none.
+/// Appends rows, none of which the filter drops.
 async fn append(
     writer: &mut Writer,
     rows: impl IntoIterator<Item = u64> + Clone,
@@ -149,7 +149,7 @@ async fn append(
     writer.append(&addresses, &batch, &[]).await
 }
 
-/// Writes rows into an entry, in steps of fifty.
+/// Writes rows into an entry, fifty at a time.
 async fn write(entry: &Entry, rows: &[u64]) {
     let mut writer = entry.writer().await.unwrap().unwrap();
     for rows in rows.chunks(50) {
@@ -158,7 +158,7 @@ async fn write(entry: &Entry, rows: &[u64]) {
     writer.finish().await.unwrap();
 }
 
-/// Which of these rows an entry has, checking that what it has is right.
+/// Returns those of `rows` that an entry has, after checking their values.
 async fn there(entry: &Entry, rows: &[u64]) -> Vec<u64> {
     let found = entry.find(&addresses(rows.iter().copied()));
     let (known, locations): (Vec<u64>, Vec<Location>) = rows
@@ -180,7 +180,7 @@ async fn there(entry: &Entry, rows: &[u64]) -> Vec<u64> {
     read_rows
 }
 
-/// The files of a directory and below, by path.
+/// Returns the files in and below a directory whose names end with `ending`, sorted by path.
 fn files(folder: &std::path::Path, ending: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -195,7 +195,7 @@ fn files(folder: &std::path::Path, ending: &str) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Numbers in an order that looks random.
+/// Returns the numbers below `count` in an order that looks random.
 fn shuffled(count: u64) -> Vec<u64> {
     let mut rows: Vec<u64> = (0..count).collect();
     rows.sort_by_key(|row| forebay_udfs::hash::combine(11, *row));

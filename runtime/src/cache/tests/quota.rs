@@ -1,4 +1,4 @@
-//! What stays when not all fits.
+//! Tests of what stays when the quota is too small for all rows.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn fill(store: &CacheStore, n: u8, ps_per_row: u64, rows: u64) -> WriterSt
     state
 }
 
-/// Bytes that a store of one entry of two hundred rows takes.
+/// Returns the size in bytes of a store with one entry of two hundred rows.
 async fn size() -> u64 {
     let (store, ..) = in_memory(CacheOptions {
         quota: None,
@@ -65,10 +65,10 @@ async fn what_does_not_fit_is_not_written() {
     assert!((100..=200).contains(&kept), "{kept}");
     let bytes = stored_bytes(&store).await;
     assert!((room / 2..=room).contains(&bytes), "{bytes} of {room}");
-    // The first rows stay, rather than each making room for the next.
+    // The first rows stay; they are not evicted for later ones.
     let entry = store.entry(key(1), info()).await.unwrap();
     assert!(entry.find(&[address(0)])[0].is_some());
-    // Smaller than any segment.
+    // The quota is smaller than any segment.
     let (tiny, ..) = in_memory(quota(100)).await;
     assert_eq!(fill(&tiny, 1, 1000, 100).await, WriterState::Full);
     assert_eq!(tiny.list().await.unwrap(), []);
@@ -83,17 +83,17 @@ async fn the_least_benefit_is_evicted_first() {
     fill(&store, 2, 1_000_000, 200).await;
     let (cheap, dear) = (rows(&store, 1).await, rows(&store, 2).await);
     assert_eq!((cheap, dear), (200, 200));
-    // Costlier than the one, cheaper than the other.
+    // Rows of entry 3 cost more to compute than those of entry 1, and less than those of entry 2.
     fill(&store, 3, 30_000, 600).await;
     assert!(rows(&store, 1).await < 200);
     assert_eq!(rows(&store, 2).await, 200);
     assert!(rows(&store, 3).await >= 200);
     assert!(stored_bytes(&store).await <= room);
-    // Cheaper than all that is there.
+    // Rows of entry 4 cost less than any that are stored.
     let before = (rows(&store, 2).await, rows(&store, 3).await);
     fill(&store, 4, 10, 600).await;
     assert_eq!((rows(&store, 2).await, rows(&store, 3).await), before);
-    // What was not used for ten days has a thousandth of its benefit.
+    // Without use for ten days, the benefit falls to a thousandth.
     clock.advance(10 * DAY);
     let again = over(&memory, &clock, quota(room)).await;
     fill(&again, 5, 30_000, 600).await;
@@ -101,7 +101,7 @@ async fn the_least_benefit_is_evicted_first() {
     assert!(stored_bytes(&again).await <= room);
     let summaries = again.list().await.unwrap();
     assert!(summaries.is_sorted_by(|a, b| a.benefit >= b.benefit));
-    // What went is gone altogether.
+    // Nothing is left of evicted entries.
     for gone in (1..5).filter(|n| !summaries.iter().any(|s| s.key == key(*n))) {
         let folder = Path::from(format!("a/cache/{}", key(gone)));
         assert!(memory.head(&folder.join("manifest.json")).await.is_err());
@@ -120,7 +120,7 @@ async fn evicting_what_is_read_or_written_breaks_neither() {
         .into_iter()
         .flatten()
         .collect();
-    // While another one writes the entry, it is left alone.
+    // An entry that another writer holds is not evicted.
     let writer = reader.writer().await.unwrap().unwrap();
     fill(&store, 2, 1_000_000, 600).await;
     assert_eq!(rows(&store, 1).await, 200);
@@ -130,7 +130,7 @@ async fn evicting_what_is_read_or_written_breaks_neither() {
     let got = reader.read(&locations).await.unwrap();
     assert!(!got.missing.is_empty());
     assert_eq!(got.batch.num_rows() + got.missing.len(), 200);
-    // That is no damage.
+    // Eviction is not reported as damage.
     assert_eq!(store.counters().damaged, 0);
     reader.refresh().await.unwrap();
     let left = there(&reader, &all).await;

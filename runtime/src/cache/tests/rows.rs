@@ -1,4 +1,4 @@
-//! Rows come back as they were written.
+//! Rows are read back as they were written.
 
 use arrow::array::RecordBatchOptions;
 use arrow::ipc::reader::StreamReader;
@@ -16,13 +16,13 @@ async fn rows_come_back_in_any_order_and_in_other_processes() {
     assert!(files(folder.path(), ".arrows").len() > 3);
     order.reverse();
     assert_eq!(there(&first, &order).await, order);
-    // Another process: nothing is shared but the directory.
+    // Another store on the directory, as another process would have it.
     let url = format!("file://{}", folder.path().display());
     let other = Stores::default().open(&url, small()).await.unwrap();
     let second = entry(&other).await;
     assert_eq!(there(&second, &order).await, order);
     assert_eq!(second.rows(), 500);
-    // A row asked for twice comes twice; rows of other files are not there.
+    // A row requested twice is returned twice; rows of other files are not found.
     assert_eq!(there(&second, &[7, 3, 7, 9999]).await, [7, 3, 7]);
     let none = second.read(&[]).await.unwrap();
     assert_eq!((none.batch.num_rows(), none.missing.len()), (0, 0));
@@ -50,7 +50,7 @@ async fn extension_types_survive() {
         schema.field(5).extension_type_metadata(),
         Some(r#"{"dim_names":["H","W"]}"#)
     );
-    // The segment itself is an Arrow stream, for whoever wants to look into it.
+    // The segment itself is an Arrow IPC stream that other tools can read.
     let segment = std::fs::File::open(&files(folder.path(), ".arrows")[0]).unwrap();
     let stream = StreamReader::try_new(segment, None).unwrap();
     assert_eq!(stream.schema(), schema);
@@ -72,7 +72,7 @@ async fn dropped_rows_are_known_and_not_computed_again() {
         )
         .await
         .unwrap();
-    // A segment of nothing but dropped rows.
+    // A segment that consists of dropped rows only.
     writer
         .append(&[], &batch([]), &addresses(200..300))
         .await
@@ -226,7 +226,8 @@ async fn rows_of_another_schema_are_not_mixed_in() {
     assert_eq!(writer.state(), WriterState::Disabled);
     writer.finish().await.unwrap();
     write(&first, &[1, 2]).await;
-    // The same key with other columns: nothing is found, and what is written replaces the old.
+    // With another schema under the same key nothing is found, and the new rows replace the old
+    // ones.
     let narrow = store
         .entry(KEY, EntryInfo::new("", other.schema(), 1))
         .await

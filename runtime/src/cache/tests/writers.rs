@@ -1,4 +1,4 @@
-//! One writer at a time, and what becomes of writers that fail or fall asleep.
+//! Tests of the exclusive writer, and of writers that fail or pause.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,7 +36,7 @@ async fn there_is_one_writer_at_a_time() {
             error.is_user() && error.to_string().contains("being written"),
             "{error}"
         );
-        // Another key is another matter.
+        // Another key can be written at the same time.
         let key = CacheKey::new([9; 32]);
         let elsewhere = other.entry(key, info()).await.unwrap();
         elsewhere
@@ -57,9 +57,12 @@ async fn two_writers_at_once_leave_one_correct_entry() {
     let folder = tempfile::tempdir().unwrap();
     let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
     for on_disk in [true, false] {
-        let open = async || match on_disk {
-            true => directory(&folder, small()).await,
-            false => over(&memory, &clock, small()).await,
+        let open = async || {
+            if on_disk {
+                directory(&folder, small()).await
+            } else {
+                over(&memory, &clock, small()).await
+            }
         };
         let mut tasks = Vec::new();
         for start in [0, 200] {
@@ -135,7 +138,7 @@ async fn a_writer_that_fell_asleep_is_taken_over() {
     append(&mut slow, 0..10).await.unwrap();
     slow.flush().await.unwrap();
     let other = over(&memory, &clock, small()).await;
-    // As long as it writes it stays.
+    // A writer that keeps writing keeps its lease.
     clock.advance(Duration::from_secs(200));
     append(&mut slow, 10..20).await.unwrap();
     slow.flush().await.unwrap();
@@ -163,7 +166,7 @@ async fn clocks_that_differ_leave_one_correct_entry() {
     let (store, memory, _) = in_memory(small()).await;
     let behind_entry = entry(&store).await;
     let mut behind = behind_entry.writer().await.unwrap().unwrap();
-    // To this machine the lease has run out; to the one that holds it, it has not.
+    // The lease has expired by this machine's clock, but not by the clock of its holder.
     let ahead = Arc::new(ManualClock::default());
     ahead.advance(Duration::from_secs(400));
     let other = over(&memory, &ahead, small()).await;
@@ -176,7 +179,7 @@ async fn clocks_that_differ_leave_one_correct_entry() {
     assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
     append(&mut fast, 10..15).await.unwrap();
     fast.finish().await.unwrap();
-    // The lease of the new writer was not given up with the old one's.
+    // The old writer did not give up the lease of the new one.
     behind.finish().await.unwrap();
     let all: Vec<u64> = (0..20).collect();
     assert_eq!(
@@ -210,7 +213,7 @@ async fn a_full_disk_ends_writing_and_nothing_else() {
         assert!(errors <= 1, "once is enough");
         if errors == 1 {
             assert_eq!(writer.state(), WriterState::Disabled);
-            // Its right to write is free for others.
+            // The failed writer's right to write is free for others.
             assert!(entry.writer().await.unwrap().is_some());
         }
         writer.finish().await.ok();
@@ -235,7 +238,7 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
-    // In the place of the entry's folder.
+    // A file in the place of the entry's folder makes writing fail.
     std::fs::write(folder.path().join(KEY.to_string()), "in the way").unwrap();
     append(&mut writer, 0..3).await.unwrap();
     let error = writer.flush().await.unwrap_err();

@@ -2,25 +2,25 @@
 
 use std::io::{self, BufRead, Read, Seek};
 
-use super::container::{Bytes, Header, put_long};
-use super::shape::Shape;
+use super::container::{Bytes, ContainerHeader, put_long};
+use super::shape::RowShape;
 
-/// A header and the blocks of a split, each decompressed and checked before its first byte is handed
-/// out.
+/// A reader of a file's header and of the blocks of a split. Each block is decompressed and checked
+/// before its first byte is handed out.
 #[derive(Debug)]
 pub(super) struct Blocks<'a, R> {
     stored: Bytes<R>,
-    header: &'a Header,
-    shape: &'a Shape,
-    /// What is handed out.
+    header: &'a ContainerHeader,
+    shape: &'a RowShape,
+    /// The header or block that is being handed out, uncompressed.
     bytes: Vec<u8>,
-    /// How much of it was taken.
+    /// Number of the first bytes of `bytes` that were already handed out.
     taken: usize,
 }
 
 impl<'a, R: BufRead + Seek> Blocks<'a, R> {
-    /// The blocks in `stored`.
-    pub(super) fn new(stored: Bytes<R>, header: &'a Header, shape: &'a Shape) -> Self {
+    /// Creates a reader that hands out the header first, then the blocks in `stored`.
+    pub(super) fn new(stored: Bytes<R>, header: &'a ContainerHeader, shape: &'a RowShape) -> Self {
         Self {
             stored,
             header,
@@ -30,7 +30,7 @@ impl<'a, R: BufRead + Seek> Blocks<'a, R> {
         }
     }
 
-    /// Makes the next block the bytes that are handed out.
+    /// Decompresses and checks the next block, and makes it the one to hand out.
     fn next_block(&mut self) -> Result<(), String> {
         let (rows, stored) = self.stored.block(self.header)?;
         let data = self.header.codec.decompress(stored)?;

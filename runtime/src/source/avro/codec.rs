@@ -1,19 +1,20 @@
-//! How blocks are compressed.
+//! Compression of the blocks of an Avro file.
 
 use std::io::Read;
 
-/// Bytes of a block at most, decompressed: it is decoded as a whole.
+/// Maximum size of a block in bytes, once decompressed. A block is decoded as a whole; a larger one
+/// is an error.
 pub(super) const MAX_BLOCK_BYTES: u64 = 256 << 20;
 
-/// Bytes behind a block that Snappy compressed: a checksum.
+/// Size in bytes of the checksum that follows a block compressed by Snappy.
 const SNAPPY_CHECKSUM: usize = 4;
 
-/// Bytes that a byte of Snappy yields at most: a copy of 64 bytes takes three.
+/// Upper bound of the bytes that a byte of Snappy decompresses to: a copy of 64 bytes takes three.
 const MAX_SNAPPY_RATIO: u64 = 64;
 
-/// How the blocks of a file are compressed.
+/// Compression of the blocks of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Codec {
+pub(super) enum BlockCodec {
     Null,
     Deflate,
     Snappy,
@@ -22,8 +23,8 @@ pub(super) enum Codec {
     Xz,
 }
 
-impl Codec {
-    /// The codec of this name.
+impl BlockCodec {
+    /// Returns the codec that a file's header names; an unknown name is an error.
     pub(super) fn parse(name: &[u8]) -> Result<Self, String> {
         Ok(match name {
             b"null" => Self::Null,
@@ -39,7 +40,8 @@ impl Codec {
         })
     }
 
-    /// The bytes of a block.
+    /// Decompresses a block; the error says why it is damaged, or that it exceeds
+    /// [`MAX_BLOCK_BYTES`].
     pub(super) fn decompress(self, stored: Vec<u8>) -> Result<Vec<u8>, String> {
         let bytes = stored.as_slice();
         match self {
@@ -57,7 +59,7 @@ fn broken(error: impl std::fmt::Display) -> String {
     format!("it cannot be decompressed: {error}")
 }
 
-/// All that a decoder yields, within the limit of a block.
+/// Reads a decoder to its end; more than [`MAX_BLOCK_BYTES`] is an error.
 fn all(decoder: impl Read) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     decoder

@@ -1,12 +1,12 @@
-//! The layout of an object container file: a header, and blocks.
+//! The layout of an Avro object container file: a header, then blocks.
 //!
-//! It is that of the Avro specification 1.11, "Object Container Files".
+//! The layout is that of the Avro specification 1.11, "Object Container Files".
 
 use std::io::{BufRead, Seek};
 
-use super::codec::{Codec, MAX_BLOCK_BYTES};
+use super::codec::{BlockCodec, MAX_BLOCK_BYTES};
 
-/// Bytes of a file's header at most.
+/// Maximum size of a file's header in bytes; a larger one is an error.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
@@ -17,15 +17,16 @@ pub(super) type Sync = [u8; SYNC_BYTES];
 
 /// The header of a file.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct ContainerHeader {
     /// The schema of the rows as JSON.
     pub(super) schema: Vec<u8>,
-    pub(super) codec: Codec,
+    pub(super) codec: BlockCodec,
     pub(super) sync: Sync,
 }
 
-impl Header {
-    /// The header of a file of the same rows whose blocks are not compressed.
+impl ContainerHeader {
+    /// Returns the header of a file with the same schema and sync marker whose blocks are not
+    /// compressed.
     pub(super) fn uncompressed(&self) -> Vec<u8> {
         let key = b"avro.schema";
         let mut bytes = MAGIC.to_vec();
@@ -50,7 +51,7 @@ pub(super) fn put_long(bytes: &mut Vec<u8>, length: u64) {
     bytes.push(rest as u8);
 }
 
-/// Bytes of a file up to some end, with the place known.
+/// Reads a file from some byte up to an end, and knows its position in the file.
 #[derive(Debug)]
 pub(super) struct Bytes<R> {
     input: R,
@@ -59,17 +60,17 @@ pub(super) struct Bytes<R> {
 }
 
 impl<R: BufRead + Seek> Bytes<R> {
-    /// The bytes of `input`, which stands at byte `at` of the file, up to the byte `end`.
+    /// Reads `input`, which stands at byte `at` of the file, up to the byte `end`.
     pub(super) const fn new(input: R, at: u64, end: u64) -> Self {
         Self { input, at, end }
     }
 
-    /// The place of the next byte in the file.
+    /// Position in the file of the next byte.
     pub(super) const fn at(&self) -> u64 {
         self.at
     }
 
-    /// True where no byte is left.
+    /// True when no byte is left before the end.
     pub(super) const fn is_at_end(&self) -> bool {
         self.at >= self.end
     }
@@ -87,7 +88,7 @@ impl<R: BufRead + Seek> Bytes<R> {
             .map_err(|error| format!("the file cannot be read further: {error}"))
     }
 
-    /// Moves on by so many bytes, which must be there.
+    /// Advances the position by `bytes`; fewer bytes left before the end are an error.
     fn claim(&mut self, bytes: u64) -> Result<(), String> {
         if bytes > self.end.saturating_sub(self.at) {
             return Err("the file ends too early".to_owned());
@@ -96,7 +97,7 @@ impl<R: BufRead + Seek> Bytes<R> {
         Ok(())
     }
 
-    /// A zig-zag variable-length integer that must not be negative.
+    /// Reads a zig-zag variable-length integer; a negative one is an error.
     fn length(&mut self) -> Result<u64, String> {
         let length = self.long()?;
         u64::try_from(length).map_err(|_| format!("a negative length, {length}"))
@@ -117,7 +118,7 @@ impl<R: BufRead + Seek> Bytes<R> {
     fn skip(&mut self, bytes: u64) -> Result<(), String> {
         self.claim(bytes)?;
         let offset = bytes.cast_signed();
-        // Relative seeks would throw the buffer away.
+        // Absolute seeks would discard the reader's buffer.
         self.input.seek_relative(offset).map_err(|e| e.to_string())
     }
 
@@ -129,11 +130,11 @@ impl<R: BufRead + Seek> Bytes<R> {
     }
 
     /// Reads the header.
-    pub(super) fn header(&mut self) -> Result<Header, String> {
+    pub(super) fn header(&mut self) -> Result<ContainerHeader, String> {
         if self.exact::<4>().ok() != Some(*MAGIC) {
             return Err("it does not begin as an Avro object container file".to_owned());
         }
-        let (mut schema, mut codec) = (None, Codec::Null);
+        let (mut schema, mut codec) = (None, BlockCodec::Null);
         loop {
             let mut entries = self.long()?;
             if entries == 0 {
@@ -148,19 +149,19 @@ impl<R: BufRead + Seek> Bytes<R> {
                 let value = self.entry()?;
                 match key.as_slice() {
                     b"avro.schema" => schema = Some(value),
-                    b"avro.codec" => codec = Codec::parse(&value)?,
+                    b"avro.codec" => codec = BlockCodec::parse(&value)?,
                     _ => {}
                 }
             }
         }
-        Ok(Header {
+        Ok(ContainerHeader {
             schema: schema.ok_or("its header has no schema")?,
             codec,
             sync: self.exact()?,
         })
     }
 
-    /// A key or value of the header.
+    /// Reads a key or a value of the header's metadata.
     fn entry(&mut self) -> Result<Vec<u8>, String> {
         let length = self.length()?;
         if length > MAX_HEADER_BYTES || self.at > MAX_HEADER_BYTES {
@@ -171,12 +172,12 @@ impl<R: BufRead + Seek> Bytes<R> {
         self.take(length)
     }
 
-    /// Reads over a block; yields its number of rows.
-    pub(super) fn skip_block(&mut self, header: &Header) -> Result<u64, String> {
+    /// Skips a block and returns the number of rows that it states.
+    pub(super) fn skip_block(&mut self, header: &ContainerHeader) -> Result<u64, String> {
         let rows = self.length()?;
         let bytes = self.length()?;
-        // A row takes a byte at least.
-        let most = if header.codec == Codec::Null {
+        // Each row takes at least one byte.
+        let most = if header.codec == BlockCodec::Null {
             bytes
         } else {
             MAX_BLOCK_BYTES
@@ -187,7 +188,8 @@ impl<R: BufRead + Seek> Bytes<R> {
         if rows > 0 {
             self.skip(bytes)?;
         } else {
-            // Nobody else comes to see whether it holds rows all the same.
+            // A block that states no rows is never read, so this is the only place to notice rows
+            // in it.
             let data = header.codec.decompress(self.take(bytes)?)?;
             if !data.is_empty() {
                 return Err(format!("it states no rows and holds {} bytes", data.len()));
@@ -197,8 +199,9 @@ impl<R: BufRead + Seek> Bytes<R> {
         Ok(rows)
     }
 
-    /// Reads a block; yields its number of rows and its bytes as they are stored.
-    pub(super) fn block(&mut self, header: &Header) -> Result<(u64, Vec<u8>), String> {
+    /// Reads a block; returns the number of rows that it states, and its bytes as they are stored
+    /// (compressed).
+    pub(super) fn block(&mut self, header: &ContainerHeader) -> Result<(u64, Vec<u8>), String> {
         let rows = self.length()?;
         let bytes = self.length()?;
         let stored = self.take(bytes)?;
@@ -206,7 +209,7 @@ impl<R: BufRead + Seek> Bytes<R> {
         Ok((rows, stored))
     }
 
-    fn sync(&mut self, header: &Header) -> Result<(), String> {
+    fn sync(&mut self, header: &ContainerHeader) -> Result<(), String> {
         if self.exact::<SYNC_BYTES>()? == header.sync {
             Ok(())
         } else {

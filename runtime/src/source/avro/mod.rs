@@ -1,7 +1,7 @@
 //! `AVRO` object container files: a split is a run of blocks.
 //!
-//! Row counts come from the blocks' headers, without decoding. When a block is read, a walk over its
-//! bytes checks that it holds the rows that it states, before it is decoded.
+//! Row counts come from the blocks' headers, without decoding. When a block is read, a walk over
+//! its bytes checks that it holds as many rows as it states, before it is decoded.
 
 mod blocks;
 mod codec;
@@ -21,41 +21,47 @@ use forebay_planner::source::SourceSpec;
 
 use super::content::{ContentHash, ContentHasher};
 use super::error::SourceError;
-use super::listing::{Wanted, list};
-use super::options::Options;
+use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::listing::{WantedFiles, list};
+use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
+use super::reader::{SourceReader, boxed};
 use super::runs::SPLIT_ROWS;
-use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::split_location::{SplitLocation, open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 use blocks::Blocks;
-use container::{Bytes, Header};
-use shape::Shape;
+use container::{Bytes, ContainerHeader};
+use shape::RowShape;
 
 const FORMAT: &str = "AVRO";
 
-/// Bytes of decoded rows for each stored byte, at a guess: blocks are compressed, and integers
+/// Estimated bytes of decoded rows for each stored byte: blocks are compressed, and integers are
 /// stored in few bytes.
 const EXPANSION: u64 = 4;
 
 const READ_BYTES: usize = 64 << 10;
 
-pub(super) const AVRO: Wanted = Wanted {
-    noun: "Avro",
-    extensions: &["avro"],
-    strict: false,
+pub(super) static READER: SourceReader = SourceReader {
+    files: WantedFiles {
+        noun: "Avro",
+        extensions: &["avro"],
+        strict: false,
+    },
+    options: &[],
+    open: |spec| boxed(open(spec)),
 };
 
-/// Opens Avro files: reads the header of each block. They have no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
-    Options::new(spec, &[])?;
+/// Opens Avro files, reading the header of each of their blocks. The format has no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+    SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
             "AVRO files say their columns themselves: leave out the column list".to_owned(),
         )
         .into());
     }
-    let listing = list(&spec.location, &AVRO).await?;
+    let listing = list(&spec.location, &READER.files).await?;
     let scanned = inspect_all(&listing, FORMAT, |file| Ok(scan(&file.absolute)?)).await?;
     let schema = merged_schema(
         FORMAT,
@@ -69,40 +75,40 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         .into_iter()
         .map(|file| (file.rows, file.container))
         .unzip();
-    let reader = Arc::new(Reader {
+    let reader = Arc::new(AvroReader {
         schema: Arc::clone(&schema),
         files,
     });
-    Ok(StagedSource::new(spec, schema, listing, rows, reader))
+    Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// What is known of a file's blocks.
+/// The header of a file, and the positions of its splits.
 #[derive(Debug)]
 struct Container {
-    header: Header,
-    shape: Shape,
+    header: ContainerHeader,
+    shape: RowShape,
     /// Offset of the first block of each split.
     starts: Vec<u64>,
 }
 
-struct Scanned {
+struct ScannedAvro {
     schema: Schema,
     rows: FileRows,
     container: Container,
 }
 
-fn scan(path: &Path) -> Result<Scanned, SourceError> {
+fn scan(path: &Path) -> Result<ScannedAvro, SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let (file, size) = open_file(path)?;
     let mut bytes = Bytes::new(BufReader::with_capacity(READ_BYTES, file), 0, size);
     let header = bytes.header().map_err(damaged)?;
-    let shape = Shape::parse(&header.schema).map_err(damaged)?;
+    let shape = RowShape::parse(&header.schema).map_err(damaged)?;
     let stored = ReaderBuilder::new()
         .build(Cursor::new(header.uncompressed()))
         .map_err(|e| damaged(format!("its schema cannot be read: {e}")))?
         .schema();
 
-    // The header names the marker that ends each block, which writers draw anew for each file.
+    // Left out is the sync marker in the header, which writers draw anew for each file.
     let mut content = ContentHasher::new(FORMAT, "");
     content.update(&header.uncompressed());
     let mut splits: Vec<Split> = Vec::new();
@@ -132,7 +138,7 @@ fn scan(path: &Path) -> Result<Scanned, SourceError> {
             split.bytes = bytes.at() - first;
         }
     }
-    Ok(Scanned {
+    Ok(ScannedAvro {
         schema: plain_schema(&stored),
         rows: FileRows {
             content: content.finish(),
@@ -147,18 +153,18 @@ fn scan(path: &Path) -> Result<Scanned, SourceError> {
 }
 
 #[derive(Debug)]
-struct Reader {
+struct AvroReader {
     schema: SchemaRef,
-    /// Per file.
+    /// The header and split positions of each file.
     files: Vec<Container>,
 }
 
-impl SplitReader for Reader {
+impl SplitReader for AvroReader {
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
         Ok(scan(path)?.rows.content)
     }
 
-    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+    fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let container = &self.files[place.file];
         let start = container.starts[place.split];

@@ -1,5 +1,5 @@
-//! Walks over the values of a block, to see that they are as many as the block states and take all of
-//! its bytes.
+//! Walks over the values of a block, to check that they are as many as the block states and take
+//! all of its bytes.
 //!
 //! The decoder of `arrow-avro` waits for ever at the end of a block with more bytes than its rows take.
 //! The encoding is that of the Avro specification 1.11, "Binary Encoding".
@@ -8,28 +8,31 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Levels that types may be nested, and values of recursive types.
+/// Maximum depth to which a schema's types, or the values of a recursive type, may be nested;
+/// deeper ones are an error.
 const MAX_DEPTH: usize = 64;
 
-/// Types that a schema may have, named ones counted each time that they are named: `arrow-avro` makes a field for each.
+/// Maximum number of types in a schema; a named type counts each time it is referenced, as
+/// `arrow-avro` makes a field for each reference. More are an error.
 const MAX_TYPES: u64 = 1 << 20;
 
-/// Items of arrays in a block that may take no bytes (nulls, mostly): a count alone makes these.
+/// Maximum number of array or map items in a block that take no bytes (mostly nulls). A count alone
+/// makes such items, so that their number is not bounded by the block's size; more are an error.
 const MAX_EMPTY_ITEMS: u64 = 1 << 20;
 
-/// Which bytes the rows of a file take.
+/// The encoding of the rows of a file.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct RowShape {
     types: Vec<Type>,
     row: usize,
 }
 
-/// A type; types in it are indices into [`Shape::types`].
+/// A type of the schema. The types nested in it are given as indices into [`RowShape::types`].
 #[derive(Debug, Clone)]
 enum Type {
     Null,
     Boolean,
-    /// An integer of any width, or the number of a symbol.
+    /// An integer of any width, or the index of an enum's symbol.
     Integer,
     Fixed(usize),
     Bytes,
@@ -39,8 +42,8 @@ enum Type {
     Record(Vec<usize>),
 }
 
-impl Shape {
-    /// The shape of rows of a schema, in the JSON of a file's header.
+impl RowShape {
+    /// Parses the schema in a file's header, which is JSON.
     pub(super) fn parse(schema: &[u8]) -> Result<Self, String> {
         let schema: Value = serde_json::from_slice(schema)
             .map_err(|e| format!("its schema is not sound JSON: {e}"))?;
@@ -57,7 +60,7 @@ impl Shape {
         if rows > data.len() as u64 {
             return Err(format!("it states {rows} rows in {} bytes", data.len()));
         }
-        let mut walk = Walk {
+        let mut walk = ShapeWalk {
             types: &self.types,
             rest: data,
             empty_items: 0,
@@ -77,9 +80,10 @@ impl Shape {
     }
 }
 
-/// The tree that a type is, with named types in the place of their names.
+/// Size of a type written out as a tree, where each reference to a named type is replaced by that
+/// type.
 #[derive(Debug, Clone, Copy)]
-struct Tree {
+struct ShapeTree {
     types: u64,
     levels: usize,
 }
@@ -87,9 +91,9 @@ struct Tree {
 #[derive(Debug, Default)]
 struct Parser {
     types: Vec<Type>,
-    /// Of each type; that of a record within itself is a leaf.
-    trees: Vec<Tree>,
-    /// Named types by their full names.
+    /// The tree of each of `types`. A record's reference to itself counts as a leaf.
+    trees: Vec<ShapeTree>,
+    /// Indices of the named types in `types`, by full name.
     names: HashMap<String, usize>,
 }
 
@@ -101,20 +105,21 @@ impl Parser {
         Ok(self.types.len() - 1)
     }
 
-    /// Says what a type is of which only the name was known.
+    /// Sets the type of a name. The name gets its index before its definition is parsed, because a
+    /// record may contain itself.
     fn complete(&mut self, id: usize, found: Type) -> Result<(), String> {
         self.trees[id] = self.tree(&found)?;
         self.types[id] = found;
         Ok(())
     }
 
-    fn tree(&self, of: &Type) -> Result<Tree, String> {
+    fn tree(&self, of: &Type) -> Result<ShapeTree, String> {
         let children: &[usize] = match of {
             Type::Array(child) | Type::Map(child) => std::slice::from_ref(child),
             Type::Union(children) | Type::Record(children) => children,
             _ => &[],
         };
-        let mut tree = Tree {
+        let mut tree = ShapeTree {
             types: 1,
             levels: 0,
         };
@@ -227,7 +232,8 @@ impl Parser {
         }
     }
 
-    /// Reserves a named type; answers it, with the namespace within it.
+    /// Reserves an index for a named type; returns the index, and the namespace of the names in its
+    /// definition.
     fn define(
         &mut self,
         object: &Map<String, Value>,
@@ -259,13 +265,13 @@ fn full_name(name: &str, namespace: &str) -> String {
 }
 
 /// A walk over the bytes of a block.
-struct Walk<'a> {
+struct ShapeWalk<'a> {
     types: &'a [Type],
     rest: &'a [u8],
     empty_items: u64,
 }
 
-impl Walk<'_> {
+impl ShapeWalk<'_> {
     fn value(&mut self, of: usize, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
             return Err(format!("values are nested in more than {MAX_DEPTH} levels"));
@@ -308,7 +314,8 @@ impl Walk<'_> {
                 return Ok(());
             }
             if count < 0 {
-                // Bytes of the items, for those who skip them.
+                // A negative count is followed by the bytes of the items, for readers that skip
+                // them.
                 let bytes = self.long()?;
                 if bytes < 0 {
                     return Err(format!("items of {bytes} bytes"));
@@ -341,7 +348,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A zig-zag variable-length integer.
+    /// Reads a zig-zag variable-length integer.
     fn long(&mut self) -> Result<i64, String> {
         let mut value = 0u64;
         for (at, byte) in self.rest.iter().take(10).enumerate() {
@@ -360,7 +367,7 @@ mod tests {
     use super::*;
 
     fn check(schema: &str, data: &[u8], rows: u64) -> Result<(), String> {
-        Shape::parse(schema.as_bytes())?.check(data, rows)
+        RowShape::parse(schema.as_bytes())?.check(data, rows)
     }
 
     const ROW: &str = r#"{"type": "record", "name": "n.r", "fields": [
@@ -383,7 +390,7 @@ mod tests {
         assert!(error.starts_with("row 1 of the 2 in it:"), "{error}");
         let error = check(ROW, &row, 17).unwrap_err();
         assert!(error.contains("17 rows in 16 bytes"), "{error}");
-        // A block of items that states its bytes.
+        // A block of array items that states its size in bytes.
         let sized = [0, 1, 6, 4, b'h', b'i', 0, 1, 2, 0, 0, 0];
         check(ROW, &sized, 1).unwrap();
         for (at, byte) in [(0, 9), (2, 255), (2, 3), (11, 255)] {
@@ -422,11 +429,12 @@ mod tests {
             r#"{"type": "fixed", "name": "f", "size": -1}"#,
             &deep,
         ] {
-            assert!(Shape::parse(schema.as_bytes()).is_err(), "{schema}");
+            assert!(RowShape::parse(schema.as_bytes()).is_err(), "{schema}");
         }
     }
 
-    /// Records of two fields, the first of which is the record before it and the second of the same type.
+    /// Schema of nested records with two fields: the first is the next inner record, the second has
+    /// the same type by name.
     fn doubled(records: usize) -> String {
         let mut schema = "\"int\"".to_owned();
         let mut inner = "int".to_owned();
@@ -442,10 +450,10 @@ mod tests {
 
     #[test]
     fn named_types_count_wherever_they_are_named() {
-        Shape::parse(doubled(10).as_bytes()).unwrap();
-        let error = Shape::parse(doubled(30).as_bytes()).unwrap_err();
+        RowShape::parse(doubled(10).as_bytes()).unwrap();
+        let error = RowShape::parse(doubled(30).as_bytes()).unwrap_err();
         assert!(error.contains("more than 1048576 types"), "{error}");
-        // Each record holds the one before it by name.
+        // Each record refers to the previous one by name.
         let chain = |records: usize| {
             let fields = (0..records).map(|record| {
                 let of = match record.checked_sub(1) {
@@ -460,8 +468,8 @@ mod tests {
             let fields = fields.collect::<Vec<_>>().join(",");
             format!(r#"{{"type": "record", "name": "row", "fields": [{fields}]}}"#)
         };
-        Shape::parse(chain(60).as_bytes()).unwrap();
-        let error = Shape::parse(chain(1000).as_bytes()).unwrap_err();
+        RowShape::parse(chain(60).as_bytes()).unwrap();
+        let error = RowShape::parse(chain(1000).as_bytes()).unwrap_err();
         assert!(error.contains("nested in more than 64 levels"), "{error}");
     }
 }

@@ -1,117 +1,12 @@
-//! Tests of content identity: of what is hashed, and of files that change after their source was opened.
+//! Tests of content identity.
 
 use std::fs;
 use std::io::Write;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::ipc::writer::FileWriter;
-use arrow_avro::writer::AvroWriter;
 use forebay_planner::source::Format;
-use parquet::arrow::ArrowWriter;
 
 use super::*;
-use crate::source::testing::{open, read_all};
-
-/// Bytes of a file of the format with one column of the numbers.
-fn file(format: Format, numbers: &[i64]) -> Vec<u8> {
-    let column: ArrayRef = Arc::new(Int64Array::from(numbers.to_vec()));
-    let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
-    let mut bytes = Vec::new();
-    match format {
-        Format::Csv => {
-            bytes.extend(b"n\n");
-            numbers.iter().for_each(|n| writeln!(bytes, "{n}").unwrap());
-        }
-        Format::Json => {
-            numbers
-                .iter()
-                .for_each(|n| writeln!(bytes, "{{\"n\": {n}}}").unwrap());
-        }
-        Format::Avro => {
-            let mut writer = AvroWriter::new(&mut bytes, batch.schema().as_ref().clone()).unwrap();
-            writer.write(&batch).unwrap();
-            writer.finish().unwrap();
-        }
-        Format::Arrow => {
-            let mut writer = FileWriter::try_new(&mut bytes, &batch.schema()).unwrap();
-            writer.write(&batch).unwrap();
-            writer.finish().unwrap();
-        }
-        Format::Parquet => {
-            let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
-            writer.write(&batch).unwrap();
-            writer.close().unwrap();
-        }
-        Format::ImageFolder => unreachable!("an image has no column"),
-    }
-    bytes
-}
-
-const FORMATS: [(Format, &str); 5] = [
-    (Format::Csv, "t.csv"),
-    (Format::Json, "t.json"),
-    (Format::Avro, "t.avro"),
-    (Format::Arrow, "t.arrow"),
-    (Format::Parquet, "t.parquet"),
-];
-
-/// Writes a file as if that had been some time after the present.
-fn write_later(path: &Path, bytes: &[u8], seconds: u64) {
-    fs::write(path, bytes).unwrap();
-    let time = SystemTime::now() + Duration::from_secs(seconds);
-    File::options()
-        .write(true)
-        .open(path)
-        .unwrap()
-        .set_modified(time)
-        .unwrap();
-}
-
-#[tokio::test]
-async fn other_values_in_as_many_bytes_are_another_content() {
-    let folder = tempfile::tempdir().unwrap();
-    for (format, name) in FORMATS {
-        let path = folder.path().join(name);
-        let mut contents = Vec::new();
-        // The least and the greatest value are the same: a footer's statistics are, too.
-        for numbers in [[10, 11, 12, 19], [10, 12, 11, 19], [10, 11, 12, 19]] {
-            fs::write(&path, file(format, &numbers)).unwrap();
-            let source = open(format, &path, &[]).await.unwrap();
-            let file = &source.manifest().files[0];
-            contents.push((file.size, file.content));
-        }
-        assert_eq!(contents[0].0, contents[1].0, "{format}: sizes");
-        assert_ne!(contents[0].1, contents[1].1, "{format}");
-        // Writers of Avro draw a marker for each file.
-        if format != Format::Avro {
-            assert_eq!(contents[0], contents[2], "{format}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_file_that_is_written_again_after_opening_is_refused_unless_it_is_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    for (format, name) in FORMATS {
-        let path = folder.path().join(name);
-        let first = file(format, &[10, 11, 12, 19]);
-        fs::write(&path, &first).unwrap();
-        let source = open(format, &path, &[]).await.unwrap();
-        write_later(&path, &first, 10);
-        let (keys, _) = read_all(&source, &[0], None).await.unwrap();
-        assert_eq!(keys.len(), 4, "{format}");
-        // Arrow's record batch was read, so another source has to read the changed file.
-        let source = open(format, &path, &[]).await.unwrap();
-        write_later(&path, &file(format, &[10, 12, 11, 19]), 20);
-        let error = read_all(&source, &[0], None).await.unwrap_err();
-        assert!(
-            error.contains("changed since the source was opened"),
-            "{format}: {error}"
-        );
-    }
-}
+use crate::source::testing::open;
 
 #[tokio::test]
 async fn options_that_decide_rows_are_part_of_the_content() {

@@ -3,10 +3,10 @@
 use arrow::compute::kernels::cast_utils::{Parser, string_to_timestamp_nanos};
 use arrow::datatypes::{DataType, Date32Type, TimeUnit};
 
-/// The narrowest type that holds all values seen so far of a column.
+/// The narrowest type that holds all values of a column seen so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Guess {
-    /// No value but null.
+    /// Every value so far was null.
     #[default]
     Nothing,
     Boolean,
@@ -18,12 +18,12 @@ pub(super) enum Guess {
 }
 
 impl Guess {
-    /// What one value looks like.
+    /// The type that one value suggests.
     pub(super) fn of(value: &str) -> Self {
         if value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false") {
             return Self::Boolean;
         }
-        // `+49 30` is how a phone number starts.
+        // A leading `+` makes no number: phone numbers start like `+49 30`.
         let signless = value.strip_prefix('-').unwrap_or(value);
         if signless.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             if value.parse::<i64>().is_ok() {
@@ -49,7 +49,7 @@ impl Guess {
         Self::Text
     }
 
-    /// The narrowest type that holds both.
+    /// Returns the narrowest type that holds the values of both guesses.
     pub(super) fn join(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, known) | (known, Self::Nothing) => known,

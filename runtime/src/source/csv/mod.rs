@@ -1,11 +1,15 @@
-//! `CSV`: a split is a run of rows.
+//! `CSV`: a split is a range of consecutive rows.
 //!
-//! One scan when the source is opened checks that every record has as many fields as the first,
-//! counts the rows, and notes where runs of [`SPLIT_ROWS`](super::runs::SPLIT_ROWS) begin.
+//! One scan when the source is opened checks that every record has as many fields as the first
+//! record, counts the rows, and notes where each split of [`SPLIT_ROWS`](super::runs::SPLIT_ROWS)
+//! rows begins.
 
+mod columns;
+mod dialect;
 mod infer;
 mod quotes;
 mod records;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -14,130 +18,41 @@ use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::builder::StringBuilder;
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 
-use super::content::{ContentHash, ContentHasher, HashedRead};
+use super::content::{ContentHash, HashedRead};
 use super::error::SourceError;
-use super::listing::{Wanted, list};
-use super::options::Options;
+use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::listing::{WantedFiles, list};
 use super::plain::merged_schema;
+use super::reader::{SourceReader, boxed};
 use super::runs::{Runs, Start};
-use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::split_location::{SplitLocation, open_file};
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit};
 use super::{Scan, StoredRows};
+use columns::TextColumns;
 use infer::Guess;
-use records::{Dialect, Record, Records};
-
-const FORMAT: &str = "CSV";
-
-/// Rows of each file that the types of columns are guessed from, unless the option `infer_rows` says
-/// otherwise. A later value of another type is an error.
-const INFER_ROWS: usize = 1000;
+use records::{Record, Records};
+use shape::{CsvShape, FORMAT, OPTIONS};
 
 const READ_BYTES: usize = 256 << 10;
 
-pub(super) const CSV: Wanted = Wanted {
-    noun: "CSV",
-    extensions: &["csv"],
-    strict: false,
+pub(super) static READER: SourceReader = SourceReader {
+    files: WantedFiles {
+        noun: "CSV",
+        extensions: &["csv"],
+        strict: false,
+    },
+    options: OPTIONS,
+    open: |spec| boxed(open(spec)),
 };
 
-/// Names of the options.
-const OPTIONS: &[&str] = &[
-    "delimiter",
-    "header",
-    "null",
-    "quote",
-    "escape",
-    "comment",
-    "infer_rows",
-];
-
-/// How the files are to be understood.
-#[derive(Debug, Clone)]
-struct Shape {
-    dialect: Dialect,
-    header: bool,
-    /// The text that means null. Empty text is null in columns that are not text, too.
-    null: String,
-    infer_rows: usize,
-    declared: Option<SchemaRef>,
-}
-
-impl Shape {
-    fn new(spec: &SourceSpec) -> Result<Self, SourceError> {
-        let options = Options::new(spec, OPTIONS)?;
-        let quote = options.byte("quote")?.unwrap_or(b'"');
-        let dialect = Dialect {
-            delimiter: options.byte("delimiter")?.unwrap_or(b','),
-            quote,
-            // A quote that escapes a quote is a doubled quote.
-            escape: options.byte("escape")?.filter(|&escape| escape != quote),
-            comment: options.byte("comment")?,
-        };
-        if dialect.delimiter == dialect.quote {
-            return Err(options.wrong("delimiter", "another character than the quote"));
-        }
-        if let Some(field) = spec
-            .columns
-            .iter()
-            .flat_map(|columns| columns.fields())
-            .find(|f| !can_cast_types(&DataType::Utf8, f.data_type()))
-        {
-            return Err(SourceError::Schema(format!(
-                "a CSV file cannot hold the column '{}' of type {}",
-                field.name(),
-                field.data_type()
-            )));
-        }
-        Ok(Self {
-            dialect,
-            header: options.boolean("header", true)?,
-            null: options.text("null").unwrap_or_default().to_owned(),
-            infer_rows: options.count("infer_rows", INFER_ROWS)?,
-            declared: spec.columns.clone(),
-        })
-    }
-
-    /// Begins the identity of a file: its rows depend on the dialect, too.
-    fn hasher(&self) -> ContentHasher {
-        let Dialect {
-            delimiter,
-            quote,
-            escape,
-            comment,
-        } = self.dialect;
-        let (header, null) = (self.header, &self.null);
-        let options = format!("{delimiter} {quote} {escape:?} {comment:?} {header} {null}");
-        ContentHasher::new(FORMAT, &options)
-    }
-
-    fn is_null(&self, value: &str, data_type: &DataType) -> bool {
-        value == self.null || (value.is_empty() && !is_text(data_type))
-    }
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Utf8View
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
-    )
-}
-
-/// Opens CSV files: scans them once.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
-    let shape = Shape::new(spec)?;
-    let listing = list(&spec.location, &CSV).await?;
+/// Opens CSV files, scanning each of them once.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+    let shape = CsvShape::new(spec)?;
+    let listing = list(&spec.location, &READER.files).await?;
     let scanned = {
         let shape = shape.clone();
         inspect_all(&listing, FORMAT, move |file| {
@@ -148,7 +63,8 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
     let schema = match &shape.declared {
         Some(declared) => Arc::clone(declared),
         None => {
-            // The guess joins all files: integers in one, floats in another are floats.
+            // The guesses of all files are joined: a column of integers in one file and floats in
+            // another has floats.
             let mut guesses = scanned
                 .first()
                 .map(|s| s.guesses.clone())
@@ -185,24 +101,24 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
             (FileRows { content, splits }, file.runs.starts)
         })
         .unzip();
-    let reader = Arc::new(Reader {
+    let reader = Arc::new(CsvReader {
         shape,
         schema: Arc::clone(&schema),
         starts,
     });
-    Ok(StagedSource::new(spec, schema, listing, rows, reader))
+    Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// What the scan of a file found.
+/// The result of scanning a file.
 #[derive(Debug)]
-struct Scanned {
+struct ScannedCsv {
     names: Vec<String>,
     guesses: Vec<Guess>,
     runs: Runs,
     content: ContentHash,
 }
 
-fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
+fn scan(path: &Path, shape: &CsvShape) -> Result<ScannedCsv, SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let (file, _) = open_file(path)?;
     let input: HashedRead<File> = HashedRead::new(file, shape.hasher());
@@ -276,7 +192,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
             )));
         }
     }
-    Ok(Scanned {
+    Ok(ScannedCsv {
         names,
         guesses,
         runs,
@@ -284,7 +200,7 @@ fn scan(path: &Path, shape: &Shape) -> Result<Scanned, SourceError> {
     })
 }
 
-/// The name of a column; one without is numbered from 1.
+/// Returns the name of a column. A column without a name is named after its number, counted from 1.
 fn named((index, name): (usize, &str)) -> String {
     if name.is_empty() {
         format!("column_{}", index + 1)
@@ -306,19 +222,19 @@ fn ragged(path: &Path, record: &Record<'_>, expected: usize) -> SourceError {
 }
 
 #[derive(Debug)]
-struct Reader {
-    shape: Shape,
+struct CsvReader {
+    shape: CsvShape,
     schema: SchemaRef,
-    /// Per file and split.
+    /// Start of each split, per file.
     starts: Vec<Vec<Start>>,
 }
 
-impl SplitReader for Reader {
+impl SplitReader for CsvReader {
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
         self.shape.hasher().whole_file(path)
     }
 
-    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+    fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let start = self.starts[place.file][place.split];
         let mut file = place.open()?;
@@ -327,7 +243,7 @@ impl SplitReader for Reader {
         let input = BufReader::with_capacity(READ_BYTES, file);
         let mut records = Records::new(input, self.shape.dialect, start.line);
         let schema = Arc::new(self.schema.project(&scan.projection)?);
-        let mut columns = Columns::new(&self.shape, &schema, &place.path);
+        let mut columns = TextColumns::new(&self.shape, &schema, &place.path);
         let mut bytes = 0u64;
         let mut first = place.rows.first_row;
         for row in place.rows.first_row..place.rows.first_row + place.rows.rows {
@@ -355,100 +271,11 @@ impl SplitReader for Reader {
             }
         }
         let numbers = (first..place.rows.first_row + place.rows.rows).collect();
-        // Nobody listening is no error, and there is nothing left to stop.
+        // If the consumer hung up, the last batch is not needed.
         let _ = emit.send(StoredRows {
             batch: columns.finish()?,
             numbers,
         });
         Ok(())
     }
-}
-
-/// Columns of text on their way to their types.
-struct Columns<'a> {
-    shape: &'a Shape,
-    schema: &'a SchemaRef,
-    path: &'a Path,
-    text: Vec<StringBuilder>,
-    /// Line of each row.
-    lines: Vec<u64>,
-}
-
-impl<'a> Columns<'a> {
-    fn new(shape: &'a Shape, schema: &'a SchemaRef, path: &'a Path) -> Self {
-        let text = schema
-            .fields()
-            .iter()
-            .map(|_| StringBuilder::new())
-            .collect();
-        Self {
-            shape,
-            schema,
-            path,
-            text,
-            lines: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, record: &Record<'_>, projection: &[usize]) {
-        let fields = self.schema.fields().iter();
-        for ((builder, field), &column) in self.text.iter_mut().zip(fields).zip(projection) {
-            let value = record.field(column);
-            let null = self.shape.is_null(value, field.data_type());
-            builder.append_option((!null).then_some(value));
-        }
-        self.lines.push(record.line);
-    }
-
-    fn finish(&mut self) -> Result<RecordBatch> {
-        let lines = std::mem::take(&mut self.lines);
-        let columns = self
-            .text
-            .iter_mut()
-            .zip(self.schema.fields())
-            .map(|(builder, field)| typed(&builder.finish(), field, &lines, self.path))
-            .collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(lines.len()));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(self.schema),
-            columns,
-            &options,
-        )?)
-    }
-}
-
-/// Text as values of the column's type.
-fn typed(text: &StringArray, field: &Field, lines: &[u64], path: &Path) -> Result<ArrayRef> {
-    let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
-    if !field.is_nullable()
-        && let Some(row) = (0..text.len()).find(|&row| text.is_null(row))
-    {
-        let cause = format!(
-            "line {}, column '{}': null in a column declared NOT NULL",
-            lines[row],
-            field.name()
-        );
-        return Err(damaged(cause).into());
-    }
-    if field.data_type() == &DataType::Utf8 {
-        return Ok(Arc::new(text.clone()));
-    }
-    let lenient = CastOptions {
-        safe: true,
-        ..CastOptions::default()
-    };
-    let values = cast_with_options(text, field.data_type(), &lenient)?;
-    if values.null_count() > text.null_count()
-        && let Some(row) = (0..text.len()).find(|&row| values.is_null(row) && text.is_valid(row))
-    {
-        let value: String = text.value(row).chars().take(60).collect();
-        return Err(damaged(format!(
-            "line {}, column '{}': '{value}' is not a value of type {} (declare the column's type, or raise the option infer_rows)",
-            lines[row],
-            field.name(),
-            field.data_type()
-        ))
-        .into());
-    }
-    Ok(values)
 }

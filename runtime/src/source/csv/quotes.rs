@@ -1,31 +1,32 @@
-//! Follows quotes through a file: which are not closed, and which have text behind them.
+//! Follows the quotes of a file, to find those that are not closed and those followed by text.
 //!
-//! The parser takes both without a word. A quote that is not closed makes one value of all rows up to
-//! the next quote, or to the end of the file.
+//! The CSV parser accepts both silently. A quote that is not closed turns all rows up to the next
+//! quote, or to the end of the file, into one value.
 
-use super::records::Dialect;
+use super::dialect::Dialect;
 
-/// State of the byte that comes next.
+/// State of the quote automaton, which decides how the next byte is understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum QuoteState {
     RecordStart,
     Comment,
     FieldStart,
     Plain,
     /// Inside quotes.
     Quoted,
-    /// Inside quotes, behind an escape.
+    /// Inside quotes, after an escape character.
     Escaped,
-    /// Behind a quote that closes a field, unless another one makes it a quote of the text.
+    /// After a quote that closes the field, unless a second quote follows: the two then stand for
+    /// one in the text.
     Closed,
 }
 
-/// The quotes of a file, up to the bytes seen last.
+/// The state of a file's quotes after the bytes seen so far.
 #[derive(Debug)]
 pub(super) struct Quotes {
     dialect: Dialect,
-    place: Place,
-    /// The line in which the quote opened that was seen last.
+    state: QuoteState,
+    /// Line of the last opening quote.
     opened: u64,
 }
 
@@ -33,37 +34,40 @@ impl Quotes {
     pub(super) const fn new(dialect: Dialect) -> Self {
         Self {
             dialect,
-            place: Place::RecordStart,
+            state: QuoteState::RecordStart,
             opened: 0,
         }
     }
 
-    /// The line of the quote that is open.
+    /// Line of the quote that is open; `None` when none is.
     pub(super) fn open_line(&self) -> Option<u64> {
-        matches!(self.place, Place::Quoted | Place::Escaped).then_some(self.opened)
+        matches!(self.state, QuoteState::Quoted | QuoteState::Escaped).then_some(self.opened)
     }
 
-    /// Sees the next bytes, of which the first is in line `line`. `is_record_end` is true where a record
-    /// ends with them.
+    /// Processes the next bytes, the first of which is in line `line`. `is_record_end` is true when
+    /// a record ends after them.
     pub(super) fn see(
         &mut self,
         bytes: &[u8],
         mut line: u64,
         is_record_end: bool,
     ) -> Result<(), String> {
-        let is_outside = !matches!(self.place, Place::Quoted | Place::Escaped | Place::Closed);
+        let is_outside = !matches!(
+            self.state,
+            QuoteState::Quoted | QuoteState::Escaped | QuoteState::Closed
+        );
         if is_outside && is_record_end && !bytes.contains(&self.dialect.quote) {
-            self.place = Place::RecordStart;
+            self.state = QuoteState::RecordStart;
             return Ok(());
         }
         for &byte in bytes {
-            self.place = self.next(byte, line)?;
+            self.state = self.next(byte, line)?;
             line += u64::from(byte == b'\n');
         }
         Ok(())
     }
 
-    fn next(&mut self, byte: u8, line: u64) -> Result<Place, String> {
+    fn next(&mut self, byte: u8, line: u64) -> Result<QuoteState, String> {
         let Dialect {
             delimiter,
             quote,
@@ -71,29 +75,31 @@ impl Quotes {
             comment,
         } = self.dialect;
         let is_end = matches!(byte, b'\n' | b'\r');
-        Ok(match self.place {
-            Place::RecordStart if is_end => Place::RecordStart,
-            Place::RecordStart if comment == Some(byte) => Place::Comment,
-            Place::Comment if byte == b'\n' => Place::RecordStart,
-            Place::Comment => Place::Comment,
-            Place::RecordStart | Place::FieldStart if byte == quote => {
+        Ok(match self.state {
+            QuoteState::RecordStart if is_end => QuoteState::RecordStart,
+            QuoteState::RecordStart if comment == Some(byte) => QuoteState::Comment,
+            QuoteState::Comment if byte == b'\n' => QuoteState::RecordStart,
+            QuoteState::Comment => QuoteState::Comment,
+            QuoteState::RecordStart | QuoteState::FieldStart if byte == quote => {
                 self.opened = line;
-                Place::Quoted
+                QuoteState::Quoted
             }
-            Place::Quoted if byte == quote => Place::Closed,
-            Place::Quoted if escape == Some(byte) => Place::Escaped,
-            Place::Quoted | Place::Escaped => Place::Quoted,
-            Place::Closed if byte == quote && escape.is_none() => Place::Quoted,
-            _ if byte == delimiter => Place::FieldStart,
-            _ if is_end => Place::RecordStart,
-            Place::Closed => {
+            QuoteState::Quoted if byte == quote => QuoteState::Closed,
+            QuoteState::Quoted if escape == Some(byte) => QuoteState::Escaped,
+            QuoteState::Quoted | QuoteState::Escaped => QuoteState::Quoted,
+            QuoteState::Closed if byte == quote && escape.is_none() => QuoteState::Quoted,
+            _ if byte == delimiter => QuoteState::FieldStart,
+            _ if is_end => QuoteState::RecordStart,
+            QuoteState::Closed => {
                 return Err(format!(
                     "line {line} has text behind a closing quote (the field opens in line {}); double the quotes \
                      inside a value, or set the option quote to a character that the file does not hold",
                     self.opened
                 ));
             }
-            Place::RecordStart | Place::FieldStart | Place::Plain => Place::Plain,
+            QuoteState::RecordStart | QuoteState::FieldStart | QuoteState::Plain => {
+                QuoteState::Plain
+            }
         })
     }
 }
@@ -109,7 +115,8 @@ mod tests {
         comment: Some(b'#'),
     };
 
-    /// The line of the quote that is open at the end, the same for every cut in two.
+    /// Returns the line of the quote that is open at the end of `text`, after checking that every
+    /// cut of `text` in two gives the same.
     fn open_line(dialect: Dialect, text: &str) -> Result<Option<u64>, String> {
         let mut outcomes = (0..=text.len()).map(|cut| {
             let mut quotes = Quotes::new(dialect);

@@ -4,33 +4,26 @@ use std::io::BufRead;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+use super::dialect::Dialect;
 use super::quotes::Quotes;
 
-/// Bytes of a record at most: what is held of a file whose quote or line never ends.
+/// Maximum size of a record in bytes. It bounds the memory for a file with a quote or a line that
+/// never ends; a larger record is an error.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// Fields of a record at most.
+/// Maximum number of fields in a record; more are an error.
 const MAX_FIELDS: usize = 1 << 20;
 
-/// How a file separates its fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dialect {
-    pub(super) delimiter: u8,
-    pub(super) quote: u8,
-    pub(super) escape: Option<u8>,
-    pub(super) comment: Option<u8>,
-}
-
-/// Reads records one by one.
+/// Reads the records of a CSV file one by one.
 pub(super) struct Records<R> {
     input: R,
     parser: Reader,
     quotes: Quotes,
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// Bytes consumed so far.
+    /// Bytes of `input` consumed so far.
     consumed: u64,
-    /// The last byte consumed ended a line.
+    /// True when the last consumed byte ended a line.
     at_line_end: bool,
 }
 
@@ -38,7 +31,7 @@ pub(super) struct Records<R> {
 pub(super) struct Record<'a> {
     text: &'a str,
     ends: &'a [usize],
-    /// The line that the record ends in, from 1.
+    /// Line in which the record ends, from 1.
     pub(super) line: u64,
 }
 
@@ -51,7 +44,7 @@ impl Record<'_> {
         self.text.len()
     }
 
-    /// A field with its quotes taken off; empty past the end.
+    /// Returns a field without its quotes; an empty text if the record has fewer fields.
     pub(super) fn field(&self, index: usize) -> &str {
         let start = if index == 0 {
             Some(&0)
@@ -72,7 +65,7 @@ impl Record<'_> {
 }
 
 impl<R: BufRead> Records<R> {
-    /// Reads from `input`, whose first byte is in line `line` (from 1).
+    /// Creates a reader of `input`, whose first byte is in line `line` (counted from 1).
     pub(super) fn new(input: R, dialect: Dialect, line: u64) -> Self {
         let mut parser = ReaderBuilder::new()
             .delimiter(dialect.delimiter)
@@ -93,22 +86,23 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// What the records are read from.
+    /// Returns the underlying input.
     pub(super) fn into_input(self) -> R {
         self.input
     }
 
-    /// Bytes consumed so far: where the next record starts, or the end of the line before it.
+    /// Number of bytes consumed so far. The next record starts there, or after the line end that
+    /// follows.
     pub(super) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// The line of the next byte, from 1.
+    /// Line of the next byte, from 1.
     pub(super) fn line(&self) -> u64 {
         self.parser.line()
     }
 
-    /// Skips a byte order mark, which is no part of the first field.
+    /// Skips a byte order mark, which would otherwise become part of the first field.
     pub(super) fn skip_byte_order_mark(&mut self) -> Result<(), String> {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let start = self.input.fill_buf().map_err(|e| e.to_string())?;
@@ -119,7 +113,7 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// The next record, or `None` at the end. The error is the cause, with the line.
+    /// Returns the next record, or `None` at the end. The error names the cause and the line.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, String> {
         let (mut written, mut fields) = (0, 0);
         loop {

@@ -1,7 +1,7 @@
 use std::fs;
 
 use arrow::array::AsArray;
-use arrow::datatypes::{Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use forebay_planner::source::Format;
 
 use super::*;
@@ -132,7 +132,7 @@ async fn what_is_wrong_is_said_with_file_and_line() {
     assert_eq!(read_all(&source, &[1], None).await.unwrap().0.len(), 3);
 }
 
-/// A quote that is not closed would make one value of all rows behind it.
+/// A quote that is not closed would turn all rows after it into one value.
 #[tokio::test]
 async fn quotes_that_swallow_rows_are_errors() {
     let long: String = (0..60_000).map(|n| format!("{n},row {n}\n")).collect();
@@ -149,7 +149,7 @@ async fn quotes_that_swallow_rows_are_errors() {
             "{error}"
         );
     }
-    // The next quote of the file closes it, with the right number of fields.
+    // The next quote of the file closes the value, and the record has the right number of fields.
     let error = open_text("a,b\n1,\"x\n2,y\n3,\"z\"\n", &[])
         .await
         .unwrap_err();
@@ -159,7 +159,7 @@ async fn quotes_that_swallow_rows_are_errors() {
     );
     let error = open_text("a,\"b\n1,2\n", &[]).await.unwrap_err();
     assert!(error.contains("the quote that opens in line 1"), "{error}");
-    // With another quote the same file is sound.
+    // The file is sound when the option `quote` names another character.
     let options = [("quote", "'")];
     let (_dir, source) = open_text("a,b\n1,x\n2,\"y\n3,z\n", &options).await.unwrap();
     assert_eq!(read_all(&source, &[1], None).await.unwrap().0.len(), 3);
@@ -182,7 +182,7 @@ async fn no_row_is_lost_to_odd_bytes() {
     let (_dir, source) = open_text("a\n\"x\"\"y\"\n", &options).await.unwrap();
     let (_, batch) = read_all(&source, &[0], None).await.unwrap();
     assert_eq!(batch.column(0).as_string::<i32>().value(0), "x\"y");
-    // Cut off within a record.
+    // The file was cut off within a record.
     let error = open_text("a,b\n1,x\n2", &[]).await.unwrap_err();
     assert!(error.contains("line 3 has 1 fields"), "{error}");
 }

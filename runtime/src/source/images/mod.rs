@@ -1,11 +1,11 @@
-//! `IMAGEFOLDER`: a folder of encoded images, flat or with a folder per class.
+//! `IMAGEFOLDER`: a folder of encoded images, either flat or with one folder per class.
 
+mod classes;
 mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, StringArray};
@@ -16,44 +16,51 @@ use forebay_planner::source::SourceSpec;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
+use self::classes::{classes_of_files, labels_of, pinned_classes};
 use self::read::{Wish, read_all};
 use super::content::ContentHasher;
 use super::error::SourceError;
-use super::listing::{Listing, Wanted, list};
-use super::options::Options;
+use super::listing::{WantedFiles, list};
+use super::options::SourceOptions;
+use super::reader::{SourceReader, boxed};
 use super::{Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError};
 
 /// Index of the column `image`.
 const IMAGE: usize = 0;
 
-pub(super) const IMAGES: Wanted = Wanted {
-    noun: "image",
-    extensions: &["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"],
-    strict: true,
+pub(super) static READER: SourceReader = SourceReader {
+    files: WantedFiles {
+        noun: "image",
+        extensions: &["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"],
+        strict: true,
+    },
+    options: &["classes"],
+    open: |spec| boxed(ImageFolder::open(spec)),
 };
 
 /// A folder of images.
 ///
 /// Columns: `image` (Binary, the encoded bytes), `path` (Utf8, relative to the folder), `class`
-/// (Utf8: the first folder of the path, whatever is nested in it, as torchvision's `ImageFolder`
-/// has it; the name of the folder itself where all images lie directly in it) and `label` (Int32,
-/// the class's place among the sorted classes, or in the option `classes`). None is ever null.
+/// (Utf8: the first folder of the path, whatever is nested in it, as in torchvision's
+/// `ImageFolder`; the name of the folder itself when all images lie directly in it) and `label`
+/// (Int32, the index of the class among the sorted classes, or in the option `classes`). No column
+/// contains nulls.
 #[derive(Debug)]
 pub struct ImageFolder {
     spec: SourceSpec,
     schema: SchemaRef,
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
     paths: Arc<[PathBuf]>,
     classes: Vec<String>,
-    /// Per file.
+    /// Label of each file.
     labels: Vec<i32>,
 }
 
 impl ImageFolder {
-    /// Lists the folder. Option `classes`: the classes in the order of their labels, separated by
-    /// commas.
+    /// Opens a source by listing the folder. The option `classes` lists the classes in the order of
+    /// their labels, separated by commas.
     pub async fn open(spec: &SourceSpec) -> Result<Self> {
-        let options = Options::new(spec, &["classes"])?;
+        let options = SourceOptions::new(spec, READER.options)?;
         if spec.columns.is_some() {
             return Err(SourceError::Schema(
                 "IMAGEFOLDER has the columns image, path, class and label: leave out the column list"
@@ -62,7 +69,7 @@ impl ImageFolder {
             .into());
         }
         let pinned = options.text("classes").map(pinned_classes).transpose()?;
-        let listing = list(&spec.location, &IMAGES).await?;
+        let listing = list(&spec.location, &READER.files).await?;
         let found = classes_of_files(&listing, &spec.location)?;
         let classes = match pinned {
             Some(pinned) => pinned,
@@ -80,7 +87,7 @@ impl ImageFolder {
             .iter()
             .map(|file| file.absolute.clone())
             .collect();
-        // Opening reads no image, but labels follow from the classes.
+        // Opening reads no image, so the hash covers the classes alone: labels follow from them.
         let content = ContentHasher::new(spec.format.name(), &classes.join(",")).finish();
         let files = listing
             .files
@@ -105,7 +112,7 @@ impl ImageFolder {
             Field::new("label", DataType::Int32, false),
         ]));
         let links = listing.links;
-        let manifest = Manifest { files, links };
+        let manifest = Arc::new(Manifest { files, links });
         Ok(Self {
             spec: spec.clone(),
             schema,
@@ -126,85 +133,6 @@ impl ImageFolder {
     }
 }
 
-fn pinned_classes(text: &str) -> Result<Vec<String>, SourceError> {
-    let classes: Vec<String> = text.split(',').map(|c| c.trim().to_owned()).collect();
-    let mut sorted = classes.clone();
-    sorted.sort_unstable();
-    if sorted.windows(2).any(|pair| pair[0] == pair[1])
-        || sorted.first().is_some_and(String::is_empty)
-    {
-        return Err(SourceError::Option(format!(
-            "option 'classes' of IMAGEFOLDER must be different names separated by commas, not '{text}'"
-        )));
-    }
-    Ok(classes)
-}
-
-/// The class of each file: its first folder, or the folder's own name when it is flat.
-fn classes_of_files(listing: &Listing, location: &str) -> Result<Vec<String>, SourceError> {
-    let flat = listing
-        .files
-        .iter()
-        .find(|file| !file.relative.contains('/'));
-    let nested = listing
-        .files
-        .iter()
-        .find(|file| file.relative.contains('/'));
-    match (flat, nested) {
-        (Some(flat), Some(nested)) => Err(SourceError::Schema(format!(
-            "'{location}' has images both directly in it ('{}') and in folders ('{}'): an image folder has a folder for each class, or no folders",
-            flat.relative, nested.relative
-        ))),
-        (Some(_), None) => Ok(vec![folder_name(&listing.root); listing.files.len()]),
-        _ => Ok(listing
-            .files
-            .iter()
-            .map(|file| {
-                file.relative
-                    .split('/')
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned()
-            })
-            .collect()),
-    }
-}
-
-/// The name of a folder as it was written, or where that ends in `.` or `..`, as it is.
-fn folder_name(root: &Path) -> String {
-    let written = root
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    written
-        .or_else(|| {
-            let real = std::fs::canonicalize(root).ok()?;
-            Some(real.file_name()?.to_string_lossy().into_owned())
-        })
-        .unwrap_or_else(|| "images".to_owned())
-}
-
-fn labels_of(
-    found: &[String],
-    classes: &[String],
-    location: &str,
-) -> Result<Vec<i32>, SourceError> {
-    let mut by_name = BTreeMap::new();
-    for (label, class) in (0i32..).zip(classes) {
-        by_name.insert(class.as_str(), label);
-    }
-    found
-        .iter()
-        .map(|class| {
-            by_name.get(class.as_str()).copied().ok_or_else(|| {
-                SourceError::Option(format!(
-                    "'{location}' has the class '{class}', which the option 'classes' ('{}') does not name",
-                    classes.join(",")
-                ))
-            })
-        })
-        .collect()
-}
-
 #[async_trait]
 impl Source for ImageFolder {
     fn spec(&self) -> &SourceSpec {
@@ -215,7 +143,7 @@ impl Source for ImageFolder {
         &self.schema
     }
 
-    fn manifest(&self) -> &Manifest {
+    fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
@@ -252,11 +180,11 @@ impl Source for ImageFolder {
     }
 }
 
-/// A fetch with all that it needs of the source.
+/// A planned fetch: everything needed to run it without the source.
 struct Fetch {
     schema: SchemaRef,
     rows: usize,
-    /// The columns that are known already; `None` is the image's place.
+    /// The projected columns that need no reading; `None` stands for the image column.
     columns: Vec<Option<ArrayRef>>,
     wishes: Vec<Wish>,
 }

@@ -1,4 +1,4 @@
-//! Reading many files into one column.
+//! Reads many files into one column.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -8,22 +8,23 @@ use arrow::array::BinaryArray;
 use arrow::buffer::OffsetBuffer;
 use bytes::{Bytes, BytesMut};
 use datafusion::common::{Result, exec_err};
-use forebay_udfs::recycle;
+use forebay_udfs::buffer_pool;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::source::error::{FileChange, SourceError};
 use crate::task;
 
-/// Bytes of an image file at most; a bigger one is an error of its row.
+/// Maximum size of an image file in bytes; a larger file is an error of its row.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Bytes of one fetched column at most: the offsets of `Binary` are 32 bit.
+/// Maximum size of one fetched column in bytes, as the offsets of `Binary` are 32-bit; more is an
+/// error.
 const MAX_FETCH_BYTES: u64 = i32::MAX as u64;
 
-/// Threads that read the files of one fetch at most.
+/// Maximum number of threads that read the files of one fetch.
 const READERS: usize = 16;
 
-/// Files that are worth a thread of their own.
+/// Minimum number of files for which another thread is used.
 const FILES_PER_READER: usize = 4;
 
 /// A file to read into a fetched column.
@@ -34,7 +35,8 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// Its room in the column.
+    /// Number of bytes that the column reserves for this file; 0 if the file is too large to be
+    /// read.
     fn room(&self) -> usize {
         if self.size > MAX_FILE_BYTES {
             0
@@ -44,7 +46,8 @@ impl Wish {
     }
 }
 
-/// Reads files concurrently into one column; the failed ones are empty and listed with the cause.
+/// Reads files concurrently into one column. A file that cannot be read becomes an empty value; the
+/// returned list has its index and the cause.
 pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usize, String)>)> {
     let total: u64 = wishes.iter().map(|wish| wish.room() as u64).sum();
     if total > MAX_FETCH_BYTES {
@@ -55,8 +58,8 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
     }
     let mut lengths: Vec<usize> = wishes.iter().map(Wish::room).collect();
     let per_reader = wishes.len().div_ceil(READERS).max(FILES_PER_READER);
-    // Each reader owns a part of the column's memory, so that nothing is copied together.
-    let mut rest = BytesMut::from(Bytes::from(recycle::take::<u8>(total as usize)));
+    // Each reader writes to its own slice of the column's memory, which avoids a copy.
+    let mut rest = BytesMut::from(Bytes::from(buffer_pool::take::<u8>(total as usize)));
     let mut wishes = wishes.into_iter();
     let mut groups = Vec::new();
     while wishes.len() > 0 {
@@ -64,7 +67,7 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
         let room = rest.split_to(group.iter().map(Wish::room).sum());
         groups.push((group, room));
     }
-    // Who still held a part of the memory would make the column a copy.
+    // While `rest` still shares the memory, converting it to a column would copy it.
     drop(rest);
     let parts: Vec<(BytesMut, Vec<(usize, String)>)> = stream::iter(groups)
         .map(|(group, room)| task::blocking("reading images", move || read_group(&group, room)))
@@ -88,11 +91,12 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
         close_gaps(&mut bytes, &mut lengths, &failed);
     }
     let offsets = OffsetBuffer::from_lengths(lengths);
-    let values = recycle::lend(bytes).into_inner();
+    let values = buffer_pool::lend(bytes).into_inner();
     Ok((BinaryArray::try_new(offsets, values, None)?, failed))
 }
 
-/// Takes out the room of the files that could not be read, which are listed in order.
+/// Removes the bytes reserved for the files that could not be read; `failed` lists these files in
+/// order.
 fn close_gaps(bytes: &mut Vec<u8>, lengths: &mut [usize], failed: &[(usize, String)]) {
     let mut failed = failed.iter().map(|(row, _)| *row).peekable();
     let (mut from, mut to) = (0, 0);
@@ -109,8 +113,8 @@ fn close_gaps(bytes: &mut Vec<u8>, lengths: &mut [usize], failed: &[(usize, Stri
     bytes.truncate(to);
 }
 
-/// Reads files one after the other into `room`, which is theirs exactly, and lists those that could
-/// not be read.
+/// Reads files one after the other into `room`, which has exactly the size of all of them, and
+/// returns the files that could not be read, each with its cause.
 fn read_group(group: &[Wish], mut room: BytesMut) -> (BytesMut, Vec<(usize, String)>) {
     let mut failed = Vec::new();
     let mut rest = room.as_mut();
@@ -146,7 +150,7 @@ fn read_file(Wish { path, size }: &Wish, place: &mut [u8]) -> Result<(), String>
     match file.read_exact(place) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(changed(length(&file)?)),
         Err(error) => Err(unreadable(error)),
-        // A byte more than expected: the file grew while it was read.
+        // One more byte than expected means that the file grew during the read.
         Ok(()) => match file.read_exact(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
             Err(error) => Err(unreadable(error)),

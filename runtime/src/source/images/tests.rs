@@ -1,6 +1,7 @@
 //! Tests of image folders.
 
 use std::fs;
+use std::path::Path;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int32Type;
@@ -114,7 +115,7 @@ async fn files_that_vanish_or_change_are_errors_of_their_rows() {
             .contains("changed since the source was opened")
     );
     assert!(errors[1].cause.contains("cannot read"));
-    // Without the image nothing is read.
+    // If the column `image` is not projected, no file is read.
     let (labels, errors) = folder.fetch(&[(0, 0)], &[3]).await.unwrap();
     assert_eq!((labels.num_rows(), errors.len()), (1, 0));
     let (nothing, _) = folder.fetch(&[(0, 0), (1, 0)], &[]).await.unwrap();

@@ -1,18 +1,19 @@
-//! Keeps the dictionaries of the files read last.
+//! Keeps the dictionaries of recently read files.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::file::Dictionaries;
 
-/// Files whose dictionaries a source keeps.
+/// Maximum number of files whose dictionaries a source keeps; beyond it, those of the least
+/// recently read file are dropped.
 const FILES: usize = 4;
 
-/// Dictionaries of recently read files, the latest in front.
+/// Dictionaries of recently read files by file index, the most recent first.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<VecDeque<(usize, Arc<Dictionaries>)>>);
+pub(super) struct DictionaryCache(Mutex<VecDeque<(usize, Arc<Dictionaries>)>>);
 
-impl Cache {
+impl DictionaryCache {
     pub(super) fn get(&self, file: usize) -> Option<Arc<Dictionaries>> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = held.iter().position(|(of, _)| *of == file)?;

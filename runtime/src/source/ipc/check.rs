@@ -1,7 +1,7 @@
 //! Checks the lengths that an Arrow message states against the bytes that are there.
 //!
-//! Arrow's decoder believes them: it allocates what a compressed buffer says that it holds, and the
-//! engine plans as many rows as a record batch says that it has. So they are checked first, in the
+//! Arrow's decoder trusts them: it allocates the size that a compressed buffer states, and the
+//! engine plans as many rows as a record batch states. They are therefore checked first, in the
 //! order in which the decoder takes nodes and buffers (`RecordBatchDecoder::create_array`).
 
 use std::io::{self, Read};
@@ -12,46 +12,47 @@ use arrow::ipc::{
     CompressionType, DictionaryBatch, Message, MetadataVersion, RecordBatch, root_as_message,
 };
 
-/// Bytes in front of a compressed buffer: the length of what it holds.
+/// Size in bytes of the prefix of a compressed buffer, which states its decompressed length.
 const PREFIX_BYTES: u64 = 8;
 
-/// The prefix of a buffer that is not compressed, though the others of its message are.
+/// Prefix of a buffer that is stored uncompressed in a message of compressed buffers.
 const NOT_COMPRESSED: i64 = -1;
 
-/// Bytes that a compressed byte yields at most: LZ4 repeats 255 bytes for a byte of a length, Zstandard
-/// 128 KiB for a block of four bytes.
+/// Upper bounds of the bytes that a compressed byte decompresses to: LZ4 repeats 255 bytes for a
+/// byte of a length, Zstandard 128 KiB for a block of four bytes.
 const MAX_LZ4_RATIO: u64 = 255;
 const MAX_ZSTD_RATIO: u64 = 32 << 10;
 
-/// Bytes for each compressed byte above which a buffer is decompressed without being kept, to see
-/// whether it holds what it says.
+/// Ratio of stated to stored bytes above which a buffer is first decompressed without storing the
+/// result, to check that its size is the stated one.
 const DOUBTFUL_RATIO: u64 = 64;
 
-/// Bytes that the compressed buffers of a record batch, or of a dictionary, may hold together. All columns that are
-/// read of a record batch are in memory at once.
+/// Maximum size in bytes, once decompressed, of all compressed buffers of a record batch or
+/// dictionary that are read. All projected columns of a record batch are in memory at once; more is
+/// an error.
 pub(super) const MAX_HELD_BYTES: u64 = 4 << 30;
 
-/// The message of a block, whose lengths are within the block.
+/// The layout of a message, after a check that all its lengths fit its block.
 #[derive(Debug)]
 pub(super) struct Checked {
     /// Rows of the record batch.
     pub(super) rows: u64,
-    /// Per column: which of the message's buffers are its own.
+    /// Range in `buffers` of the buffers of each column.
     pub(super) columns: Vec<Range<usize>>,
-    /// The buffers.
+    /// All buffers of the message.
     pub(super) buffers: Vec<BodyBuffer>,
 }
 
 /// A buffer in the body of a message.
 #[derive(Debug, Clone)]
 pub(super) struct BodyBuffer {
-    /// Its bytes in the body.
+    /// Range of the buffer in the body, in bytes.
     pub(super) bytes: Range<u64>,
-    /// Bytes that it must hold at least, once decompressed.
+    /// Minimum number of bytes that the buffer must hold once decompressed.
     needed: u64,
 }
 
-/// The message in the metadata of a block.
+/// Parses the message in the metadata of a block.
 pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, String> {
     // Since format 0.15 a marker of four bytes stands before the length of the message.
     let message = match metadata.get(..4) {
@@ -62,7 +63,8 @@ pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, String> {
     root_as_message(message).map_err(|e| format!("its message cannot be read: {e}"))
 }
 
-/// Checks a message that holds a record batch, of a file with this schema.
+/// Checks a message that must hold a record batch with the columns of `schema`. `body` is the size
+/// of its body in bytes.
 pub(super) fn record_batch<'a>(
     message: &Message<'a>,
     schema: &Schema,
@@ -75,7 +77,8 @@ pub(super) fn record_batch<'a>(
     Ok((batch, checked))
 }
 
-/// Checks a message that holds a dictionary, of a file with this schema.
+/// Checks a message that must hold a dictionary of a column of `schema`. `body` is the size of its
+/// body in bytes.
 pub(super) fn dictionary<'a>(
     message: &Message<'a>,
     schema: &Schema,
@@ -113,7 +116,7 @@ fn check(
         Some(other) => return Err(format!("its compression {other:?} is not known")),
     };
     let variadic = batch.variadicBufferCounts();
-    let mut walk = Walk {
+    let mut walk = BufferWalk {
         version: message.version(),
         body,
         ratio: most,
@@ -151,11 +154,12 @@ fn length(stated: i64, of: &str) -> Result<u64, String> {
 }
 
 /// A walk over the nodes and buffers of a message, field by field.
-struct Walk<N, B, V> {
+struct BufferWalk<N, B, V> {
     version: MetadataVersion,
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     body: u64,
-    /// Bytes that a compressed byte yields at most, where buffers are compressed.
+    /// Maximum bytes that a compressed byte decompresses to; `None` when buffers are not
+    /// compressed.
     ratio: Option<u64>,
     nodes: N,
     given: B,
@@ -163,13 +167,13 @@ struct Walk<N, B, V> {
     buffers: Vec<BodyBuffer>,
 }
 
-impl<'a, N, B, V> Walk<N, B, V>
+impl<'a, N, B, V> BufferWalk<N, B, V>
 where
     N: Iterator<Item = &'a arrow::ipc::FieldNode>,
     B: Iterator<Item = &'a arrow::ipc::Buffer>,
     V: Iterator<Item = i64>,
 {
-    /// Goes over a field and its children; yields its number of values.
+    /// Checks a field and its children; returns its number of values.
     fn field(&mut self, data_type: &DataType) -> Result<u64, String> {
         let node = self.nodes.next().ok_or("its message has too few nodes")?;
         let rows = length(node.length(), "values")?;
@@ -197,7 +201,8 @@ where
                 let count = length(count, "buffers")?;
                 self.buffer(Some(validity))?;
                 self.buffer(rows.checked_mul(16))?;
-                // Each of them is one of the message, so a count that lies ends soon.
+                // Each of these buffers is taken from the message, so a count that is too large
+                // soon fails.
                 for _ in 0..count {
                     self.buffer(Some(0))?;
                 }
@@ -277,7 +282,7 @@ where
         Ok(rows)
     }
 
-    /// Goes over a child that has a value for each of its parent's.
+    /// Checks a child field, which must have `rows` values.
     fn child(&mut self, data_type: &DataType, rows: u64) -> Result<(), String> {
         let found = self.field(data_type)?;
         if found == rows {
@@ -293,7 +298,8 @@ where
         self.buffer(Some(0))
     }
 
-    /// Takes the next buffer, which must hold `needed` bytes (`None`: more than there can be).
+    /// Takes the next buffer, which must hold at least `needed` bytes; `None` means more than 64
+    /// bits can count, which always fails.
     fn buffer(&mut self, needed: Option<u64>) -> Result<(), String> {
         let buffer = self.given.next().ok_or("its message has too few buffers")?;
         let start = length(buffer.offset(), "as a buffer's place")?;
@@ -317,7 +323,8 @@ where
     }
 }
 
-/// Bytes of the offsets of so many values; none have none.
+/// Size in bytes of the offsets of `rows` values. Without values there may be no offsets. `None` on
+/// overflow.
 fn offsets(rows: u64, width: u64) -> Option<u64> {
     if rows == 0 {
         return Some(0);
@@ -325,8 +332,9 @@ fn offsets(rows: u64, width: u64) -> Option<u64> {
     rows.checked_add(1)?.checked_mul(width)
 }
 
-/// Checks that a compressed buffer, given with its prefix, holds as many bytes as it says, and as many
-/// as its values need. `held_before` counts the bytes of the buffers before it, of [`MAX_HELD_BYTES`].
+/// Checks that a compressed buffer, given with its prefix, holds as many bytes as it states, and as
+/// many as its values need. `held_before` is the stated size of the previous buffers; this one is
+/// added, and the sum may not exceed [`MAX_HELD_BYTES`].
 pub(super) fn compressed(
     codec: CompressionType,
     bytes: &[u8],
@@ -371,8 +379,8 @@ pub(super) fn compressed(
     }
 }
 
-/// Bytes that a compressed buffer really holds, counted up to one more than `most`; `None` where it is
-/// damaged.
+/// Returns the number of bytes that a compressed buffer really holds, or `most + 1` if there are
+/// more than `most`; `None` when the buffer is damaged.
 fn decompressed_bytes(codec: CompressionType, stored: &[u8], most: u64) -> Option<u64> {
     let limit = most.saturating_add(1);
     let counted = match codec {
@@ -392,7 +400,7 @@ fn decompressed_bytes(codec: CompressionType, stored: &[u8], most: u64) -> Optio
 mod tests {
     use super::*;
 
-    /// A buffer of zeros in Zstandard, with its prefix.
+    /// Returns a buffer of zeros compressed by Zstandard, whose prefix states `stated` bytes.
     fn zeros(bytes: usize, stated: u64) -> Vec<u8> {
         let stored = zstd::bulk::compress(&vec![0; bytes], 1).unwrap();
         [stated.to_le_bytes().as_slice(), &stored].concat()
@@ -410,12 +418,12 @@ mod tests {
         let mut held = 0;
         check(&honest, &mut held).unwrap();
         assert_eq!(held, 1 << 20);
-        // The last buffer that fits, and the first that does not.
+        // The largest buffer that is accepted, and the smallest that is refused.
         held = MAX_HELD_BYTES - (1 << 20);
         check(&honest, &mut held).unwrap();
         let error = check(&honest, &mut held).unwrap_err();
         assert!(error.contains("write smaller record batches"), "{error}");
-        // Refused by what it states, without a look at what it holds.
+        // The stated size alone is above the limit, so the buffer is refused without decompression.
         let large = zeros(1 << 20, MAX_HELD_BYTES + 1);
         let error = check(&large, &mut 0).unwrap_err();
         assert!(error.contains("write smaller record batches"), "{error}");

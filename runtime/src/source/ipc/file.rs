@@ -17,24 +17,26 @@ use arrow::ipc::{self, Block, MetadataVersion, root_as_footer};
 
 use super::super::content::{ContentHash, ContentHasher, read_tail};
 use super::super::error::SourceError;
-use super::super::staged::open;
-use super::FORMAT;
+use super::super::split_location::open_file;
 use super::check::{self, Checked};
+
+pub(super) const FORMAT: &str = "ARROW";
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 
-/// Bytes of the end of a file: the footer's length and the magic.
+/// Size in bytes of what follows the footer: the footer's length and the magic.
 const TAIL_BYTES: u64 = 10;
 
-/// Bytes between two buffers that are read rather than skipped.
+/// Maximum gap in bytes between two wanted buffers that is read together with them instead of
+/// skipped.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// Bytes of a footer at most.
+/// Maximum size of a footer in bytes; a larger one is an error.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
-/// Where the record batches of a file lie.
+/// Positions of the record batches and dictionaries of a file.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct FileLayout {
     pub(super) content: ContentHash,
     pub(super) schema: SchemaRef,
     pub(super) version: MetadataVersion,
@@ -42,11 +44,11 @@ pub(super) struct Layout {
     pub(super) dictionaries: Vec<Block>,
 }
 
-/// Reads the footer of a file, and the row count of each record batch.
-pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
+/// Reads the footer of a file, and returns its layout with the row count of each record batch.
+pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let unreadable = |error| SourceError::unreadable(path, error);
-    let (mut file, size) = open(path)?;
+    let (mut file, size) = open_file(path)?;
     let mut magic = [0; MAGIC.len()];
     if size < TAIL_BYTES + MAGIC.len() as u64 {
         return Err(damaged("it is too short".to_owned()));
@@ -94,7 +96,7 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
             "it was written on a machine of another byte order".to_owned(),
         ));
     }
-    let mut layout = Layout {
+    let mut layout = FileLayout {
         content: content.finish(),
         schema: Arc::new(fb_to_schema(schema)),
         version: footer.version(),
@@ -144,7 +146,7 @@ pub(super) fn inspect(path: &Path) -> Result<(Layout, Vec<u64>), SourceError> {
     Ok((layout, rows))
 }
 
-/// Start and length of a block, where they make sense.
+/// Start and length of a block in bytes; `None` when they are negative or overflow.
 fn extent(block: &Block) -> Option<(u64, u64)> {
     let start = u64::try_from(block.offset()).ok()?;
     let metadata = u64::try_from(block.metaDataLength()).ok()?;
@@ -154,7 +156,7 @@ fn extent(block: &Block) -> Option<(u64, u64)> {
     Some((start, length))
 }
 
-/// Bytes of a block.
+/// Size of a block in bytes; 0 when its extent is not sound.
 pub(super) fn block_bytes(block: &Block) -> u64 {
     extent(block).map_or(0, |(_, length)| length)
 }
@@ -163,7 +165,7 @@ fn body_bytes(block: &Block) -> u64 {
     u64::try_from(block.bodyLength()).unwrap_or(0)
 }
 
-/// Reads bytes of a file, which are within the size that it had.
+/// Reads `length` bytes of a file from `start`. The range must lie within the size of the file.
 fn read_at(file: &mut File, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; length as usize];
     file.seek(SeekFrom::Start(start))?;
@@ -171,17 +173,18 @@ fn read_at(file: &mut File, start: u64, length: u64) -> std::io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Reads those buffers of a block's body that belong to `columns`, each to its place; no other byte of
-/// the body is read or kept in memory.
+/// Reads the buffers of a block's body that belong to `columns`, each to its position in the body;
+/// no other byte of the body is read or takes memory.
 fn read_body(
     file: &mut File,
     block: &Block,
     checked: &Checked,
     columns: &[usize],
 ) -> Result<Buffer, ArrowError> {
-    // The layout was checked against the file's size, which is checked again when it is opened.
+    // The layout was checked against the size that the file had, and that size is checked when the
+    // file is opened.
     let body = (block.offset() as u64).saturating_add(block.metaDataLength() as u64);
-    // Zeroed memory has no pages before it is written.
+    // The system gives zeroed memory its pages only when it is written.
     let mut bytes = MutableBuffer::from_len_zeroed(body_bytes(block) as usize);
     let wanted = columns
         .iter()
@@ -203,7 +206,7 @@ fn read_body(
     Ok(bytes.into())
 }
 
-/// Checks the compressed buffers of `columns`.
+/// Checks the decompressed sizes of the compressed buffers of `columns`.
 fn check_compressed(
     batch: &ipc::RecordBatch<'_>,
     checked: &Checked,
@@ -230,7 +233,10 @@ fn check_compressed(
 pub(super) type Dictionaries = HashMap<i64, ArrayRef>;
 
 /// Reads the dictionaries of a file.
-pub(super) fn dictionaries(layout: &Layout, file: &mut File) -> Result<Dictionaries, ArrowError> {
+pub(super) fn dictionaries(
+    layout: &FileLayout,
+    file: &mut File,
+) -> Result<Dictionaries, ArrowError> {
     let mut found = Dictionaries::new();
     for block in &layout.dictionaries {
         let metadata = read_at(file, block.offset() as u64, block.metaDataLength() as u64)?;
@@ -254,7 +260,7 @@ pub(super) fn dictionaries(layout: &Layout, file: &mut File) -> Result<Dictionar
 
 /// Reads the columns at `projection` of a record batch.
 pub(super) fn read_batch(
-    layout: &Layout,
+    layout: &FileLayout,
     dictionaries: &Dictionaries,
     file: &mut File,
     block: &Block,
@@ -272,9 +278,9 @@ pub(super) fn read_batch(
         .read_record_batch()
 }
 
-fn parse<'a>(layout: &Layout, metadata: &'a [u8]) -> Result<ipc::Message<'a>, ArrowError> {
+fn parse<'a>(layout: &FileLayout, metadata: &'a [u8]) -> Result<ipc::Message<'a>, ArrowError> {
     let message = check::parse(metadata).map_err(ArrowError::IpcError)?;
-    // Files of the first version do not say theirs.
+    // Files of version 1 do not state the version of their messages.
     if layout.version == MetadataVersion::V1 || message.version() == layout.version {
         Ok(message)
     } else {

@@ -1,7 +1,7 @@
 //! `ARROW`: files of the Arrow IPC file format (Feather 2); a split is a record batch.
 //!
-//! A record batch is read once for each window that it is part of, like a Parquet row group: a shuffled
-//! order would come back to each of them for every few rows.
+//! As with a Parquet row group, a record batch is read once for each window that it is part of: a
+//! shuffled order would otherwise return to each record batch for every few rows.
 
 mod cache;
 mod check;
@@ -20,34 +20,38 @@ use forebay_planner::source::SourceSpec;
 
 use super::content::ContentHash;
 use super::error::SourceError;
-use super::listing::{Wanted, list};
-use super::options::Options;
+use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::listing::{WantedFiles, list};
+use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
-use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all};
+use super::reader::{SourceReader, boxed};
+use super::split_location::SplitLocation;
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
-use cache::Cache;
-use file::Layout;
+use cache::DictionaryCache;
+use file::{FORMAT, FileLayout};
 
-const FORMAT: &str = "ARROW";
-
-pub(super) const ARROW: Wanted = Wanted {
-    noun: "Arrow IPC",
-    extensions: &["arrow", "feather", "ipc"],
-    strict: false,
+pub(super) static READER: SourceReader = SourceReader {
+    files: WantedFiles {
+        noun: "Arrow IPC",
+        extensions: &["arrow", "feather", "ipc"],
+        strict: false,
+    },
+    options: &[],
+    open: |spec| boxed(open(spec)),
 };
 
-/// Opens Arrow IPC files: reads their footers and the header of each record batch. They have no
-/// options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
-    Options::new(spec, &[])?;
+/// Opens Arrow IPC files, reading their footers and the header of each record batch. The format has
+/// no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+    SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
             "ARROW files say their columns themselves: leave out the column list".to_owned(),
         )
         .into());
     }
-    let listing = list(&spec.location, &ARROW).await?;
+    let listing = list(&spec.location, &READER.files).await?;
     let found = inspect_all(&listing, FORMAT, |listed| {
         Ok(file::inspect(&listed.absolute)?)
     })
@@ -68,15 +72,15 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         .collect();
     let names = listing.files.iter().map(|file| file.relative.as_str());
     let schema = merged_schema(FORMAT, names.zip(&plain))?;
-    let reader = Arc::new(Reader {
+    let reader = Arc::new(IpcReader {
         schema: Arc::clone(&schema),
         layouts,
-        cache: Cache::default(),
+        cache: DictionaryCache::default(),
     });
-    Ok(StagedSource::new(spec, schema, listing, files, reader))
+    Ok(FileSource::new(spec, schema, listing, files, reader))
 }
 
-fn splits_of(layout: &Layout, rows: &[u64]) -> Option<Vec<Split>> {
+fn splits_of(layout: &FileLayout, rows: &[u64]) -> Option<Vec<Split>> {
     let mut first_row = 0u64;
     layout
         .blocks
@@ -95,16 +99,16 @@ fn splits_of(layout: &Layout, rows: &[u64]) -> Option<Vec<Split>> {
 }
 
 #[derive(Debug)]
-struct Reader {
+struct IpcReader {
     schema: SchemaRef,
-    /// Per file.
-    layouts: Vec<Layout>,
-    cache: Cache,
+    /// The layout of each file.
+    layouts: Vec<FileLayout>,
+    cache: DictionaryCache,
 }
 
-impl Reader {
-    /// The stored columns of the record batch at a place.
-    fn batch(&self, place: &Place, projection: &[usize]) -> Result<RecordBatch> {
+impl IpcReader {
+    /// Reads the columns `projection` of the record batch at `place`, as they are stored.
+    fn batch(&self, place: &SplitLocation, projection: &[usize]) -> Result<RecordBatch> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let failed = |e: ArrowError| damaged(format!("record batch {}: {e}", place.split));
         let mut opened = place.open()?;
@@ -127,12 +131,12 @@ impl Reader {
     }
 }
 
-impl SplitReader for Reader {
+impl SplitReader for IpcReader {
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
         Ok(file::inspect(path)?.0.content)
     }
 
-    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+    fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let batch = self.batch(place, &scan.projection)?;
         let schema = Arc::new(self.schema.project(&scan.projection)?);
         let step = rows_per_batch(place.rows.rows, batch.get_array_memory_size() as u64);

@@ -12,7 +12,7 @@ use crate::source::testing::{open, read_all};
 
 fn rows(first: i64, count: i64) -> RecordBatch {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + count));
-    // The file format has one dictionary for all record batches of a column.
+    // The file format allows only one dictionary per column for all record batches.
     let keys = (first..first + count)
         .map(|n| (n % 4 != 3).then_some((n % 4) as i8))
         .collect();
@@ -177,7 +177,7 @@ async fn no_length_of_a_message_is_believed() {
     }
 }
 
-/// The length in front of a compressed buffer, as large as it can be.
+/// The stated length of a compressed buffer is set to the largest possible value.
 #[tokio::test]
 async fn compressed_buffers_hold_what_they_state() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,21 +1,23 @@
-//! Checks a footer before it is decoded.
+//! Checks a Parquet footer before it is decoded.
 
 use super::thrift::{Field, Thrift};
 
-/// Levels that columns may be nested: the reader goes down them by recursion.
+/// Maximum depth to which columns may be nested, as the reader descends by recursion; deeper ones
+/// are an error.
 const MAX_LEVELS: usize = 64;
 
-/// Bytes behind a footer: its length and the magic.
+/// Size in bytes of what follows a footer: its length and the magic.
 const TAIL_BYTES: usize = 8;
 
 /// Number of the field of a file's metadata that holds its schema.
 const SCHEMA: i64 = 2;
 
-/// Number of the field of a schema's element that states its children.
+/// Number of the field of a schema element that states its number of children.
 const CHILDREN: i64 = 5;
 
-/// Checks that the footer of a file of `size` bytes is within it, and that its columns are not nested too deep. `tail`
-/// is the end of the file, with the whole footer where there is one.
+/// Checks that the footer of a file of `size` bytes lies within the file, and that its columns are
+/// not nested too deep. `tail` is the end of the file, and contains the whole footer unless the
+/// footer states more bytes than the file has.
 pub(super) fn check(tail: &[u8], size: u64) -> Result<(), String> {
     let Some((before, [a, b, c, d, magic @ ..])) = tail.split_last_chunk::<TAIL_BYTES>() else {
         return Err(format!("it has {size} bytes, too few for a Parquet file"));
@@ -37,9 +39,10 @@ pub(super) fn check(tail: &[u8], size: u64) -> Result<(), String> {
         .map_err(|cause| format!("its footer cannot be read: {cause}"))
 }
 
-/// Goes over the elements of a schema, which stand in the order of a tree's nodes from the top.
+/// Walks over the elements of a schema, which are the nodes of a tree in pre-order, and checks its
+/// depth.
 fn levels(footer: &mut Thrift<'_>, elements: u64) -> Result<(), String> {
-    // Children that are still to come, of each node on the way down.
+    // Number of children still to come, for each node from the root to the current one.
     let mut open: Vec<i64> = Vec::new();
     for _ in 0..elements {
         let mut children = 0;

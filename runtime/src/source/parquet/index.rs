@@ -1,6 +1,6 @@
-//! Reads the page index of a file, once its lists are known to be no longer than its bytes.
+//! Reads the page index of a file, after a check that its lists fit its bytes.
 //!
-//! The `parquet` crate reserves memory for as many pages as an offset index says that it has.
+//! The `parquet` crate reserves memory for as many pages as an offset index states.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,16 +13,17 @@ use parquet::file::metadata::{
 
 use super::thrift::{Field, Thrift};
 
-/// Bytes of a page index above which it is not read.
+/// Maximum size in bytes of a page index; a larger one is not read, so that no pages are pruned.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 
 /// Number of the field of an offset index that lists its pages.
 const PAGES: i64 = 1;
 
-/// Fields of a page in an offset index: its place, its bytes and its first row.
+/// Number of the last field of a page in an offset index: its fields are offset, size and first
+/// row.
 const PAGE_FIELDS: i64 = 3;
 
-/// A footer with its page index; `None` where the file has none that is sound.
+/// Returns the footer with the file's page index; `None` when the file has none, or an unsound one.
 pub(super) fn with_index(
     file: &File,
     size: u64,
@@ -35,7 +36,8 @@ pub(super) fn with_index(
     reader.finish().ok()
 }
 
-/// Goes over the index of each column chunk; `None` where one is not sound, or there is none.
+/// Checks the page indexes of all column chunks; `None` when one is not sound, or when there is
+/// none.
 fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
     let columns = || footer.row_groups().iter().flat_map(|group| group.columns());
     let mut whole: Option<Range<u64>> = None;
@@ -46,7 +48,7 @@ fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
             None => range,
         });
     }
-    // The crate reads all that lies between the first index and the last.
+    // The `parquet` crate reads all bytes from the first index to the last.
     let whole = whole.filter(|whole| {
         whole.end <= size && whole.end.saturating_sub(whole.start) <= MAX_INDEX_BYTES
     })?;
@@ -70,8 +72,8 @@ fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
     Some(())
 }
 
-/// Where the offset index and the column index of a column chunk lie, if there are any; `Some(None)` for a place
-/// that there cannot be.
+/// Ranges of the offset index and of the column index of a column chunk: `None` when the chunk has
+/// no such index, `Some(None)` when its range is impossible.
 fn ranges(column: &ColumnChunkMetaData) -> [Option<Option<Range<u64>>>; 2] {
     [
         (column.offset_index_offset(), column.offset_index_length()),
@@ -95,9 +97,9 @@ fn offset_index(index: &mut Thrift<'_>) -> Result<(), String> {
                 last = id;
                 index.pass(field)
             })?;
-            // A page without its fields takes far more memory than bytes.
+            // A page whose fields are missing takes far more memory than bytes in the file.
             if id == PAGES && last != PAGE_FIELDS {
-                return Err("a page of which fields are missing".to_owned());
+                return Err("required fields of a page are missing".to_owned());
             }
         }
         Ok(())

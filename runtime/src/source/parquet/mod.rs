@@ -1,7 +1,7 @@
 //! `PARQUET`: a split is a row group.
 //!
-//! Row groups are read page by page from the file, so that a row group of gigabytes takes the memory
-//! of a few pages and batches.
+//! Row groups are read page by page, so that reading a row group of gigabytes takes the memory of a
+//! few pages and batches.
 
 mod footer;
 mod index;
@@ -37,40 +37,47 @@ use parquet::file::metadata::{
 
 use super::content::{ContentHash, ContentHasher, read_tail};
 use super::error::SourceError;
-use super::listing::{Wanted, list};
-use super::options::Options;
+use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::listing::{WantedFiles, list};
+use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
-use super::staged::{FileRows, Place, SplitReader, StagedSource, inspect_all, open as open_file};
+use super::reader::{SourceReader, boxed};
+use super::split_location::{SplitLocation, open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 use pages::Pages;
-use prune::Kept;
+use prune::KeptRows;
 
 const FORMAT: &str = "PARQUET";
 
-/// Bytes of a footer below which it is read at all.
+/// Maximum size of a footer in bytes; a file with a larger one is refused.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
-/// Bytes of footers that an open source keeps, so that reading a row group of a small data set does
-/// not parse the footer again. The footers beyond are read when needed.
+/// Maximum total size, in bytes, of the footers that an open source keeps, so that reading a row
+/// group of a small data set does not parse the footer again. Other footers are parsed for each
+/// read.
 const FOOTER_CACHE_BYTES: usize = 32 << 20;
 
-pub(super) const PARQUET: Wanted = Wanted {
-    noun: "Parquet",
-    extensions: &["parquet", "parq", "pq"],
-    strict: false,
+pub(super) static READER: SourceReader = SourceReader {
+    files: WantedFiles {
+        noun: "Parquet",
+        extensions: &["parquet", "parq", "pq"],
+        strict: false,
+    },
+    options: &[],
+    open: |spec| boxed(open(spec)),
 };
 
-/// Opens Parquet files: reads their footers. It has no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
-    Options::new(spec, &[])?;
+/// Opens Parquet files, reading their footers. The format has no options.
+pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+    SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
             "PARQUET files say their columns themselves: leave out the column list".to_owned(),
         )
         .into());
     }
-    let listing = list(&spec.location, &PARQUET).await?;
+    let listing = list(&spec.location, &READER.files).await?;
     let found = inspect_all(&listing, FORMAT, |file| Ok(inspect(&file.absolute)?)).await?;
     let schema = merged_schema(
         FORMAT,
@@ -89,15 +96,15 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<StagedSource> {
         footers.push((bytes <= room).then_some(file.footer));
         room = room.saturating_sub(bytes);
     }
-    let reader = Arc::new(Reader {
+    let reader = Arc::new(ParquetReader {
         schema: Arc::clone(&schema),
         footers,
         indexed: Mutex::default(),
     });
-    Ok(StagedSource::new(spec, schema, listing, rows, reader))
+    Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// What the footer of a file says.
+/// The facts that opening takes from the footer of a file.
 struct Inspected {
     schema: Schema,
     rows: FileRows,
@@ -158,13 +165,13 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
     })
 }
 
-/// Reads the end of a file of `size` bytes, as far as its footer reaches at least.
+/// Reads the end of a file of `size` bytes, including its whole footer.
 fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let tail = read_tail(file, size, 0)?;
     let end = tail
         .last_chunk()
         .and_then(|end| FooterTail::try_new(end).ok());
-    // A file without a footer is refused when it is parsed.
+    // A file without a footer is refused later, when the footer is parsed.
     let footer = end.map_or(0, |end| end.metadata_length() as u64);
     let needed = footer.saturating_add(FOOTER_SIZE as u64).min(size);
     if (tail.len() as u64..MAX_FOOTER_BYTES).contains(&needed) {
@@ -180,24 +187,30 @@ fn read_footer(file: &File) -> parquet::errors::Result<ParquetMetaData> {
 }
 
 #[derive(Debug)]
-struct Reader {
+struct ParquetReader {
     schema: SchemaRef,
-    /// Per file, where there was room.
+    /// The footer of each file; `None` when it did not fit into [`FOOTER_CACHE_BYTES`] with the
+    /// others.
     footers: Vec<Option<Arc<ParquetMetaData>>>,
-    /// The file read last with pruning, its footer with the page index.
+    /// Index of the file that was last read with pruning, and its footer with the page index.
     indexed: Mutex<Option<(usize, Arc<ParquetMetaData>)>>,
 }
 
-impl Reader {
-    /// The footer of a file, with its page index where it is to prune.
-    fn footer(&self, place: &Place, file: &File, prune: bool) -> Result<Arc<ParquetMetaData>> {
+impl ParquetReader {
+    /// Returns the footer of a file; with its page index if `prune` is true and the index is sound.
+    fn footer(
+        &self,
+        place: &SplitLocation,
+        file: &File,
+        prune: bool,
+    ) -> Result<Arc<ParquetMetaData>> {
         if prune {
             let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((_, footer)) = indexed.as_ref().filter(|(of, _)| *of == place.file) {
                 return Ok(Arc::clone(footer));
             }
             let footer = self.plain_footer(place, file)?;
-            // A file with a broken page index can be read all the same, without.
+            // A file with a broken page index can still be read without it.
             let footer = index::with_index(file, place.size, &footer).map_or(footer, Arc::new);
             *indexed = Some((place.file, Arc::clone(&footer)));
             return Ok(footer);
@@ -205,8 +218,8 @@ impl Reader {
         self.plain_footer(place, file)
     }
 
-    /// The footer of a file, without a page index.
-    fn plain_footer(&self, place: &Place, file: &File) -> Result<Arc<ParquetMetaData>> {
+    /// Returns the footer of a file without its page index.
+    fn plain_footer(&self, place: &SplitLocation, file: &File) -> Result<Arc<ParquetMetaData>> {
         if let Some(Some(footer)) = self.footers.get(place.file) {
             return Ok(Arc::clone(footer));
         }
@@ -216,16 +229,16 @@ impl Reader {
     }
 }
 
-impl SplitReader for Reader {
+impl SplitReader for ParquetReader {
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
         Ok(inspect(path)?.rows.content)
     }
 
-    fn read(&self, place: &Place, scan: &Scan, emit: &Emit) -> Result<()> {
+    fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let file = place.open()?;
         let mut footer = self.footer(place, &file, scan.prune.is_some())?;
-        // The file could be another one of the same size.
+        // The file could have been replaced by another one of the same size.
         let group = footer.row_groups().get(place.split);
         let Some(group) = group.filter(|g| u64::try_from(g.num_rows()) == Ok(place.rows.rows))
         else {
@@ -249,15 +262,15 @@ impl SplitReader for Reader {
                 scan.projection.iter().copied(),
             ))
             .with_batch_size(batch_rows.min(checked.batch_rows));
-        // The numbers follow from the selection alone; the reader's virtual column of row numbers
-        // would be decoded to say the same.
+        // Row numbers follow from the selection; the reader's virtual column of row numbers would
+        // be decoded only to give the same.
         let first_row = place.rows.first_row;
         let mut selected = None;
         if let Some(predicate) = &scan.prune {
             match prune::kept_rows(&builder, place, &self.schema, predicate) {
-                Kept::None => return Ok(()),
-                Kept::All => {}
-                Kept::Some(selection) => {
+                KeptRows::None => return Ok(()),
+                KeptRows::All => {}
+                KeptRows::Some(selection) => {
                     selected = Some(ranges(&selection, first_row));
                     builder = builder.with_row_selection(selection);
                 }
@@ -301,17 +314,18 @@ impl SplitReader for Reader {
     }
 }
 
-/// The pages of the columns that a scan reads.
+/// The result of checking the pages that a scan reads.
 struct CheckedPages {
-    /// False where the page index is not that of these pages: it can be done without.
+    /// False when the page index does not describe these pages; the scan is then done without the
+    /// index.
     is_index_sound: bool,
-    /// Rows that a batch may have at most.
+    /// Maximum number of rows of a batch.
     batch_rows: usize,
 }
 
-/// Checks the pages of the columns that a scan reads.
+/// Checks the pages of the columns that a scan reads or prunes by.
 fn check_pages(
-    place: &Place,
+    place: &SplitLocation,
     file: &File,
     footer: &ParquetMetaData,
     group: &RowGroupMetaData,
@@ -348,7 +362,8 @@ fn check_pages(
     Ok(checked)
 }
 
-/// The numbers of the selected rows of a row group that begins at `first`.
+/// Ranges of the numbers in the file of the selected rows, for a row group whose first row has the
+/// number `first`.
 fn ranges(selection: &RowSelection, first: u64) -> Vec<Range<u64>> {
     let mut next = first;
     let mut kept = Vec::new();
@@ -362,7 +377,7 @@ fn ranges(selection: &RowSelection, first: u64) -> Vec<Range<u64>> {
     kept
 }
 
-/// Bytes of the decoded columns of a row group, as far as its footer tells.
+/// Estimates from its footer the size in bytes of the decoded columns of a row group.
 fn projected_bytes(group: &RowGroupMetaData, projection: &[usize]) -> u64 {
     let schema = group.schema_descr();
     (0..group.num_columns())
@@ -373,7 +388,7 @@ fn projected_bytes(group: &RowGroupMetaData, projection: &[usize]) -> u64 {
 
 fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
-    // Dictionary pages make the stored bytes far fewer than the decoded ones.
+    // Dictionary encoding makes the stored bytes far fewer than the decoded ones.
     let value = match column.column_type() {
         Type::BOOLEAN => 1,
         Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,

@@ -1,8 +1,8 @@
-//! Checks what the pages of a column chunk state of their lengths, before they are decoded.
+//! Checks the lengths that the pages of a column chunk state, before the pages are decoded.
 //!
-//! The reader of the `parquet` crate allocates what a page header says that the page holds when
-//! decompressed, what a dictionary says that it has of values, and what a delta encoding says that it
-//! has of lengths.
+//! The reader of the `parquet` crate allocates memory by three stated numbers: the decompressed
+//! size in a page header, the number of values in a dictionary, and the number of lengths in a
+//! delta encoding.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -17,39 +17,43 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use super::rows;
 use super::thrift::{Field, Thrift};
 
-/// Bytes that are read to find a page header, at first and at most.
+/// Number of bytes read to find the end of a page header: at first, and at most. A longer header is
+/// an error.
 const HEADER_BYTES: u64 = 1 << 10;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Bytes that a page may state beyond those that its compressed ones can yield.
+/// Number of bytes that a page may state beyond what its compressed bytes can decompress to.
 const SLACK_BYTES: u64 = 4 << 10;
 
-/// Bytes that a page in Brotli may state: its ratio has no bound of use.
+/// Maximum decompressed size that a page in Brotli may state in bytes: no useful bound of its ratio
+/// exists.
 const MAX_BROTLI_BYTES: u64 = 512 << 20;
 
-/// Bytes that the values of a column with lists may take in a batch, beyond so many for each stored byte. A row may
-/// have all values of a column chunk, so that no number of rows bounds them.
+/// Maximum memory in bytes that a batch's values of one list column may take: `MAX_LIST_BYTES`,
+/// plus `MAX_LIST_RATIO` bytes for each stored byte. One row may have all values of a column chunk,
+/// so that a number of rows does not bound them.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 const MAX_LIST_RATIO: u64 = 64;
 
-/// Bytes of the two levels of a value in a list.
+/// Size in bytes of the definition level and the repetition level of a value in a list.
 const LEVEL_BYTES: u64 = 4;
 
-/// Lengths that a delta encoding may state in a page: the reader decodes all of them at once.
+/// Maximum number of lengths that a delta encoding may state in a page, as the reader decodes all
+/// of them at once; more are an error.
 const MAX_LENGTHS: u64 = 64 << 20;
 
 /// A data page of a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DataPage {
     offset: u64,
-    /// Its header and its data.
+    /// Size of header and data together.
     bytes: u64,
     values: u64,
 }
 
-/// What a page header states.
+/// The fields of a page header.
 #[derive(Debug)]
-struct Header {
+struct PageHeader {
     kind: i64,
     compressed: i64,
     uncompressed: i64,
@@ -57,27 +61,29 @@ struct Header {
     encoding: i64,
 }
 
-/// Numbers of `PageType`.
+/// Values of Parquet's `PageType`.
 const DATA: i64 = 0;
 const INDEX: i64 = 1;
 const DICTIONARY: i64 = 2;
 const DATA_V2: i64 = 3;
 
-/// Numbers of the fields of a page header that are headers of data pages, dictionaries and data pages of version 2.
+/// Numbers of the fields of a page header that hold the header of a data page, of a dictionary and
+/// of a data page of version 2.
 const DATA_HEADER: i64 = 5;
 const DICTIONARY_HEADER: i64 = 7;
 const DATA_V2_HEADER: i64 = 8;
 
-/// The data pages of a column chunk whose lengths are sound.
+/// The data pages of a column chunk, after a check of their lengths.
 #[derive(Debug)]
 pub(super) struct Pages {
     pages: Vec<DataPage>,
-    /// Rows that a batch may have at most.
+    /// Maximum number of rows of a batch.
     pub(super) batch_rows: usize,
 }
 
 impl Pages {
-    /// Reads the page headers of a column chunk of a file of `size` bytes, whose row group has `rows` rows.
+    /// Reads and checks the page headers of a column chunk of a file of `size` bytes, whose row
+    /// group has `rows` rows.
     pub(super) fn check(
         file: &File,
         size: u64,
@@ -147,7 +153,8 @@ impl Pages {
         Ok(Self { pages, batch_rows })
     }
 
-    /// True where an offset index names these pages, and the rows that they begin with.
+    /// True when an offset index lists exactly these pages, with the right offsets, sizes and first
+    /// rows. The first rows of lists are not compared.
     pub(super) fn fit(&self, index: &[PageLocation], column: &ColumnChunkMetaData) -> bool {
         let is_list = column.column_descr().max_rep_level() > 0;
         let mut row = 0u64;
@@ -162,7 +169,7 @@ impl Pages {
     }
 }
 
-/// A length that must not be negative, nor above `most`.
+/// Checks that a stated length is neither negative nor above `most`.
 fn stated(length: i64, most: u64) -> Result<u64, String> {
     u64::try_from(length)
         .ok()
@@ -170,8 +177,8 @@ fn stated(length: i64, most: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("it states {length} bytes, where {most} are left"))
 }
 
-/// Reads the page header at a place; yields it, and its length.
-fn header(mut file: &File, at: u64, end: u64) -> Result<(Header, u64), String> {
+/// Reads the page header at the offset `at`; returns the header and its length in bytes.
+fn header(mut file: &File, at: u64, end: u64) -> Result<(PageHeader, u64), String> {
     let mut window = HEADER_BYTES;
     loop {
         let length = window.min(end - at);
@@ -185,15 +192,15 @@ fn header(mut file: &File, at: u64, end: u64) -> Result<(Header, u64), String> {
             Err(cause) if length == end - at || window >= MAX_HEADER_BYTES => {
                 return Err(format!("its header cannot be read: {cause}"));
             }
-            // Statistics may make it longer.
+            // Statistics can make a header longer.
             Err(_) => window *= 8,
         }
     }
 }
 
-fn parse(thrift: &mut Thrift<'_>) -> Result<Header, String> {
+fn parse(thrift: &mut Thrift<'_>) -> Result<PageHeader, String> {
     let (mut kind, mut uncompressed, mut compressed) = (None, None, None);
-    // Per header of a kind of page: its number, values and encoding.
+    // For each nested header: its field number, and its number of values and encoding.
     let mut parts = Vec::new();
     thrift.fields(|thrift, id, field| {
         match (id, field) {
@@ -224,20 +231,20 @@ fn parse(thrift: &mut Thrift<'_>) -> Result<Header, String> {
         DATA => Some(DATA_HEADER),
         DICTIONARY => Some(DICTIONARY_HEADER),
         DATA_V2 => Some(DATA_V2_HEADER),
-        // Pages of an index have nothing to say, and are passed over.
+        // Pages of an index hold no values, and are skipped.
         INDEX => None,
         other => return Err(format!("{other} is no type of a page")),
     };
     let (values, encoding) = match part {
         None => (0, 0),
         Some(part) => {
-            // The last one counts for the reader, too.
+            // If a nested header occurs twice, the reader takes the last one as well.
             let part = parts.into_iter().rfind(|(id, ..)| *id == part);
             part.and_then(|(_, values, encoding)| values.zip(encoding))
                 .ok_or("it lacks its values or their encoding")?
         }
     };
-    Ok(Header {
+    Ok(PageHeader {
         kind,
         compressed: compressed.ok_or_else(missing)?,
         uncompressed: uncompressed.ok_or_else(missing)?,
@@ -247,11 +254,11 @@ fn parse(thrift: &mut Thrift<'_>) -> Result<Header, String> {
 }
 
 fn check_header(
-    header: &Header,
+    header: &PageHeader,
     compressed: u64,
     column: &ColumnChunkMetaData,
 ) -> Result<(), String> {
-    // Bytes that a compressed byte yields at most.
+    // Maximum number of bytes that a compressed byte decompresses to.
     let ratio = match column.compression() {
         Compression::UNCOMPRESSED => 1,
         Compression::SNAPPY => 64,
@@ -281,7 +288,7 @@ fn check_header(
     Ok(())
 }
 
-/// Bytes that a value of a column takes at least, where it is stored plainly.
+/// Minimum size in bytes of a value of a column in plain encoding.
 fn width(column: &ColumnChunkMetaData) -> u64 {
     match column.column_type() {
         Type::BOOLEAN => 0,
@@ -294,12 +301,12 @@ fn width(column: &ColumnChunkMetaData) -> u64 {
     }
 }
 
-/// True for encodings that state how many lengths they hold, by their numbers.
+/// True for the numbers of the encodings that state how many lengths they hold.
 const fn has_delta_lengths(encoding: i64) -> bool {
     matches!(encoding, 6 | 7)
 }
 
-/// Decompresses the pages of a column chunk to see how many lengths their delta encodings state.
+/// Decompresses the pages of a column chunk to check how many lengths their delta encodings state.
 fn check_deltas(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
     let failed = |error: parquet::errors::ParquetError| error.to_string();
     let file = file.try_clone().map_err(|error| error.to_string())?;
@@ -327,7 +334,7 @@ fn check_deltas(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<
     Ok(())
 }
 
-/// The values of a data page, behind its levels.
+/// Returns the encoded values of a data page, which follow its levels.
 fn values<'a>(page: &'a Page, column: &ColumnChunkMetaData) -> Result<&'a [u8], String> {
     let bytes: &[u8] = page.buffer();
     let cut = || "its levels are longer than the page".to_owned();
@@ -373,7 +380,7 @@ fn values<'a>(page: &'a Page, column: &ColumnChunkMetaData) -> Result<&'a [u8], 
     }
 }
 
-/// Goes over lengths in delta encoding (`DELTA_BINARY_PACKED`), of which there may be `most`.
+/// Checks that lengths in delta encoding (`DELTA_BINARY_PACKED`) are at most `most`.
 fn lengths(bytes: &mut Thrift<'_>, most: u64) -> Result<(), String> {
     let (block, miniblocks, total) = (bytes.varint()?, bytes.varint()?, bytes.varint()?);
     bytes.signed()?;

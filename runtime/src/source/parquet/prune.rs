@@ -1,9 +1,10 @@
-//! Which rows of a row group a predicate can be true for: statistics, page index, Bloom filters.
+//! Finds the rows of a row group for which a predicate can be true, by statistics, page index and
+//! Bloom filters.
 //!
-//! Pruning must never change what a pipeline yields, so a conjunct is used only where the facts are
-//! beyond doubt. Left out are floats (statistics leave out NaN, which compares above everything),
-//! nested columns, columns without a null count (`IS NULL`), and the deprecated statistics of old
-//! writers, which order bytes and unsigned numbers wrongly.
+//! Pruning must never change the rows of a pipeline, so a conjunct is used only if its statistics
+//! are reliable. Not used are those of floats (statistics leave out NaN, which compares above
+//! everything), of nested columns and of columns without a null count (`IS NULL`), and the
+//! deprecated statistics of old writers, which order bytes and unsigned numbers wrongly.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -23,31 +24,32 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection
 use parquet::arrow::parquet_column;
 use parquet::file::metadata::RowGroupMetaData;
 
-use super::super::staged::Place;
+use super::super::split_location::SplitLocation;
 
-/// Bytes of a Bloom filter that is read at most; bigger ones are not used.
+/// Maximum size in bytes of a Bloom filter that is read; larger ones are not used.
 const MAX_BLOOM_BYTES: i64 = 16 << 20;
 
-/// Which rows of a row group to read.
+/// The rows of a row group that have to be read.
 #[derive(Debug)]
-pub(super) enum Kept {
-    /// All.
+pub(super) enum KeptRows {
+    /// All rows.
     All,
-    /// None.
+    /// No row.
     None,
-    /// Some pages' worth.
+    /// The rows of some pages.
     Some(RowSelection),
 }
 
-/// The rows of the row group at `place` for which `predicate`, over the whole `schema`, may be true.
+/// Returns the rows of the row group at `place` for which `predicate` may be true. The predicate
+/// refers to the columns of the whole `schema`.
 pub(super) fn kept_rows(
     builder: &ParquetRecordBatchReaderBuilder<File>,
-    place: &Place,
+    place: &SplitLocation,
     schema: &SchemaRef,
     predicate: &Arc<dyn PhysicalExpr>,
-) -> Kept {
+) -> KeptRows {
     let Some(group) = builder.metadata().row_groups().get(place.split) else {
-        return Kept::All;
+        return KeptRows::All;
     };
     let sound: Vec<_> = split_conjunction(predicate)
         .into_iter()
@@ -55,15 +57,15 @@ pub(super) fn kept_rows(
         .map(Arc::clone)
         .collect();
     if sound.is_empty() {
-        return Kept::All;
+        return KeptRows::All;
     }
-    // Damaged statistics make the libraries panic; reading everything then finds what is wrong, or
-    // that nothing is.
+    // Damaged statistics make the libraries panic. All rows are read then, which reports the damage
+    // if the rows have any.
     let attempt = catch_unwind(AssertUnwindSafe(|| access(builder, place, schema, sound)));
     match attempt {
-        Ok(Some(RowGroupAccess::Skip)) => Kept::None,
-        Ok(Some(RowGroupAccess::Selection(selection))) => Kept::Some(selection),
-        _ => Kept::All,
+        Ok(Some(RowGroupAccess::Skip)) => KeptRows::None,
+        Ok(Some(RowGroupAccess::Selection(selection))) => KeptRows::Some(selection),
+        _ => KeptRows::All,
     }
 }
 
@@ -100,7 +102,7 @@ fn has_sound_type(data_type: &DataType) -> bool {
 
 fn access(
     builder: &ParquetRecordBatchReaderBuilder<File>,
-    place: &Place,
+    place: &SplitLocation,
     schema: &SchemaRef,
     conjuncts: Vec<Arc<dyn PhysicalExpr>>,
 ) -> Option<RowGroupAccess> {
@@ -138,7 +140,7 @@ fn access(
 
 fn bloom_filters(
     builder: &ParquetRecordBatchReaderBuilder<File>,
-    place: &Place,
+    place: &SplitLocation,
     schema: &SchemaRef,
     pruning: &PruningPredicate,
 ) -> BloomFilterStatistics {

@@ -13,13 +13,14 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::thrift::Thrift;
 
-/// The values of the row with the most of them. Pages are decompressed for it, one at a time.
+/// Returns the number of values of the largest row of a column chunk. Pages are decompressed one at
+/// a time.
 pub(super) fn largest(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<u64, String> {
     let failed = |error: parquet::errors::ParquetError| error.to_string();
     let file = file.try_clone().map_err(|error| error.to_string())?;
     let mut reader =
         SerializedPageReader::new(Arc::new(file), column, rows as usize, None).map_err(failed)?;
-    let mut counts = Counts::default();
+    let mut counts = LevelCounts::default();
     while let Some(page) = reader.get_next_page().map_err(failed)? {
         let values = u64::from(page.num_values());
         match levels(&page)? {
@@ -31,8 +32,8 @@ pub(super) fn largest(file: &File, column: &ColumnChunkMetaData, rows: u64) -> R
     Ok(counts.largest)
 }
 
-/// The repetition levels of a data page; `None` where it has none, or in the encoding of bits alone, which is not
-/// looked into.
+/// Returns the repetition levels of a data page; `None` when it has none, or when they are in the
+/// deprecated encoding `BIT_PACKED`, which is not decoded here.
 fn levels(page: &Page) -> Result<Option<&[u8]>, String> {
     let bytes: &[u8] = page.buffer();
     let levels = match page {
@@ -53,16 +54,16 @@ fn levels(page: &Page) -> Result<Option<&[u8]>, String> {
     Ok(Some(levels))
 }
 
-/// Counts of values.
+/// Counts the values of each row.
 #[derive(Debug, Default)]
-struct Counts {
-    /// Of the row that was begun last.
+struct LevelCounts {
+    /// Values so far of the current row.
     row: u64,
     largest: u64,
 }
 
-impl Counts {
-    /// Adds values to the row that was begun last.
+impl LevelCounts {
+    /// Adds values to the current row.
     const fn same(&mut self, values: u64) {
         self.row = self.row.saturating_add(values);
         if self.row > self.largest {
@@ -70,13 +71,13 @@ impl Counts {
         }
     }
 
-    /// Begins a row with its first value.
+    /// Begins a row with one value.
     const fn next(&mut self) {
         self.row = 0;
         self.same(1);
     }
 
-    /// Adds the values of a page, of which those with the level 0 begin a row.
+    /// Adds the `values` values of a page. A value with the repetition level 0 begins a row.
     fn page(&mut self, levels: &[u8], most: i16, values: u64) -> Result<(), String> {
         let width = u64::from(i16::BITS - most.leading_zeros());
         let mut levels = Thrift::new(levels);
@@ -111,7 +112,8 @@ impl Counts {
                 left -= there;
             }
         }
-        // Levels that are not there begin no row; the reader says that they are missing.
+        // Values without a level are added to the current row; the reader reports later that levels
+        // are missing.
         self.same(left);
         Ok(())
     }
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     fn largest(pages: &[(&[u8], u64)], most: i16) -> Result<u64, String> {
-        let mut counts = Counts::default();
+        let mut counts = LevelCounts::default();
         for (levels, values) in pages {
             counts.page(levels, most, *values)?;
         }
@@ -131,19 +133,19 @@ mod tests {
 
     #[test]
     fn rows_begin_at_the_level_0() {
-        // Bits from the lowest: rows of 3, 1 and 4 values.
+        // Bit-packed levels, starting from the lowest bit: rows of 3, 1 and 4 values.
         let packed: (&[u8], u64) = (&[0x03, 0b1110_0110], 8);
         assert_eq!(largest(&[packed], 1), Ok(4));
-        // A run of 5 values that go on with the row before, then 3 rows.
+        // A repeated level for 5 values that continue the previous row, then one for 3 rows.
         let runs: (&[u8], u64) = (&[0x0a, 0x01, 0x06, 0x00], 8);
         assert_eq!(largest(&[packed, runs], 1), Ok(9));
         assert_eq!(largest(&[runs, runs], 1), Ok(6));
-        // Levels of two bits, of which 0 begins a row: 0 1 2 0.
+        // Levels of two bits, of which 0 begins a row: 0, 1, 2, 0.
         assert_eq!(largest(&[(&[0x03, 0b0010_0100, 0], 4)], 2), Ok(3));
-        // A thousand million values in a few bytes.
+        // A repeated level for a thousand million values.
         let run: &[u8] = &[0x02, 0x00, 0xfe, 0xa7, 0xd6, 0xb9, 0x07, 0x01];
         assert_eq!(largest(&[(run, 1_000_000_000)], 1), Ok(1_000_000_000));
-        // Levels that are missing, and a head that is cut off.
+        // Missing levels, and a length that is cut off.
         assert_eq!(largest(&[(&[0x02, 0x00], 77)], 1), Ok(77));
         assert!(largest(&[(&[0x80], 1)], 1).is_err());
         assert!(largest(&[(&[0x02], 1)], 1).is_err());

@@ -1,8 +1,8 @@
-//! Looks into Thrift's compact encoding, as far as checking lengths takes.
+//! A reader of Thrift's compact encoding, for as much of it as checking lengths needs.
 //!
 //! The encoding is described in Thrift's `thrift-compact-protocol.md`.
 
-/// Levels that structs and lists may be nested.
+/// Maximum depth of nested structs and lists; deeper ones are an error.
 const MAX_DEPTH: usize = 32;
 
 const STOP: u8 = 0;
@@ -19,22 +19,22 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCT: u8 = 12;
 
-/// Bytes of encoded values.
+/// A reader of encoded bytes.
 #[derive(Debug)]
 pub(super) struct Thrift<'a> {
     rest: &'a [u8],
 }
 
-/// A value of a field, as far as it is looked into.
+/// The value of a field, as far as checks need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// A struct, whose fields come next.
+    /// A struct, whose fields follow.
     Struct,
-    /// A list of so many structs, which come next.
+    /// A list of this many structs, which follow.
     Structs(u64),
     Integer(i64),
     Flag(bool),
-    /// Another value, which was passed over.
+    /// A value of another type, which was skipped.
     Other,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Thrift<'a> {
         Self { rest: bytes }
     }
 
-    /// Bytes that are left.
+    /// Number of bytes left.
     pub(super) const fn left(&self) -> usize {
         self.rest.len()
     }
@@ -54,7 +54,7 @@ impl<'a> Thrift<'a> {
         Ok(byte)
     }
 
-    /// The next bytes.
+    /// Takes the next `bytes` bytes.
     pub(super) fn take(&mut self, bytes: u64) -> Result<&'a [u8], String> {
         let split = usize::try_from(bytes)
             .ok()
@@ -68,7 +68,7 @@ impl<'a> Thrift<'a> {
         self.take(bytes).map(drop)
     }
 
-    /// An integer of variable length.
+    /// Reads an unsigned integer of variable length.
     pub(super) fn varint(&mut self) -> Result<u64, String> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -81,14 +81,14 @@ impl<'a> Thrift<'a> {
         Err("an integer of more than 64 bits".to_owned())
     }
 
-    /// A signed integer of variable length.
+    /// Reads a signed integer of variable length (zig-zag).
     pub(super) fn signed(&mut self) -> Result<i64, String> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// Gives each field of a struct to `visit`, with its number. `visit` takes what a [`Field::Struct`] or
-    /// [`Field::Structs`] holds.
+    /// Calls `visit` with the number and the value of each field of a struct. `visit` must read, or
+    /// [`pass`](Self::pass), what a [`Field::Struct`] or [`Field::Structs`] holds.
     pub(super) fn fields(
         &mut self,
         mut visit: impl FnMut(&mut Self, i64, Field) -> Result<(), String>,
@@ -121,7 +121,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Passes over what a field holds that [`fields`](Self::fields) left to its visitor.
+    /// Skips what a field holds that [`fields`](Self::fields) left to its `visit` closure.
     pub(super) fn pass(&mut self, field: Field) -> Result<(), String> {
         match field {
             Field::Struct => self.skip(STRUCT, 0),
@@ -135,7 +135,8 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Type and number of the elements of a list. Each takes a byte at least.
+    /// Reads the head of a list: the type and the number of its elements. More elements than bytes
+    /// left are an error, as each takes at least one.
     fn list(&mut self) -> Result<(u8, u64), String> {
         let head = self.byte()?;
         let count = match head >> 4 {
@@ -197,7 +198,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Passes over an element of a list; booleans take a byte there.
+    /// Skips an element of a list or map; unlike in a field, a boolean takes a byte.
     fn element(&mut self, kind: u8, depth: usize) -> Result<(), String> {
         match kind {
             TRUE | FALSE => self.advance(1),

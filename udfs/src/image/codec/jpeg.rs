@@ -1,4 +1,4 @@
-//! JPEG by `zune-jpeg`.
+//! JPEG decoding by `zune-jpeg`.
 
 use image::metadata::Orientation;
 use zune_core::bytestream::ZCursor;
@@ -7,7 +7,8 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::errors::DecodeErrors;
 
-use super::{Decoder, Header, Pixels, Shape, check_size, rgb};
+use super::decoder::{Decoder, EncodedHeader, check_size, rgb};
+use crate::image::pixels::{PixelShape, Pixels};
 
 /// The JPEG decoder.
 pub(super) struct Jpeg;
@@ -22,15 +23,19 @@ impl Decoder for Jpeg {
         bytes.starts_with(START)
     }
 
-    fn header(&self, bytes: &[u8]) -> Result<Header, String> {
+    fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String> {
         let mut decoder = open(bytes, false, ColorSpace::RGB);
         decoder
             .decode_headers()
             .map_err(|e| format!("broken JPEG: {e}"))?;
         let progressive = segments(bytes).any(|(kind, _)| kind == PROGRESSIVE);
-        // Coefficients of 16 bits, three a pixel, are kept over the scans.
+        // A progressive file keeps three 16-bit coefficients per pixel between scans.
         let extra = if progressive { 6 } else { 0 };
-        Ok(Header::new(size(&decoder)?, orientation(&decoder), extra))
+        Ok(EncodedHeader::new(
+            size(&decoder)?,
+            orientation(&decoder),
+            extra,
+        ))
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
@@ -62,44 +67,44 @@ fn decode_to(colors: ColorSpace, bytes: &[u8], target: &mut Pixels) -> Result<Or
         Err(error) => Err(error),
     }
     .map_err(|error| match error {
-        Fault::Decoder(error) => format!("broken JPEG: {error}"),
-        Fault::Size(error) => error,
+        JpegFault::Decoder(error) => format!("broken JPEG: {error}"),
+        JpegFault::Size(error) => error,
     })
 }
 
-/// Why a JPEG did not decode.
-enum Fault {
+/// A failure to decode a JPEG file.
+enum JpegFault {
     Decoder(DecodeErrors),
     Size(String),
 }
 
-/// Decodes in the library's strict mode, where a corrupt scan is an error, or reading on over it.
+/// Decodes a file. In strict mode, a corrupt scan is an error; otherwise, corrupt data is skipped.
 fn decode(
     bytes: &[u8],
     strict: bool,
     colors: ColorSpace,
     target: &mut Pixels,
-) -> Result<Orientation, Fault> {
+) -> Result<Orientation, JpegFault> {
     let mut decoder = open(bytes, strict, colors);
-    decoder.decode_headers().map_err(Fault::Decoder)?;
-    let (height, width) = size(&decoder).map_err(Fault::Size)?;
-    target.reshape(Shape {
+    decoder.decode_headers().map_err(JpegFault::Decoder)?;
+    let (height, width) = size(&decoder).map_err(JpegFault::Size)?;
+    target.reshape(PixelShape {
         channels: colors.num_components(),
         ..rgb(height, width)
     });
     decoder
         .decode_into(&mut target.u8s)
-        .map_err(Fault::Decoder)?;
+        .map_err(JpegFault::Decoder)?;
     Ok(orientation(&decoder))
 }
 
-/// Whether strict mode refuses what cameras and editors do write: stray bytes between segments, and
-/// further images after the first, whose end it runs into.
-fn is_harmless(error: &Fault) -> bool {
+/// True if an error of strict mode concerns a harmless irregularity, as in files of cameras and
+/// editors: stray bytes between segments, or further images after the first one.
+fn is_harmless(error: &JpegFault) -> bool {
     match error {
-        Fault::Decoder(DecodeErrors::ExhaustedData) => true,
-        Fault::Decoder(error) => format!("{error}").contains("Extra bytes between headers"),
-        Fault::Size(_) => false,
+        JpegFault::Decoder(DecodeErrors::ExhaustedData) => true,
+        JpegFault::Decoder(error) => format!("{error}").contains("Extra bytes between headers"),
+        JpegFault::Size(_) => false,
     }
 }
 
@@ -126,8 +131,9 @@ fn orientation(decoder: &JpegDecoder<ZCursor<&[u8]>>) -> Orientation {
     found.unwrap_or(Orientation::NoTransforms)
 }
 
-/// Whether an end marker follows the first scan header. Data cut off earlier would decode to gray,
-/// which Pillow refuses as truncated; a thumbnail's end marker lies before the scan.
+/// True if an end marker follows the first scan header, so that the file is not truncated. Missing
+/// data would decode to gray, and Pillow refuses such files, too. (The end marker of a thumbnail
+/// precedes the scan.)
 fn has_end(bytes: &[u8]) -> bool {
     if bytes.ends_with(&END) {
         return true;
@@ -136,12 +142,12 @@ fn has_end(bytes: &[u8]) -> bool {
     bytes[after..].windows(2).rev().any(|pair| pair == END)
 }
 
-/// Offset of the first start-of-scan marker.
+/// Returns the offset of the first start-of-scan marker.
 fn scan_start(bytes: &[u8]) -> Option<usize> {
     segments(bytes).find_map(|(kind, marker)| (kind == SCAN).then_some(marker))
 }
 
-/// Kind and offset of the marker of each segment up to the first scan's.
+/// Returns the kind and offset of each segment marker, up to the marker of the first scan.
 pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
     let mut next = Some(START.len());
     std::iter::from_fn(move || {
@@ -149,7 +155,7 @@ pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
         loop {
             let marker = at + bytes.get(at..)?.iter().position(|&b| b == 0xff)?;
             let kind = *bytes.get(marker + 1)?;
-            // Fill bytes, and markers without a length.
+            // These are fill bytes, and markers that no length follows.
             if matches!(kind, 0xff | 0x00 | 0x01 | 0xd0..=0xd9) {
                 at = marker + 1;
                 continue;

@@ -1,4 +1,4 @@
-//! Encoded images: which decoder reads a format, and what every decoder must keep to.
+//! Decoding of images: the decoder of each format, and the rules that all decoders follow.
 //!
 //! | Format | Decoder | Notes |
 //! |---|---|---|
@@ -6,13 +6,14 @@
 //! | JPEG below 16 pixels in a direction | `jpeg-decoder` after `zune-jpeg` | subsampled chroma ends at the border |
 //! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
 //!
-//! Luma alone is given by the JPEG decoders. None reads a part of an image without the rest, and none
-//! scales while it decodes: `jpeg-decoder` could, but at one half takes longer than `zune-jpeg` for the
-//! whole.
+//! Only the JPEG decoders can return luma alone. No decoder reads only a part of an image, and none
+//! scales while it decodes: `jpeg-decoder` could, but takes longer for half the size than
+//! `zune-jpeg` for the whole image.
 //!
-//! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, 16-bit samples keep
-//! their high byte. Dimensions are checked in the header, before pixels are allocated.
+//! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, and 16-bit samples
+//! keep their high byte. Dimensions are checked in the header, before pixels are allocated.
 
+mod decoder;
 mod jpeg;
 mod other;
 mod raw_profile;
@@ -24,53 +25,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use image::metadata::Orientation;
 
+pub(crate) use self::decoder::EncodedHeader;
+pub use self::decoder::MAX_DECODER_BYTES;
+use self::decoder::{Decoder, is_turned};
 use super::kernel::geometry::{flip_horizontal, flip_vertical, transpose};
-use super::op::Mode;
-use super::pixels::{Pixels, Scratch, Shape};
-use crate::tensor::{Dtype, Layout};
+use super::pixels::{PixelShape, Pixels};
+use super::scratch::Scratch;
+use super::values::Mode;
 
-/// Most pixels of an image: Pillow's limit before it calls a file a decompression bomb
-/// (`2 * Image.MAX_IMAGE_PIXELS`). A greater one is an error of its row.
-pub const MAX_PIXELS: u64 = 178_956_970;
-
-/// Most bytes that a decoder of the `image` crate may allocate: 16-bit RGBA at [`MAX_PIXELS`].
-pub const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8;
-
-/// What a decoder can do.
-pub(crate) trait Decoder: Sync {
-    /// Whether these bytes begin like a file of this decoder's.
-    fn accepts(&self, bytes: &[u8]) -> bool;
-    /// Reads the header alone.
-    fn header(&self, bytes: &[u8]) -> Result<Header, String>;
-    /// Decodes to RGB bytes in height, width, channels order as stored; returns the orientation to
-    /// apply. `target` has been given its shape on return.
-    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String>;
-    /// As [`decode`](Self::decode), to the luma that the file itself holds; `None` where it holds none,
-    /// or the decoder cannot give it without the colors.
-    fn decode_luma(
-        &self,
-        _bytes: &[u8],
-        _target: &mut Pixels,
-    ) -> Option<Result<Orientation, String>> {
-        None
-    }
-}
-
-/// Decoders in order of preference.
+/// All decoders. The first one that accepts a file decodes it.
 const DECODERS: [&dyn Decoder; 3] = [&small_jpeg::SmallJpeg, &jpeg::Jpeg, &other::Other];
 
 thread_local! {
-    /// Set while a decoder runs whose panics become errors of the row.
+    /// True while this thread runs a decoder whose panics become errors of the row.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is inside a decoder whose panics are caught and reported as a row's error:
-/// a panic hook has nothing to say of those.
+/// True if this thread is inside a decoder whose panics are reported as errors of the row. A panic
+/// hook should stay silent in this case.
 pub fn panics_are_caught() -> bool {
     GUARDED.get()
 }
 
-/// Runs code that may panic on hostile input; the panic becomes an error.
+/// Runs code that may panic on hostile input, and converts a panic to an error.
 fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     GUARDED.set(true);
     let result = catch_unwind(AssertUnwindSafe(run));
@@ -95,75 +72,19 @@ fn decoder_of(bytes: &[u8]) -> Result<&'static dyn Decoder, String> {
         .ok_or_else(|| {
             let head: Vec<String> = bytes.iter().take(4).map(|b| format!("{b:02x}")).collect();
             format!(
-                "no JPEG, PNG, WebP, GIF, BMP or TIFF: the {} bytes begin with {}",
+                "not a JPEG, PNG, WebP, GIF, BMP or TIFF image: the {} bytes begin with {}",
                 bytes.len(),
                 head.join(" ")
             )
         })
 }
 
-/// Checks dimensions of a header before anything of that size is allocated.
-fn check_size(width: u64, height: u64) -> Result<(usize, usize), String> {
-    if width == 0 || height == 0 {
-        return Err(format!("the image has no pixels ({width} x {height})"));
-    }
-    match width.checked_mul(height) {
-        Some(pixels) if pixels <= MAX_PIXELS => Ok((height as usize, width as usize)),
-        _ => Err(format!(
-            "the image of {width} x {height} is above the limit of {MAX_PIXELS} pixels"
-        )),
-    }
-}
-
-/// Whether an orientation exchanges rows and columns.
-const fn is_turned(orientation: Orientation) -> bool {
-    matches!(
-        orientation,
-        Orientation::Rotate90
-            | Orientation::Rotate270
-            | Orientation::Rotate90FlipH
-            | Orientation::Rotate270FlipH
-    )
-}
-
-/// What the header of an image says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    /// Rows as shown (orientation applied).
-    pub(crate) height: usize,
-    /// Columns as shown.
-    pub(crate) width: usize,
-    /// Bytes that decoding takes at most, the pixels included.
-    pub(crate) decoding: u64,
-}
-
-impl Header {
-    /// The header of an image of this stored height and width, whose decoder takes `extra` bytes a pixel beside
-    /// those of the decoded one.
-    fn new((height, width): (usize, usize), orientation: Orientation, extra: u64) -> Self {
-        let is_turned = is_turned(orientation);
-        let pixels = height as u64 * width as u64;
-        // The decoder has given its own memory back when a turned image gets a second buffer.
-        let copies = if is_turned { 3 } else { 0 };
-        let (height, width) = if is_turned {
-            (width, height)
-        } else {
-            (height, width)
-        };
-        Self {
-            height,
-            width,
-            decoding: pixels.saturating_mul(3 + extra.max(copies)),
-        }
-    }
-}
-
 /// Reads the header of an image.
-pub(crate) fn header(bytes: &[u8]) -> Result<Header, String> {
+pub(crate) fn header(bytes: &[u8]) -> Result<EncodedHeader, String> {
     guarded(|| decoder_of(bytes)?.header(bytes))
 }
 
-/// Decodes into `scratch.front`.
+/// Decodes an encoded image into `scratch.front`.
 pub(crate) fn decode(bytes: &[u8], mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
     let front = &mut scratch.front;
     let orientation = guarded(|| {
@@ -187,7 +108,7 @@ fn orient(scratch: &mut Scratch, orientation: Orientation) {
         transpose(&scratch.front, &mut scratch.back);
         scratch.swap();
     }
-    // After the exchange of rows and columns, each orientation is at most two mirrorings.
+    // After swapping rows and columns, each orientation is at most two mirrorings.
     let (horizontal, vertical) = match orientation {
         Orientation::NoTransforms | Orientation::Rotate90FlipH => (false, false),
         Orientation::FlipHorizontal | Orientation::Rotate90 => (true, false),
@@ -202,26 +123,15 @@ fn orient(scratch: &mut Scratch, orientation: Orientation) {
     }
 }
 
-/// Luma by ITU-R BT.601 in Pillow's fixed point (`Image.convert("L")`).
+/// Computes luma by ITU-R BT.601 in Pillow's fixed point (`Image.convert("L")`).
 fn gray(source: &Pixels, target: &mut Pixels) {
-    target.reshape(Shape {
+    target.reshape(PixelShape {
         channels: 1,
         ..source.shape
     });
     for (out, rgb) in target.u8s.iter_mut().zip(source.u8s.chunks_exact(3)) {
         let [r, g, b] = [rgb[0], rgb[1], rgb[2]].map(u32::from);
         *out = ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8;
-    }
-}
-
-/// The shape of decoded RGB.
-const fn rgb(height: usize, width: usize) -> Shape {
-    Shape {
-        height,
-        width,
-        channels: 3,
-        dtype: Dtype::U8,
-        layout: Layout::Hwc,
     }
 }
 

@@ -1,4 +1,4 @@
-//! PNG, WebP, GIF, BMP and TIFF by the `image` crate.
+//! Decoding of PNG, WebP, GIF, BMP and TIFF by the `image` crate.
 
 use std::io::Cursor;
 
@@ -10,8 +10,9 @@ use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageResult, Limits};
 
+use super::decoder::{Decoder, EncodedHeader, MAX_DECODER_BYTES, check_size, rgb};
 use super::raw_profile;
-use super::{Decoder, Header, MAX_DECODER_BYTES, Pixels, check_size, rgb};
+use crate::image::pixels::Pixels;
 
 /// The decoder of all formats but JPEG.
 pub(super) struct Other;
@@ -21,7 +22,7 @@ impl Decoder for Other {
         format_of(bytes).is_some()
     }
 
-    fn header(&self, bytes: &[u8]) -> Result<Header, String> {
+    fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String> {
         let (mut decoder, name) = open(bytes)?;
         let size = size(&*decoder)?;
         let orientation = orientation(&mut *decoder, name, bytes);
@@ -30,9 +31,9 @@ impl Decoder for Other {
             ColorType::Rgb8 => 0,
             color => u64::from(color.bytes_per_pixel()),
         };
-        // A canvas of RGBA, or planes of about as much.
+        // The decoders of GIF and WebP also hold an RGBA canvas, or planes of about that size.
         let own = if matches!(name, "GIF" | "WebP") { 4 } else { 0 };
-        Ok(Header::new(size, orientation, samples + own))
+        Ok(EncodedHeader::new(size, orientation, samples + own))
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
@@ -79,9 +80,9 @@ const fn name_of(format: ImageFormat) -> Option<&'static str> {
     }
 }
 
-type Opened<'a> = (Box<dyn ImageDecoder + 'a>, &'static str);
+type OpenImage<'a> = (Box<dyn ImageDecoder + 'a>, &'static str);
 
-fn open(bytes: &[u8]) -> Result<Opened<'_>, String> {
+fn open(bytes: &[u8]) -> Result<OpenImage<'_>, String> {
     let format = format_of(bytes).ok_or("unknown image format")?;
     let name = name_of(format).unwrap_or("image");
     let reader = Cursor::new(bytes);
@@ -106,15 +107,16 @@ fn size(decoder: &dyn ImageDecoder) -> Result<(usize, usize), String> {
     check_size(width.into(), height.into())
 }
 
-/// The orientation of the format's own tag (TIFF), else of EXIF, else of EXIF in a PNG text, else of
-/// XMP, as Pillow looks. Metadata that cannot be read says nothing: the pixels still can.
+/// Returns the orientation from the format's own tag (TIFF), else from EXIF, else from EXIF in a
+/// PNG text, else from XMP, in Pillow's order. Unreadable metadata is ignored, since the pixels are
+/// still readable.
 fn orientation(decoder: &mut dyn ImageDecoder, name: &str, bytes: &[u8]) -> Orientation {
     if name == "TIFF" {
         return decoder.orientation().unwrap_or(Orientation::NoTransforms);
     }
     let exif = decoder.exif_metadata().ok().flatten();
     let exif = exif.as_deref().and_then(|chunk| {
-        // Some writers keep JPEG's segment name in front.
+        // Some writers keep the prefix that EXIF has in a JPEG segment.
         let chunk = chunk.strip_prefix(b"Exif\0\0").unwrap_or(chunk);
         Orientation::from_exif_chunk(chunk)
     });
@@ -124,7 +126,8 @@ fn orientation(decoder: &mut dyn ImageDecoder, name: &str, bytes: &[u8]) -> Orie
     found.unwrap_or(Orientation::NoTransforms)
 }
 
-/// The digit after `tiff:Orientation`, written as an attribute or an element.
+/// Returns the orientation in an XMP packet: the digit after `tiff:Orientation`, which is an
+/// attribute or an element.
 fn of_xmp(packet: &[u8]) -> Option<Orientation> {
     const TAG: &[u8] = b"tiff:Orientation";
     let at = packet.windows(TAG.len()).position(|w| w == TAG)?;
@@ -136,8 +139,8 @@ fn of_xmp(packet: &[u8]) -> Option<Orientation> {
     }
 }
 
-/// Brings samples of any color type to RGB bytes: gray repeated, alpha dropped, the high byte of
-/// 16 bits, floats of 0 to 1 scaled.
+/// Converts samples of any color type to RGB bytes: repeats gray, drops alpha, keeps the high byte
+/// of 16 bits, and scales floats from 0 to 1.
 fn to_rgb(samples: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), String> {
     let pixels = out.chunks_exact_mut(3);
     let wide = |pair: &[u8]| (u16::from_ne_bytes([pair[0], pair[1]]) >> 8) as u8;

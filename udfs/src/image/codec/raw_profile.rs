@@ -1,23 +1,24 @@
-//! EXIF in PNG text: "raw profiles", which ImageMagick wrote before PNG had a chunk for EXIF.
+//! EXIF in PNG text: "raw profiles", which ImageMagick wrote before PNG had an EXIF chunk.
 //!
-//! The text of the keyword `Raw profile type exif` (or `APP1`) is a line break, the profile's name,
-//! its length in bytes, then the bytes in hexadecimal over several lines.
+//! The text under the keyword `Raw profile type exif` (or `APP1`) consists of a line break, the
+//! profile's name, its length in bytes, and the bytes in hexadecimal on several lines.
 
 use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 use image::metadata::Orientation;
 
-/// Most bytes of text that are looked at: EXIF in a JPEG segment is below 64 KiB, two digits and
-/// a share of the line breaks each.
+/// Maximum length, in bytes, of a text; a longer text is ignored. EXIF in a JPEG segment is below
+/// 64 KiB, and each of its bytes takes two digits plus line breaks here.
 const MAX_TEXT: usize = 256 << 10;
 
 const SIGNATURE: usize = 8;
 
-/// Where the profile is looked for, in this order.
+/// The keywords of raw profiles, in the order in which a file is searched.
 const KEYWORDS: [&[u8]; 2] = [b"Raw profile type exif", b"Raw profile type APP1"];
 
-/// The orientation that a raw profile of a PNG file names. Chunks after the pixels count too.
+/// Returns the orientation in a raw profile of a PNG file. Chunks after the pixels are searched,
+/// too.
 pub(super) fn orientation(png: &[u8]) -> Option<Orientation> {
     KEYWORDS.into_iter().find_map(|keyword| {
         let mut profiles = chunks(png).filter_map(|(kind, data)| {
@@ -28,7 +29,7 @@ pub(super) fn orientation(png: &[u8]) -> Option<Orientation> {
     })
 }
 
-/// Kind and data of each chunk.
+/// Returns the kind and data of each chunk.
 fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = png.get(SIGNATURE..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -36,19 +37,19 @@ fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         let length = u32::from_be_bytes(*length) as usize;
         let (kind, after) = after.split_at_checked(4)?;
         let (data, after) = after.split_at_checked(length)?;
-        // A checksum ends the chunk.
+        // A chunk ends with a checksum of four bytes.
         rest = after.get(4..).unwrap_or_default();
         Some((kind, data))
     })
 }
 
-/// The text of a chunk, given what follows keyword and zero byte.
+/// Returns the text of a chunk, given the data after the chunk's keyword and zero byte.
 fn text(kind: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
     let (compressed, text) = match (kind, rest) {
         (b"tEXt", text) => (false, text),
         (b"zTXt", [0, text @ ..]) => (true, text),
         (b"iTXt", [compressed @ (0 | 1), 0, text @ ..]) => {
-            // Language and translated keyword, each ended by a zero byte.
+            // Skips the language and the translated keyword, each ended by a zero byte.
             (*compressed == 1, text.splitn(3, |b| *b == 0).nth(2)?)
         }
         _ => return None,
@@ -65,7 +66,7 @@ fn text(kind: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
     (out.len() <= MAX_TEXT).then_some(out)
 }
 
-/// The bytes that the text's fourth and further lines give in hexadecimal.
+/// Decodes the hexadecimal bytes of a profile, which start at the fourth line of the text.
 fn exif(text: &[u8]) -> Option<Vec<u8>> {
     let lines = text.splitn(4, |b| *b == b'\n').nth(3)?;
     let mut digits = lines
@@ -88,11 +89,12 @@ mod tests {
 
     use super::*;
 
-    /// EXIF with the orientation tag alone, as ImageMagick writes it.
+    /// EXIF with only the orientation tag, as ImageMagick writes it.
     const PROFILE: &[u8] = b"\nexif\n      32\n4578696600004d4d002a000000080001011200030000\n\
         0001000600000000000A\n";
 
-    /// A file of one chunk, its checksum left at zero (the reader of the pixels checks those).
+    /// Returns a file of one chunk, whose checksum is zero (only the pixel decoder verifies
+    /// checksums).
     fn png(kind: &[u8], data: &[&[u8]]) -> Vec<u8> {
         let data = data.concat();
         let length = (data.len() as u32).to_be_bytes();
@@ -116,7 +118,8 @@ mod tests {
                 png(b"iTXt", &[keyword, b"\0\x01\0\0\0", &packed]),
             ] {
                 assert_eq!(orientation(&file), Some(Orientation::Rotate90));
-                // Cut off anywhere it says nothing (the last four bytes are the checksum).
+                // A file truncated anywhere has no orientation (the last four bytes are the
+                // checksum).
                 for end in 0..file.len() - 4 {
                     assert_eq!(orientation(&file[..end]), None, "{end}");
                 }

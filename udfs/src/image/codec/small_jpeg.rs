@@ -1,30 +1,33 @@
-//! JPEG images narrower or lower than one unit of subsampled chroma.
+//! Decoding of JPEG images smaller than one unit of subsampled chroma.
 //!
-//! `zune-jpeg` widens chroma over whole blocks, so the samples at an image's border mix with the
-//! block's padding, which is not part of the image; libjpeg (and with it Pillow) repeats the last
-//! sample. In a photo that touches one column and one row; in an image of few pixels it is most of
-//! it. `jpeg-decoder` stops at the border too, with the same triangle filter, and decodes such
-//! images again.
+//! `zune-jpeg` interpolates chroma over whole blocks, so samples at an image's border mix with the
+//! block's padding, which is not part of the image. libjpeg (and thus Pillow) repeats the last
+//! sample instead. In a photo, the difference affects one column and one row; in an image of few
+//! pixels, it affects most of them. `jpeg-decoder` stops at the border like libjpeg, with the same
+//! triangle filter, so it decodes such images again.
 //!
-//! Where chroma is at most two samples wide, libjpeg repeats each sample instead of interpolating
-//! (`jdsample.c`: "fancy upsampling" wants `downsampled_width > 2`). The samples are read back from
-//! the interpolated plane: its outer columns hold them unmixed, and rows are solved for one by one.
+//! If chroma is at most two samples wide, libjpeg repeats each sample instead of interpolating
+//! (`jdsample.c`: "fancy upsampling" requires `downsampled_width > 2`). The stored samples are
+//! recovered from the interpolated plane of `jpeg-decoder`: the plane's outer columns hold them
+//! unmixed in the horizontal direction, and rows are solved one after the other.
 
 use std::io::Read;
 
 use image::metadata::Orientation;
 use jpeg_decoder::{ColorTransform, PixelFormat};
 
+use super::decoder::{Decoder, EncodedHeader};
 use super::jpeg::{Jpeg, segments};
-use super::{Decoder, Header, Pixels};
+use crate::image::pixels::Pixels;
 
 /// The decoder of JPEG images with subsampled chroma that are narrower or lower than [`UNIT`].
 pub(super) struct SmallJpeg;
 
-/// Width and height in pixels that two blocks of luma and one of chroma cover.
+/// Width and height, in pixels, of the area that two blocks of luma and one block of chroma cover
+/// in each direction.
 const UNIT: usize = 16;
 
-/// Widest image whose chroma is at most two samples wide.
+/// Width, in pixels, of the widest image whose chroma is at most two samples wide.
 const NARROW: usize = 4;
 
 impl Decoder for SmallJpeg {
@@ -32,7 +35,7 @@ impl Decoder for SmallJpeg {
         Jpeg.accepts(bytes) && Frame::of(bytes).is_some()
     }
 
-    fn header(&self, bytes: &[u8]) -> Result<Header, String> {
+    fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String> {
         Jpeg.header(bytes)
     }
 
@@ -45,8 +48,8 @@ impl Decoder for SmallJpeg {
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
-        // What is broken or truncated does not depend on the size of an image: the general decoder
-        // says so. Its pixels stay where the second one cannot read the file.
+        // The general decoder (`Jpeg`) reports broken and truncated files. Its pixels are the
+        // result if the second decoder cannot read the file.
         let orientation = Jpeg.decode(bytes, target)?;
         let size = (target.shape.height, target.shape.width);
         let frame = Frame::of(bytes).filter(|frame| (frame.height, frame.width) == size);
@@ -59,23 +62,23 @@ impl Decoder for SmallJpeg {
 
 /// The frame header of a small YCbCr image whose chroma is halved in one or both directions.
 struct Frame {
-    /// Offset of the header's height, which two bytes of width follow.
+    /// Offset of the header's height; two bytes of width follow the height.
     at: usize,
     height: usize,
     width: usize,
-    /// Chroma has half the columns.
+    /// True if chroma has half the columns.
     across: bool,
-    /// Chroma has half the rows.
+    /// True if chroma has half the rows.
     down: bool,
 }
 
 impl Frame {
-    /// The header of such an image, nothing for any other.
+    /// Reads the frame header of a small image with halved chroma; `None` for any other image.
     fn of(bytes: &[u8]) -> Option<Self> {
         for (kind, marker) in segments(bytes) {
             let body = bytes.get(marker + 4..)?;
             match kind {
-                // Adobe's segment with transform 0: RGB, not YCbCr.
+                // Adobe's segment with transform 0 means that the file stores RGB, not YCbCr.
                 0xee if body.starts_with(b"Adobe") && body.get(11) == Some(&0) => return None,
                 // Baseline, extended and progressive Huffman frames.
                 0xc0..=0xc2 => return Self::read(body, marker + 5),
@@ -85,7 +88,8 @@ impl Frame {
         None
     }
 
-    /// Reads precision, height, width, component count, then identity, sampling and table of each.
+    /// Reads the precision, height, width and number of components, and the identifier, sampling
+    /// factors and table of each component.
     fn read(body: &[u8], at: usize) -> Option<Self> {
         let body: &[u8; 15] = body.first_chunk()?;
         let height = usize::from(u16::from_be_bytes([body[1], body[2]]));
@@ -114,7 +118,7 @@ impl Frame {
         self.across && self.width <= NARROW
     }
 
-    /// Pixels in a row of [`Self::samples`].
+    /// Number of pixels in a row of [`Self::samples`].
     const fn columns(&self) -> usize {
         if self.is_narrow() {
             self.width.next_multiple_of(2)
@@ -123,27 +127,30 @@ impl Frame {
         }
     }
 
-    /// Y, Cb and Cr of each pixel, chroma interpolated; nothing if the file cannot be read so.
+    /// Decodes Y, Cb and Cr of each pixel, with interpolated chroma; `None` if `jpeg-decoder`
+    /// cannot read the file.
     ///
-    /// A narrow image is read as of even width, so that its last column holds chroma unmixed. It
-    /// has the same blocks, hence the same coded data.
+    /// A narrow image is decoded with an even width, so that the last column holds unmixed chroma.
+    /// The wider image consists of the same blocks, hence of the same coded data.
     fn samples(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let width = u16::try_from(self.columns()).ok()?.to_be_bytes();
         let (head, tail) = (bytes.get(..self.at + 2)?, bytes.get(self.at + 4..)?);
         let mut decoder = jpeg_decoder::Decoder::new(head.chain(&width[..]).chain(tail));
         let size = self.height * self.columns() * 3;
         decoder.set_max_decoding_buffer_size(size);
-        // Said to be RGB, the components come as they are (`None` would give them one after another).
+        // The components are declared as RGB, so the decoder returns them interleaved and
+        // unconverted (`None` would return one plane after another).
         decoder.set_color_transform(ColorTransform::RGB);
         let samples = decoder.decode().ok()?;
         let is_whole = decoder.info()?.pixel_format == PixelFormat::RGB24 && samples.len() == size;
         is_whole.then_some(samples)
     }
 
-    /// Writes RGB.
+    /// Converts interpolated YCbCr samples to RGB.
     fn convert(&self, samples: &[u8], out: &mut [u8]) {
         let rows = samples.chunks_exact(self.columns() * 3);
-        // Chroma of the row before, in the left and the right half of a narrow image.
+        // The recovered chroma (Cb, Cr) of the previous row, in the left and the right half of a
+        // narrow image.
         let mut chroma = [[0; 2]; 2];
         for (y, (row, out)) in rows.zip(out.chunks_exact_mut(self.width * 3)).enumerate() {
             if self.is_narrow() && (!self.down || y % 2 == 0) {
@@ -170,8 +177,8 @@ impl Frame {
     }
 }
 
-/// The sample `near` of `mixed = (3 * near + far + 2) / 4` rounded down. Where two samples give
-/// the same, the lower one; an error of 1 in `far` does not grow.
+/// Solves `mixed = (3 * near + far + 2) / 4`, rounded down, for `near`. If two numbers solve the
+/// equation, the lower one is returned. An error of 1 in `far` does not grow from row to row.
 fn unmixed(mixed: u8, far: u8) -> u8 {
     (u16::from(mixed) * 4)
         .saturating_sub(far.into())
@@ -179,7 +186,7 @@ fn unmixed(mixed: u8, far: u8) -> u8 {
         .min(255) as u8
 }
 
-/// RGB by JFIF's formula in libjpeg's fixed point (`jdcolor.c`).
+/// Converts a pixel to RGB by JFIF's formula in libjpeg's fixed point (`jdcolor.c`).
 fn to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
     let color = |scaled: i32| (i32::from(y) + ((scaled + 0x8000) >> 16)).clamp(0, 255) as u8;
@@ -195,7 +202,8 @@ mod tests {
     use super::super::{Mode, Scratch, decode};
     use super::*;
 
-    /// Start of image and both quantisation tables (libjpeg's at quality 30) of the files below.
+    /// Beginning of the files below: the start of image, and both of libjpeg's quantisation tables
+    /// at quality 30.
     const HEAD: &str = "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899\
      816a7190735b5d85b586909ea3abadab6780bcc9baa6c799a8aba4ffdb0043011c1e1e2823284e2b2b4ea46e\
      5d6ea4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4\
@@ -207,7 +215,8 @@ mod tests {
         pairs.map(|d| digit(d[0]) << 4 | digit(d[1])).collect()
     }
 
-    /// Checks a file of noise made by libjpeg against the pixels that libjpeg gives back.
+    /// Compares the decoded pixels of a file of noise, written by libjpeg, with those that libjpeg
+    /// decodes.
     fn check(tail: &str, height: usize, width: usize, expected: &[u8]) {
         let file = [bytes(HEAD), bytes(tail)].concat();
         assert!(SmallJpeg.accepts(&file));

@@ -6,7 +6,7 @@ use crate::image::testing::{encoded, picture};
 fn decoded(bytes: &[u8]) -> Result<Pixels, String> {
     let mut scratch = Scratch::default();
     decode(bytes, Mode::Rgb, &mut scratch)?;
-    let Header { height, width, .. } = header(bytes)?;
+    let EncodedHeader { height, width, .. } = header(bytes)?;
     assert_eq!(
         (scratch.front.shape.height, scratch.front.shape.width),
         (height, width)
@@ -87,7 +87,7 @@ fn other_color_types_come_to_rgb() {
     );
 }
 
-/// A JPEG with an EXIF segment that holds the orientation tag alone.
+/// Returns the JPEG file with an EXIF segment that holds only the orientation tag.
 fn with_orientation(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     let mut tiff = b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
     tiff.extend([orientation, 0, 0, 0, 0, 0, 0]);
@@ -107,7 +107,7 @@ fn orientation_is_applied() {
         let i = (y * p.shape.width + x) * 3;
         [p.u8s[i], p.u8s[i + 1], p.u8s[i + 2]]
     };
-    // Where the pixel shown at the top left is stored (EXIF 2.3, tag 274).
+    // The stored position of the pixel displayed at the top left (EXIF 2.3, tag 274).
     let corners = [
         (0, 0),
         (0, 15),
@@ -157,7 +157,7 @@ fn orientation_of_png_comes_from_exif_text_or_xmp() {
     }
 }
 
-/// PNG's checksum.
+/// Computes the checksum of a PNG chunk.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -189,12 +189,12 @@ fn broken_files_are_errors() {
     }
 }
 
-/// The file with its scan data overwritten by bits that are no Huffman code.
+/// The file with its scan data overwritten by bits that are not a Huffman code.
 fn corrupt(jpeg: &[u8]) -> Vec<u8> {
     let mut file = jpeg.to_vec();
     let scan = file.windows(2).position(|w| w == [0xff, 0xda]).unwrap() + 14;
     let end = file.len() - 2;
-    // Ones alone, each 0xff stuffed: no Huffman code has only ones.
+    // Only ones, with each 0xff stuffed: no Huffman code consists of ones.
     file[scan..end]
         .iter_mut()
         .enumerate()
@@ -204,7 +204,7 @@ fn corrupt(jpeg: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_huge_header_is_refused_before_allocation() {
-    // A PNG header of 60 000 x 60 000; its checksum is computed as the format asks.
+    // A PNG header of 60 000 x 60 000 with a valid checksum.
     let mut header = b"IHDR".to_vec();
     header.extend(60_000_u32.to_be_bytes());
     header.extend(60_000_u32.to_be_bytes());
@@ -264,7 +264,7 @@ fn luma_is_the_files_own_where_it_has_one() {
         let gray = scratch.front.clone();
         decode(&file, Mode::Luma, &mut scratch).unwrap();
         assert_eq!(scratch.front.shape, gray.shape);
-        // Gray is computed of colors that were cut to 0 to 255 and rounded.
+        // Gray is computed from colors that were clamped to 0 to 255 and rounded.
         let far = scratch.front.u8s.iter().zip(&gray.u8s);
         let far: u64 = far.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
         assert!(far < gray.u8s.len() as u64, "{far} of {}", gray.u8s.len());

@@ -1,9 +1,9 @@
 //! Gaussian blur: a separable kernel over mirrored borders.
 
-use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
+use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample};
 
-/// The weights of a Gaussian of standard deviation `sigma` (pixels) at `size` whole places,
-/// summing to 1, as torchvision's `_get_gaussian_kernel1d`.
+/// Returns the weights of a Gaussian of standard deviation `sigma` (in pixels) at `size`
+/// consecutive pixels. The weights sum to 1, as in torchvision's `_get_gaussian_kernel1d`.
 fn weights(size: usize, sigma: f64) -> Vec<f32> {
     let middle = (size as f64 - 1.0) * 0.5;
     let raw: Vec<f64> = (0..size)
@@ -16,15 +16,15 @@ fn weights(size: usize, sigma: f64) -> Vec<f32> {
     raw.iter().map(|w| (w / sum) as f32).collect()
 }
 
-/// Blurs in place. `kernel` is (height, width), both odd; `sigma` in pixels, above zero. Fails
-/// where the image is too small to mirror half a kernel.
+/// Blurs an image in place. `kernel` is (height, width), both odd; `sigma` is in pixels and above
+/// zero. Fails if the image is too small to mirror half a kernel.
 pub(crate) fn gaussian_blur(
     pixels: &mut Pixels,
     kernel: (usize, usize),
     sigma: f64,
     lines: &mut Vec<f32>,
 ) -> Result<(), String> {
-    let Shape { height, width, .. } = pixels.shape;
+    let PixelShape { height, width, .. } = pixels.shape;
     if kernel.0 / 2 >= height.max(1) || kernel.1 / 2 >= width.max(1) {
         let (h, w) = kernel;
         return Err(format!(
@@ -42,13 +42,13 @@ fn mirrored(i: i64, n: usize) -> usize {
     (if i > last { 2 * last - i } else { i }) as usize
 }
 
-fn blur_as<T: Sample>(
+fn blur_as<T: PixelSample>(
     pixels: &mut Pixels,
     kernel: (usize, usize),
     sigma: f64,
     lines: &mut Vec<f32>,
 ) {
-    let Shape {
+    let PixelShape {
         height,
         width,
         channels,
@@ -95,17 +95,17 @@ fn blur_as<T: Sample>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Dtype, Layout};
+    use crate::tensor::{Dtype, ImageLayout};
 
     #[test]
     fn a_point_spreads_to_the_kernel() {
         let mut pixels = Pixels::default();
-        let shape = Shape {
+        let shape = PixelShape {
             height: 5,
             width: 5,
             channels: 1,
             dtype: Dtype::F32,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         pixels.reshape(shape);
         pixels.f32s[12] = 1.0;
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn flat_images_stay_and_small_ones_are_refused() {
         let mut pixels = Pixels::default();
-        let shape = Shape {
+        let shape = PixelShape {
             height: 3,
             width: 4,
             channels: 3,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         pixels.reshape(shape);
         pixels.u8s.fill(77);

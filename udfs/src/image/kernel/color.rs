@@ -1,9 +1,10 @@
 //! Brightness, contrast, saturation, hue and gray, as torchvision's tensor functions compute them
-//! (`torchvision/transforms/v2/functional/_color.py`): in single precision, bytes truncated.
+//! (`torchvision/transforms/v2/functional/_color.py`): in single precision, with bytes truncated.
 
-use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
+use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample};
 
-/// ITU-R BT.601 luma weights as torchvision writes them for `rgb_to_grayscale`.
+/// The ITU-R BT.601 weights of red, green and blue, with the digits that torchvision's
+/// `rgb_to_grayscale` uses.
 const LUMA: [f32; 3] = [0.2989, 0.587, 0.114];
 
 #[inline]
@@ -11,16 +12,17 @@ fn luma(r: f32, g: f32, b: f32) -> f32 {
     r * LUMA[0] + g * LUMA[1] + b * LUMA[2]
 }
 
-/// One change of color with its factor.
+/// A change of one property of colors, by a factor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Adjust {
-    /// Times the factor.
+    /// Multiplies samples by the factor.
     Brightness(f64),
-    /// Away from (factor above 1) or toward the mean of the gray image.
+    /// Moves samples away from the mean of the gray image (if the factor is above 1), or toward it.
     Contrast(f64),
-    /// Away from or toward the gray image; nothing on gray images.
+    /// Moves samples away from the gray image (if the factor is above 1), or toward it; does
+    /// nothing to gray images.
     Saturation(f64),
-    /// Turns the hue by this part of a circle, -0.5 to 0.5; nothing on gray images.
+    /// Rotates the hue by this fraction of a circle, -0.5 to 0.5; does nothing to gray images.
     Hue(f64),
 }
 
@@ -38,19 +40,20 @@ pub(crate) fn adjust(pixels: &mut Pixels, changes: &[Adjust]) {
 }
 
 #[inline]
-fn blend<T: Sample>(value: f32, other: f32, ratio: f32) -> T {
+fn blend<T: PixelSample>(value: f32, other: f32, ratio: f32) -> T {
     T::truncated((value * ratio + other * (1.0 - ratio)).clamp(0.0, T::TOP))
 }
 
-fn brightness<T: Sample>(pixels: &mut Pixels, factor: f32) {
+fn brightness<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
     for value in T::of_mut(pixels) {
         *value = T::truncated((value.real() * factor).clamp(0.0, T::TOP));
     }
 }
 
-/// The gray of a pixel as `adjust_contrast` and `adjust_saturation` use it: whole for bytes.
+/// Returns the gray of a pixel as `adjust_contrast` and `adjust_saturation` compute it; it is an
+/// integer if samples are bytes.
 #[inline]
-fn gray<T: Sample>(pixel: &[T]) -> f32 {
+fn gray<T: PixelSample>(pixel: &[T]) -> f32 {
     let value = match pixel {
         [r, g, b] => luma(r.real(), g.real(), b.real()),
         [v, ..] => v.real(),
@@ -59,10 +62,11 @@ fn gray<T: Sample>(pixel: &[T]) -> f32 {
     if T::FLOAT { value } else { libm::floorf(value) }
 }
 
-fn contrast<T: Sample>(pixels: &mut Pixels, factor: f32) {
+fn contrast<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
     let channels = pixels.shape.channels;
     let count = pixels.shape.height * pixels.shape.width;
-    // Summed in double precision from the first pixel to the last: one order on every machine.
+    // The sum is in double precision and in the order of the pixels, so it is equal on every
+    // machine.
     let sum: f64 = T::of(pixels)
         .chunks_exact(channels)
         .map(|p| f64::from(gray(p)))
@@ -73,7 +77,7 @@ fn contrast<T: Sample>(pixels: &mut Pixels, factor: f32) {
     }
 }
 
-fn saturation<T: Sample>(pixels: &mut Pixels, factor: f32) {
+fn saturation<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
     if pixels.shape.channels == 1 {
         return;
     }
@@ -85,11 +89,12 @@ fn saturation<T: Sample>(pixels: &mut Pixels, factor: f32) {
     }
 }
 
-fn hue<T: Sample>(pixels: &mut Pixels, turn: f32) {
+fn hue<T: PixelSample>(pixels: &mut Pixels, turn: f32) {
     if pixels.shape.channels == 1 || turn == 0.0 {
         return;
     }
-    // `to_dtype(scale=True)` from floats to bytes multiplies by this (255 + 1 - 1e-3) and truncates.
+    // Torchvision's `to_dtype(scale=True)` from floats to bytes multiplies by `up` (255 + 1 - 1e-3)
+    // and truncates.
     let (down, up) = if T::FLOAT {
         (1.0, 1.0)
     } else {
@@ -114,7 +119,8 @@ fn to_hsv([r, g, b]: [f32; 3]) -> (f32, f32, f32) {
     let (max, min) = (r.max(g).max(b), r.min(g).min(b));
     let range = max - min;
     if range == 0.0 {
-        // All three differences are zero: torchvision's formula gives hue 1 mod 1 (red's branch).
+        // The three channels are equal. Torchvision's formula then yields hue 1 mod 1 (red's
+        // branch).
         return (0.0, 0.0, max);
     }
     let (rc, gc, bc) = ((max - r) / range, (max - g) / range, (max - b) / range);
@@ -146,9 +152,10 @@ fn to_rgb(h: f32, s: f32, v: f32) -> [f32; 3] {
     }
 }
 
-/// Gray of `channels` equal channels; a gray image is repeated.
+/// Converts an image to gray with `channels` equal channels. The channel of a gray image is
+/// repeated.
 pub(crate) fn grayscale(source: &Pixels, channels: usize, target: &mut Pixels) {
-    target.reshape(Shape {
+    target.reshape(PixelShape {
         channels,
         ..source.shape
     });
@@ -168,16 +175,16 @@ pub(crate) fn grayscale(source: &Pixels, channels: usize, target: &mut Pixels) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Dtype, Layout};
+    use crate::tensor::{Dtype, ImageLayout};
 
     fn pixel(rgb: [u8; 3]) -> Pixels {
         let mut pixels = Pixels::default();
-        let shape = Shape {
+        let shape = PixelShape {
             height: 1,
             width: 1,
             channels: 3,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         pixels.reshape(shape);
         pixels.u8s.copy_from_slice(&rgb);

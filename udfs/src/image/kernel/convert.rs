@@ -1,11 +1,11 @@
-//! Element types, normalisation and layout.
+//! Conversion of element types, normalisation and layout.
 
-use crate::image::op::Real;
-use crate::image::pixels::{Pixels, Shape};
-use crate::tensor::{Dtype, Layout};
+use crate::image::pixels::{PixelShape, Pixels};
+use crate::image::values::Real;
+use crate::tensor::{Dtype, ImageLayout};
 
-/// Bytes become floats in 0 to 1 (divided by 255, torchvision's `to_dtype(scale=True)`); floats
-/// keep their numbers. In place.
+/// Converts bytes to floats in 0 to 1 (divided by 255, like torchvision's `to_dtype(scale=True)`),
+/// in place. Floats keep their values, rounded to the new type.
 pub(crate) fn to_float(pixels: &mut Pixels, dtype: Dtype) {
     if pixels.shape.dtype == Dtype::U8 {
         let bytes = std::mem::take(&mut pixels.u8s);
@@ -19,12 +19,13 @@ pub(crate) fn to_float(pixels: &mut Pixels, dtype: Dtype) {
     pixels.settle();
 }
 
-/// `(x - mean) / std` per channel in single precision, bytes first made floats in 0 to 1. In place.
+/// Computes `(x - mean) / std` per channel in single precision, in place. Bytes are first converted
+/// to floats in 0 to 1.
 pub(crate) fn normalize(pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
     if pixels.shape.dtype == Dtype::U8 {
         to_float(pixels, Dtype::F32);
     }
-    let Shape {
+    let PixelShape {
         height,
         width,
         channels,
@@ -38,14 +39,14 @@ pub(crate) fn normalize(pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
         })
         .collect();
     match layout {
-        Layout::Hwc => {
+        ImageLayout::Hwc => {
             for pixel in pixels.f32s.chunks_exact_mut(channels) {
                 for (value, (mean, std)) in pixel.iter_mut().zip(&constants) {
                     *value = (*value - mean) / std;
                 }
             }
         }
-        Layout::Chw if height * width > 0 => {
+        ImageLayout::Chw if height * width > 0 => {
             let planes = pixels.f32s.chunks_exact_mut(height * width);
             for (plane, (mean, std)) in planes.zip(&constants) {
                 for value in plane {
@@ -53,15 +54,15 @@ pub(crate) fn normalize(pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
                 }
             }
         }
-        Layout::Chw => {}
+        ImageLayout::Chw => {}
     }
     pixels.settle();
 }
 
-/// Copies to a plane per channel.
+/// Copies an image to one plane per channel.
 pub(crate) fn to_chw(source: &Pixels, target: &mut Pixels) {
-    target.reshape(Shape {
-        layout: Layout::Chw,
+    target.reshape(PixelShape {
+        layout: ImageLayout::Chw,
         ..source.shape
     });
     let channels = source.shape.channels;
@@ -90,12 +91,12 @@ mod tests {
 
     fn rgb() -> Pixels {
         let mut pixels = Pixels::default();
-        let shape = Shape {
+        let shape = PixelShape {
             height: 1,
             width: 2,
             channels: 3,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         pixels.reshape(shape);
         pixels.u8s.copy_from_slice(&[0, 51, 255, 255, 102, 0]);
@@ -123,6 +124,6 @@ mod tests {
         let mut target = Pixels::default();
         to_chw(&rgb(), &mut target);
         assert_eq!(target.u8s, [0, 255, 51, 102, 255, 0]);
-        assert_eq!(target.shape.layout, Layout::Chw);
+        assert_eq!(target.shape.layout, ImageLayout::Chw);
     }
 }

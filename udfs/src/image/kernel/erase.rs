@@ -1,14 +1,23 @@
-//! Filling a rectangle.
+//! Fills a rectangle.
 
 use super::geometry::Region;
 use crate::draw::Draws;
-use crate::image::op::{EraseValue, Real};
-use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
-use crate::tensor::Layout;
+use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample};
+use crate::image::values::Real;
+use crate::tensor::ImageLayout;
 
-/// Fills `region` with a number, a number a channel, or standard normal draws, in place.
+/// The samples that `random_erasing` writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EraseValue {
+    /// One number, or one per channel.
+    Constant(Vec<Real>),
+    /// Standard normal draws.
+    Random,
+}
+
+/// Fills `region` in place.
 pub(crate) fn erase(pixels: &mut Pixels, region: Region, value: &EraseValue, draws: &mut Draws) {
-    let Shape {
+    let PixelShape {
         height,
         width,
         channels,
@@ -19,8 +28,8 @@ pub(crate) fn erase(pixels: &mut Pixels, region: Region, value: &EraseValue, dra
         return;
     }
     let index = |y: usize, x: usize, c: usize| match layout {
-        Layout::Hwc => (y * width + x) * channels + c,
-        Layout::Chw => (c * height + y) * width + x,
+        ImageLayout::Hwc => (y * width + x) * channels + c,
+        ImageLayout::Chw => (c * height + y) * width + x,
     };
     by_sample!(dtype, T => {
         let values = T::of_mut(pixels);
@@ -38,7 +47,7 @@ pub(crate) fn erase(pixels: &mut Pixels, region: Region, value: &EraseValue, dra
     pixels.settle();
 }
 
-fn constant<T: Sample>(fill: &[Real], channel: usize) -> T {
+fn constant<T: PixelSample>(fill: &[Real], channel: usize) -> T {
     T::truncated(
         fill.get(channel)
             .or(fill.first())
@@ -54,12 +63,12 @@ mod tests {
     #[test]
     fn a_rectangle_is_filled() {
         let mut pixels = Pixels::default();
-        let shape = Shape {
+        let shape = PixelShape {
             height: 3,
             width: 3,
             channels: 1,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         };
         pixels.reshape(shape);
         let region = Region {

@@ -1,36 +1,71 @@
-//! Moving pixels by place: crop, pad, flips, orientation.
+//! Moves pixels: crop, pad, flips, orientation.
 
-use crate::image::op::{PadMode, Real};
-use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
+use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample};
+use crate::image::values::Real;
 
 /// A rectangle within an image, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// First row.
+    /// First row of pixels.
     pub(crate) top: usize,
-    /// First column.
+    /// First column of pixels.
     pub(crate) left: usize,
-    /// Rows.
+    /// Number of rows.
     pub(crate) height: usize,
-    /// Columns.
+    /// Number of columns.
     pub(crate) width: usize,
 }
 
 impl Region {
-    /// Whether the image holds all of it.
-    pub(crate) const fn is_within(&self, shape: &Shape) -> bool {
+    /// Returns the region that is the whole image.
+    pub(crate) const fn whole(shape: &PixelShape) -> Self {
+        Self {
+            top: 0,
+            left: 0,
+            height: shape.height,
+            width: shape.width,
+        }
+    }
+
+    /// True if the region lies within the image.
+    pub(crate) const fn is_within(&self, shape: &PixelShape) -> bool {
         self.top + self.height <= shape.height && self.left + self.width <= shape.width
     }
 }
 
-/// Copies the rectangle at (`top`, `left`), which may lie partly or wholly outside: zeros there.
+/// The pixels of a border that `pad` adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PadMode {
+    /// Each pixel is the fill value.
+    Constant,
+    /// Each pixel is a copy of the nearest pixel of the image.
+    Edge,
+    /// The image is mirrored, without repeating its outermost pixel.
+    Reflect,
+    /// The image is mirrored, and its outermost pixel is repeated.
+    Symmetric,
+}
+
+/// Returns the offset of a central crop of `want` pixels from `have` pixels; negative if the image
+/// is smaller than the crop and gets surrounded by zeros.
+pub(crate) fn centred(have: usize, want: usize) -> i64 {
+    if want > have {
+        -(((want - have) / 2) as i64)
+    } else {
+        // Rounds half to even, as Python does.
+        libm::rint((have - want) as f64 / 2.0) as i64
+    }
+}
+
+/// Copies the rectangle at (`top`, `left`), which may lie partly or wholly outside the image.
+/// Pixels outside the image are zeros.
 pub(crate) fn crop(
     source: &Pixels,
     (top, left): (i64, i64),
     (height, width): (usize, usize),
     target: &mut Pixels,
 ) {
-    target.reshape(Shape {
+    target.reshape(PixelShape {
         height,
         width,
         ..source.shape
@@ -38,8 +73,8 @@ pub(crate) fn crop(
     by_sample!(source.shape.dtype, T => crop_as::<T>(source, top, left, target));
 }
 
-fn crop_as<T: Sample>(source: &Pixels, top: i64, left: i64, target: &mut Pixels) {
-    let Shape {
+fn crop_as<T: PixelSample>(source: &Pixels, top: i64, left: i64, target: &mut Pixels) {
+    let PixelShape {
         height,
         width,
         channels,
@@ -73,8 +108,9 @@ fn crop_as<T: Sample>(source: &Pixels, top: i64, left: i64, target: &mut Pixels)
     debug_assert!(height * width * channels == target.shape.len());
 }
 
-/// Pads by `[left, top, right, bottom]` pixels. `fill` has one number, or one a channel, in the
-/// image's own range. Fails where a reflection would need more pixels than there are.
+/// Pads an image by `[left, top, right, bottom]` pixels. `fill` is one number, or one per channel,
+/// in the range of the image's element type. Fails if a reflection would need more pixels than the
+/// image has.
 pub(crate) fn pad(
     source: &Pixels,
     sides: [usize; 4],
@@ -83,7 +119,7 @@ pub(crate) fn pad(
     target: &mut Pixels,
 ) -> Result<(), String> {
     let [left, top, right, bottom] = sides;
-    let Shape { height, width, .. } = source.shape;
+    let PixelShape { height, width, .. } = source.shape;
     let limit = |n: usize| match mode {
         PadMode::Constant => usize::MAX,
         PadMode::Edge => {
@@ -101,7 +137,7 @@ pub(crate) fn pad(
             "padding {sides:?} is too large for {height} x {width} in this mode"
         ));
     }
-    target.reshape(Shape {
+    target.reshape(PixelShape {
         height: height + top + bottom,
         width: width + left + right,
         ..source.shape
@@ -110,7 +146,7 @@ pub(crate) fn pad(
     Ok(())
 }
 
-fn pad_as<T: Sample>(
+fn pad_as<T: PixelSample>(
     source: &Pixels,
     top: usize,
     left: usize,
@@ -118,7 +154,7 @@ fn pad_as<T: Sample>(
     mode: PadMode,
     target: &mut Pixels,
 ) {
-    let Shape {
+    let PixelShape {
         height,
         width,
         channels,
@@ -173,10 +209,10 @@ fn pad_as<T: Sample>(
     }
 }
 
-/// Mirrors left and right, in place.
+/// Swaps left and right, in place.
 pub(crate) fn flip_horizontal(pixels: &mut Pixels) {
     by_sample!(pixels.shape.dtype, T => {
-        let Shape { width, channels, .. } = pixels.shape;
+        let PixelShape { width, channels, .. } = pixels.shape;
         if width > 0 {
             for row in T::of_mut(pixels).chunks_exact_mut(width * channels) {
                 mirror(row, channels);
@@ -198,10 +234,10 @@ fn mirror<T: Copy>(row: &mut [T], channels: usize) {
     }
 }
 
-/// Mirrors top and bottom, in place.
+/// Swaps top and bottom, in place.
 pub(crate) fn flip_vertical(pixels: &mut Pixels) {
     by_sample!(pixels.shape.dtype, T => {
-        let Shape { height, width, channels, .. } = pixels.shape;
+        let PixelShape { height, width, channels, .. } = pixels.shape;
         let stride = width * channels;
         let values = T::of_mut(pixels);
         for y in 0..height / 2 {
@@ -213,13 +249,13 @@ pub(crate) fn flip_vertical(pixels: &mut Pixels) {
 
 /// Swaps rows and columns: pixel (y, x) goes to (x, y).
 pub(crate) fn transpose(source: &Pixels, target: &mut Pixels) {
-    let Shape {
+    let PixelShape {
         height,
         width,
         channels,
         ..
     } = source.shape;
-    target.reshape(Shape {
+    target.reshape(PixelShape {
         height: width,
         width: height,
         ..source.shape
@@ -239,17 +275,17 @@ pub(crate) fn transpose(source: &Pixels, target: &mut Pixels) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Dtype, Layout};
+    use crate::tensor::{Dtype, ImageLayout};
 
     fn image(height: usize, width: usize, values: &[u8]) -> Pixels {
         let mut pixels = Pixels::default();
         let channels = values.len() / (height * width);
-        pixels.reshape(Shape {
+        pixels.reshape(PixelShape {
             height,
             width,
             channels,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         });
         pixels.u8s.copy_from_slice(values);
         pixels
@@ -267,6 +303,11 @@ mod tests {
         assert_eq!(target.u8s, [0, 0]);
         crop(&source, (0, -9), (1, 2), &mut target);
         assert_eq!(target.u8s, [0, 0]);
+    }
+
+    #[test]
+    fn centres_are_rounded_to_even() {
+        assert_eq!((centred(7, 4), centred(9, 4), centred(4, 7)), (2, 2, -1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kernels: what each image function does to pixels, its constants and draws already known.
+//! The kernels: the pixel operations of image functions, with given constants and draws.
 
 pub(crate) mod blur;
 pub(crate) mod color;
@@ -6,5 +6,7 @@ pub(crate) mod convert;
 pub(crate) mod erase;
 pub(crate) mod geometry;
 pub(crate) mod resize;
+mod resize_floats;
 pub(crate) mod rotate;
 pub(crate) mod tone;
+pub(crate) mod warp;

@@ -1,72 +1,71 @@
-//! Antialiased resizing of a part of an image, by `fast_image_resize`.
+//! Antialiased resizing of a region of an image.
 //!
-//! Bytes are resized in fixed point, vertically first, and agree at every SIMD level. Floats always
-//! take the library's scalar form, because its vector forms add in another order.
+//! `fast_image_resize` resizes bytes in fixed point, with the same result at every SIMD level.
+//! Floats are summed in scalar form, since vector instructions would add in another order.
 
 use std::fmt;
 
-use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
-use fast_image_resize::pixels::{F32, F32x3, U8, U8x3};
+use fast_image_resize::images::TypedImage;
+use fast_image_resize::pixels::{U8, U8x3};
 use fast_image_resize::{
-    CpuExtensions, Filter as FirFilter, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer,
+    Filter as LibraryFilter, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer,
 };
 
-use super::geometry::Region;
-use crate::image::codec::MAX_PIXELS;
-use crate::image::op::Filter;
-use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
+use super::geometry::{Region, crop};
+use super::resize_floats::{self, Kernel, catmull_rom, lanczos3, triangle};
+use crate::image::pixels::{MAX_PIXELS, PixelSample, PixelShape, Pixels, by_sample};
+use crate::image::values::Interpolation;
 use crate::simd::Simd;
 
-/// Resizers with their buffers: one for bytes, one for floats.
-pub(crate) struct Resize {
+/// A resizer with its buffers.
+pub(crate) struct Resampler {
     bytes: Resizer,
-    floats: Resizer,
-    /// An image resized in width alone.
+    /// The image after resizing in the first of the two directions.
     between: Pixels,
+    /// A copy of some rows of a region.
+    band: Vec<u8>,
 }
 
-impl fmt::Debug for Resize {
+impl fmt::Debug for Resampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resize").finish_non_exhaustive()
+        f.debug_struct("Resampler").finish_non_exhaustive()
     }
 }
 
-impl Default for Resize {
+impl Default for Resampler {
     fn default() -> Self {
         Self::new(Simd::current())
     }
 }
 
-impl Resize {
-    /// Resizers that use the instructions of `simd`.
+impl Resampler {
+    /// Creates a resizer that uses the vector instructions of `simd`.
     #[expect(unsafe_code, reason = "the library marks choosing instructions as unsafe")]
     pub(crate) fn new(simd: Simd) -> Self {
-        let (mut bytes, mut floats) = (Resizer::new(), Resizer::new());
-        // SAFETY: `resize_extensions` gives only sets whose `is_supported` holds on this machine,
-        // and `None` is supported everywhere.
+        let mut bytes = Resizer::new();
+        // SAFETY: `resize_extensions` returns only sets whose `is_supported` holds on this machine.
         unsafe {
             bytes.set_cpu_extensions(simd.resize_extensions());
-            floats.set_cpu_extensions(CpuExtensions::None);
         }
         Self {
             bytes,
-            floats,
             between: Pixels::default(),
+            band: Vec::new(),
         }
     }
 
-    /// Resizes the region `from` of `source` (height, width, channels order) to `height` x `width`.
-    /// Pixels outside the region have no part in the result. Fails where the region lies outside
-    /// the image.
+    /// Resizes the region `from` of `source` (in height, width, channels order) to `height` x
+    /// `width` pixels in `target`. Pixels of `source` outside the region do not affect the result.
+    /// Fails if the region lies outside the image.
     pub(crate) fn run(
         &mut self,
-        source: &Pixels,
+        source: &mut Pixels,
         from: Region,
         (height, width): (usize, usize),
-        filter: Filter,
+        filter: Interpolation,
         target: &mut Pixels,
     ) -> Result<(), String> {
-        let shape = Shape {
+        let shape = PixelShape {
             height,
             width,
             ..source.shape
@@ -80,7 +79,7 @@ impl Resize {
                 "cannot resize an empty image to {height} x {width}"
             ));
         }
-        // Between the two directions lies an image that is long in both.
+        // The image between the two directions may be larger than both source and target.
         let between = (from.height as u64 * width as u64).max(from.width as u64 * height as u64);
         if between > MAX_PIXELS {
             let (h, w) = (from.height, from.width);
@@ -88,177 +87,174 @@ impl Resize {
                 "resizing {h} x {w} to {height} x {width} takes too much memory"
             ));
         }
-        let Some(algorithm) = algorithm(filter) else {
-            by_sample!(shape.dtype, T => nearest::<T>(source, from, target));
+        let kernel: Kernel = match filter {
+            Interpolation::Nearest => {
+                by_sample!(shape.dtype, T => nearest::<T>(source, from, target));
+                return Ok(());
+            }
+            Interpolation::Bilinear => (triangle, 1.0),
+            Interpolation::Bicubic => (catmull_rom, 2.0),
+            Interpolation::Lanczos => (lanczos3, 3.0),
+        };
+        if shape.dtype.is_float() {
+            let between = &mut self.between.f32s;
+            resize_floats::resize(source, from, target, between, kernel);
             return Ok(());
-        };
-        let rough = matches!(filter, Filter::Bicubic | Filter::Lanczos);
-        if rough && !shape.dtype.is_float() && height != from.height && width != from.width {
-            // Bytes are cut to 0 to 255 between the two directions, and these filters overshoot, so
-            // the order shows: width first, as in Pillow and torchvision. The library takes height
-            // first, which for bilinear gives the same but for rounding, and is faster.
-            let mut between = std::mem::take(&mut self.between);
-            let done = self.run(source, from, (from.height, width), filter, &mut between);
-            let whole = Region {
-                top: 0,
-                left: 0,
-                height: from.height,
-                width,
-            };
-            let done =
-                done.and_then(|()| self.run(&between, whole, (height, width), filter, target));
-            self.between = between;
-            return done;
         }
-        let channels = shape.channels;
-        let result = match (T::of_dtype(source), channels) {
-            (T::Bytes, 1) => resize_bytes::<U8>(&mut self.bytes, source, from, target, algorithm),
-            (T::Bytes, _) => resize_bytes::<U8x3>(&mut self.bytes, source, from, target, algorithm),
-            (T::Floats, 1) => {
-                let read = |c: &[f32]| F32::new(c[0]);
-                let write = |p: F32, c: &mut [f32]| c[0] = p.0;
-                resize_floats(
-                    &mut self.floats,
-                    source,
-                    from,
-                    target,
-                    algorithm,
-                    read,
-                    write,
-                )
-            }
-            (T::Floats, _) => {
-                let read = |c: &[f32]| F32x3::new([c[0], c[1], c[2]]);
-                let write = |p: F32x3, c: &mut [f32]| c.copy_from_slice(&p.0);
-                resize_floats(
-                    &mut self.floats,
-                    source,
-                    from,
-                    target,
-                    algorithm,
-                    read,
-                    write,
-                )
-            }
-        };
-        result.map_err(|e| format!("cannot resize: {e}"))
+        let mut between = std::mem::take(&mut self.between);
+        let done = self.bytes(source, from, filter, &mut between, target);
+        self.between = between;
+        done.map_err(|e| format!("cannot resize: {e}"))
     }
-}
 
-/// Which of the two buffers an image lives in.
-enum T {
-    Bytes,
-    Floats,
-}
+    /// Resizes bytes in one direction, then in the other.
+    ///
+    /// Samples are clamped to 0 to 255 between the two directions, and all filters but bilinear
+    /// overshoot, so the order matters: these filters start with the width, as in Pillow and
+    /// torchvision. For the bilinear filter, both orders are equal up to rounding, and starting
+    /// with the height is faster.
+    ///
+    /// The library's generic functions are compiled once for each type of image. So every call here
+    /// reads and writes a [`TypedImage`], which the library also uses between its own directions.
+    fn bytes(
+        &mut self,
+        source: &mut Pixels,
+        from: Region,
+        filter: Interpolation,
+        between: &mut Pixels,
+        target: &mut Pixels,
+    ) -> Result<(), AnyError> {
+        let PixelShape { height, width, .. } = target.shape;
+        let at = (from.top as i64, from.left as i64);
+        match (height != from.height, width != from.width) {
+            (false, false) => {
+                crop(source, at, (height, width), target);
+                Ok(())
+            }
+            (true, false) => self.resize_height(source, from, filter, target),
+            (false, true) => self.resize_width(source, from, filter, target),
+            (true, true) if filter == Interpolation::Bilinear => {
+                between.reshape(PixelShape {
+                    height,
+                    width: from.width,
+                    ..source.shape
+                });
+                self.resize_height(source, from, filter, between)?;
+                let whole = Region::whole(&between.shape);
+                self.resize_width(between, whole, filter, target)
+            }
+            (true, true) => {
+                between.reshape(PixelShape {
+                    height: from.height,
+                    width,
+                    ..source.shape
+                });
+                self.resize_width(source, from, filter, between)?;
+                let whole = Region::whole(&between.shape);
+                self.resize_height(between, whole, filter, target)
+            }
+        }
+    }
 
-impl T {
-    const fn of_dtype(pixels: &Pixels) -> Self {
-        if pixels.shape.dtype.is_float() {
-            Self::Floats
+    /// Resizes the height of a region. Columns do not mix, so pixels are treated as bytes.
+    fn resize_height(
+        &mut self,
+        source: &mut Pixels,
+        from: Region,
+        filter: Interpolation,
+        target: &mut Pixels,
+    ) -> Result<(), AnyError> {
+        let channels = source.shape.channels;
+        let stride = source.shape.width * channels;
+        let rows = from.top * stride..(from.top + from.height) * stride;
+        let part = image::<U8>(&mut source.u8s[rows], from.height, stride)?;
+        let width = from.width * channels;
+        let mut out = image::<U8>(&mut target.u8s, target.shape.height, width)?;
+        let left = (from.left * channels) as f64;
+        let options = options(filter)?.crop(left, 0.0, width as f64, from.height as f64);
+        Ok(self.bytes.resize_typed(&part, &mut out, &options)?)
+    }
+
+    /// Resizes the width of a region.
+    fn resize_width(
+        &mut self,
+        source: &mut Pixels,
+        from: Region,
+        filter: Interpolation,
+        target: &mut Pixels,
+    ) -> Result<(), AnyError> {
+        let options = options(filter)?;
+        if source.shape.channels == 1 {
+            self.resize_rows::<U8>(source, from, &options, target)
         } else {
-            Self::Bytes
+            self.resize_rows::<U8x3>(source, from, &options, target)
         }
     }
-}
 
-fn algorithm(filter: Filter) -> Option<ResizeAlg> {
-    Some(ResizeAlg::Convolution(match filter {
-        Filter::Nearest => return None,
-        Filter::Bilinear => FilterType::Bilinear,
-        Filter::Bicubic => FilterType::CatmullRom,
-        // The library's own Lanczos calls the system's sine, which differs between machines.
-        Filter::Lanczos => FilterType::Custom(FirFilter::new("lanczos3-libm", lanczos3, 3.0).ok()?),
-    }))
-}
-
-fn lanczos3(x: f64) -> f64 {
-    if !(-3.0..3.0).contains(&x) {
-        return 0.0;
+    fn resize_rows<P: PixelTrait>(
+        &mut self,
+        source: &mut Pixels,
+        from: Region,
+        options: &ResizeOptions,
+        target: &mut Pixels,
+    ) -> Result<(), AnyError> {
+        let (shape, width) = (source.shape, target.shape.width);
+        let (row, out_row) = (from.width * shape.channels, width * shape.channels);
+        if from.width == shape.width {
+            let rows = from.top * row..(from.top + from.height) * row;
+            let part = image::<P>(&mut source.u8s[rows], from.height, from.width)?;
+            let mut out = image::<P>(&mut target.u8s, from.height, width)?;
+            return Ok(self.bytes.resize_typed(&part, &mut out, options)?);
+        }
+        // The library would read columns beside the region, so the region's rows are copied, a band
+        // of rows at a time.
+        let band = (BAND_BYTES / row).clamp(1, from.height);
+        self.band.resize(band * row, 0);
+        for (i, out) in target.u8s.chunks_mut(band * out_row).enumerate() {
+            let height = out.len() / out_row;
+            for (y, copy) in self.band.chunks_exact_mut(row).take(height).enumerate() {
+                let y = from.top + i * band + y;
+                let begin = (y * shape.width + from.left) * shape.channels;
+                copy.copy_from_slice(&source.u8s[begin..begin + row]);
+            }
+            let part = image::<P>(&mut self.band, height, from.width)?;
+            let mut out = image::<P>(out, height, width)?;
+            self.bytes.resize_typed(&part, &mut out, options)?;
+        }
+        Ok(())
     }
-    sinc(x) * sinc(x / 3.0)
 }
 
-fn sinc(x: f64) -> f64 {
-    if x == 0.0 {
-        return 1.0;
-    }
-    let x = x * std::f64::consts::PI;
-    libm::sin(x) / x
-}
+/// Size, in bytes, of the band of rows copied at a time, which should stay in a processor's cache.
+const BAND_BYTES: usize = 128 << 10;
 
 type AnyError = Box<dyn std::error::Error>;
 
-fn resize_bytes<P: PixelTrait>(
-    resizer: &mut Resizer,
-    source: &Pixels,
-    from: Region,
-    target: &mut Pixels,
-    algorithm: ResizeAlg,
-) -> Result<(), AnyError> {
-    let (height, width) = (target.shape.height as u32, target.shape.width as u32);
-    let whole = TypedImageRef::<P>::from_buffer(
-        source.shape.width as u32,
-        source.shape.height as u32,
-        &source.u8s,
-    )?;
-    let view = cropped(&whole, from)?;
-    let mut image = TypedImage::<P>::from_buffer(width, height, &mut target.u8s)?;
-    let options = ResizeOptions::new().resize_alg(algorithm);
-    Ok(resizer.resize_typed(&view, &mut image, &options)?)
+fn image<P: PixelTrait>(
+    bytes: &mut [u8],
+    height: usize,
+    width: usize,
+) -> Result<TypedImage<'_, P>, AnyError> {
+    let (height, width) = (u32::try_from(height)?, u32::try_from(width)?);
+    Ok(TypedImage::from_buffer(width, height, bytes)?)
 }
 
-fn cropped<V: fast_image_resize::ImageView>(
-    whole: &V,
-    from: Region,
-) -> Result<TypedCroppedImage<'_, V>, AnyError> {
-    let Region {
-        top,
-        left,
-        height,
-        width,
-    } = from;
-    Ok(TypedCroppedImage::from_ref(
-        whole,
-        left as u32,
-        top as u32,
-        width as u32,
-        height as u32,
-    )?)
+fn options(filter: Interpolation) -> Result<ResizeOptions, AnyError> {
+    let filter = match filter {
+        Interpolation::Nearest | Interpolation::Bilinear => FilterType::Bilinear,
+        Interpolation::Bicubic => FilterType::CatmullRom,
+        // The library's own Lanczos filter calls the system's sine, which differs between machines.
+        Interpolation::Lanczos => {
+            FilterType::Custom(LibraryFilter::new("lanczos3-libm", lanczos3, 3.0)?)
+        }
+    };
+    Ok(ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)))
 }
 
-fn resize_floats<P: PixelTrait>(
-    resizer: &mut Resizer,
-    source: &Pixels,
-    from: Region,
-    target: &mut Pixels,
-    algorithm: ResizeAlg,
-    read: impl Fn(&[f32]) -> P,
-    write: impl Fn(P, &mut [f32]),
-) -> Result<(), AnyError> {
-    let channels = source.shape.channels;
-    let pixels: Vec<P> = source.f32s.chunks_exact(channels).map(read).collect();
-    let whole = TypedImageRef::new(
-        source.shape.width as u32,
-        source.shape.height as u32,
-        &pixels,
-    )?;
-    let view = cropped(&whole, from)?;
-    let mut image = TypedImage::<P>::new(target.shape.width as u32, target.shape.height as u32);
-    let options = ResizeOptions::new().resize_alg(algorithm);
-    resizer.resize_typed(&view, &mut image, &options)?;
-    for (pixel, out) in image
-        .pixels()
-        .iter()
-        .zip(target.f32s.chunks_exact_mut(channels))
-    {
-        write(*pixel, out);
-    }
-    Ok(())
-}
-
-/// PyTorch's `nearest`: source index `floor(i * in / out)`, the ratio in single precision.
-fn nearest<T: Sample>(source: &Pixels, from: Region, target: &mut Pixels) {
-    let Shape {
+/// Resizes as PyTorch's `nearest`: pixel `i` copies the source pixel `floor(i * in / out)`, with
+/// the ratio in single precision.
+fn nearest<T: PixelSample>(source: &Pixels, from: Region, target: &mut Pixels) {
+    let PixelShape {
         height,
         width,
         channels,
@@ -287,16 +283,16 @@ fn nearest<T: Sample>(source: &Pixels, from: Region, target: &mut Pixels) {
 mod tests {
     use super::*;
     use crate::draw::Draws;
-    use crate::tensor::{Dtype, Layout};
+    use crate::tensor::{Dtype, ImageLayout};
 
     fn noise(height: usize, width: usize, channels: usize, dtype: Dtype) -> Pixels {
         let mut pixels = Pixels::default();
-        pixels.reshape(Shape {
+        pixels.reshape(PixelShape {
             height,
             width,
             channels,
             dtype,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         });
         let mut draws = Draws::new(1, 2, 3, 4);
         pixels
@@ -314,12 +310,12 @@ mod tests {
     fn every_simd_level_gives_the_same_bytes() {
         for dtype in [Dtype::U8, Dtype::F32] {
             for channels in [1, 3] {
-                let source = noise(61, 83, channels, dtype);
+                let mut source = noise(61, 83, channels, dtype);
                 for filter in [
-                    Filter::Bilinear,
-                    Filter::Bicubic,
-                    Filter::Lanczos,
-                    Filter::Nearest,
+                    Interpolation::Bilinear,
+                    Interpolation::Bicubic,
+                    Interpolation::Lanczos,
+                    Interpolation::Nearest,
                 ] {
                     for size in [(17, 23), (61, 40), (100, 31), (130, 170), (7, 83)] {
                         let from = Region {
@@ -332,8 +328,8 @@ mod tests {
                             .iter()
                             .map(|&simd| {
                                 let mut target = Pixels::default();
-                                Resize::new(simd)
-                                    .run(&source, from, size, filter, &mut target)
+                                Resampler::new(simd)
+                                    .run(&mut source, from, size, filter, &mut target)
                                     .unwrap();
                                 target
                             })
@@ -360,8 +356,14 @@ mod tests {
             width: 9,
         };
         let mut first = Pixels::default();
-        Resize::default()
-            .run(&source, from, (5, 5), Filter::Bilinear, &mut first)
+        Resampler::default()
+            .run(
+                &mut source,
+                from,
+                (5, 5),
+                Interpolation::Bilinear,
+                &mut first,
+            )
             .unwrap();
         for y in 0..20 {
             for x in 0..20 {
@@ -371,15 +373,21 @@ mod tests {
             }
         }
         let mut second = Pixels::default();
-        Resize::default()
-            .run(&source, from, (5, 5), Filter::Bilinear, &mut second)
+        Resampler::default()
+            .run(
+                &mut source,
+                from,
+                (5, 5),
+                Interpolation::Bilinear,
+                &mut second,
+            )
             .unwrap();
         assert_eq!(first.u8s, second.u8s);
     }
 
     #[test]
     fn a_thin_image_cannot_take_all_memory() {
-        let source = noise(1, 60_000, 1, Dtype::U8);
+        let mut source = noise(1, 60_000, 1, Dtype::U8);
         let all = Region {
             top: 0,
             left: 0,
@@ -387,7 +395,13 @@ mod tests {
             width: 60_000,
         };
         let mut target = Pixels::default();
-        let error = Resize::default().run(&source, all, (60_000, 2), Filter::Bicubic, &mut target);
+        let error = Resampler::default().run(
+            &mut source,
+            all,
+            (60_000, 2),
+            Interpolation::Bicubic,
+            &mut target,
+        );
         assert!(error.unwrap_err().contains("too much memory"));
     }
 
@@ -402,10 +416,16 @@ mod tests {
             height: 1,
             width: 4,
         };
-        Resize::default()
-            .run(&source, all, (1, 2), Filter::Bilinear, &mut target)
+        Resampler::default()
+            .run(
+                &mut source,
+                all,
+                (1, 2),
+                Interpolation::Bilinear,
+                &mut target,
+            )
             .unwrap();
-        // Weights 3, 3, 1 of 7, the fourth cut off at the border.
+        // Weights 3, 3, 1 of 7; the fourth is cut off at the border.
         let expected = [
             (0.0 * 3.0 + 0.25 * 3.0 + 0.5) / 7.0,
             (0.25 + 0.5 * 3.0 + 3.0) / 7.0,
@@ -413,8 +433,14 @@ mod tests {
         for (found, expected) in target.f32s.iter().zip(expected) {
             assert!((found - expected as f32).abs() < 1e-6, "{found} {expected}");
         }
-        Resize::default()
-            .run(&source, all, (1, 2), Filter::Nearest, &mut target)
+        Resampler::default()
+            .run(
+                &mut source,
+                all,
+                (1, 2),
+                Interpolation::Nearest,
+                &mut target,
+            )
             .unwrap();
         assert_eq!(target.f32s, [0.0, 0.5]);
     }

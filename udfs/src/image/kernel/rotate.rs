@@ -1,28 +1,31 @@
-//! Rotation about the centre, counter-clockwise, as torchvision's `rotate` on tensors: the inverse
-//! map over pixel centres, sampled with zero or filled borders.
+//! Counter-clockwise rotation about the centre, as torchvision's `rotate` on tensors: each output
+//! pixel is sampled at the position that the inverse map gives for its centre. Outside the image
+//! are zeros, or the fill.
 
 use super::geometry::{flip_horizontal, flip_vertical, transpose};
-use crate::image::op::{Filter, Real};
-use crate::image::pixels::{Pixels, Sample, Shape, by_sample};
+use super::warp::{PlaceMap, warp};
+use crate::image::pixels::{PixelShape, Pixels, by_sample};
+use crate::image::values::{Interpolation, Real};
 
-/// How to rotate, all but the angle.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// The constants of a rotation, without the angle.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// `Nearest` or `Bilinear`.
-    pub(crate) filter: Filter,
-    /// Whether the result is large enough for all of the turned image.
+    /// `Nearest` or `Bilinear`; no other filter is allowed.
+    pub(crate) filter: Interpolation,
+    /// True if the result is large enough for the whole rotated image.
     pub(crate) expand: bool,
-    /// Value of places that the image does not cover; zeros, unmasked, where `None`.
+    /// Value of pixels that the image does not cover; `None` means zeros, without weighting border
+    /// pixels by their covered part.
     pub(crate) fill: Option<Vec<Real>>,
 }
 
-/// Sine and cosine of an angle in degrees.
+/// Returns sine and cosine of an angle in degrees.
 fn sin_cos(degrees: f64) -> (f64, f64) {
     let radians = degrees * (std::f64::consts::PI / 180.0);
     (libm::sin(radians), libm::cos(radians))
 }
 
-/// Height and width of the turned image.
+/// Returns the height and width that hold the whole rotated image.
 pub(crate) fn turned_size(
     (height, width): (usize, usize),
     degrees: f64,
@@ -37,7 +40,8 @@ pub(crate) fn turned_size(
     }
     let (sin, cos) = sin_cos(degrees);
     let (x, y) = (width as f64 * 0.5, height as f64 * 0.5);
-    // Cut to 1e-4 before rounding outward, so that 1e-15 over does not add a pixel (torchvision).
+    // As in torchvision, numbers are truncated to multiples of 1e-4 before rounding outward, so
+    // that an excess of 1e-15 does not add a pixel.
     let cut = |v: f64| libm::trunc(v * 1e4) * 1e-4;
     let extent = |a: f64, b: f64, half: f64| {
         let reach = (a * x).abs() + (b * y).abs();
@@ -46,7 +50,7 @@ pub(crate) fn turned_size(
     (extent(sin, cos, y), extent(cos, sin, x))
 }
 
-/// Rotates by `degrees`.
+/// Rotates an image by `degrees`, counter-clockwise.
 pub(crate) fn rotate(source: &mut Pixels, degrees: f64, turn: &Turn, target: &mut Pixels) {
     let degrees = degrees.rem_euclid(360.0);
     let square = source.shape.height == source.shape.width;
@@ -66,97 +70,36 @@ pub(crate) fn rotate(source: &mut Pixels, degrees: f64, turn: &Turn, target: &mu
     } else {
         let size = (source.shape.height, source.shape.width);
         let (height, width) = turned_size(size, degrees, turn.expand);
-        target.reshape(Shape {
+        target.reshape(PixelShape {
             height,
             width,
             ..source.shape
         });
-        by_sample!(source.shape.dtype, T => sample::<T>(source, degrees, turn, target));
-    }
-}
-
-fn sample<T: Sample>(source: &Pixels, degrees: f64, turn: &Turn, target: &mut Pixels) {
-    let Shape {
-        height,
-        width,
-        channels,
-        ..
-    } = target.shape;
-    let (sin, cos) = sin_cos(degrees);
-    let (rows, columns) = (source.shape.height as i64, source.shape.width as i64);
-    let centre = (columns as f64 * 0.5 - 0.5, rows as f64 * 0.5 - 0.5);
-    let fill: Vec<f32> = (0..channels)
-        .map(|c| {
-            let fill = turn.fill.as_deref().unwrap_or(&[]);
-            fill.get(c).or(fill.first()).map_or(0.0, |v| v.0 as f32)
-        })
-        .collect();
-    let input = T::of(source);
-    let inside = |x: i64, y: i64| (0..columns).contains(&x) && (0..rows).contains(&y);
-    let at = |x: i64, y: i64| (y * columns + x) as usize * channels;
-    let output = T::of_mut(target);
-    for (i, pixel) in output.chunks_exact_mut(channels).enumerate() {
-        let bx = (i % width) as f64 - width as f64 * 0.5 + 0.5;
-        let by = (i / width) as f64 - height as f64 * 0.5 + 0.5;
-        let (x, y) = (
-            cos * bx - sin * by + centre.0,
-            sin * bx + cos * by + centre.1,
-        );
-        if turn.filter == Filter::Nearest {
-            let (x, y) = (libm::rint(x) as i64, libm::rint(y) as i64);
-            if inside(x, y) {
-                pixel.copy_from_slice(&input[at(x, y)..at(x, y) + channels]);
-            } else {
-                for (value, fill) in pixel.iter_mut().zip(&fill) {
-                    *value = T::truncated(*fill);
-                }
-            }
-            continue;
-        }
-        let (x0, y0) = (libm::floor(x), libm::floor(y));
-        let (fx, fy) = ((x - x0) as f32, (y - y0) as f32);
-        let (x0, y0) = (x0 as i64, y0 as i64);
-        let corners = [
-            (x0, y0, (1.0 - fx) * (1.0 - fy)),
-            (x0 + 1, y0, fx * (1.0 - fy)),
-            (x0, y0 + 1, (1.0 - fx) * fy),
-            (x0 + 1, y0 + 1, fx * fy),
-        ];
-        let mut mask = 0.0_f32;
-        for &(x, y, weight) in &corners {
-            if inside(x, y) {
-                mask += weight;
-            }
-        }
-        for (c, value) in pixel.iter_mut().enumerate() {
-            let mut sum = 0.0_f32;
-            for &(x, y, weight) in &corners {
-                if inside(x, y) {
-                    sum += input[at(x, y) + c].real() * weight;
-                }
-            }
-            if turn.fill.is_some() {
-                // torchvision's own formula: the sum is already weighted by the mask once.
-                sum = (sum - fill[c]) * mask + fill[c];
-            }
-            *value = T::rounded(sum);
-        }
+        let (sin, cos) = sin_cos(degrees);
+        let centre = |side: usize| side as f64 * 0.5 - 0.5;
+        let map = PlaceMap {
+            x: [cos, -sin, centre(source.shape.width)],
+            y: [sin, cos, centre(source.shape.height)],
+            divisor: None,
+        };
+        let fill = turn.fill.as_deref();
+        by_sample!(source.shape.dtype, T => warp::<T>(source, &map, turn.filter, fill, target));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Dtype, Layout};
+    use crate::tensor::{Dtype, ImageLayout};
 
     fn image(height: usize, width: usize) -> Pixels {
         let mut pixels = Pixels::default();
-        pixels.reshape(Shape {
+        pixels.reshape(PixelShape {
             height,
             width,
             channels: 1,
             dtype: Dtype::U8,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         });
         pixels
             .u8s
@@ -168,7 +111,7 @@ mod tests {
 
     fn turn(expand: bool) -> Turn {
         Turn {
-            filter: Filter::Nearest,
+            filter: Interpolation::Nearest,
             expand,
             fill: None,
         }
@@ -203,7 +146,7 @@ mod tests {
         assert_eq!(turned_size((10, 20), 45.0, true), (22, 22));
         assert_eq!(turned_size((10, 20), 45.0, false), (10, 20));
         let fill = Turn {
-            filter: Filter::Bilinear,
+            filter: Interpolation::Bilinear,
             expand: true,
             fill: Some(vec![Real(9.0)]),
         };

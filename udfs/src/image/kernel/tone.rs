@@ -1,6 +1,6 @@
 //! Pointwise changes of tone: solarize, posterize.
 
-use crate::image::pixels::{Pixels, Sample, by_sample};
+use crate::image::pixels::{PixelSample, Pixels, by_sample};
 
 /// Inverts samples at or above `threshold` (in the image's own range), in place.
 pub(crate) fn solarize(pixels: &mut Pixels, threshold: f32) {
@@ -14,7 +14,7 @@ pub(crate) fn solarize(pixels: &mut Pixels, threshold: f32) {
     pixels.settle();
 }
 
-/// Keeps the highest `bits` bits of each sample; floats are brought to that many levels. In place.
+/// Keeps the highest `bits` bits of each sample, in place. Floats are rounded to as many levels.
 pub(crate) fn posterize(pixels: &mut Pixels, bits: u32) {
     if pixels.shape.dtype.is_float() {
         let levels = (1_u32 << bits) as f32;
@@ -34,17 +34,17 @@ pub(crate) fn posterize(pixels: &mut Pixels, bits: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::pixels::Shape;
-    use crate::tensor::{Dtype, Layout};
+    use crate::image::pixels::PixelShape;
+    use crate::tensor::{Dtype, ImageLayout};
 
     fn row(dtype: Dtype) -> Pixels {
         let mut pixels = Pixels::default();
-        pixels.reshape(Shape {
+        pixels.reshape(PixelShape {
             height: 1,
             width: 3,
             channels: 1,
             dtype,
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
         });
         pixels
     }

@@ -1,10 +1,10 @@
-//! Trees in the language of Graphviz.
+//! Trees in Graphviz's DOT language.
 
 use std::fmt::Write as _;
 
-use super::{Labelled, Panel};
+use super::panel::{Labelled, Panel};
 
-/// The panels as one DOT graph: inputs below, a cluster per panel.
+/// Draws the panels as one DOT graph: inputs below, one cluster per panel.
 pub fn dot(panels: &[Panel]) -> String {
     let mut text = String::from(
         "digraph plans {\n  rankdir=BT;\n  node [shape=box, fontname=monospace, fontsize=10];\n",
@@ -19,14 +19,15 @@ pub fn dot(panels: &[Panel]) -> String {
     text + "}\n"
 }
 
-/// Adds a tree; the number of its root.
+/// Adds the statements of a tree to `text`, and returns the number of the tree's root.
 fn add(node: &Labelled, nodes: &mut usize, text: &mut String) -> usize {
     let number = *nodes;
     *nodes += 1;
     let lines: Vec<String> = node.lines.iter().map(|line| escaped(line)).collect();
-    let style = match node.highlighted {
-        true => ", style=filled, fillcolor=\"#fff1cc\"",
-        false => "",
+    let style = if node.highlighted {
+        ", style=filled, fillcolor=\"#fff1cc\""
+    } else {
+        ""
     };
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -41,7 +42,7 @@ fn add(node: &Labelled, nodes: &mut usize, text: &mut String) -> usize {
     number
 }
 
-/// A text between double quotes.
+/// Escapes a text for double quotes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

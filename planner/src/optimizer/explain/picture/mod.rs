@@ -1,108 +1,11 @@
-//! Plans as pictures: trees of labelled boxes side by side, those that differ in colour.
+//! Plans as pictures: trees of labelled boxes side by side, with differing boxes in colour.
 
 mod dot;
+mod panel;
 mod svg;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
 pub use dot::dot;
+pub use panel::{Labelled, Panel};
 pub use svg::svg;
-
-use super::Explained;
-use super::plan::PlanNode;
-use crate::units::{bytes_text, cost_text};
-
-/// A box over the boxes of its inputs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Labelled {
-    /// Its lines.
-    pub lines: Vec<String>,
-    /// Whether it is shown in colour.
-    pub highlighted: bool,
-    /// Its inputs.
-    pub inputs: Vec<Self>,
-}
-
-/// A tree with a heading.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Panel {
-    /// What stands above the tree.
-    pub heading: String,
-    /// The tree.
-    pub root: Labelled,
-}
-
-impl Explained {
-    /// The written plan and the chosen one; operators that are new or elsewhere are highlighted.
-    pub fn panels(&self) -> [Panel; 2] {
-        let [written, chosen] = [&self.written, &self.chosen].map(PlanNode::operators);
-        let texts = |nodes: &[&PlanNode]| -> Vec<String> {
-            nodes.iter().map(|node| node.text.clone()).collect()
-        };
-        let same = common(&texts(&written), &texts(&chosen));
-        let [of_written, of_chosen]: [BTreeSet<usize>; 2] = [
-            same.iter().map(|&(i, _)| i).collect(),
-            same.iter().map(|&(_, j)| j).collect(),
-        ];
-        let panel = |name, total, plan, same| Panel {
-            heading: match self.epochs {
-                1 => format!("{name}: {} over 1 epoch", cost_text(total)),
-                epochs => format!("{name}: {} over {epochs} epochs", cost_text(total)),
-            },
-            root: labelled(plan, same, &mut 0),
-        };
-        let report = &self.report;
-        [
-            panel("Written", report.written, &self.written, &of_written),
-            panel("Chosen", report.chosen, &self.chosen, &of_chosen),
-        ]
-    }
-}
-
-/// The box of an operator, of which `next` is the place in the plan.
-fn labelled(node: &PlanNode, same: &BTreeSet<usize>, next: &mut usize) -> Labelled {
-    let highlighted = !same.contains(next) || node.cached;
-    *next += 1;
-    let (own, bytes) = (cost_text(node.own), bytes_text(node.row_bytes));
-    let mut lines = vec![
-        node.text.clone(),
-        format!("{own} an epoch, {} rows of {bytes}", node.rows),
-    ];
-    if node.cached {
-        lines.push("kept from epoch to epoch".to_owned());
-    }
-    let inputs = node.inputs.iter();
-    Labelled {
-        lines,
-        highlighted,
-        inputs: inputs.map(|input| labelled(input, same, next)).collect(),
-    }
-}
-
-/// A longest common subsequence, as pairs of places.
-fn common(a: &[String], b: &[String]) -> Vec<(usize, usize)> {
-    let mut longest = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in (0..a.len()).rev() {
-        for j in (0..b.len()).rev() {
-            longest[i][j] = match a[i] == b[j] {
-                true => longest[i + 1][j + 1] + 1,
-                false => longest[i + 1][j].max(longest[i][j + 1]),
-            };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut pairs = Vec::new();
-    while i < a.len() && j < b.len() {
-        if a[i] == b[j] {
-            pairs.push((i, j));
-            (i, j) = (i + 1, j + 1);
-        } else if longest[i + 1][j] >= longest[i][j + 1] {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    pairs
-}

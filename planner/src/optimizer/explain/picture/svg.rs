@@ -1,25 +1,25 @@
-//! Trees as SVG: the root above, each box centred over its inputs, panels side by side.
+//! Draws trees as SVG: the root on top, each box centred over its inputs, panels side by side.
 
 use std::fmt::Write as _;
 
-use super::{Labelled, Panel};
+use super::panel::{Labelled, Panel};
 
-/// Characters of a line at most; the whole text is shown where the pointer rests.
+/// Maximum number of characters shown of a line; a tooltip has the whole text.
 const LONGEST: usize = 64;
-/// Width of a character of the monospaced font.
+/// Width of a character of the monospaced font, in pixels.
 const CHARACTER: usize = 7;
-/// Height of a line.
+/// Height of a line, in pixels.
 const LINE: usize = 16;
-/// Between a box and its text, and between boxes beside each other.
+/// Padding of a box and gap between adjacent boxes, in pixels.
 const GAP: usize = 12;
-/// Between boxes above each other.
+/// Vertical gap between boxes, in pixels.
 const LEVEL: usize = 26;
-/// Around a panel.
+/// Margin of a panel, in pixels.
 const MARGIN: usize = 24;
-/// Height of a heading.
+/// Height of a heading, in pixels.
 const HEADING: usize = 28;
 
-/// The panels as an SVG document.
+/// Draws the panels as an SVG document.
 pub fn svg(panels: &[Panel]) -> String {
     let mut body = String::new();
     let (mut left, mut height) = (MARGIN, 0);
@@ -42,7 +42,7 @@ pub fn svg(panels: &[Panel]) -> String {
     )
 }
 
-/// The lines of a box as they are shown.
+/// The lines of a box, truncated for display.
 fn lines(node: &Labelled) -> impl Iterator<Item = String> {
     node.lines.iter().map(|line| match line.chars().count() {
         0..=LONGEST => line.clone(),
@@ -64,7 +64,7 @@ fn width(node: &Labelled) -> usize {
     own_width(node).max(inputs_width(node))
 }
 
-/// The height of the highest box of a tree.
+/// Height of the tallest box of a tree.
 fn box_height(node: &Labelled) -> usize {
     let own = node.lines.len() * LINE + GAP;
     let below = node.inputs.iter().map(box_height);
@@ -75,9 +75,9 @@ fn depth(node: &Labelled) -> usize {
     1 + node.inputs.iter().map(depth).max().unwrap_or(0)
 }
 
-/// Writing to a String cannot fail, so results are dropped.
+/// A drawing in progress. Writing to a String cannot fail, so results are dropped.
 struct Drawing<'a> {
-    /// From the top of a box to the top of the box below.
+    /// Distance between the tops of consecutive rows of boxes, in pixels.
     row: usize,
     body: &'a mut String,
 }
@@ -91,7 +91,8 @@ impl Drawing<'_> {
         );
     }
 
-    /// Draws a tree of which this is the left upper corner; the middle of its root.
+    /// Draws a tree with its upper left corner at `left` and `top`, and returns the horizontal
+    /// middle of its root.
     fn tree(&mut self, node: &Labelled, left: usize, top: usize) -> usize {
         let (own, middle) = (own_width(node), left + width(node) / 2);
         let height = node.lines.len() * LINE + GAP;
@@ -105,9 +106,10 @@ impl Drawing<'_> {
                 "<path d=\"M{below} {from} L{middle} {to}\" stroke=\"#5f6b7a\" fill=\"none\"/>"
             );
         }
-        let (fill, edge) = match node.highlighted {
-            true => ("#fff1cc", "#b7791f"),
-            false => ("#f4f6f8", "#5f6b7a"),
+        let (fill, edge) = if node.highlighted {
+            ("#fff1cc", "#b7791f")
+        } else {
+            ("#f4f6f8", "#5f6b7a")
         };
         let (x, title) = (middle - own / 2, escaped(&node.lines.join("\n")));
         let _ = writeln!(
@@ -125,7 +127,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Text in XML: neither markup nor characters that XML has no room for.
+/// Escapes markup in a text, and replaces characters that XML forbids.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,6 +1,7 @@
 //! Pictures are well-formed whatever the operators are called.
 
-use super::{Labelled, Panel, common, dot, svg};
+use super::panel::common;
+use super::{Labelled, Panel, dot, svg};
 
 fn node(text: &str, inputs: Vec<Labelled>) -> Labelled {
     Labelled {
@@ -18,7 +19,7 @@ fn panels(name: &str) -> [Panel; 2] {
     })
 }
 
-/// Reads elements, attributes and text, and says what texts there are; anything else is a failure.
+/// Parses elements, attributes and text, and returns the texts. Anything else is a failure.
 fn texts(xml: &str) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut found = Vec::new();
@@ -30,7 +31,7 @@ fn texts(xml: &str) -> Vec<String> {
         if let Some(name) = tag.strip_prefix('/') {
             assert_eq!(open.pop(), Some(name));
         } else {
-            // An even number of quotes, outside of which stands nothing but `name=`.
+            // The number of quotes is even, and outside of them there is only `name=`.
             let quoted: Vec<&str> = tag.trim_end_matches('/').split('"').collect();
             assert_eq!(quoted.len() % 2, 1, "{tag}");
             for name in quoted[..quoted.len() - 1].iter().step_by(2) {

@@ -1,0 +1,79 @@
+//! Conditions that several rules share.
+
+use datafusion::logical_expr::Expr;
+use forebay_udfs::image::{ImageCall, Mode};
+
+use super::rule::{Site, Verdict};
+use crate::optimizer::slots::Slot;
+use crate::optimizer::spec::{OpKind, OpSpec};
+
+/// The slot that two image functions rewrite in place: both read the slot's value as their first
+/// argument, and write it. `None` if they are not two such functions.
+pub fn in_place(outer: &OpSpec, inner: &OpSpec) -> Option<Slot> {
+    let rewrites = |spec: &OpSpec| -> Option<Slot> {
+        match &spec.kind {
+            OpKind::Row { slot, .. } if spec.reads.contains(*slot) => Some(*slot),
+            _ => None,
+        }
+        .filter(|_| matches!(spec.first_argument(), Some(Expr::Column(_))))
+    };
+    let slot = rewrites(outer)?;
+    (rewrites(inner) == Some(slot) && outer.reads == inner.reads).then_some(slot)
+}
+
+/// Refuses to move a pinned or a volatile operator.
+pub(super) fn unpinned(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
+    if outer.is_volatile() || inner.is_volatile() {
+        return Err("one of them calls a function that is not declared deterministic");
+    }
+    if outer.pinned || inner.pinned {
+        return Err("one of them is pinned");
+    }
+    Ok(())
+}
+
+/// Refuses two operators if one of them reads or writes a slot that the other writes.
+pub(super) fn independent(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
+    if !outer.reads.is_disjoint(&inner.writes) {
+        return Err("the upper one reads what the lower one writes");
+    }
+    if !inner.reads.is_disjoint(&outer.writes) {
+        return Err("the upper one writes what the lower one reads");
+    }
+    if !outer.writes.is_disjoint(&inner.writes) {
+        return Err("both write the same slot");
+    }
+    Ok(())
+}
+
+/// Refuses two operators over the same slot, or two filters, that can both fail: a row that fails
+/// in both reports the first error.
+pub(super) fn not_both_fallible(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
+    if outer.fallible && inner.fallible {
+        return Err("both may fail, and a row reports its first error");
+    }
+    Ok(())
+}
+
+/// Swaps the two operators if every condition holds, and returns the first refusal otherwise.
+pub(super) fn swapped(site: Site, conditions: &[Result<(), &'static str>]) -> Verdict {
+    for condition in conditions {
+        (*condition)?;
+    }
+    Ok(vec![site.outer, site.inner])
+}
+
+/// The call of `outer` over pixels that `inner` decodes, and the mode in which they are decoded.
+/// `None` if the operators are not such a pair.
+pub(super) fn over_decoding(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, Mode)> {
+    match (&outer.kind, inner.image_call()) {
+        (OpKind::Row { slot, .. }, Some(ImageCall::Decode(mode)))
+            if inner.writes.contains(*slot)
+                && outer.reads == inner.writes
+                && matches!(outer.first_argument(), Some(Expr::Column(_))) =>
+        {
+            Some((outer.image_call()?, mode))
+        }
+        _ => None,
+    }
+}

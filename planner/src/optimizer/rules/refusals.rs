@@ -1,0 +1,79 @@
+//! Rules that never apply. They exist so that `WHY NOT` has an answer.
+
+use forebay_udfs::image::ImageCall;
+
+use super::conditions::{over_decoding, unpinned};
+use super::rule::{Site, Verdict};
+use crate::optimizer::arena::Arena;
+use crate::optimizer::spec::{OpKind, OpSpec};
+
+/// A reason against rewriting two operators by a rule.
+struct RuleRefusal {
+    rule: &'static str,
+    /// True if the rule is about the two operators, the upper one given first.
+    matches: fn(&OpSpec, &OpSpec) -> bool,
+    why: &'static str,
+}
+
+const REFUSALS: [RuleRefusal; 5] = [
+    RuleRefusal {
+        rule: "filter-past-take",
+        matches: |p, t| p.kind.is_filter() && matches!(t.kind, OpKind::Take { .. }),
+        why: "TAKE would take other rows",
+    },
+    RuleRefusal {
+        rule: "filter-past-take",
+        matches: |p, t| p.kind.is_filter() && matches!(t.kind, OpKind::Limit { .. }),
+        why: "LIMIT would keep other rows",
+    },
+    RuleRefusal {
+        rule: "filter-past-take",
+        matches: |p, t| p.kind.is_filter() && matches!(t.kind, OpKind::Batch { .. }),
+        why: "batches would hold other rows",
+    },
+    RuleRefusal {
+        rule: "crop-into-decode",
+        matches: |f, d| {
+            let call = over_decoding(f, d).map(|(call, _)| call);
+            matches!(call, Some(ImageCall::Crop(_) | ImageCall::CenterCrop(..)))
+        },
+        why: "no decoder reads a part of an image without the rest",
+    },
+    RuleRefusal {
+        rule: "resize-into-decode",
+        matches: |f, d| {
+            let call = over_decoding(f, d).map(|(call, _)| call);
+            matches!(
+                call,
+                Some(ImageCall::Resize(..) | ImageCall::ResizeShortest(..))
+            )
+        },
+        why: "no decoder scales while it decodes",
+    },
+];
+
+/// The refusal of a rule over two operators; `None` if the rule is not about their kinds.
+fn refusal(arena: &Arena, site: Site, rule: &str) -> Option<&'static str> {
+    let (above, below) = (arena.spec(site.outer), arena.spec(site.inner));
+    let found = REFUSALS
+        .iter()
+        .find(|r| r.rule == rule && (r.matches)(above, below));
+    found.map(|refusal| refusal.why)
+}
+
+/// Refuses to move a filter past an operator that counts rows.
+pub(super) fn filter_past_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    refusal(arena, site, "filter-past-take").map(Err)
+}
+
+/// Refuses to let a decoder crop, with the reason.
+pub(super) fn crop_into_decode(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    let unable = Err(refusal(arena, site, "crop-into-decode")?);
+    Some(unpinned(arena.spec(site.outer), arena.spec(site.inner)).and(unable))
+}
+
+/// Refuses to let a decoder resize, with the reason.
+pub(super) fn resize_into_decode(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    let unable = Err(refusal(arena, site, "resize-into-decode")?);
+    Some(unpinned(arena.spec(site.outer), arena.spec(site.inner)).and(unable))
+}

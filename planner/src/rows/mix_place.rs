@@ -1,0 +1,65 @@
+//! Checks where a MIX stands in a plan.
+
+use datafusion::common::{DataFusionError, Result};
+
+use super::membership::{is_random, membership};
+use super::op::RowOp;
+use super::plan::RowPlan;
+use crate::error::PlanError;
+
+/// Refuses a MIX in a place where it has no meaning or is not supported yet. An accepted plan has
+/// at most one MIX, between its scans and the output.
+///
+/// # Errors
+/// Returns the author's mistake, without a position.
+pub(super) fn check(plan: &RowPlan) -> Result<()> {
+    refuse(plan, None)?;
+    let Some(arms) = plan.arms() else {
+        return Ok(());
+    };
+    for (number, arm) in (1..).zip(arms) {
+        // The rows of an arm are counted once, and every pass of the arm relies on that count.
+        if is_random(&membership(arm.clone())?) {
+            let what = format!("a random filter inside a MIX, in arm {number},");
+            let error = PlanError::unsupported(None, &what);
+            return Err(mistake(
+                error.with_hint("filter the rows of the MIX instead"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// True if a plan contains a MIX.
+fn has_mix(plan: &RowPlan) -> bool {
+    matches!(plan.op, RowOp::Mix(_)) || plan.inputs.iter().any(has_mix)
+}
+
+fn refuse(plan: &RowPlan, why: Option<&PlanError>) -> Result<()> {
+    let unsupported = |what: &str| PlanError::unsupported(None, what);
+    let here = match &plan.op {
+        RowOp::Mix(_) => {
+            if let Some(PlanError::Mistake(why)) = why {
+                return Err(mistake(PlanError::Mistake(why.clone())));
+            }
+            Some(unsupported("a MIX inside a MIX"))
+        }
+        RowOp::Union => Some(unsupported("MIX under UNION ALL")),
+        RowOp::Limit { .. } => {
+            let error = PlanError::mistake("LIMIT acts on stored order, and a MIX has none");
+            Some(error.with_hint("use TAKE"))
+        }
+        _ => None,
+    };
+    if let (RowOp::Lookup { .. }, Some(right)) = (&plan.op, plan.inputs.get(1))
+        && has_mix(right)
+    {
+        return Err(mistake(unsupported("MIX on the right side of a JOIN")));
+    }
+    let why = here.as_ref().or(why);
+    plan.inputs.iter().try_for_each(|input| refuse(input, why))
+}
+
+fn mistake(error: PlanError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,192 @@
+//! Plans of row operators.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::Expr;
+
+use super::expr::slot;
+use super::mix::Mix;
+use super::op::{NamedExpr, RowOp};
+
+/// An operator with its inputs and output columns.
+#[derive(Clone)]
+pub struct RowPlan {
+    /// The topmost operator of the plan.
+    pub op: RowOp,
+    /// The operator's inputs, in evaluation order.
+    pub inputs: Vec<Self>,
+    /// The output columns, named uniquely and without hidden ones.
+    pub schema: SchemaRef,
+}
+
+impl RowPlan {
+    /// Places an operator on top of its inputs. Two adjacent filters become one.
+    ///
+    /// # Errors
+    /// Fails if an expression has no type over the input's columns, or the operator does not fit
+    /// its inputs.
+    pub fn over(op: RowOp, mut inputs: Vec<Self>) -> Result<Self> {
+        if let (RowOp::Filter { conjuncts }, [input]) = (&op, inputs.as_mut_slice())
+            && let RowOp::Filter { conjuncts: below } = &mut input.op
+        {
+            below.extend_from_slice(conjuncts);
+            return Ok(inputs.swap_remove(0));
+        }
+        let schemas: Vec<&SchemaRef> = inputs.iter().map(|input| &input.schema).collect();
+        let schema = op.output_schema(&schemas)?;
+        Ok(Self { op, inputs, schema })
+    }
+
+    /// Places a projection on top of `input`.
+    pub fn project(input: Self, exprs: Vec<NamedExpr>) -> Result<Self> {
+        Self::over(RowOp::Project { exprs }, vec![input])
+    }
+
+    /// Places a filter on top of `input`, merging it with a filter that is already there.
+    pub fn filter(mut input: Self, conjuncts: Vec<Expr>) -> Self {
+        if conjuncts.is_empty() {
+            return input;
+        }
+        if let RowOp::Filter { conjuncts: below } = &mut input.op {
+            below.extend(conjuncts);
+            return input;
+        }
+        let schema = Arc::clone(&input.schema);
+        Self {
+            op: RowOp::Filter { conjuncts },
+            inputs: vec![input],
+            schema,
+        }
+    }
+
+    /// Renames the output columns.
+    #[must_use]
+    pub(crate) fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        let fields = self.schema.fields().iter().zip(names);
+        let fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name));
+        self.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        self
+    }
+
+    /// The names of the output columns.
+    pub fn names(&self) -> Vec<String> {
+        let fields = self.schema.fields().iter();
+        fields.map(|f| f.name().clone()).collect()
+    }
+
+    /// Projects to exactly these columns, unless the plan already has them.
+    pub fn exactly(self, wanted: &[String]) -> Result<Self> {
+        if self.schema.fields().iter().map(|f| f.name()).eq(wanted) {
+            return Ok(self);
+        }
+        let exprs = wanted.iter().map(|name| NamedExpr {
+            name: name.clone(),
+            expr: slot(name),
+        });
+        Self::project(self, exprs.collect())
+    }
+
+    /// The scans of the plan, by ascending occurrence.
+    pub fn scans(&self) -> Vec<&Self> {
+        let mut scans = Vec::new();
+        self.visit(&mut |node| {
+            if matches!(node.op, RowOp::Scan { .. }) {
+                scans.push(node);
+            }
+        });
+        scans
+    }
+
+    /// Calls `f` on each node, inputs first.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
+        for input in &self.inputs {
+            input.visit(f);
+        }
+        f(self);
+    }
+
+    /// Rebuilds the plan with `f` applied to each node, inputs first.
+    pub fn rewrite(mut self, f: &mut impl FnMut(Self) -> Result<Self>) -> Result<Self> {
+        let inputs = std::mem::take(&mut self.inputs);
+        self.inputs = inputs
+            .into_iter()
+            .map(|i| i.rewrite(f))
+            .collect::<Result<_>>()?;
+        f(self)
+    }
+
+    /// The MIX that the plan's rows flow through, if there is one.
+    pub fn mix(&self) -> Option<&Mix> {
+        match &self.mixed()?.op {
+            RowOp::Mix(mix) => Some(mix),
+            _ => None,
+        }
+    }
+
+    /// The arms of the MIX that the plan's rows flow through, if there is one.
+    pub fn arms(&self) -> Option<&[Self]> {
+        self.mixed().map(|node| node.inputs.as_slice())
+    }
+
+    /// The node of the plan's MIX. No plan has several, and none is on the right side of a lookup.
+    pub fn mixed(&self) -> Option<&Self> {
+        let mut found = None;
+        visit_stream(self, &mut |node| {
+            if matches!(node.op, RowOp::Mix(_)) {
+                found = Some(node);
+            }
+        });
+        found
+    }
+
+    /// Removes the pin markers, which only the optimiser reads.
+    pub fn without_pins(self) -> Result<Self> {
+        self.rewrite(&mut |mut node| {
+            let plain = |expr| Ok(forebay_udfs::without_pins(expr)?.data);
+            node.op = node.op.map_exprs(&mut { plain })?;
+            Ok(node)
+        })
+    }
+
+    /// Names of the functions in the plan that the host declared, instead of the catalogue.
+    pub fn host_functions(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> =
+            self.inputs.iter().flat_map(Self::host_functions).collect();
+        for expr in self.op.exprs() {
+            names.extend(forebay_udfs::declared_names(expr));
+        }
+        names
+    }
+
+    fn fmt_tree(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        writeln!(f, "{:indent$}{}", "", self.op, indent = depth * 2)?;
+        self.inputs
+            .iter()
+            .try_for_each(|input| input.fmt_tree(f, depth + 1))
+    }
+}
+
+impl fmt::Display for RowPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_tree(f, 0)
+    }
+}
+
+impl fmt::Debug for RowPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_tree(f, 0)
+    }
+}
+
+/// Calls `f` on the nodes that stored rows flow through: all but the right sides of lookups.
+pub fn visit_stream<'a>(plan: &'a RowPlan, f: &mut impl FnMut(&'a RowPlan)) {
+    let streamed = plan.op.streamed_inputs(plan.inputs.len());
+    for input in &plan.inputs[..streamed] {
+        visit_stream(input, f);
+    }
+    f(plan);
+}

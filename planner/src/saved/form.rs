@@ -1,0 +1,8 @@
+//! Format version and size limit of the file of a saved plan.
+
+/// Version of the file format, raised when the format changes.
+pub const VERSION: u32 = 2;
+/// Maximum size of the file in bytes: a hundred times the size for a large pipeline.
+pub const MAX_BYTES: usize = 4 << 20;
+/// The release of this build.
+pub(super) const FOREBAY: &str = env!("CARGO_PKG_VERSION");

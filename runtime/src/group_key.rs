@@ -1,0 +1,134 @@
+//! Group keys: computed from the hidden columns that decide the groups of rows.
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Float64Type, Schema, UInt32Type};
+use datafusion::common::{Result, internal_datafusion_err};
+use forebay_planner::clauses::{BatchSize, Clauses};
+use forebay_planner::pipeline::{BUCKET_COLUMN, LENGTH_COLUMN};
+
+use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::stream::group::GroupKey;
+
+/// The columns that hold the keys of rows, and the limit on their lengths.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyColumns {
+    length: Option<usize>,
+    bucket: Option<usize>,
+    boundaries: Vec<u64>,
+    /// Maximum length that fits into a pack or batch, and the clause that sets it; a row with a
+    /// longer sequence fails.
+    room: Option<(u64, String)>,
+    /// Index of the column of sequences, to which the error of a sequence that is too long belongs.
+    sequences: Option<usize>,
+}
+
+/// The keys of a batch's rows.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    /// Key of each row.
+    pub(crate) keys: Vec<GroupKey>,
+    /// Errors of the rows whose key could not be computed, by row index.
+    pub(crate) errors: Vec<(usize, SlotError)>,
+}
+
+impl KeyColumns {
+    /// Returns the key columns of a pipeline; `None` if groups do not depend on the rows' contents.
+    pub(crate) fn of(clauses: &Clauses, schema: &Schema) -> Option<Self> {
+        let column = |name: &str| schema.index_of(name).ok();
+        let boundaries = clauses.bucket.as_ref().map(|b| b.boundaries.clone());
+        let pack = clauses.pack.as_ref().map(|pack| {
+            let room = pack.into.get();
+            (room, format!("PACK {} INTO {room}", pack.column))
+        });
+        let tokens = clauses.tokens_of.as_ref().and_then(|column| {
+            let BatchSize::Tokens(tokens) = clauses.batch?.size else {
+                return None;
+            };
+            Some((
+                tokens.get(),
+                format!("BATCH BY TOKENS {tokens} ON {column}"),
+            ))
+        });
+        let sequences = clauses.pack.as_ref().map(|pack| &pack.column);
+        let sequences = sequences.or(clauses.tokens_of.as_ref());
+        let this = Self {
+            sequences: sequences.and_then(|name| column(name)),
+            length: column(LENGTH_COLUMN),
+            bucket: column(BUCKET_COLUMN),
+            boundaries: boundaries.unwrap_or_default(),
+            room: pack.or(tokens),
+        };
+        (this.length.is_some() || this.bucket.is_some()).then_some(this)
+    }
+
+    /// Returns the same key columns with their indices in the schema of another fragment.
+    pub(crate) fn within(&self, schema: &Schema) -> Self {
+        Self {
+            length: self.length.and(schema.index_of(LENGTH_COLUMN).ok()),
+            bucket: self.bucket.and(schema.index_of(BUCKET_COLUMN).ok()),
+            ..self.clone()
+        }
+    }
+
+    /// Computes the keys of rows. A row whose key cannot be computed gets the key of an empty
+    /// sequence, and an error.
+    pub(crate) fn keys(&self, rows: &RowBatch) -> Result<Keyed> {
+        let mut keys = vec![GroupKey::default(); rows.len()];
+        let mut errors = Vec::new();
+        let failed = |row: usize, column: usize| {
+            let here = |e: &SlotError| e.column == Some(column) || e.column.is_none();
+            rows.errors.get(&row).is_some_and(|e| e.iter().any(here))
+        };
+        if let Some(column) = self.length {
+            let values = rows.columns[column].as_primitive_opt::<UInt32Type>();
+            let values =
+                values.ok_or_else(|| internal_datafusion_err!("the lengths are not u32"))?;
+            for (row, key) in keys.iter_mut().enumerate() {
+                if values.is_null(row) || failed(row, column) {
+                    continue;
+                }
+                let length = values.value(row);
+                match &self.room {
+                    Some((room, operator)) if u64::from(length) > *room => errors.push((
+                        row,
+                        SlotError {
+                            column: Some(self.sequences.unwrap_or(column)),
+                            operator: operator.clone(),
+                            cause: format!(
+                                "the sequence has {length} elements, more than {room}; filter such rows, \
+                                 or cut the sequence"
+                            ),
+                        },
+                    )),
+                    _ => key.length = length,
+                }
+            }
+        }
+        if let Some(column) = self.bucket {
+            let values = rows.columns[column].as_primitive_opt::<Float64Type>();
+            let values =
+                values.ok_or_else(|| internal_datafusion_err!("the bucket values are not f64"))?;
+            for (row, key) in keys.iter_mut().enumerate() {
+                if failed(row, column) {
+                    continue;
+                }
+                if values.is_null(row) || values.value(row).is_nan() {
+                    let what = if values.is_null(row) { "null" } else { "NaN" };
+                    errors.push((
+                        row,
+                        SlotError {
+                            column: Some(column),
+                            operator: "BUCKET BY".to_owned(),
+                            cause: format!("the expression is {what}, which belongs to no bucket"),
+                        },
+                    ));
+                    continue;
+                }
+                let value = values.value(row);
+                let below = self.boundaries.partition_point(|&b| b as f64 <= value);
+                key.bucket = below as u32;
+            }
+        }
+        Ok(Keyed { keys, errors })
+    }
+}

@@ -1,0 +1,31 @@
+//! Jobs: a pipeline opened over its data, with the resources to compute it.
+
+mod caching;
+mod limit;
+mod lookups;
+mod open;
+mod open_job;
+mod open_plan;
+mod resources;
+pub(crate) mod row_counts;
+mod sample;
+
+pub use caching::machine;
+pub use open_job::OpenJob;
+pub(crate) use open_plan::OpenPlan;
+pub use sample::{Prepared, Sample, prepare};
+
+/// Settings of a job, shared by all of its runs.
+#[derive(Debug, Clone, Default)]
+pub struct JobConfig {
+    /// Seed that determines the order of rows and all random draws.
+    pub seed: u64,
+    /// Number of epochs over which a cached row is expected to be read; `None` if unlimited.
+    pub epochs: Option<u64>,
+    /// Number of compute threads for this job alone; `None` to use the threads of the process.
+    pub threads: Option<usize>,
+    /// Memory limit of this job in bytes; `None` to use the memory of the process.
+    pub memory_limit: Option<u64>,
+    /// True to compute segments one by one, so that the CPU time of each operator can be measured.
+    pub analyze: bool,
+}

@@ -1,0 +1,238 @@
+//! Samples of stored rows, from which the optimiser learns sizes and selectivities.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
+use forebay_planner::optimizer::profile::{Evaluated, Probe, ROWS, first};
+use forebay_planner::rows::{RowOp, RowPlan};
+use forebay_udfs::draw::pass_key;
+use forebay_udfs::hash::combine;
+use forebay_udfs::row::{ROW_COLUMN, row_field};
+use futures::TryStreamExt;
+
+use crate::fragment::compile::Compiler;
+use crate::fragment::evaluate::evaluate;
+use crate::order::{RowLocation, Snapshot, StoredRow};
+use crate::segment::{ScanSource, StoredData, open_source};
+use crate::source::{Access, Scan, Source};
+
+/// Maximum number of splits that are read for a sample.
+const SPLITS: u64 = 4;
+/// Size in bytes of the sample's rows after which no more are read: large images take long to
+/// decode, and a few of them suffice.
+const BYTES: usize = 8 << 20;
+/// Number of rows that are fetched at a time.
+const AT_ONCE: usize = 8;
+
+/// Sample rows of each scan of a plan: the columns that the scan reads, and the hidden row column.
+#[derive(Debug)]
+pub struct Sample {
+    rows: BTreeMap<u32, RecordBatch>,
+}
+
+impl Sample {
+    /// Reads at most [`ROWS`] rows of each scan, chosen by hash. Rows that cannot be read are left out; the run
+    /// reports them.
+    pub async fn of(plan: &RowPlan) -> Self {
+        let mut rows = BTreeMap::new();
+        for scan in plan.scans() {
+            if let RowOp::Scan { occurrence, .. } = &scan.op {
+                match read(scan).await {
+                    Ok(Some(batch)) => drop(rows.insert(*occurrence, batch)),
+                    Ok(None) => {}
+                    Err(error) => log::debug!("no profile of scan {occurrence}: {error}"),
+                }
+            }
+        }
+        Self { rows }
+    }
+}
+
+/// An expression compiled over the rows of a schema.
+#[derive(Debug)]
+pub struct Prepared {
+    compiled: Arc<dyn PhysicalExpr>,
+    field: Field,
+}
+
+impl Prepared {
+    /// Evaluates the expression over rows; `None` if it fails as a whole.
+    pub fn evaluate(&self, rows: &RecordBatch) -> Option<Evaluated> {
+        let (values, failures) = evaluate(&self.compiled, rows).ok()?;
+        Some(Evaluated {
+            values,
+            field: self.field.clone(),
+            failed: failures.into_keys().collect(),
+        })
+    }
+}
+
+/// Compiles an expression over rows of a schema; `None` if it cannot be evaluated.
+pub fn prepare(expr: &Expr, schema: &SchemaRef) -> Option<Prepared> {
+    let compiled = Compiler::over(schema).compile(expr).ok()?;
+    let field = compiled.return_field(schema).ok()?.as_ref().clone();
+    Some(Prepared { compiled, field })
+}
+
+impl Probe for Sample {
+    fn sample(&self, occurrence: u32) -> Option<RecordBatch> {
+        self.rows.get(&occurrence).cloned()
+    }
+
+    fn evaluate(&self, expr: &Expr, rows: &RecordBatch) -> Option<Evaluated> {
+        // A declared function may load a model, start processes or have effects, so planning does not call it.
+        if forebay_udfs::calls_declared(expr) {
+            return None;
+        }
+        prepare(expr, rows.schema_ref())?.evaluate(rows)
+    }
+
+    fn field(&self, expr: &Expr, schema: &SchemaRef) -> Option<Field> {
+        Some(prepare(expr, schema)?.field)
+    }
+}
+
+/// Reads sample rows of a scan; `None` if it has no rows.
+async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
+    let RowOp::Scan {
+        occurrence,
+        source,
+        projection,
+        ..
+    } = &scan.op
+    else {
+        return Ok(None);
+    };
+    let source = open_source(source)?;
+    let StoredData { snapshot, .. } = StoredData::try_new(vec![ScanSource {
+        occurrence: *occurrence,
+        source: Arc::clone(&source),
+        range: 0..u64::MAX,
+    }])?;
+    if snapshot.rows() == 0 {
+        return Ok(None);
+    }
+    let (places, batch) = match source.access() {
+        Access::Direct => direct(&snapshot, source.as_ref(), projection).await?,
+        Access::Staged => staged(&snapshot, source.as_ref(), projection).await?,
+    };
+    let ids = snapshot.row_ids(&places).to_array()?;
+    let hidden: Arc<Field> = row_field();
+    let schema = batch.schema();
+    let fields = schema.fields().iter().map(Arc::clone).chain([hidden]);
+    let columns = batch.columns().iter().map(Arc::clone).chain([ids]);
+    debug_assert!(schema.index_of(ROW_COLUMN).is_err());
+    let whole = RecordBatch::try_new(
+        Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+        columns.collect(),
+    )?;
+    Ok(Some(whole))
+}
+
+/// Reads rows spread over the whole source, until there are [`ROWS`] rows or about [`BYTES`] bytes.
+async fn direct(
+    snapshot: &Snapshot,
+    source: &dyn Source,
+    projection: &[usize],
+) -> Result<(Vec<RowLocation>, RecordBatch)> {
+    let mut numbers: Vec<u64> = Vec::with_capacity(ROWS);
+    for i in 0..ROWS as u64 {
+        let number = combine(i, 0) % snapshot.rows();
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    let (mut places, mut batches, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for numbers in numbers.chunks(AT_ONCE) {
+        let (some, batch) = fetch(snapshot, source, projection, numbers).await?;
+        bytes += batch.get_array_memory_size();
+        places.extend(some);
+        batches.push(batch);
+        if bytes >= BYTES {
+            break;
+        }
+    }
+    Ok((places, whole(source, projection, &batches)?))
+}
+
+/// Reads the stored rows with these numbers, except those that cannot be read.
+async fn fetch(
+    snapshot: &Snapshot,
+    source: &dyn Source,
+    projection: &[usize],
+    numbers: &[u64],
+) -> Result<(Vec<RowLocation>, RecordBatch)> {
+    let mut places = Vec::with_capacity(numbers.len());
+    let mut wanted = Vec::with_capacity(numbers.len());
+    for &number in numbers {
+        let Some(row) = snapshot.row(number) else {
+            continue;
+        };
+        places.push(row.at(number, pass_key(0, 0)));
+        let snapshot_split = &snapshot.splits[row.split as usize];
+        let file = snapshot.file_in_source(snapshot_split.file);
+        wanted.push((file, snapshot_split.first_row + u64::from(row.offset)));
+    }
+    let (batch, failed) = source.fetch(&wanted, projection).await?;
+    let sound: Vec<usize> = (0..places.len())
+        .filter(|row| failed.iter().all(|error| error.row != *row))
+        .collect();
+    let places = sound.iter().map(|&row| places[row]).collect();
+    let indices = UInt32Array::from_iter_values(sound.into_iter().map(|row| row as u32));
+    Ok((places, take_record_batch(&batch, &indices)?))
+}
+
+fn whole(
+    source: &dyn Source,
+    projection: &[usize],
+    batches: &[RecordBatch],
+) -> Result<RecordBatch> {
+    let schema = match batches.first() {
+        Some(batch) => batch.schema(),
+        None => Arc::new(source.schema().project(projection)?),
+    };
+    Ok(concat_batches(&schema, batches)?)
+}
+
+/// Reads the first rows of some splits.
+async fn staged(
+    snapshot: &Snapshot,
+    source: &dyn Source,
+    projection: &[usize],
+) -> Result<(Vec<RowLocation>, RecordBatch)> {
+    let all = snapshot.splits.len() as u64;
+    let mut splits: Vec<u64> = (0..SPLITS).map(|i| combine(i, 1) % all).collect();
+    splits.sort_unstable();
+    splits.dedup();
+    let each = ROWS / splits.len();
+    let request = Scan {
+        projection: projection.to_vec(),
+        prune: None,
+    };
+    let (mut places, mut batches) = (Vec::new(), Vec::new());
+    for split in splits {
+        let snapshot_split = &snapshot.splits[split as usize];
+        let file = snapshot.file_in_source(snapshot_split.file) as usize;
+        let mut rows = source.read_split(file, snapshot_split.split as usize, &request);
+        let Some(stored) = rows.try_next().await? else {
+            continue;
+        };
+        let count = each.min(stored.numbers.len());
+        for &number in &stored.numbers[..count] {
+            let offset = number.saturating_sub(snapshot_split.first_row);
+            let row = StoredRow {
+                split: split as u32,
+                offset: offset as u32,
+            };
+            places.push(row.at(snapshot_split.start + offset, pass_key(0, 0)));
+        }
+        batches.push(first(&stored.batch, count)?);
+    }
+    Ok((places, whole(source, projection, &batches)?))
+}

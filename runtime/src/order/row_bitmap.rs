@@ -1,0 +1,82 @@
+//! The rows of a split that remain after pruning.
+
+/// A set of row offsets with rank queries: a bitmap with the number of members before each word (Jacobson,
+/// "Space-efficient static trees and graphs", 1989, section 2).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RowBitmap {
+    words: Vec<Word>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    members: u64,
+    /// Number of members in the words before this one.
+    before: u32,
+}
+
+impl RowBitmap {
+    /// Creates the set of these offsets, which must ascend.
+    pub(crate) fn new(offsets: impl IntoIterator<Item = u32>) -> Self {
+        let mut kept = Self::default();
+        for (before, offset) in (0_u32..).zip(offsets) {
+            let word = offset as usize / 64;
+            if word >= kept.words.len() {
+                let members = 0;
+                kept.words.resize(word + 1, Word { members, before });
+            }
+            kept.words[word].members |= 1 << (offset % 64);
+        }
+        kept
+    }
+
+    /// Returns the number of offsets in the set.
+    pub(crate) fn len(&self) -> u64 {
+        let last = self.words.last();
+        last.map_or(0, |word| u64::from(word.before + word.members.count_ones()))
+    }
+
+    /// Returns the number of offsets in the set that are below `offset`; `None` if `offset` is not
+    /// in the set.
+    pub(crate) fn rank(&self, offset: u32) -> Option<u64> {
+        let word = self.words.get(offset as usize / 64)?;
+        let bit = 1_u64 << (offset % 64);
+        let before = word.before + (word.members & (bit - 1)).count_ones();
+        (word.members & bit != 0).then_some(u64::from(before))
+    }
+
+    /// Iterates over the offsets, ascending.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().zip(0_u32..).flat_map(|(word, at)| {
+            let mut members = word.members;
+            std::iter::from_fn(move || {
+                let bit = (members != 0).then(|| members.trailing_zeros())?;
+                members &= members - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_the_number_of_rows_before() {
+        for offsets in [
+            vec![],
+            vec![0],
+            vec![63, 64, 65],
+            vec![5, 200, 201, 640],
+            (0..300).filter(|o| o % 7 != 3).collect(),
+        ] {
+            let kept = RowBitmap::new(offsets.iter().copied());
+            assert_eq!(kept.offsets().collect::<Vec<_>>(), offsets);
+            assert_eq!(kept.len(), offsets.len() as u64);
+            for offset in 0..700 {
+                let place = offsets.binary_search(&offset).ok().map(|i| i as u64);
+                assert_eq!(kept.rank(offset), place, "{offset} of {offsets:?}");
+            }
+        }
+    }
+}

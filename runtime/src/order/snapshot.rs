@@ -1,0 +1,256 @@
+//! The stored rows of a pipeline: the files and splits of all its scans, and the keys of their rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{UInt32Array, UInt64Array};
+use datafusion::common::{Result, exec_err};
+use forebay_udfs::hash::{combine, hash_bytes};
+use forebay_udfs::row::RowColumn;
+
+use super::row::{RowLocation, StoredRow};
+use crate::source::Manifest;
+#[cfg(doc)]
+use crate::source::SourceFile;
+
+/// Version of the snapshot's hash, raised when the hash of unchanged files changes. Tokens contain
+/// the hash, so the token version is raised as well.
+const HASH_VERSION: u32 = 2;
+
+/// The stored rows of a pipeline, numbered from 0 in stored order over all scans.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// The scans, by ascending occurrence.
+    pub scans: Vec<SnapshotScan>,
+    files: Vec<File>,
+    /// All splits, in stored order.
+    pub splits: Vec<SnapshotSplit>,
+    rows: u64,
+}
+
+/// A scan of a plan and the files it reads.
+#[derive(Debug, Clone)]
+pub(crate) struct SnapshotScan {
+    /// Ordinal of the scan in the plan.
+    pub occurrence: u32,
+    /// Location of the scan's source.
+    pub location: String,
+    /// Files of the scan's source.
+    pub manifest: Arc<Manifest>,
+    /// Stored rows of the scan that remain under a LIMIT.
+    pub range: Range<u64>,
+}
+
+#[derive(Debug)]
+struct File {
+    scan: u32,
+    /// Index of the file in the source's manifest.
+    index: u32,
+    hash: u64,
+}
+
+/// A split of a file, or the part of it that remains under a LIMIT.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SnapshotSplit {
+    /// Index into the snapshot's scans.
+    pub scan: u32,
+    /// Index into the snapshot's files.
+    pub file: u32,
+    /// Index in the file's splits.
+    pub split: u32,
+    /// Number of the first row in the file.
+    pub first_row: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of the first row in the snapshot.
+    pub start: u64,
+    /// Number of bytes that are read for the rows.
+    pub bytes: u64,
+}
+
+impl Snapshot {
+    /// Creates the snapshot of these scans, which must be in ascending order of occurrence.
+    ///
+    /// # Errors
+    /// Fails if a split has more than `u32::MAX` rows.
+    pub(crate) fn try_new(scans: Vec<SnapshotScan>) -> Result<Self> {
+        let (mut files, mut splits, mut rows) = (Vec::new(), Vec::new(), 0);
+        for (scan, of_scan) in scans.iter().enumerate() {
+            let range = &of_scan.range;
+            let mut at = 0;
+            for (index, file) in of_scan.manifest.files.iter().enumerate() {
+                let hash = combine(
+                    u64::from(of_scan.occurrence),
+                    hash_bytes(file.path.as_bytes()),
+                );
+                for (number, split) in file.splits.iter().enumerate() {
+                    let from = range.start.clamp(at, at + split.rows) - at;
+                    let to = range.end.clamp(at, at + split.rows) - at;
+                    at += split.rows;
+                    if from == to {
+                        continue;
+                    }
+                    if to - from > u64::from(u32::MAX) {
+                        return exec_err!(
+                            "{}: a split has {} rows, more than 4294967295; write the file with smaller row groups",
+                            file.path,
+                            split.rows
+                        );
+                    }
+                    splits.push(SnapshotSplit {
+                        scan: scan as u32,
+                        file: files.len() as u32,
+                        split: number as u32,
+                        first_row: split.first_row + from,
+                        rows: to - from,
+                        start: rows,
+                        bytes: split.bytes,
+                    });
+                    rows += to - from;
+                }
+                files.push(File {
+                    scan: scan as u32,
+                    index: index as u32,
+                    hash,
+                });
+            }
+        }
+        Ok(Self {
+            scans,
+            files,
+            splits,
+            rows,
+        })
+    }
+
+    /// Returns the number of stored rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the number of stored rows of a scan, given by its index in the snapshot.
+    pub(crate) fn scan_rows(&self, scan: u32) -> u64 {
+        self.splits
+            .iter()
+            .filter(|s| s.scan == scan)
+            .map(|s| s.rows)
+            .sum()
+    }
+
+    /// Returns the number of bytes that are read for all rows.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.splits.iter().map(|s| s.bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Returns the mean size of a stored row, in bytes.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        self.bytes() / self.rows().max(1)
+    }
+
+    /// Returns the hash of a row's key.
+    #[inline]
+    pub(crate) fn row_hash(&self, file: u32, row: u64) -> u64 {
+        combine(self.files[file as usize].hash, row)
+    }
+
+    /// Returns the hash of a split's identity: (occurrence, relative path, number of its first row).
+    pub(crate) fn split_hash(&self, split: &SnapshotSplit) -> u64 {
+        self.row_hash(split.file, split.first_row)
+    }
+
+    /// Returns the index of a file in its source's manifest.
+    pub(crate) fn file_in_source(&self, file: u32) -> u32 {
+        self.files[file as usize].index
+    }
+
+    /// Returns the path of a file, relative to its source, as in the manifest.
+    pub(crate) fn path(&self, file: u32) -> &str {
+        let File { scan, index, .. } = self.files[file as usize];
+        &self.scans[scan as usize].manifest.files[index as usize].path
+    }
+
+    /// Returns the occurrence of the scan that a file belongs to: the scan's ordinal in the plan.
+    pub(crate) fn occurrence(&self, file: u32) -> u32 {
+        let scan = self.files[file as usize].scan;
+        self.scans[scan as usize].occurrence
+    }
+
+    /// Finds a row by the ordinal of its scan, the relative path of its file and its number in the
+    /// file; `None` if there is no such row.
+    pub(crate) fn find(&self, occurrence: u32, file: &str, row: u64) -> Option<StoredRow> {
+        let split = self.splits.iter().position(|split| {
+            (split.first_row..split.first_row + split.rows).contains(&row)
+                && self.occurrence(split.file) == occurrence
+                && self.path(split.file) == file
+        })?;
+        Some(StoredRow {
+            split: split as u32,
+            offset: (row - self.splits[split].first_row) as u32,
+        })
+    }
+
+    /// Returns the location of a file's source.
+    pub(crate) fn location(&self, file: u32) -> &str {
+        let scan = self.files[file as usize].scan;
+        &self.scans[scan as usize].location
+    }
+
+    /// Returns the number of a row in the snapshot.
+    #[inline]
+    pub(crate) fn stored(&self, row: StoredRow) -> u64 {
+        self.splits[row.split as usize].start + u64::from(row.offset)
+    }
+
+    /// Returns the stored row with this number in the snapshot; `None` if the snapshot has fewer
+    /// rows.
+    pub(crate) fn row(&self, stored: u64) -> Option<StoredRow> {
+        if stored >= self.rows {
+            return None;
+        }
+        let split = self.splits.partition_point(|s| s.start <= stored) - 1;
+        Some(StoredRow {
+            split: split as u32,
+            offset: (stored - self.splits[split].start) as u32,
+        })
+    }
+
+    /// Builds the hidden row column for the rows at `places`.
+    pub(crate) fn row_ids(&self, places: &[RowLocation]) -> RowColumn {
+        let n = places.len();
+        let mut files = Vec::with_capacity(n);
+        let mut numbers = Vec::with_capacity(n);
+        let mut hashes = Vec::with_capacity(n);
+        for place in places {
+            let split = &self.splits[place.split as usize];
+            let row = split.first_row + u64::from(place.offset);
+            files.push(split.file);
+            numbers.push(row);
+            hashes.push(self.row_hash(split.file, row));
+        }
+        RowColumn {
+            position: UInt64Array::from(places.iter().map(|p| p.position).collect::<Vec<_>>()),
+            file: UInt32Array::from(files),
+            row: UInt64Array::from(numbers),
+            child: UInt32Array::from(vec![0; n]),
+            hash: UInt64Array::from(hashes),
+            pass: UInt64Array::from(places.iter().map(|p| p.pass).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Returns the hash that identifies the data: BLAKE3 over the relative path and the
+    /// [identity](SourceFile::identity) of every scan's files.
+    pub(crate) fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&HASH_VERSION.to_le_bytes());
+        for scan in &self.scans {
+            hasher.update(&scan.occurrence.to_le_bytes());
+            for file in &scan.manifest.files {
+                hasher.update(&(file.path.len() as u64).to_le_bytes());
+                hasher.update(file.path.as_bytes());
+                hasher.update(&file.identity());
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}

@@ -1,0 +1,205 @@
+//! Prefetching: starts work before its result is awaited.
+//!
+//! | What runs ahead | Mechanism |
+//! |---|---|
+//! | segments, windows and splits, in order | [`ahead`] |
+//! | batches of one split | [`prefetched`] |
+//! | the rows of one window, which several segments share | [`Lazy`] |
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::sync::{OnceCell, mpsc};
+
+use crate::task::{lost, owned, received};
+
+/// Runs each piece of work in its own task, at most `at_once` of them concurrently, and yields the results in order.
+///
+/// A task starts when its piece of work is taken from `work`. [`StreamExt::buffered`] alone would
+/// poll the pieces only while the stream is polled. Dropping the stream aborts the tasks. `failed`
+/// converts the error of a task that panicked to a result.
+pub(crate) fn ahead<W, T, F>(
+    work: impl Stream<Item = W>,
+    at_once: usize,
+    mut begin: impl FnMut(W) -> F,
+    failed: impl Fn(DataFusionError) -> T,
+) -> impl Stream<Item = T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    work.map(move |piece| owned(begin(piece)))
+        .buffered(at_once.max(1))
+        .map(move |done| done.unwrap_or_else(|why| failed(lost("a task of the engine", why))))
+}
+
+/// Reads `items` in a task of its own, up to `ahead` items before they are polled. Dropping the
+/// result aborts the task; if the task panics, the last item is an error.
+pub(crate) fn prefetched<T: Send + 'static>(
+    mut items: BoxStream<'static, Result<T>>,
+    ahead: usize,
+) -> BoxStream<'static, Result<T>> {
+    let (sender, receiver) = mpsc::channel(ahead.max(1));
+    let task = owned(async move {
+        while let Some(item) = items.next().await {
+            if sender.send(item).await.is_err() {
+                break;
+            }
+        }
+    });
+    let ended = |task: SpawnedTask<()>| async move {
+        let ended = task.join().await;
+        ended.err().map(|why| Err(lost("reading ahead", why)))
+    };
+    received(receiver, task, ended)
+}
+
+/// A value that is computed once, when it is first needed or ahead of time.
+pub(crate) struct Lazy<T> {
+    inner: Arc<LazyInner<T>>,
+    ahead: OnceLock<SpawnedTask<()>>,
+}
+
+struct LazyInner<T> {
+    make: Box<dyn Fn() -> BoxFuture<'static, Result<T>> + Send + Sync>,
+    value: OnceCell<Arc<T>>,
+}
+
+impl<T> LazyInner<T> {
+    async fn get(&self) -> Result<Arc<T>> {
+        let made = async || (self.make)().await.map(Arc::new);
+        self.value.get_or_try_init(made).await.map(Arc::clone)
+    }
+}
+
+impl<T: Send + Sync + 'static> Lazy<T> {
+    pub(crate) fn new<F>(make: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let make = Box::new(move || make().boxed());
+        let value = OnceCell::new();
+        Self {
+            inner: Arc::new(LazyInner { make, value }),
+            ahead: OnceLock::new(),
+        }
+    }
+
+    /// Returns the value, computing it if necessary.
+    pub(crate) async fn get(&self) -> Result<Arc<T>> {
+        self.inner.get().await
+    }
+
+    /// Returns the value; `None` if it is not computed yet.
+    pub(crate) fn made(&self) -> Option<&Arc<T>> {
+        self.inner.value.get()
+    }
+
+    /// Starts computing the value in the background. An error is reported by [`get`](Self::get).
+    pub(crate) fn begin(&self) {
+        self.ahead.get_or_init(|| {
+            let inner = Arc::clone(&self.inner);
+            owned(async move { drop(inner.get().await) })
+        });
+    }
+}
+
+impl<T> fmt::Debug for Lazy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lazy").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::{TryStreamExt, stream};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_starts_before_it_is_polled_and_is_delivered_in_order() {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let third = Arc::new(Notify::new());
+        let begin = {
+            let (begun, third) = (Arc::clone(&begun), Arc::clone(&third));
+            move |piece: usize| {
+                let (begun, third) = (Arc::clone(&begun), Arc::clone(&third));
+                async move {
+                    if begun.fetch_add(1, Ordering::SeqCst) == 2 {
+                        third.notify_one();
+                    }
+                    piece
+                }
+            }
+        };
+        let mut done = ahead(stream::iter(0..9), 2, begin, |_| usize::MAX).boxed();
+        assert_eq!(done.next().await, Some(0));
+        assert_eq!(done.next().await, Some(1));
+        // The third piece runs although nothing has asked for it.
+        third.notified().await;
+        assert_eq!(done.collect::<Vec<_>>().await, (2..9).collect::<Vec<_>>());
+    }
+
+    fn is_broken_invariant(error: &DataFusionError) -> bool {
+        matches!(error.find_root(), DataFusionError::Internal(_))
+    }
+
+    #[tokio::test]
+    async fn a_panicking_task_yields_an_error() {
+        let begin = |piece: usize| async move {
+            assert!(piece != 1, "broken");
+            Ok(piece)
+        };
+        let done = ahead(stream::iter(0..3), 2, begin, Err);
+        let mut done = done.collect::<Vec<_>>().await.into_iter();
+        assert_eq!(done.next().unwrap().unwrap(), 0);
+        let error = done.next().unwrap().unwrap_err();
+        assert!(is_broken_invariant(&error), "{error}");
+        assert!(error.to_string().contains("broken"), "{error}");
+        assert_eq!(done.next().unwrap().unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_reading_ahead_is_not_the_end_of_the_stream() {
+        let items = stream::iter(0..4).map(|item| {
+            assert!(item != 2, "damaged");
+            Ok(item)
+        });
+        let mut read = prefetched(items.boxed(), 2);
+        assert_eq!(read.next().await.unwrap().unwrap(), 0);
+        assert_eq!(read.next().await.unwrap().unwrap(), 1);
+        let error = read.next().await.unwrap().unwrap_err();
+        assert!(is_broken_invariant(&error), "{error}");
+        assert!(error.to_string().contains("damaged"), "{error}");
+        assert!(read.next().await.is_none());
+
+        let sound = prefetched(stream::iter((0..4).map(Ok)).boxed(), 2);
+        assert_eq!(sound.try_collect::<Vec<_>>().await.unwrap(), [0, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn reading_ahead_ends_with_its_reader() {
+        struct Alive(Arc<Notify>);
+        impl Drop for Alive {
+            fn drop(&mut self) {
+                self.0.notify_one();
+            }
+        }
+        let ended = Arc::new(Notify::new());
+        let alive = Alive(Arc::clone(&ended));
+        let items = stream::pending::<Result<()>>().map(move |item| {
+            let _ = &alive;
+            item
+        });
+        drop(prefetched(items.boxed(), 1));
+        ended.notified().await;
+    }
+}

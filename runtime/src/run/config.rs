@@ -1,0 +1,111 @@
+//! Settings of a run.
+
+use std::sync::Arc;
+
+use forebay_planner::clauses::Optimize;
+use forebay_planner::limits::{MAX_EPOCH, MAX_THREADS, MAX_WORLD};
+use forebay_planner::saved::SavedPlan;
+
+use crate::dead_letters::DeadLetter;
+use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::memory::DEFAULT_MEMORY;
+use crate::stream::assignment::{Uneven, WorkerStride};
+use crate::stream::token::Token;
+
+/// Settings of a run. The stream depends on epochs, seed, rank, world and `uneven`, and on the plan
+/// if rewrites above the exact tier are allowed. The other settings affect only speed and memory.
+#[derive(Debug, Clone, Default)]
+pub struct RunConfig {
+    /// First epoch, from 0.
+    pub first_epoch: u64,
+    /// Number of epochs; `None` for the pipeline's own.
+    pub epochs: Option<u64>,
+    /// Seed; `None` for the pipeline's own.
+    pub seed: Option<u64>,
+    /// This rank, from 0.
+    pub rank: u64,
+    /// Number of ranks; 0 means 1.
+    pub world: u64,
+    /// Number of compute threads; `None` for all cores.
+    pub threads: Option<usize>,
+    /// Memory limit in bytes; `None` for [`DEFAULT_MEMORY`].
+    pub memory_limit: Option<u64>,
+    /// Number of the rank's batches after which the run ends; `None` for no limit.
+    pub limit_batches: Option<u64>,
+    /// Optimisation of the plan; `None` for the pipeline's own.
+    pub optimize: Option<Optimize>,
+    /// Saved plan to run; the pipeline is planned with the statistics recorded in the plan.
+    pub plan: Option<Arc<SavedPlan>>,
+    /// Token to resume from; `None` to begin with the first epoch.
+    pub resume: Option<Arc<Token>>,
+    /// Treatment of steps whose rows do not divide by ranks.
+    pub uneven: Uneven,
+    /// Settings for programs that embed the engine.
+    pub internals: RunInternals,
+}
+
+/// Settings that are not exposed to users: those of data loaders, of tools that inspect a stream, and of tests.
+#[derive(Debug, Clone, Default)]
+pub struct RunInternals {
+    /// The share of the rank's batches that the run yields, if the workers of a data loader take turns. Tokens and
+    /// steps remain those of the rank.
+    pub stride: WorkerStride,
+    /// The part of the stream to run.
+    pub scope: RunScope,
+    /// Number of rows in a segment; `None` to derive it from cost and size.
+    pub segment_rows: Option<u64>,
+    /// True to run segments one by one, so that the CPU time of each operator can be measured.
+    pub analyze: bool,
+}
+
+impl RunConfig {
+    /// Checks the settings against each other and against their limits.
+    ///
+    /// # Errors
+    /// Fails if the rank does not exist, or a number exceeds its limit.
+    pub fn check(&self) -> Result<()> {
+        let world = self.world.max(1);
+        if self.rank >= world {
+            return Err(Error::Config(format!(
+                "rank {} does not exist in a world of {world}; ranks count from 0",
+                self.rank
+            )));
+        }
+        for (what, found, most) in [
+            (
+                "threads",
+                self.threads.unwrap_or(1) as u64,
+                MAX_THREADS as u64,
+            ),
+            ("world", world, MAX_WORLD),
+            ("turns", self.internals.stride.of, MAX_WORLD),
+            ("first_epoch", self.first_epoch, MAX_EPOCH),
+        ] {
+            if found > most {
+                return Err(Error::Config(format!(
+                    "{what}: {found} is above the limit of {most}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of a stream to run.
+#[derive(Debug, Clone, Default)]
+pub enum RunScope {
+    /// The whole stream.
+    #[default]
+    All,
+    /// The rows of these dead letters, each in the pass in which it failed, in batches of the pipeline's size without
+    /// packs.
+    DeadLetters(Arc<Vec<DeadLetter>>),
+    /// The batch of a single step.
+    Step {
+        /// The epoch of the step.
+        epoch: u64,
+        /// The step in the epoch (in the whole run under `CONTINUOUS`).
+        step: u64,
+    },
+}

@@ -1,0 +1,38 @@
+//! The local engine: runs an opened job in this process.
+//!
+//! A [`JobRun`] is a job with a rank, epochs and a first position. Once started, the run plans
+//! segments in stream order, has the job read and compute them concurrently, and makes batches of
+//! their rows in order. A bounded channel holds the batches that the consumer has not taken yet,
+//! and stops the run when it is full. The batches do not depend on the number of threads or on the
+//! memory limit.
+
+mod batch_stream;
+mod config;
+mod counted;
+mod driver;
+mod input;
+mod inputs;
+mod job_run;
+mod learn;
+mod open;
+mod output;
+mod planned_row;
+mod replay;
+mod resumed;
+mod row_count_source;
+mod segment_builder;
+mod sequencer;
+mod sizing;
+mod span;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use batch_stream::BatchStream;
+pub use config::{RunConfig, RunInternals, RunScope};
+pub use job_run::JobRun;
+
+pub use crate::job::{OpenJob, Prepared, Sample, machine, prepare};
+pub use crate::memory::DEFAULT_MEMORY;
+pub use crate::stream::assignment::{Uneven, WorkerStride};

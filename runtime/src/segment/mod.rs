@@ -1,0 +1,26 @@
+//! Segments: rows of one or more windows, read and computed together.
+//!
+//! A segment is a pure function of the opened pipeline and a [`SegmentRequest`], which names its stored rows and the
+//! windows they belong to. Neither reading nor computing it needs the stream's accountant, so any process that opens
+//! the same pipeline could do it.
+
+mod cached_prefix;
+mod compute;
+mod context;
+mod data;
+mod env;
+mod lazy_window;
+mod reader;
+mod request;
+mod staging;
+mod stored_order;
+mod window;
+
+pub(crate) use cached_prefix::{CacheSetup, CachedPrefix, Cut, cut, key_of};
+pub(crate) use context::SegmentContext;
+pub(crate) use data::{ScanSource, StoredData, open_source};
+pub(crate) use env::Env;
+pub(crate) use lazy_window::{LazyWindow, WindowCache};
+pub(crate) use reader::FragmentReader;
+pub(crate) use request::{ReadSegment, SegmentRequest};
+pub(crate) use stored_order::stored_order;

@@ -1,0 +1,141 @@
+//! Staging: reads the splits of a window, and holds or spills their rows.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::{filter_record_batch, prep_null_mask_filter};
+use datafusion::common::Result;
+use futures::StreamExt;
+use futures::stream;
+
+use super::context::SegmentContext;
+use super::reader::ScanRead;
+use super::window::{Part, Staged, StagedSplit, Window};
+use crate::fragment::unwind::caught;
+use crate::order::WindowSplits;
+use crate::order::row_bitmap::RowBitmap;
+use crate::prefetch::prefetched;
+use crate::source::{Access, Scan, StoredRows};
+use crate::stage::RowStage;
+
+/// Number of batches of a split that are read ahead.
+const BATCHES_AHEAD: usize = 2;
+
+/// Stages a window: reads its splits, except those of sources with direct access and those whose rows are all cached.
+pub(crate) async fn stage(context: &SegmentContext, window: &WindowSplits) -> Result<Window> {
+    let SegmentContext { data, reader, .. } = context;
+    let snapshot = &data.snapshot;
+    let mut parts = Vec::with_capacity(snapshot.scans.len());
+    for (scan, (source, read)) in data.sources.iter().zip(&reader.reads).enumerate() {
+        if source.access() == Access::Direct || read.projection.is_empty() {
+            parts.push(Part::Direct);
+            continue;
+        }
+        let of_scan = |index: &u32| snapshot.splits[*index as usize].scan == scan as u32;
+        let mut wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
+        if let Some(cached) = reader.cached.as_ref().filter(|cached| cached.holds(scan)) {
+            wanted.retain(|&split| !cached.knows(snapshot, split));
+        }
+        let staged = stage_splits(context, scan, wanted).await?;
+        parts.push(Part::Staged(Box::new(staged)));
+    }
+    Ok(Window { parts })
+}
+
+/// Reads splits of a scan concurrently, and stages their rows in order.
+pub(crate) async fn stage_splits(
+    context: &SegmentContext,
+    scan: usize,
+    wanted: Vec<u32>,
+) -> Result<Staged> {
+    let SegmentContext { data, reader, env } = context;
+    let (snapshot, read) = (&data.snapshot, &reader.reads[scan]);
+    let source = &data.sources[scan];
+    let cached = reader.cached.as_ref().filter(|cached| cached.holds(scan));
+    let schema = Arc::new(source.schema().project(&read.projection)?);
+    let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
+    let mut splits = Vec::new();
+    let request = Scan {
+        projection: read.projection.clone(),
+        prune: read.prune.clone(),
+    };
+    let mut reads = stream::iter(wanted)
+        .map(|index| {
+            let split = snapshot.splits[index as usize];
+            let file = snapshot.file_in_source(split.file) as usize;
+            let rows = source.read_split(file, split.split as usize, &request);
+            async move { (index, split, prefetched(rows, BATCHES_AHEAD)) }
+        })
+        .buffered(env.in_flight.max(1));
+    while let Some((index, split, mut rows)) = reads.next().await {
+        let base = stage.rows();
+        let mut offsets = Vec::new();
+        loop {
+            let start = Instant::now();
+            let Some(stored) = rows.next().await else {
+                break;
+            };
+            let stored = keep(stored?, read)?;
+            reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
+            // Under a LIMIT, the snapshot may have only a part of the split. The rows read are in
+            // ascending order.
+            let end = split.first_row + split.rows;
+            let from = stored.numbers.partition_point(|&row| row < split.first_row);
+            let to = stored.numbers.partition_point(|&row| row < end);
+            let numbers = &stored.numbers[from..to];
+            offsets.extend(numbers.iter().map(|row| (row - split.first_row) as u32));
+            stage.push(stored.batch.slice(from, to - from))?;
+        }
+        let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
+        if let (Some(cached), false) = (cached, dense) {
+            cached.note_dropped(snapshot, index, &offsets).await;
+        }
+        splits.push(StagedSplit {
+            split: index,
+            base,
+            kept: (!dense).then(|| RowBitmap::new(offsets)),
+        });
+    }
+    splits.sort_unstable_by_key(|s| s.split);
+    Ok(Staged { stage, splits })
+}
+
+/// Drops the rows that the filter above the scan would drop. If the predicate fails for some row,
+/// all rows are kept, since the filter then reports the failure.
+fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
+    let Some(predicate) = &read.keep else {
+        return Ok(stored);
+    };
+    let rows = stored.numbers.len();
+    if rows == 0 {
+        return Ok(stored);
+    }
+    let truth = caught(|| predicate.evaluate(&stored.batch)?.into_array(rows));
+    let Ok(Ok(truth)) = truth else {
+        return Ok(stored);
+    };
+    let truth = truth.as_boolean();
+    let truth = if truth.null_count() > 0 {
+        &prep_null_mask_filter(truth)
+    } else {
+        truth
+    };
+    if truth.true_count() == truth.len() {
+        return Ok(stored);
+    }
+    let batch = filter_record_batch(&stored.batch, truth)?;
+    let numbers = truth
+        .values()
+        .set_indices()
+        .map(|i| stored.numbers[i])
+        .collect();
+    Ok(StoredRows { batch, numbers })
+}
+
+pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
+    let columns = batch.columns().iter();
+    columns
+        .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
+        .sum()
+}

@@ -1,0 +1,211 @@
+//! Sources of files that a blocking reader reads: all formats except image folders.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::{Result, internal_err};
+use forebay_planner::source::SourceSpec;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+use super::content::ContentHash;
+use super::error::SourceError;
+use super::listing::{Listed, Listing};
+use super::manifest::{Manifest, SourceFile, Split};
+use super::opened::{Access, Source};
+use super::rows::{Scan, StoredRows, ValueError};
+use super::split_location::SplitLocation;
+use super::stream::{Emit, blocking_stream, guarded};
+use super::watch::ContentWatch;
+use crate::task;
+
+/// Number of files that are opened concurrently while a source is opened.
+const OPENERS: usize = 16;
+
+/// Content hash and splits of a file that was opened.
+#[derive(Debug)]
+pub(crate) struct FileRows {
+    pub(crate) content: ContentHash,
+    pub(crate) splits: Vec<Split>,
+}
+
+/// The reader of the files of one source. Its calls block.
+pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
+    /// Emits the rows of a split that `scan` asks for, in stored order, until all are emitted or
+    /// the consumer hangs up.
+    fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()>;
+
+    /// Returns the content hash of the file as it is now, computed as when the source was opened.
+    fn content(&self, path: &Path) -> Result<ContentHash, SourceError>;
+
+    /// The cheapest way to read rows in another order than the stored one.
+    fn access(&self) -> Access {
+        Access::Staged
+    }
+
+    /// Fetches rows by (file, row number), in the given order. `places` holds the location of each
+    /// of these files. Only readers with [`Access::Direct`] implement this method.
+    fn fetch(
+        &self,
+        _places: &BTreeMap<u32, SplitLocation>,
+        _rows: &[(u32, u64)],
+        _projection: &[usize],
+    ) -> Result<(RecordBatch, Vec<ValueError>)> {
+        internal_err!("no rows by reference")
+    }
+}
+
+/// A source whose files are read by a blocking reader.
+#[derive(Debug)]
+pub struct FileSource {
+    spec: SourceSpec,
+    schema: SchemaRef,
+    manifest: Arc<Manifest>,
+    paths: Vec<PathBuf>,
+    reader: Arc<dyn SplitReader>,
+    watch: Arc<ContentWatch>,
+}
+
+impl FileSource {
+    /// Creates the source of the listed files; `rows[i]` describes the rows of the i-th file.
+    pub(crate) fn new(
+        spec: &SourceSpec,
+        schema: SchemaRef,
+        listing: Listing,
+        rows: Vec<FileRows>,
+        reader: Arc<dyn SplitReader>,
+    ) -> Self {
+        let (manifest, paths) = manifest_of(listing, rows);
+        Self {
+            spec: spec.clone(),
+            schema,
+            manifest: Arc::new(manifest),
+            paths,
+            reader,
+            watch: Arc::default(),
+        }
+    }
+}
+
+/// Returns the manifest of the listed files, and the path by which to open each of them.
+pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, Vec<PathBuf>) {
+    let links = listing.links;
+    let mut paths = Vec::with_capacity(listing.files.len());
+    let mut files = Vec::with_capacity(listing.files.len());
+    for (file, FileRows { content, splits }) in listing.files.into_iter().zip(rows) {
+        paths.push(file.absolute);
+        files.push(SourceFile {
+            path: file.relative,
+            size: file.size,
+            etag: None,
+            content,
+            modified: file.modified,
+            splits,
+        });
+    }
+    (Manifest { files, links }, paths)
+}
+
+#[async_trait]
+impl Source for FileSource {
+    fn spec(&self) -> &SourceSpec {
+        &self.spec
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    fn access(&self) -> Access {
+        self.reader.access()
+    }
+
+    fn read_split(
+        &self,
+        file: usize,
+        split: usize,
+        scan: &Scan,
+    ) -> BoxStream<'static, Result<StoredRows>> {
+        let place = match SplitLocation::find(&self.manifest, &self.paths, file, split) {
+            Ok(place) => place,
+            Err(error) => return stream::once(async { Err(error) }).boxed(),
+        };
+        let (reader, watch) = (Arc::clone(&self.reader), Arc::clone(&self.watch));
+        let scan = scan.clone();
+        let format = self.spec.format.name();
+        blocking_stream(place.path.clone(), format, move |emit| {
+            let check = || watch.check(&place, |path| reader.content(path));
+            check()?;
+            reader.read(&place, &scan, emit)?;
+            // The file may have been replaced during the read.
+            Ok(check()?)
+        })
+    }
+
+    async fn fetch(
+        &self,
+        rows: &[(u32, u64)],
+        projection: &[usize],
+    ) -> Result<(RecordBatch, Vec<ValueError>)> {
+        if self.access() == Access::Staged {
+            let format = self.spec.format;
+            return internal_err!("{format} files are read split by split, not by reference");
+        }
+        let mut places = BTreeMap::new();
+        for &(file, _) in rows {
+            if let Entry::Vacant(vacant) = places.entry(file) {
+                let place = SplitLocation::find(&self.manifest, &self.paths, file as usize, 0)?;
+                vacant.insert(place);
+            }
+        }
+        let (reader, watch) = (Arc::clone(&self.reader), Arc::clone(&self.watch));
+        let (rows, projection) = (rows.to_vec(), projection.to_vec());
+        task::blocking("fetching rows", move || {
+            let check = || {
+                let mut places = places.values();
+                places.try_for_each(|place| watch.check(place, |path| reader.content(path)))
+            };
+            check()?;
+            let fetched = reader.fetch(&places, &rows, &projection)?;
+            // A file may have been replaced during the fetch.
+            check()?;
+            Ok(fetched)
+        })
+        .await?
+    }
+}
+
+/// Runs `inspect` over every listed file, several files at a time. If several fail, the error of
+/// the first in the order of the files is returned.
+pub(crate) async fn inspect_all<T, F>(
+    listing: &Listing,
+    format: &'static str,
+    inspect: F,
+) -> Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Fn(&Listed) -> Result<T> + Send + Sync + 'static,
+{
+    let inspect = Arc::new(inspect);
+    stream::iter(listing.files.clone())
+        .map(|file| {
+            let inspect = Arc::clone(&inspect);
+            let opened = task::blocking("opening the source", move || {
+                guarded(&file.absolute, format, || inspect(&file))
+            });
+            async move { opened.await? }
+        })
+        .buffered(OPENERS)
+        .try_collect()
+        .await
+}

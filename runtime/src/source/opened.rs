@@ -1,0 +1,54 @@
+//! Opened sources: the trait that every format implements.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::Result;
+use forebay_planner::source::SourceSpec;
+use futures::stream::BoxStream;
+
+use super::manifest::Manifest;
+use super::rows::{Scan, StoredRows, ValueError};
+
+/// The cheapest way to read rows in another order than the stored one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Each row is read by reference ([`Source::fetch`]).
+    Direct,
+    /// Rows are read split by split; to reorder them, the rows of a window must be held in memory
+    /// or spilled.
+    Staged,
+}
+
+/// An opened source.
+#[async_trait]
+pub trait Source: fmt::Debug + Send + Sync {
+    /// The description that the source was opened from.
+    fn spec(&self) -> &SourceSpec;
+    /// The columns.
+    fn schema(&self) -> &SchemaRef;
+    /// The files, splits and stored row counts.
+    fn manifest(&self) -> &Arc<Manifest>;
+    /// The cheapest way to read rows in another order than the stored one.
+    fn access(&self) -> Access;
+
+    /// Reads a split in stored order, in batches of bounded size. Structural damage is an error
+    /// that names the file.
+    fn read_split(
+        &self,
+        file: usize,
+        split: usize,
+        scan: &Scan,
+    ) -> BoxStream<'static, Result<StoredRows>>;
+
+    /// Fetches rows by (file index, row number), in the given order. Supported only when
+    /// [`access`](Self::access) is [`Access::Direct`].
+    async fn fetch(
+        &self,
+        rows: &[(u32, u64)],
+        projection: &[usize],
+    ) -> Result<(RecordBatch, Vec<ValueError>)>;
+}

@@ -1,0 +1,93 @@
+//! Locations of splits, and the opening of their files.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use datafusion::common::{Result, internal_datafusion_err};
+
+use super::content::ContentHash;
+use super::error::{FileChange, SourceError};
+use super::listing::modified;
+use super::manifest::{Manifest, Split};
+
+/// The location of a split, and the state that its file had when the source was opened.
+#[derive(Debug, Clone)]
+pub(crate) struct SplitLocation {
+    /// Index of the file in the manifest.
+    pub(crate) file: usize,
+    /// Index of the split in the file's splits.
+    pub(crate) split: usize,
+    /// Path by which the file is opened.
+    pub(crate) path: PathBuf,
+    /// Size of the file in bytes when the source was opened.
+    pub(crate) size: u64,
+    /// Time of the file's last change, in nanoseconds since 1970, as it was when the source was
+    /// opened; `None` when unknown.
+    pub(crate) modified: Option<i128>,
+    /// Content hash of the file when the source was opened.
+    pub(crate) content: ContentHash,
+    /// The rows of the split.
+    pub(crate) rows: Split,
+}
+
+impl SplitLocation {
+    /// Finds the location of a split in a manifest; `paths` are the paths of the manifest's files.
+    pub(crate) fn find(
+        manifest: &Manifest,
+        paths: &[PathBuf],
+        file: usize,
+        split: usize,
+    ) -> Result<Self> {
+        let found = manifest.files.get(file).zip(paths.get(file));
+        let found = found.and_then(|(f, path)| Some((f, path, f.splits.get(split)?)));
+        let (entry, path, rows) = found.ok_or_else(|| {
+            internal_datafusion_err!("no split {split} of file {file} in the source")
+        })?;
+        Ok(Self {
+            file,
+            split,
+            path: path.clone(),
+            size: entry.size,
+            modified: entry.modified,
+            content: entry.content,
+            rows: rows.clone(),
+        })
+    }
+
+    /// Opens the file. A size other than when the source was opened is an error.
+    pub(crate) fn open(&self) -> std::result::Result<File, SourceError> {
+        let (file, now) = open_file(&self.path)?;
+        self.check_size(now)?;
+        Ok(file)
+    }
+
+    /// Returns the time of the file's last change. A size other than when the source was opened is
+    /// an error.
+    pub(crate) fn modified_now(&self) -> std::result::Result<Option<i128>, SourceError> {
+        let meta = std::fs::metadata(&self.path);
+        let meta = meta.map_err(|error| SourceError::unreadable(&self.path, error))?;
+        self.check_size(meta.len())?;
+        Ok(modified(&meta))
+    }
+
+    fn check_size(&self, now: u64) -> std::result::Result<(), SourceError> {
+        if now == self.size {
+            return Ok(());
+        }
+        Err(SourceError::Changed {
+            path: self.path.clone(),
+            change: FileChange::Size {
+                was: self.size,
+                now,
+            },
+        })
+    }
+}
+
+/// Opens a file and returns it with its size in bytes.
+pub(crate) fn open_file(path: &Path) -> std::result::Result<(File, u64), SourceError> {
+    let unreadable = |error| SourceError::unreadable(path, error);
+    let file = File::open(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
+    Ok((file, size))
+}

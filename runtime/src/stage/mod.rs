@@ -1,0 +1,252 @@
+//! The row stage: holds the rows of a window and returns them in any order.
+
+mod space;
+mod spill;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+
+pub(crate) use space::SpillSpace;
+use spill::Spill;
+
+/// Number of bytes by which a batch may exceed twice the size of its rows; a larger batch is
+/// copied.
+const SLACK_BYTES: usize = 64 << 10;
+
+/// Holds rows in memory while the pool grants it, then in a temporary file, and returns them in any order.
+///
+/// Rows are numbered from 0 in the order of insertion. Returned rows equal the inserted ones bit
+/// for bit, with the same types. The temporary file has no name, so it does not outlive the
+/// process.
+#[derive(Debug)]
+pub(crate) struct RowStage {
+    schema: SchemaRef,
+    reservation: MemoryReservation,
+    space: Arc<SpillSpace>,
+    batches: Vec<RecordBatch>,
+    /// Number of the first row of each batch.
+    starts: Vec<u64>,
+    /// Number of rows in `batches`; the spilled rows follow them.
+    in_memory: u64,
+    spill: Option<Spill>,
+}
+
+impl RowStage {
+    /// Creates an empty stage for rows of `schema`, which takes memory from `pool` and, once that is exhausted, file
+    /// space from `space`.
+    pub(crate) fn new(
+        schema: SchemaRef,
+        pool: &Arc<dyn MemoryPool>,
+        space: Arc<SpillSpace>,
+    ) -> Self {
+        let reservation = MemoryConsumer::new("row stage")
+            .with_can_spill(true)
+            .register(pool);
+        Self {
+            schema,
+            reservation,
+            space,
+            batches: Vec::new(),
+            starts: Vec::new(),
+            in_memory: 0,
+            spill: None,
+        }
+    }
+
+    /// Returns the number of rows pushed so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.in_memory + self.spilled_rows()
+    }
+
+    /// Returns the number of rows in the temporary file.
+    pub(crate) fn spilled_rows(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::rows)
+    }
+
+    /// Returns the size of the temporary file.
+    #[cfg(test)]
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::bytes)
+    }
+
+    /// Returns the memory that the rows take from the pool, in bytes.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.reservation.size()
+    }
+
+    /// Appends rows. Blocks while it writes spilled rows. Fails if the disk is full, temporary
+    /// files are switched off, or the columns' types differ from the schema's.
+    pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let types = batch.columns().iter().map(|column| column.data_type());
+        if !types.eq(self.schema.fields().iter().map(|field| field.data_type())) {
+            return internal_err!(
+                "row stage of {} got a batch of {}",
+                self.schema,
+                batch.schema()
+            );
+        }
+        // Once a row was spilled, all later rows are spilled, so that a row's number says where it
+        // is.
+        if self.spill.is_none() {
+            let batch = compacted(batch)?;
+            if self
+                .reservation
+                .try_grow(batch.get_array_memory_size())
+                .is_ok()
+            {
+                self.starts.push(self.in_memory);
+                self.in_memory += batch.num_rows() as u64;
+                self.batches.push(self.with_own_schema(&batch)?);
+                return Ok(());
+            }
+            let spill = Spill::create(&self.schema, &self.space)?;
+            return self.append(spill, &batch);
+        }
+        match self.spill.take() {
+            Some(spill) => self.append(spill, &batch),
+            None => internal_err!("the row stage lost its file"),
+        }
+    }
+
+    fn append(&mut self, mut spill: Spill, batch: &RecordBatch) -> Result<()> {
+        let batch = self.with_own_schema(batch)?;
+        let before = spill.index_bytes();
+        let outcome = spill.append(&batch);
+        // The index of spilled rows must be in memory, so it is accounted even beyond the limit.
+        self.reservation.grow(spill.index_bytes() - before);
+        self.spill = Some(spill);
+        outcome
+    }
+
+    fn with_own_schema(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns,
+            &options,
+        )?)
+    }
+
+    /// Returns the rows with the numbers `indices`, in this order; a number may occur several
+    /// times. Blocks if rows are spilled. Several threads may call it at once. Fails if a number is
+    /// past the last row, the rows exceed what one batch can hold, or the temporary file cannot be
+    /// read.
+    pub(crate) fn gather(&self, indices: &[u64]) -> Result<RecordBatch> {
+        if let Some(past) = indices.iter().find(|&&index| index >= self.rows()) {
+            return internal_err!("row stage has {} rows, asked for row {past}", self.rows());
+        }
+        if indices.is_empty() {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+        }
+        if self.schema.fields().is_empty() {
+            let options = RecordBatchOptions::new().with_row_count(Some(indices.len()));
+            let schema = Arc::clone(&self.schema);
+            return Ok(RecordBatch::try_new_with_options(schema, vec![], &options)?);
+        }
+        let spilled: Vec<u64> = indices
+            .iter()
+            .filter(|&&index| index >= self.in_memory)
+            .map(|index| index - self.in_memory)
+            .collect();
+        let spilled = match &self.spill {
+            Some(spill) if !spilled.is_empty() => Some(spill.gather(&spilled)?),
+            _ => None,
+        };
+        if let Some(only) = spilled
+            .as_ref()
+            .filter(|batch| batch.num_rows() == indices.len())
+        {
+            return Ok(only.clone());
+        }
+        let mut batches: Vec<&RecordBatch> = self.batches.iter().collect();
+        batches.extend(&spilled);
+        let mut next_spilled = 0;
+        let places: Vec<(usize, usize)> = indices
+            .iter()
+            .map(|&index| {
+                if index >= self.in_memory {
+                    next_spilled += 1;
+                    (self.batches.len(), next_spilled - 1)
+                } else {
+                    let batch = self.starts.partition_point(|&start| start <= index) - 1;
+                    (batch, (index - self.starts[batch]) as usize)
+                }
+            })
+            .collect();
+        let gathered = interleave_record_batch(&batches, &places)?;
+        if gathered.num_rows() == indices.len() {
+            Ok(gathered)
+        } else {
+            exec_err!(
+                "row stage gathered {} of {} rows",
+                gathered.num_rows(),
+                indices.len()
+            )
+        }
+    }
+}
+
+/// Copies a batch whose rows are a small part of larger buffers. Without a copy, the buffers would
+/// stay in memory, and be counted for each slice of them.
+fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
+    let views = |column: &ArrayRef| {
+        matches!(
+            column.data_type(),
+            DataType::Utf8View | DataType::BinaryView
+        )
+    };
+    let mut rows_alone = 0usize;
+    for column in batch.columns() {
+        let bytes = if views(column) {
+            view_bytes(column)
+        } else {
+            column
+                .to_data()
+                .get_slice_memory_size()
+                .unwrap_or(usize::MAX)
+        };
+        rows_alone = rows_alone.saturating_add(bytes);
+    }
+    if batch.get_array_memory_size() <= rows_alone.saturating_mul(2).saturating_add(SLACK_BYTES) {
+        return Ok(batch);
+    }
+    let all = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
+    let copied = take_record_batch(&batch, &all)?;
+    let columns = copied
+        .columns()
+        .iter()
+        .map(|column| match column.data_type() {
+            DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+            DataType::BinaryView => Arc::new(column.as_binary_view().gc()) as ArrayRef,
+            _ => Arc::clone(column),
+        })
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(copied.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        copied.schema(),
+        columns,
+        &options,
+    )?)
+}
+
+/// Returns the number of bytes that the values of a column of views take.
+fn view_bytes(column: &ArrayRef) -> usize {
+    const VIEW: usize = size_of::<u128>();
+    let payload = match column.data_type() {
+        DataType::Utf8View => column.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used(),
+        _ => 0,
+    };
+    column.len() * VIEW + payload
+}

@@ -1,0 +1,404 @@
+//! Groups: decides row by row, in stream order, which rows make a batch.
+//!
+//! The same state machine groups rows that are planned before they are read, and rows that are
+//! counted as they are computed, so both give the same batches. Of a row it knows only the caller's
+//! handle `T` and the row's [`GroupKey`].
+
+use forebay_planner::clauses::{BatchSize, Clauses, Remainder};
+
+/// Maximum number of open packs of `PACK`; beyond it, the fullest one is completed. Changing it
+/// changes streams.
+const BINS: usize = 32;
+/// Maximum number of rows that open packs, and open buckets, may hold between two tokens; beyond it, the fullest one is
+/// completed. Changing it changes streams.
+const MAX_CARRY: usize = forebay_planner::groups::MAX_CARRY as usize;
+
+/// The properties of a row that decide its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupKey {
+    /// Number of elements in the row's sequence; 0 if the row failed.
+    pub length: u32,
+    /// Index of the row's bucket.
+    pub bucket: u32,
+}
+
+impl GroupKey {
+    /// Returns how much of the budget of `BATCH BY TOKENS` the sequence takes. An empty sequence
+    /// counts as one element; otherwise a batch could hold any number of rows.
+    fn tokens(self) -> u64 {
+        u64::from(self.length).max(1)
+    }
+}
+
+/// The grouping that a pipeline's clauses specify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grouping {
+    /// Number of elements in a pack; `None` without PACK.
+    pack: Option<u64>,
+    /// Number of buckets.
+    buckets: usize,
+    size: BatchSize,
+    /// True if batches are padded, so that every sequence counts as many elements as the longest
+    /// one of its batch.
+    padded: bool,
+    remainder: Remainder,
+    /// Number of windows after which open packs and buckets are completed; `None` for no such limit.
+    pub horizon: Option<u64>,
+}
+
+impl Grouping {
+    /// Returns the grouping that the clauses specify.
+    pub fn of(clauses: &Clauses) -> Self {
+        let batch = clauses.batch.unwrap_or_default();
+        let carries = clauses.pack.is_some() || clauses.bucket.is_some();
+        let tokens_of = clauses.tokens_of.as_ref();
+        Self {
+            pack: clauses.pack.as_ref().map(|pack| pack.into.get()),
+            buckets: clauses
+                .bucket
+                .as_ref()
+                .map_or(1, |b| b.boundaries.len() + 1),
+            size: batch.size,
+            padded: tokens_of.is_some_and(|of| clauses.pad.iter().any(|pad| pad.column == *of)),
+            remainder: batch.remainder,
+            horizon: carries.then(|| clauses.options.horizon.get()),
+        }
+    }
+
+    /// Returns the number of buckets; 1 without BUCKET BY.
+    pub const fn buckets(&self) -> usize {
+        self.buckets
+    }
+
+    /// Returns true if each batch is a fixed number of consecutive rows.
+    pub fn is_plain(&self) -> bool {
+        self.pack.is_none() && self.buckets == 1 && matches!(self.size, BatchSize::Rows(_))
+    }
+}
+
+/// Rows that make a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group<T> {
+    /// The rows, in order.
+    pub rows: Vec<T>,
+    /// Number of rows in each pack, if rows are packed.
+    pub packs: Option<Vec<u32>>,
+}
+
+/// An open pack.
+#[derive(Debug, Clone)]
+struct Bin<T> {
+    rows: Vec<T>,
+    length: u64,
+}
+
+/// An open batch.
+#[derive(Debug, Clone)]
+struct Open<T> {
+    rows: Vec<T>,
+    packs: Vec<u32>,
+    tokens: u64,
+    longest: u64,
+}
+
+impl<T> Default for Open<T> {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            packs: Vec::new(),
+            tokens: 0,
+            longest: 0,
+        }
+    }
+}
+
+/// The open and completed groups that a cursor carries, so that a resumed run continues them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carry<T> {
+    /// Completed batches that were not emitted.
+    pub ready: Vec<Group<T>>,
+    /// Open batches, except empty ones.
+    pub open: Vec<Group<T>>,
+    /// Open packs.
+    pub bins: Vec<Vec<T>>,
+}
+
+impl<T> Default for Carry<T> {
+    fn default() -> Self {
+        Self {
+            ready: Vec::new(),
+            open: Vec::new(),
+            bins: Vec::new(),
+        }
+    }
+}
+
+impl<T> Carry<T> {
+    /// Iterates over all carried rows, in a fixed order.
+    pub fn rows(&self) -> impl Iterator<Item = &T> {
+        let batches = self.ready.iter().chain(&self.open);
+        batches
+            .flat_map(|g| &g.rows)
+            .chain(self.bins.iter().flatten())
+    }
+
+    /// Converts each row with `f`.
+    pub fn map<U, E>(&self, mut f: impl FnMut(&T) -> Result<U, E>) -> Result<Carry<U>, E> {
+        let mut group = |g: &Group<T>| -> Result<Group<U>, E> {
+            Ok(Group {
+                rows: g.rows.iter().map(&mut f).collect::<Result<_, E>>()?,
+                packs: g.packs.clone(),
+            })
+        };
+        let ready = self
+            .ready
+            .iter()
+            .map(&mut group)
+            .collect::<Result<_, E>>()?;
+        let open = self.open.iter().map(&mut group).collect::<Result<_, E>>()?;
+        let bin = |rows: &Vec<T>| rows.iter().map(&mut f).collect::<Result<_, E>>();
+        let bins = self.bins.iter().map(bin).collect::<Result<_, E>>()?;
+        Ok(Carry { ready, open, bins })
+    }
+}
+
+/// Puts rows into groups, in stream order.
+#[derive(Debug, Clone)]
+pub struct Grouper<T> {
+    grouping: Grouping,
+    bins: Vec<Bin<T>>,
+    open: Vec<Open<T>>,
+    /// Number of rows in open bins and batches.
+    held: usize,
+    /// Number of rows in open bins.
+    in_bins: usize,
+}
+
+impl<T: Clone> Grouper<T> {
+    /// Creates a grouper without rows.
+    pub fn new(grouping: Grouping) -> Self {
+        let open = (0..grouping.buckets).map(|_| Open::default()).collect();
+        Self {
+            grouping,
+            bins: Vec::new(),
+            open,
+            held: 0,
+            in_bins: 0,
+        }
+    }
+
+    /// Creates a grouper that continues the open groups of `carry`, whose rows come with their keys.
+    pub fn resume(grouping: Grouping, carry: &Carry<(T, GroupKey)>) -> Self {
+        let mut this = Self::new(grouping);
+        for group in &carry.open {
+            let bucket = group.rows.first().map_or(0, |(_, key)| key.bucket as usize);
+            let open = &mut this.open[bucket.min(this.grouping.buckets - 1)];
+            for (row, key) in &group.rows {
+                let length = key.tokens();
+                open.rows.push(row.clone());
+                open.tokens += length;
+                open.longest = open.longest.max(length);
+            }
+            open.packs.extend(group.packs.iter().flatten());
+            this.held += group.rows.len();
+        }
+        for rows in &carry.bins {
+            this.bins.push(Bin {
+                rows: rows.iter().map(|(row, _)| row.clone()).collect(),
+                length: rows.iter().map(|(_, key)| u64::from(key.length)).sum(),
+            });
+            this.held += rows.len();
+            this.in_bins += rows.len();
+        }
+        this
+    }
+
+    /// Returns the open groups, for a cursor.
+    pub fn carry(&self) -> Carry<T> {
+        let packed = self.grouping.pack.is_some();
+        let open = self.open.iter().filter(|open| !open.rows.is_empty());
+        let open = open.map(|open| Group {
+            rows: open.rows.clone(),
+            packs: packed.then(|| open.packs.clone()),
+        });
+        Carry {
+            ready: Vec::new(),
+            open: open.collect(),
+            bins: self.bins.iter().map(|bin| bin.rows.clone()).collect(),
+        }
+    }
+
+    /// Iterates over the rows of open groups.
+    pub fn rows(&self) -> impl Iterator<Item = &T> {
+        let open = self.open.iter().flat_map(|open| &open.rows);
+        open.chain(self.bins.iter().flat_map(|bin| &bin.rows))
+    }
+
+    /// Iterates over the rows of open groups mutably, so that a caller can renumber them.
+    pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let open = self.open.iter_mut().flat_map(|open| &mut open.rows);
+        open.chain(self.bins.iter_mut().flat_map(|bin| &mut bin.rows))
+    }
+
+    /// Returns true if no group is open.
+    pub fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// Adds a row, and emits the batches that it completes.
+    pub fn push(&mut self, row: T, key: GroupKey, out: &mut Vec<Group<T>>) {
+        self.held += 1;
+        let Some(room) = self.grouping.pack else {
+            return self.add(key, row, out);
+        };
+        let length = u64::from(key.length);
+        let fits = |bin: &Bin<T>| bin.length + length <= room;
+        let at = match self.bins.iter().position(fits) {
+            Some(at) => at,
+            None => {
+                if self.bins.len() == BINS {
+                    self.close_fullest(out);
+                }
+                self.bins.push(Bin {
+                    rows: Vec::new(),
+                    length: 0,
+                });
+                self.bins.len() - 1
+            }
+        };
+        let bin = &mut self.bins[at];
+        bin.rows.push(row);
+        bin.length += length;
+        self.in_bins += 1;
+        if bin.length == room {
+            self.close(at, out);
+        }
+        // Rows in the open batch do not count: the batch is emitted before the next token is made.
+        while self.in_bins > MAX_CARRY {
+            self.close_fullest(out);
+        }
+    }
+
+    /// Returns how many rows fit into the open batch; `None` unless a batch is a fixed number of
+    /// consecutive rows.
+    pub fn room(&self) -> Option<u64> {
+        match self.grouping.size {
+            BatchSize::Rows(rows) if self.grouping.is_plain() => {
+                Some(rows.get().saturating_sub(self.open[0].rows.len() as u64))
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds rows, at most as many as there is [`room`](Self::room) for.
+    pub fn push_run(&mut self, rows: impl ExactSizeIterator<Item = T>, out: &mut Vec<Group<T>>) {
+        self.held += rows.len();
+        self.open[0].rows.extend(rows);
+        if self.room() == Some(0) {
+            self.emit(0, out);
+        }
+    }
+
+    /// Adds a row to the open batch of its bucket.
+    fn add(&mut self, key: GroupKey, row: T, out: &mut Vec<Group<T>>) {
+        let (length, bucket) = (key.tokens(), key.bucket as usize);
+        match self.grouping.size {
+            BatchSize::Rows(rows) => {
+                let open = &mut self.open[bucket];
+                open.rows.push(row);
+                if open.rows.len() as u64 == rows.get() {
+                    self.emit(bucket, out);
+                }
+            }
+            BatchSize::Tokens(budget) => {
+                let open = &self.open[bucket];
+                let tokens = if self.grouping.padded {
+                    open.longest.max(length) * (open.rows.len() as u64 + 1)
+                } else {
+                    open.tokens + length
+                };
+                if tokens > budget.get() && !open.rows.is_empty() {
+                    self.emit(bucket, out);
+                }
+                let open = &mut self.open[bucket];
+                open.rows.push(row);
+                open.tokens += length;
+                open.longest = open.longest.max(length);
+                while self.held > MAX_CARRY && self.grouping.buckets > 1 {
+                    let rows = |bucket: &usize| self.open[*bucket].rows.len();
+                    let Some(largest) = (0..self.grouping.buckets).rev().max_by_key(rows) else {
+                        return;
+                    };
+                    self.emit(largest, out);
+                }
+            }
+        }
+    }
+
+    /// Completes the pack with the fewest free elements; among equals, the oldest.
+    fn close_fullest(&mut self, out: &mut Vec<Group<T>>) {
+        let length = |at: &usize| self.bins[*at].length;
+        if let Some(fullest) = (0..self.bins.len()).rev().max_by_key(length) {
+            self.close(fullest, out);
+        }
+    }
+
+    /// Completes a pack, and the batch it belongs to if that is now full.
+    fn close(&mut self, at: usize, out: &mut Vec<Group<T>>) {
+        let bin = self.bins.remove(at);
+        self.in_bins -= bin.rows.len();
+        let open = &mut self.open[0];
+        open.packs.push(bin.rows.len() as u32);
+        open.rows.extend(bin.rows);
+        if let BatchSize::Rows(packs) = self.grouping.size
+            && open.packs.len() as u64 == packs.get()
+        {
+            self.emit(0, out);
+        }
+    }
+
+    /// Emits the open batch of a bucket.
+    fn emit(&mut self, bucket: usize, out: &mut Vec<Group<T>>) {
+        let open = std::mem::take(&mut self.open[bucket]);
+        self.held -= open.rows.len();
+        out.push(Group {
+            rows: open.rows,
+            packs: self.grouping.pack.is_some().then_some(open.packs),
+        });
+    }
+
+    /// Completes open packs and buckets, because the horizon was reached. An open batch of complete
+    /// packs stays open.
+    pub fn flush(&mut self, out: &mut Vec<Group<T>>) {
+        while !self.bins.is_empty() {
+            self.close(0, out);
+        }
+        if self.grouping.buckets > 1 {
+            self.emit_open(out);
+        }
+    }
+
+    /// Completes all open groups, because there are no more rows.
+    pub fn finish(&mut self, out: &mut Vec<Group<T>>) {
+        self.flush(out);
+        self.emit_open(out);
+    }
+
+    /// Emits the open batches, or drops them under `DROP REMAINDER`.
+    fn emit_open(&mut self, out: &mut Vec<Group<T>>) {
+        for bucket in 0..self.open.len() {
+            if self.open[bucket].rows.is_empty() {
+                continue;
+            }
+            if self.grouping.remainder == Remainder::Drop {
+                self.held -= self.open[bucket].rows.len();
+                self.open[bucket] = Open::default();
+            } else {
+                self.emit(bucket, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

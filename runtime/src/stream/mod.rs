@@ -1,0 +1,12 @@
+//! The stream as arithmetic: the batch, rank and step of each row, and the cursor after each batch.
+//!
+//! The module is pure: it reads no file, starts no task and looks at no clock. So planning a run,
+//! counting its steps and delivering its batches can use the same accountant.
+
+pub(crate) mod accountant;
+pub mod assignment;
+pub mod cursor;
+pub mod digest;
+pub mod group;
+pub(crate) mod origin;
+pub mod token;

@@ -1,0 +1,65 @@
+//! The origin of a segment's rows, for rows that are counted as they are computed.
+
+use std::sync::Arc;
+
+use super::cursor::{CarriedRow, InputPosition};
+use crate::order::{RowLocation, Snapshot, StoredRow};
+
+/// The origin of a segment's rows, from which follow the positions of the inputs after each row.
+#[derive(Debug)]
+pub(crate) struct SegmentOrigin {
+    pub(crate) epoch: u64,
+    /// Positions of the inputs before the first row, in the windows that the rows belong to.
+    pub(crate) before: InputPosition,
+    pub(crate) places: Vec<RowLocation>,
+    /// Input of each scan of the snapshot.
+    pub(crate) input_of: Arc<[usize]>,
+    pub(crate) mixes: bool,
+}
+
+impl SegmentOrigin {
+    /// Returns the name of the first output row of the stored row at index `at` of `places`.
+    pub(crate) fn carried(&self, snapshot: &Snapshot, at: usize) -> CarriedRow {
+        let row = self.places[at].row();
+        CarriedRow {
+            stored: snapshot.stored(row),
+            nth: 0,
+            pass: (
+                self.epoch,
+                self.before.inputs[self.input(snapshot, row)].pass,
+            ),
+        }
+    }
+
+    /// Returns the input that a stored row belongs to.
+    fn input(&self, snapshot: &Snapshot, row: StoredRow) -> usize {
+        self.input_of[snapshot.splits[row.split as usize].scan as usize]
+    }
+
+    /// Returns the index in `places` of the row at `position`; positions are consecutive.
+    pub(crate) fn index_of(&self, position: u64) -> Option<usize> {
+        let first = self.places.first()?.position;
+        let at = usize::try_from(position.checked_sub(first)?).ok()?;
+        (at < self.places.len()).then_some(at)
+    }
+
+    /// Returns the positions of the inputs after the stored row at index `at` of `places`, which has given `given`
+    /// output rows.
+    pub(crate) fn behind(&self, snapshot: &Snapshot, at: usize, given: u32) -> InputPosition {
+        let InputPosition { drawn, mut inputs } = self.before.clone();
+        let mut known = vec![false; inputs.len()];
+        for (nth, place) in self.places[..=at].iter().enumerate().rev() {
+            let row = place.row();
+            let input = self.input(snapshot, row);
+            if !std::mem::replace(&mut known[input], true) {
+                let given = if nth == at { given } else { u32::MAX };
+                inputs[input].row = Some((snapshot.stored(row), given));
+            }
+            if known.iter().all(|&known| known) {
+                break;
+            }
+        }
+        let drawn = drawn + if self.mixes { at as u64 + 1 } else { 0 };
+        InputPosition { drawn, inputs }
+    }
+}

@@ -1,0 +1,62 @@
+//! The sessions of commands, which plan with the prices of this machine.
+
+use std::path::{Path, PathBuf};
+
+use forebay::{Coefficients, Session};
+
+use super::failure::CommandFailure;
+use super::input;
+
+/// Environment variable that names the file of this machine's prices.
+const VARIABLE: &str = "FOREBAY_COSTS";
+
+/// Maximum size of the file of prices, in bytes; a larger file is refused. It is a hundred times
+/// the size of the prices of all functions.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Returns the path of this machine's prices: `$FOREBAY_COSTS`, else `forebay/costs.json` in the
+/// user's configuration folder. `None` if neither is known.
+pub(crate) fn prices_path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(path) = set(VARIABLE) {
+        return Some(PathBuf::from(path));
+    }
+    let config = set("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))?;
+    Some(config.join("forebay").join("costs.json"))
+}
+
+/// Opens a session. Its prices are those of this machine, if the machine was calibrated, else the
+/// built-in ones.
+pub(crate) fn open() -> Result<Session, CommandFailure> {
+    let Some(path) = prices_path() else {
+        return Ok(Session::new());
+    };
+    let text = match input::text(&path, "prices", MAX_BYTES) {
+        Ok(text) => text,
+        // A missing file of prices is an error only if the user named the file.
+        Err(_) if std::env::var_os(VARIABLE).is_none() && !path.exists() => {
+            return Ok(Session::new());
+        }
+        Err(failure) => return Err(failure),
+    };
+    let prices = Coefficients::from_json(&text).map_err(|why| {
+        let path = path.display();
+        CommandFailure::Usage(format!(
+            "{path}: not a file of prices: {why}; run `forebay calibrate` again, or remove the file"
+        ))
+    })?;
+    Ok(Session::with_prices(prices))
+}
+
+/// Opens a session that refuses to read the given output files as sources. Files that the command
+/// itself reads are checked by [`refuse_inputs`](super::export::refuse_inputs).
+pub(crate) fn guarding<'a>(
+    outputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<Session, CommandFailure> {
+    let session = open()?;
+    for output in outputs {
+        session.declare_output(output);
+    }
+    Ok(session)
+}

@@ -1,0 +1,115 @@
+//! Random pipelines over rows with lists. The tables `a`, `b` and `c` have columns `id` and `ids`; `k` has `key`.
+
+use std::fmt::Write as _;
+
+use crate::draw::Draw;
+
+fn query(draw: &mut Draw) -> String {
+    let columns = [
+        "id, ids",
+        "id + random_int(0, 1000) AS id, ids",
+        "id, ids, 100 / (id % 11) AS may_fail",
+    ];
+    let filters = [
+        "",
+        "",
+        " WHERE id % 3 <> 1",
+        " WHERE id % 50 < 30 AND length(CAST(id AS VARCHAR)) < 3",
+    ];
+    let arm = |draw: &mut Draw, table: &str| {
+        let filter = draw.pick(&filters);
+        if draw.chance(50) {
+            format!("(SELECT id, ids FROM {table}{filter})")
+        } else {
+            table.to_owned()
+        }
+    };
+    let (from, mixes) = match draw.whole(0, 4) {
+        4 => (
+            "(SELECT a.id, ids FROM a JOIN k ON a.id = k.key)".to_owned(),
+            false,
+        ),
+        0 => ("a".to_owned(), false),
+        1 => ("b".to_owned(), false),
+        2 => (
+            "(SELECT * FROM a UNION ALL SELECT * FROM b)".to_owned(),
+            false,
+        ),
+        _ => {
+            // Of the inputs, some have many rows, one is entered late, and one has a single row
+            // that is repeated over and over.
+            let (of_b, first, second) =
+                draw.pick(&[("b", 0.7, 0.3), ("b", 0.95, 0.05), ("c", 0.5, 0.5)]);
+            let (a, b) = (arm(draw, "a"), arm(draw, of_b));
+            let stop = draw.pick(&["", ", stop => 'longest'"]);
+            (
+                format!("MIX ({a} WEIGHT {first}, {b} WEIGHT {second}{stop})"),
+                true,
+            )
+        }
+    };
+    let filter = draw.pick(&filters);
+    let columns = draw.pick(&columns);
+    if !mixes && draw.chance(20) {
+        return format!("SELECT id, unnest(ids) AS item FROM {from} AS t{filter}");
+    }
+    format!("SELECT {columns} FROM {from} AS t{filter}")
+}
+
+/// Returns a random pipeline.
+pub(crate) fn pipeline(draw: &mut Draw) -> String {
+    let mut sql = query(draw);
+    let lists = sql.contains("ids") && !sql.contains("unnest");
+    match draw.whole(0, 3) {
+        0 => {}
+        1 => sql += " SHUFFLE GLOBALLY",
+        _ => write!(sql, " SHUFFLE WITHIN {} ROWS", draw.whole(1, 60)).unwrap(),
+    }
+    write!(sql, " SEED {}", draw.whole(0, 5)).unwrap();
+    if draw.chance(20) {
+        write!(sql, " SKIP {}", draw.whole(0, 30)).unwrap();
+    }
+    if draw.chance(20) {
+        write!(sql, " TAKE {}", draw.whole(1, 90)).unwrap();
+    }
+    let mut replaces = true;
+    match draw.whole(0, 5) {
+        0 if lists => {
+            // Packs may be shorter than some lists, whose rows then fail.
+            write!(sql, " PACK ids INTO {}", draw.whole(6, 30)).unwrap();
+            replaces = false;
+        }
+        1 if lists => sql += " BUCKET BY length(CAST(id AS VARCHAR)) * 3 BOUNDARIES (3, 6, 9)",
+        _ => {}
+    }
+    let packs = sql.contains("PACK");
+    let by_tokens = lists && !packs && draw.chance(30);
+    if by_tokens {
+        write!(sql, " BATCH BY TOKENS {} ON ids", draw.whole(6, 60)).unwrap()
+    } else {
+        write!(sql, " BATCH {}", draw.whole(1, 13)).unwrap()
+    }
+    sql += draw.pick(&["", "", " GLOBAL"]);
+    sql += draw.pick(&[
+        "",
+        " DROP REMAINDER",
+        if by_tokens || packs {
+            ""
+        } else {
+            " PAD REMAINDER"
+        },
+    ]);
+    if lists && !packs && draw.chance(30) {
+        sql += draw.pick(&[" PAD ids", " PAD ids TO 10 WITH -1"]);
+    }
+    write!(sql, " REPEAT {}", draw.whole(1, 3)).unwrap();
+    sql += draw.pick(&["", "", " CONTINUOUS"]);
+    let policy = draw.pick(&["skip", "null", if replaces { "replace" } else { "skip" }]);
+    write!(
+        sql,
+        " OPTIONS (on_error = '{policy}', horizon = {})",
+        draw.whole(1, 4)
+    )
+    .unwrap();
+    sql
+}

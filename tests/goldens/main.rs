@@ -1,0 +1,98 @@
+//! Golden streams: the meaning, plans, streams, reports and explanations of a corpus of pipelines, as checked in
+//! under `expected`. A change that preserves behaviour changes none of them.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FOREBAY_GOLDENS=write` | rewrites the goldens; without it, nothing is written |
+//! | `FOREBAY_GOLDENS_THREADS` | number of compute threads (default 1); nothing recorded depends on it |
+//!
+//! `renames.txt` has lines `old => new`, which are applied to the golden texts of EXPLAIN before they are compared.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../soundness/case.rs"]
+#[allow(dead_code, reason = "pipelines are not made smaller here")]
+mod case;
+#[path = "../common/mod.rs"]
+mod common;
+mod corpus;
+mod data;
+#[path = "../common/draw.rs"]
+mod draw;
+mod golden;
+#[path = "../soundness/images.rs"]
+mod images;
+mod observe;
+mod odd;
+mod record;
+#[path = "../soundness/rows.rs"]
+mod rows;
+#[path = "../common/sequences.rs"]
+mod sequences;
+#[path = "../soundness/values.rs"]
+mod values;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::corpus::{Pipeline, corpus};
+use crate::data::Data;
+use crate::golden::{Golden, Goldens};
+
+/// Minimum number of pipelines in the corpus, so that none is lost unnoticed.
+const LEAST: usize = 220;
+/// Number of pipelines that run concurrently.
+const WORKERS: usize = 4;
+/// Maximum number of differences reported.
+const TOLD: usize = 20;
+
+/// Records every pipeline, several at a time.
+fn recorded(corpus: &[Pipeline], data: &Data) -> Vec<Golden> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(pipeline) = corpus.get(index) else {
+                return;
+            };
+            let golden = observe::observed(pipeline, data);
+            done.lock().unwrap().push((index, golden));
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..WORKERS).for_each(|_| drop(scope.spawn(work)));
+    });
+    let mut done = done.into_inner().unwrap();
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, golden)| golden).collect()
+}
+
+#[test]
+fn streams_plans_and_reports_equal_the_goldens() {
+    let corpus = corpus();
+    assert!(
+        corpus.len() >= LEAST,
+        "the corpus has {} pipelines, and should have at least {LEAST}",
+        corpus.len()
+    );
+    let data = Data::new();
+    let found = Goldens::new(recorded(&corpus, &data));
+    if std::env::var("FOREBAY_GOLDENS").is_ok_and(|value| value == "write") {
+        found.write();
+        println!("wrote the goldens of {} pipelines", corpus.len());
+        return;
+    }
+    let differences = found.differences();
+    println!("compared {} pipelines with their goldens", corpus.len());
+    let told: Vec<&str> = { differences.iter() }
+        .take(TOLD)
+        .map(String::as_str)
+        .collect();
+    assert!(
+        differences.is_empty(),
+        "{} differences from the goldens; the first {}:\n\n{}\n",
+        differences.len(),
+        told.len(),
+        told.join("\n\n")
+    );
+}

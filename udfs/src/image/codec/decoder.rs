@@ -1,0 +1,102 @@
+//! The decoder interface, and helpers that decoders share.
+
+use image::metadata::Orientation;
+
+use crate::image::pixels::{MAX_PIXELS, PixelShape, Pixels};
+use crate::tensor::{Dtype, ImageLayout};
+
+/// Maximum memory, in bytes, that a decoder of the `image` crate may allocate; beyond it, the row
+/// fails. It fits 16-bit RGBA at [`MAX_PIXELS`].
+pub const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8;
+
+/// A decoder of one or more file formats.
+pub(super) trait Decoder: Sync {
+    /// True if the bytes start like a file of one of the decoder's formats.
+    fn accepts(&self, bytes: &[u8]) -> bool;
+    /// Reads only the header of a file.
+    fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String>;
+    /// Decodes a file into `target`, as RGB bytes in height, width, channels order and in the
+    /// stored orientation, and sets the shape of `target`. Returns the orientation that the caller
+    /// must apply.
+    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String>;
+    /// Like [`decode`](Self::decode), but decodes only the luma that is stored in the file. `None`
+    /// if the file stores no luma, or the decoder cannot return luma without the colors.
+    fn decode_luma(
+        &self,
+        _bytes: &[u8],
+        _target: &mut Pixels,
+    ) -> Option<Result<Orientation, String>> {
+        None
+    }
+}
+
+/// Checks the dimensions of a header before anything of that size is allocated.
+pub(super) fn check_size(width: u64, height: u64) -> Result<(usize, usize), String> {
+    if width == 0 || height == 0 {
+        return Err(format!("the image has no pixels ({width} x {height})"));
+    }
+    match width.checked_mul(height) {
+        Some(pixels) if pixels <= MAX_PIXELS => Ok((height as usize, width as usize)),
+        _ => Err(format!(
+            "the image of {width} x {height} is above the limit of {MAX_PIXELS} pixels"
+        )),
+    }
+}
+
+/// True if an orientation swaps rows and columns.
+pub(super) const fn is_turned(orientation: Orientation) -> bool {
+    matches!(
+        orientation,
+        Orientation::Rotate90
+            | Orientation::Rotate270
+            | Orientation::Rotate90FlipH
+            | Orientation::Rotate270FlipH
+    )
+}
+
+/// The size of an image, read from its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EncodedHeader {
+    /// Number of rows as displayed, with the orientation applied.
+    pub(crate) height: usize,
+    /// Number of columns as displayed, with the orientation applied.
+    pub(crate) width: usize,
+    /// Upper bound on the memory that decoding takes, in bytes, including the pixels.
+    pub(crate) decoding: u64,
+}
+
+impl EncodedHeader {
+    /// Creates the header of an image of this stored height and width. While it decodes, the
+    /// decoder holds `extra` bytes per pixel in addition to the decoded pixels.
+    pub(super) fn new(
+        (height, width): (usize, usize),
+        orientation: Orientation,
+        extra: u64,
+    ) -> Self {
+        let is_turned = is_turned(orientation);
+        let pixels = height as u64 * width as u64;
+        // The decoder has freed its memory by the time that a turned image needs a second buffer.
+        let copies = if is_turned { 3 } else { 0 };
+        let (height, width) = if is_turned {
+            (width, height)
+        } else {
+            (height, width)
+        };
+        Self {
+            height,
+            width,
+            decoding: pixels.saturating_mul(3 + extra.max(copies)),
+        }
+    }
+}
+
+/// Returns the shape of decoded RGB bytes of this height and width.
+pub(super) const fn rgb(height: usize, width: usize) -> PixelShape {
+    PixelShape {
+        height,
+        width,
+        channels: 3,
+        dtype: Dtype::U8,
+        layout: ImageLayout::Hwc,
+    }
+}
