@@ -229,6 +229,28 @@ def posterize(image: _First, bits: IntoExpr) -> Expr:
         SELECT posterize(decode_image(image), 4) FROM photos
     """
 
+def random_affine(image: _First, degrees: IntoExpr, translate: IntoExpr = None, scale: IntoExpr = None, shear: IntoExpr = None, filter: IntoExpr = None, fill: IntoExpr = None, *, stream: str | None = None) -> Expr:
+    """Turns, moves, scales and shears an image at random, about its centre.
+
+    Args:
+        image: A decoded image [H, W, C] of u8, f16 or f32.
+        degrees: Angle, clockwise: uniform in [-degrees, degrees], or in [min, max].
+        translate: Greatest shift as a part of width and of height, [across, down], each 0 to 1; shifts are whole pixels; default none.
+        scale: Factor, uniform in [min, max], above 0; default 1.
+        shear: Angle between axes in degrees, -90 to 90: uniform in [-shear, shear] or [min, max] along x, or [x_min, x_max, y_min, y_max]; default none.
+        filter: 'nearest' (default) or 'bilinear'.
+        fill: Value of uncovered places, a number or one per channel; default 0.
+        stream: Name of draws to share with other calls.
+
+    Returns:
+        An image of the same size and element type.
+
+    Counterpart: torchvision v2.RandomAffine(degrees, translate, scale, shear, interpolation, fill): given what is drawn, 'bilinear' within 1 of 255; 'nearest' may choose the other of two pixels whose borders a sample point meets.
+
+    In SQL:
+        SELECT random_affine(decode_image(image), 15, [0.1, 0.1], [0.8, 1.2], 10) FROM photos
+    """
+
 def random_bool(p: IntoExpr = None, *, stream: str | None = None) -> Expr:
     """True with a probability, per row.
 
@@ -352,6 +374,26 @@ def random_normal(mean: IntoExpr = None, std: IntoExpr = None, *, stream: str | 
 
     In SQL:
         SELECT price + random_normal(0, 0.1) AS price FROM rows
+    """
+
+def random_perspective(image: _First, distortion_scale: IntoExpr = None, p: IntoExpr = None, filter: IntoExpr = None, fill: IntoExpr = None, *, stream: str | None = None) -> Expr:
+    """Shows an image in a random perspective with a probability.
+
+    Args:
+        image: A decoded image [H, W, C] of u8, f16 or f32.
+        distortion_scale: Part of half the width and height by which a corner may move inwards, 0 to 1; default 0.5.
+        p: Probability, 0 to 1; default 0.5.
+        filter: 'bilinear' (default) or 'nearest'.
+        fill: Value of uncovered places, a number or one per channel; default 0.
+        stream: Name of draws to share with other calls.
+
+    Returns:
+        An image of the same size and element type.
+
+    Counterpart: torchvision v2.RandomPerspective(distortion_scale, p, interpolation, fill): given the corners, 'bilinear' within 1 of 255; 'nearest' may choose the other of two pixels whose borders a sample point meets. An image stays as it is where no perspective has these corners, as in an image one pixel wide.
+
+    In SQL:
+        SELECT random_perspective(decode_image(image), 0.4, 0.5) FROM photos
     """
 
 def random_resized_crop(image: _First, height: IntoExpr, width: IntoExpr, scale_min: IntoExpr = None, scale_max: IntoExpr = None, ratio_min: IntoExpr = None, ratio_max: IntoExpr = None, filter: IntoExpr = None, *, stream: str | None = None) -> Expr:

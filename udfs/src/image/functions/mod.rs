@@ -15,8 +15,10 @@ mod grayscale;
 mod normalize;
 mod pad;
 mod posterize;
+mod random_affine;
 mod random_crop;
 mod random_erasing;
+mod random_perspective;
 mod random_resized_crop;
 mod resize;
 mod resize_shortest;
@@ -45,6 +47,8 @@ pub(crate) static IMAGE_FUNCTIONS: &[&ImageFunction] = &[
     &flip::RANDOM_VFLIP,
     &rotate::ROTATE,
     &rotate::RANDOM_ROTATE,
+    &random_affine::FUNCTION,
+    &random_perspective::FUNCTION,
     &gaussian_blur::FUNCTION,
     &random_erasing::FUNCTION,
     // Color.
