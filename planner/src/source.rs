@@ -26,6 +26,8 @@ macro_rules! formats {
             Arrow, "ARROW", arrow;
             /// Avro object container files.
             Avro, "AVRO", avro;
+            /// Shards of samples in the layout of the `webdataset` library: tar archives, plain or compressed by gzip.
+            WebDataset, "WEBDATASET", webdataset;
         }
     };
 }

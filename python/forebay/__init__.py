@@ -35,7 +35,7 @@ from .expr import Expr, col, lit, sql_expr
 from .iterator import BatchIterator, Failure, Stats
 from .look import Explanation, Preview
 from .pipeline import Pipeline
-from .read import images, mix, read_arrow, read_avro, read_csv, read_json, read_parquet, sql
+from .read import images, mix, read_arrow, read_avro, read_csv, read_json, read_parquet, read_webdataset, sql
 from .schema import Field, Schema
 from .udf import udf
 
@@ -72,6 +72,7 @@ __all__ = [
     "read_csv",
     "read_json",
     "read_parquet",
+    "read_webdataset",
     "sql",
     "sql_expr",
     "udf",

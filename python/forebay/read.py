@@ -9,7 +9,7 @@ from typing import Any, Literal
 from .describe import option
 from .pipeline import Pipeline
 
-__all__ = ["images", "mix", "read_arrow", "read_avro", "read_csv", "read_json", "read_parquet", "sql"]
+__all__ = ["images", "mix", "read_arrow", "read_avro", "read_csv", "read_json", "read_parquet", "read_webdataset", "sql"]
 
 
 def sql(text: str, *, name: str | None = None) -> Pipeline:
@@ -62,6 +62,11 @@ def read_arrow(location: str | os.PathLike[str], **options: Any) -> Pipeline:
 def read_avro(location: str | os.PathLike[str], **options: Any) -> Pipeline:
     """Reads Avro files: a file, a folder, or a pattern."""
     return _files("avro", location, options)
+
+
+def read_webdataset(location: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """Reads tar archives of samples in the layout of the `webdataset` library: a file, a folder, or a pattern."""
+    return _files("webdataset", location, options)
 
 
 def mix(

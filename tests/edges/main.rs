@@ -18,4 +18,7 @@ mod kernels;
 mod needed;
 mod planning;
 mod replay;
+#[path = "../common/tar.rs"]
+mod tar;
+mod webdataset;
 mod written_types;

@@ -13,4 +13,6 @@ mod files;
 mod garbage;
 mod json;
 mod plans;
+#[path = "../common/tar.rs"]
+mod tar;
 mod tokens;

@@ -1,6 +1,7 @@
 //! Tests of what every source guarantees, over a table of formats with the same logical rows.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,12 +15,13 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use flate2::write::GzEncoder;
 use forebay_planner::source::Format;
 use futures::TryStreamExt;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
-use super::testing::{open, read_all, spec};
+use super::testing::{open, read_all, spec, tar};
 use super::{Access, FileResolver, Scan, Source};
 
 /// Rows of the first file, and of both files together.
@@ -92,6 +94,30 @@ fn avro(first: usize, texts: &[String]) -> NamedBytes {
     one("avro", first, writer.into_inner())
 }
 
+fn shard(first: usize, texts: &[String]) -> Vec<u8> {
+    let names = (first..).map(|id| {
+        (
+            format!("{id:04}.cls"),
+            id.to_string(),
+            format!("{id:04}.txt"),
+        )
+    });
+    let names: Vec<_> = names.take(texts.len()).collect();
+    let entries = names.iter().zip(texts).flat_map(|((cls, id, txt), text)| {
+        [
+            (cls.as_str(), id.as_bytes()),
+            (txt.as_str(), text.as_bytes()),
+        ]
+    });
+    tar(&entries.collect::<Vec<_>>())
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 fn images(first: usize, texts: &[String]) -> NamedBytes {
     let files = texts.iter().zip(first..);
     files
@@ -99,7 +125,7 @@ fn images(first: usize, texts: &[String]) -> NamedBytes {
         .collect()
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     Case {
         format: Format::ImageFolder,
         name: "images",
@@ -159,6 +185,24 @@ const CASES: [Case; 6] = [
         has_end: false,
         reads_content: true,
         files: avro,
+    },
+    Case {
+        format: Format::WebDataset,
+        name: "tar",
+        column: "txt",
+        access: Access::Direct,
+        has_end: true,
+        reads_content: true,
+        files: |first, texts| one("tar", first, shard(first, texts)),
+    },
+    Case {
+        format: Format::WebDataset,
+        name: "tar.gz",
+        column: "txt",
+        access: Access::Staged,
+        has_end: true,
+        reads_content: true,
+        files: |first, texts| one("tar.gz", first, gzip(&shard(first, texts))),
     },
 ];
 

@@ -8,6 +8,7 @@
 //! | `json` | `JSON` | a range of rows | staged |
 //! | `avro` | `AVRO` | a range of blocks | staged |
 //! | `ipc` | `ARROW` | a record batch | staged |
+//! | `webdataset` | `WEBDATASET` | a range of samples | direct; staged when a shard is compressed |
 
 mod avro;
 #[cfg(test)]
@@ -35,13 +36,12 @@ mod runs;
 mod split_location;
 mod stream;
 mod table;
-#[allow(dead_code, unused_imports, reason = "WEBDATASET reads with it")]
 mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
-#[allow(dead_code, reason = "WEBDATASET reads with it")]
 mod value_column;
 mod watch;
+mod webdataset;
 
 use forebay_planner::source::Format;
 
@@ -66,5 +66,6 @@ const fn reader_of(format: Format) -> &'static SourceReader {
         Format::Json => &json::READER,
         Format::Arrow => &ipc::READER,
         Format::Avro => &avro::READER,
+        Format::WebDataset => &webdataset::READER,
     }
 }

@@ -19,6 +19,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 
+use crate::tar::{gzip, tar};
+
 /// A format that Forebay reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -28,16 +30,18 @@ pub(super) enum Format {
     Arrow,
     Parquet,
     Image,
+    WebDataset,
 }
 
 impl Format {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Csv,
         Self::Json,
         Self::Avro,
         Self::Arrow,
         Self::Parquet,
         Self::Image,
+        Self::WebDataset,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -48,6 +52,7 @@ impl Format {
             Self::Arrow => "arrow",
             Self::Parquet => "parquet",
             Self::Image => "image",
+            Self::WebDataset => "webdataset",
         }
     }
 
@@ -63,6 +68,7 @@ impl Format {
     pub(super) const fn extension(self) -> &'static str {
         match self {
             Self::Image => "png",
+            Self::WebDataset => "tar",
             _ => self.name(),
         }
     }
@@ -78,6 +84,7 @@ pub(super) fn samples(format: Format) -> Vec<Vec<u8>> {
         Format::Arrow => arrow(),
         Format::Parquet => parquet_files(),
         Format::Image => images(),
+        Format::WebDataset => shards(),
     }
 }
 
@@ -132,6 +139,18 @@ fn csv() -> Vec<Vec<u8>> {
     let quoted = (0..ROWS).map(|i| format!("{i},\"a \"\"{i}\"\"\nb\",\"n{i}\"\r\n"));
     let quoted = format!("\u{feff}id,text,name\r\n{}", quoted.collect::<String>());
     vec![plain.into_bytes(), quoted.into_bytes()]
+}
+
+fn shards() -> Vec<Vec<u8>> {
+    let files = (0..ROWS).flat_map(|i| {
+        let text = format!("n{}", i % 11).into_bytes();
+        [
+            (format!("{i:03}.txt"), text),
+            (format!("{i:03}.bin"), vec![i as u8; i as usize * 9]),
+        ]
+    });
+    let archive = tar(&files.collect::<Vec<_>>());
+    vec![gzip(&archive), archive]
 }
 
 fn json() -> Vec<Vec<u8>> {

@@ -102,6 +102,7 @@ async fn run(format: Format, path: &Path, draw: &mut Draw) -> Result<usize, Erro
     let location = path.display();
     let (columns, predicates): (_, &[&str]) = match format {
         Format::Image => ("resize(decode_image(image), 8, 8) AS pixels", &["true"]),
+        Format::WebDataset => ("*", &["true", "txt < 'n5'"]),
         _ => ("*", &["true", "true", "id > 20", "name < 'n5' AND id < 30"]),
     };
     let shuffle = draw.pick(&["", "SHUFFLE WITHIN 20 ROWS", "SHUFFLE GLOBALLY"]);

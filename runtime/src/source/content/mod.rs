@@ -6,6 +6,7 @@
 //! | Parquet | the footer and the end of the file, [`TAIL_BYTES`] at least |
 //! | Arrow IPC | the same, and the header of each record batch |
 //! | Avro | the header, and the row count and length of each block |
+//! | WEBDATASET | the headers of all entries and the end of the file; all of a compressed shard |
 //! | image folders | none |
 //!
 //! Bytes are not read for the identity alone, except at the end of a file: footers are small and

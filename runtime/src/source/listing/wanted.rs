@@ -32,7 +32,7 @@ impl WantedFiles {
     }
 }
 
-/// Extensions of archives and of compressed files.
+/// Extensions of archives and of compressed files. Only `WEBDATASET` reads some of them.
 const ARCHIVES: &[&str] = &["tar", "tgz", "gz", "zip", "zst", "bz2", "xz", "7z", "rar"];
 
 /// Returns the advice in a message about a file that is an archive; empty when the name is not that
@@ -40,7 +40,7 @@ const ARCHIVES: &[&str] = &["tar", "tgz", "gz", "zip", "zst", "bz2", "xz", "7z",
 pub(super) fn archive_hint(name: &str) -> &'static str {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     if ARCHIVES.iter().any(|a| a.eq_ignore_ascii_case(extension)) {
-        " (archives are not read: unpack them, and name the folder)"
+        " (only webdataset reads archives: unpack them, and name the folder)"
     } else {
         ""
     }
