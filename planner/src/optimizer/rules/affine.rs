@@ -11,12 +11,40 @@ use crate::optimizer::spec::OpSpec;
 
 /// The family's rules.
 pub const RULES: &[Rule] = &[
+    Rule::exact("float-float", float_float).always(),
     Rule::exact("float-normalize", float_normalize),
     Rule::exact("normalize-normalize", normalize_normalize).at(Tier::Numeric),
     Rule::exact("affine-past-resample", affine_past_resample).at(Tier::Numeric),
 ];
 
 const UNKNOWN_TYPE: &str = "the image's element type is not known";
+
+/// Drops `to_float` of an image that is of the resulting float type already: `to_float` then
+/// changes nothing.
+fn float_float(arena: &mut Arena, site: Site) -> Option<Verdict> {
+    let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
+    in_place(f, g)?;
+    let (Some(ImageCall::ToFloat(above)), Some(call)) = (f.image_call(), g.image_call()) else {
+        return None;
+    };
+    let below = match (call, site.image(arena).map(|image| image.dtype)) {
+        (ImageCall::ToFloat(dtype), _) => Ok(dtype),
+        // From bytes, `normalize` makes floats of single precision.
+        (ImageCall::Normalize(..), Some(Dtype::U8)) => Ok(Dtype::F32),
+        (ImageCall::Normalize(..), Some(float)) => Ok(float),
+        (ImageCall::Normalize(..), None) => Err(UNKNOWN_TYPE),
+        _ => return None,
+    };
+    let same = below.and_then(|below| {
+        if below == above {
+            Ok(())
+        } else {
+            Err("it makes floats of another type")
+        }
+    });
+    let refused = [unpinned(f, g), same].into_iter().find_map(Result::err);
+    Some(refused.map_or_else(|| Ok(vec![site.inner]), Err))
+}
 
 /// Drops a conversion to floats below `normalize`, which converts bytes itself, to single
 /// precision. Half precision is refused, since it rounds the floats in between.
@@ -90,4 +118,30 @@ fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
         site,
         &[unpinned(f, g), single, not_both_fallible(f, g)],
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::lit;
+    use insta::assert_snapshot;
+
+    use crate::optimizer::rules::tests::{assert_same_bytes, call, image, plain, said};
+    use forebay_udfs::Dtype;
+
+    #[test]
+    fn floats_made_floats() {
+        let rule = "float-float";
+        let (bytes, floats) = (image(Dtype::U8, 8, 10), image(Dtype::F32, 8, 10));
+        let (float, half) = (plain("to_float"), call("to_float", [lit("f16")]));
+        let normal = call("normalize", [lit("imagenet")]);
+        assert_snapshot!(said(rule, &float, &float, None), @"x = to_float(x)");
+        assert_snapshot!(said(rule, &normal, &float, Some(bytes)), @"x = normalize(x, 'imagenet')");
+        assert_snapshot!(said(rule, &half, &float, None), @"no: it makes floats of another type");
+        assert_snapshot!(said(rule, &normal, &half, Some(floats)), @"no: it makes floats of another type");
+        assert_snapshot!(said(rule, &normal, &float, None), @"no: the image's element type is not known");
+        for below in [&float, &normal] {
+            assert_same_bytes(rule, below, &float, bytes);
+            assert_same_bytes(rule, below, &float, floats);
+        }
+    }
 }
