@@ -1,4 +1,4 @@
-"""How fast is the training chain (R4) compared with its peers, on one thread each?
+"""Compares the training chain (R4) with its peers, on one thread each.
 
     python3 -m venv venv && venv/bin/pip install numpy pillow torch torchvision tensorflow-cpu
     cargo build --release

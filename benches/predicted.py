@@ -1,4 +1,4 @@
-"""How close is the optimiser's prediction, for fourteen pipelines that calibration does not run?
+"""Compares the optimiser's predictions with measurements, for fourteen pipelines that calibration does not run.
 
     cargo build --release
     python3 benches/predicted.py PHOTOS [OTHER_PHOTOS]

@@ -1,4 +1,4 @@
-"""How fast does Python get batches, beside the command line running the same pipeline?
+"""Compares how fast Python gets batches with the command line running the same pipeline.
 
     python benches/python_rows.py FOREBAY [--photos FOLDER] [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""How much of two processes is a Python function with `concurrency=2`? And what do lists of Python's cost?
+"""Compares a Python function with `concurrency=2` with two processes, and lists of Python's with arrow mode.
 
     python benches/python_udf.py [--rows 10000] [--ms 1.0] [--rounds 3] [--threads N]
     python benches/python_udf.py --lists [--rows 7473] [--rounds 3] [--threads N]

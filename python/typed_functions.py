@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from .expr import Expr, IntoExpr
 
-# What comes first is computed on. A text would be a constant there, where a column is meant: col("image").
+# The first argument is the column that the function reads. A text would be a constant there, where a column is meant: col("image").
 _First = Expr | bool | int | float | bytes | list[float] | tuple[float, ...]
 
 # Other row-wise functions of SQL.

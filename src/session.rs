@@ -250,25 +250,24 @@ impl Session {
                     ),
                 ])
             }
-            Statement::Explain { mode, target } => {
-                let pipeline = match target {
-                    ExplainTarget::Pipeline(name) => self.catalog().pipeline(&name)?,
-                    ExplainTarget::Query(query) => {
-                        Arc::new(self.catalog().plan_query(&query).await?)
-                    }
-                };
-                let analyze = mode == ExplainMode::Analyze;
-                let explained = self
-                    .explained(&pipeline, RunConfig::default(), analyze)
-                    .await?;
-                Ok(Outcome::Text(match mode {
-                    ExplainMode::WhyNot(rule) => explained.why_not(&rule)?.to_string(),
-                    ExplainMode::Verbose => explained.verbose().to_string(),
-                    ExplainMode::Plain | ExplainMode::Analyze => explained.to_string(),
-                }))
-            }
+            Statement::Explain { mode, target } => self.explain_statement(mode, target).await,
             Statement::Query(query) => self.query(&query).await,
         }
+    }
+
+    async fn explain_statement(&self, mode: ExplainMode, target: ExplainTarget) -> Result<Outcome> {
+        let pipeline = match target {
+            ExplainTarget::Pipeline(name) => self.catalog().pipeline(&name)?,
+            ExplainTarget::Query(query) => Arc::new(self.catalog().plan_query(&query).await?),
+        };
+        let analyze = mode == ExplainMode::Analyze;
+        let config = RunConfig::default();
+        let explained = self.explained(&pipeline, config, analyze).await?;
+        Ok(Outcome::Text(match mode {
+            ExplainMode::WhyNot(rule) => explained.why_not(&rule)?.to_string(),
+            ExplainMode::Verbose => explained.verbose().to_string(),
+            ExplainMode::Plain | ExplainMode::Analyze => explained.to_string(),
+        }))
     }
 
     async fn create_pipeline(

@@ -220,7 +220,7 @@ def test_nulls_inside_rows(odd):
 
 
 def test_null_structs(tmp_path):
-    # What is in a null struct is anything.
+    # The fields of a null struct may hold any values.
     gone = pa.array([number % 2 == 0 for number in range(4)])
     inner = pa.StructArray.from_arrays([pa.array(range(4)), pa.array(["x"] * 4)], ["a", "b"], mask=gone)
     outer = pa.StructArray.from_arrays([inner.filter(pa.array([True] * 4))], ["in"], mask=pa.array([False, True] * 2))

@@ -123,7 +123,7 @@ def missing(block):
 
 
 def is_like(expected, said):
-    """Whether a text is the one expected, in which `...` stands for others."""
+    """Returns True if a text is the expected one, in which `...` stands for any text."""
     clean = lambda text: [line.rstrip() for line in text.rstrip().splitlines()]  # noqa: E731
     parts = [
         r"(?:[^\n]*\n)*" if line.strip() == "..." else "[^\n]*".join(map(re.escape, line.split("..."))) + "\n"

@@ -1,4 +1,4 @@
-"""What a program writes into a batch, by whatever route, nobody else sees."""
+"""Writes to the memory of a batch, by any route, are seen by nobody else."""
 
 import warnings
 
@@ -51,7 +51,7 @@ def large(table, photos):
 
 
 def values(column):
-    """What a column holds, by a way that keeps nothing of it."""
+    """Returns the values of a column, and keeps no reference to its memory."""
     array = pa.array(column)
     array = getattr(array, "storage", array)
     return (array.flatten() if pa.types.is_fixed_size_list(array.type) else array).to_numpy().tolist()
@@ -70,7 +70,7 @@ def test_no_other_consumer_sees_what_is_written(table, photos, make, route):
     assert [{name: values(record.column(name)) for name in record.schema.names} for record in records] == expected
     assert [values(array) for array in arrays] == [batch["a"] for batch in expected]
     assert [{name: values(batch[name]) for name in batch} for batch in batches] == expected
-    # What is written first is seen in the column itself at most, and an array that was made of it is its own.
+    # The first write may show in the column itself, but not in an array that was made from it.
     first, *others = make(table, photos)
     kept = first["a"].numpy()
     made = pa.array(first["a"]), pa.record_batch(first), pa.table(first)

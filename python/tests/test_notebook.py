@@ -1,4 +1,4 @@
-"""What notebooks show."""
+"""Representations of pipelines and batches in notebooks."""
 
 import re
 

@@ -51,7 +51,7 @@ def test_it_goes_on_from_a_state(table):
     assert batches.state_dict() == state and len(batches) == 13
     copy = pickle.loads(pickle.dumps(batches))
     assert ids(batches) == ids(copy) == epoch(table, 1)[3:]
-    # What is over goes on with the next epoch.
+    # A finished iterator continues with the next epoch.
     again = stream(table).numpy(resume=batches.state_dict())
     assert ids(again) == ids(batches) == epoch(table, 2)
     again.load_state_dict(begun)

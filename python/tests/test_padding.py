@@ -45,7 +45,7 @@ def flat(ids):
 
 
 def own(ranks):
-    """What is not padding, of all ranks."""
+    """Returns the rows of all ranks that are not padding."""
     return [row for batches in ranks for ids, mask in batches for row, repeats in zip(ids, mask) if not repeats]
 
 

@@ -273,7 +273,7 @@ print((last - before) >> 20)
 def test_memory_is_flat_over_epochs(tmp_path, way):
     if way != "numpy":
         pytest.importorskip("torch")
-    # What the C library keeps for each thread that ever asked it for memory would hide what is looked for.
+    # The C library keeps an arena for each thread that allocated; their growth would hide a leak.
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
     ended = python(RESIDENT + FLAT[way], make_photos(tmp_path, 128), env=environment)
     # Python tells of every fork of a process that has threads.

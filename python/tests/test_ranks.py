@@ -26,7 +26,7 @@ def odd(tmp_path_factory):
 
 
 def trained(library, table, folder):
-    """What the program wrote, by rank."""
+    """Returns what the program wrote, by rank."""
     if not torch.distributed.is_available():
         pytest.skip("torch was built without distributed")
     package = library.partition("_")[0]

@@ -16,7 +16,7 @@ def stream(table, **batch):
 
 
 def rows(batches):
-    """What is in batches, with the rows' keys and places."""
+    """Returns the contents of batches, with the keys and places of their rows."""
     return [(b.epoch, b.step, b["id"].numpy().tolist(), b["r"].numpy().tolist(), b.row_keys) for b in batches]
 
 

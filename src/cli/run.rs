@@ -122,21 +122,16 @@ async fn run(
         Ok(())
     };
     let drained = drain(&mut run, quiet || args.json, take).await;
+    if drained.is_err() && !quiet {
+        // The rows that failed before the run did are worth reporting, too.
+        list_failures(&run.stats());
+    }
     let Drained {
         stats,
         first,
         total,
         cpu,
-    } = match drained {
-        Ok(drained) => drained,
-        Err(failure) => {
-            // The rows that failed before the run did are worth reporting, too.
-            if !quiet {
-                list_failures(&run.stats());
-            }
-            return Err(failure);
-        }
-    };
+    } = drained?;
     let digest = sink.finish()?;
     if let (Some(save), Some(last)) = (&save, last) {
         save.token(last);

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError, SchemaError};
 use sqlparser::ast::{
-    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned, Visitor, With,
+    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, Spanned, Visitor, With,
 };
 
 use super::cursor::normalize;
 use super::mix::weighted;
+use super::select;
 use super::walk::walk;
 use crate::error::{PlanError, Position, broken_invariant, closest, message_of, mistake_within};
 use crate::output::two_columns;
@@ -391,16 +392,5 @@ fn alone(expr: &Expr, select: &Select, withs: &[Option<With>]) -> Query {
     select.group_by = sqlparser::ast::GroupByExpr::Expressions(Vec::new(), Vec::new());
     select.having = None;
     select.qualify = None;
-    Query {
-        with,
-        body: Box::new(SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
+    select::query(with, select)
 }

@@ -3,7 +3,7 @@
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     GroupByExpr, ObjectName, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor,
-    TableFunctionArgs, TableWithJoins,
+    TableFunctionArgs, TableWithJoins, With,
 };
 
 /// A table, or the call of a table function.
@@ -53,8 +53,13 @@ pub(super) fn select(projection: Vec<SelectItem>, factor: TableFactor) -> Query 
         value_table_mode: None,
         flavor: SelectFlavor::Standard,
     };
+    query(None, select)
+}
+
+/// A query that is a `SELECT` and nothing else.
+pub(super) fn query(with: Option<With>, select: Select) -> Query {
     Query {
-        with: None,
+        with,
         body: Box::new(SetExpr::Select(Box::new(select))),
         order_by: None,
         limit_clause: None,

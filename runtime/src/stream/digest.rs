@@ -3,7 +3,10 @@
 //! Two streams have equal digests if all values, types, column names, tensor shapes and batch boundaries are equal,
 //! whatever the arrays' layout in memory (offsets, slices, bytes under nulls).
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, not_impl_err};
@@ -135,17 +138,11 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
     }
     hasher.update(&(array.len() as u64).to_le_bytes());
     let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
-    match &nulls {
-        None => {
-            hasher.update(&[0]);
-        }
-        Some(nulls) => {
-            hasher.update(&[1]);
-            let valid: Vec<u8> = nulls.iter().map(u8::from).collect();
-            hasher.update(&valid);
-        }
-    }
+    hasher.update(&[u8::from(nulls.is_some())]);
+    let valid: Vec<u8> = nulls.iter().flatten().map(u8::from).collect();
+    hasher.update(&valid);
     let is_valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
+    let valid = || (0..array.len()).filter(|&row| is_valid(row));
     let bytes = |hasher: &mut blake3::Hasher, value: &[u8]| {
         hasher.update(&(value.len() as u64).to_le_bytes());
         hasher.update(value);
@@ -155,91 +152,83 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
         DataType::Boolean => {
             let values = array.as_boolean();
             let bits: Vec<u8> = (0..array.len())
-                .map(|i| u8::from(is_valid(i) && values.value(i)))
+                .map(|row| u8::from(is_valid(row) && values.value(row)))
                 .collect();
             hasher.update(&bits);
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
             let values = cast(array, &DataType::Utf8View)?;
             let values = values.as_string_view();
-            (0..array.len())
-                .filter(|&i| is_valid(i))
-                .for_each(|i| bytes(hasher, values.value(i).as_bytes()));
+            valid().for_each(|row| bytes(hasher, values.value(row).as_bytes()));
         }
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
             let values = cast(array, &DataType::BinaryView)?;
             let values = values.as_binary_view();
-            (0..array.len())
-                .filter(|&i| is_valid(i))
-                .for_each(|i| bytes(hasher, values.value(i)));
+            valid().for_each(|row| bytes(hasher, values.value(row)));
         }
         DataType::FixedSizeBinary(_) => {
             let values = array.as_fixed_size_binary();
-            (0..array.len())
-                .filter(|&i| is_valid(i))
-                .for_each(|i| bytes(hasher, values.value(i)));
+            valid().for_each(|row| bytes(hasher, values.value(row)));
         }
         DataType::FixedSizeList(..) => {
             let lists = array.as_fixed_size_list();
             let size = lists.value_length() as usize;
             if nulls.is_none() {
                 let start = lists.value_offset(0) as usize;
-                hash_array(&lists.values().slice(start, size * lists.len()), hasher)?;
-            } else {
-                let mut valid = (0..array.len()).filter(|&i| is_valid(i));
-                valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
+                return hash_array(&lists.values().slice(start, size * lists.len()), hasher);
             }
+            valid().try_for_each(|row| hash_array(&lists.value(row), hasher))?;
         }
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
-            let mut valid = (0..array.len()).filter(|&i| is_valid(i));
-            valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
+            valid().try_for_each(|row| hash_array(&lists.value(row), hasher))?;
         }
         DataType::LargeList(_) => {
             let lists = array.as_list::<i64>();
-            let mut valid = (0..array.len()).filter(|&i| is_valid(i));
-            valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
+            valid().try_for_each(|row| hash_array(&lists.value(row), hasher))?;
         }
         DataType::Struct(_) => {
-            let parts = array.as_struct();
+            let mut columns = array.as_struct().columns().iter();
             if nulls.is_none() {
-                parts
-                    .columns()
-                    .iter()
-                    .try_for_each(|column| hash_array(column, hasher))?;
-            } else {
-                for row in (0..array.len()).filter(|&i| is_valid(i)) {
-                    for column in parts.columns() {
-                        hash_array(&column.slice(row, 1), hasher)?;
-                    }
-                }
+                return columns.try_for_each(|column| hash_array(column, hasher));
             }
+            valid().try_for_each(|row| {
+                let mut columns = columns.clone();
+                columns.try_for_each(|column| hash_array(&column.slice(row, 1), hasher))
+            })?;
         }
         DataType::Map(..) => {
             let maps = array.as_map();
-            let valid = (0..array.len()).filter(|&i| is_valid(i));
-            for entries in valid.map(|i| maps.value(i)) {
-                let entries: ArrayRef = std::sync::Arc::new(entries);
-                hash_array(&entries, hasher)?;
-            }
+            valid().try_for_each(|row| {
+                let entries: ArrayRef = Arc::new(maps.value(row));
+                hash_array(&entries, hasher)
+            })?;
         }
-        primitive if primitive.primitive_width().is_some() => {
-            let width = primitive.primitive_width().unwrap_or(1);
-            let data = array.to_data();
-            let all = &data.buffers()[0].as_slice()
-                [data.offset() * width..(data.offset() + data.len()) * width];
-            match &nulls {
-                None => {
-                    hasher.update(all);
-                }
-                Some(_) => (0..array.len()).filter(|&i| is_valid(i)).for_each(|i| {
-                    hasher.update(&all[i * width..(i + 1) * width]);
-                }),
-            }
-        }
-        other => return not_impl_err!("digests of columns of type {other}"),
+        primitive => match primitive.primitive_width() {
+            Some(width) => hash_fixed_width(array, width, nulls.as_ref(), hasher),
+            None => return not_impl_err!("digests of columns of type {primitive}"),
+        },
     }
     Ok(())
+}
+
+/// Adds the bytes of values that are all `width` bytes wide, without those of nulls.
+fn hash_fixed_width(
+    array: &ArrayRef,
+    width: usize,
+    nulls: Option<&NullBuffer>,
+    hasher: &mut blake3::Hasher,
+) {
+    let data = array.to_data();
+    let values = &data.buffers()[0][data.offset() * width..][..data.len() * width];
+    match nulls {
+        None => {
+            hasher.update(values);
+        }
+        Some(nulls) => nulls.valid_indices().for_each(|row| {
+            hasher.update(&values[row * width..][..width]);
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
-use arrow::datatypes::{DataType, Field, Fields, Schema, UnionMode};
+use arrow::datatypes::{DataType, Field, Fields, Schema, UnionFields, UnionMode};
 use arrow::ipc::{
     CompressionType, DictionaryBatch, Message, MetadataVersion, RecordBatch, root_as_message,
 };
@@ -193,20 +193,7 @@ where
             DataType::LargeUtf8 | DataType::LargeBinary => {
                 self.variable(validity, offsets(rows, 8))?;
             }
-            DataType::Utf8View | DataType::BinaryView => {
-                let count = self
-                    .variadic
-                    .next()
-                    .ok_or("its message has no buffer count")?;
-                let count = length(count, "buffers")?;
-                self.buffer(Some(validity))?;
-                self.buffer(rows.checked_mul(16))?;
-                // Each of these buffers is taken from the message, so a count that is too large
-                // soon fails.
-                for _ in 0..count {
-                    self.buffer(Some(0))?;
-                }
-            }
+            DataType::Utf8View | DataType::BinaryView => self.view(validity, rows)?,
             DataType::FixedSizeBinary(width) => {
                 let width = length(i64::from(*width), "bytes a value")?;
                 self.buffer(Some(validity))?;
@@ -256,21 +243,7 @@ where
                 self.buffer(Some(validity))?;
                 self.buffer(rows.checked_mul(width))?;
             }
-            DataType::Union(fields, mode) => {
-                if self.version < MetadataVersion::V5 {
-                    self.buffer(Some(0))?;
-                }
-                self.buffer(Some(rows))?;
-                if *mode == UnionMode::Dense {
-                    self.buffer(rows.checked_mul(4))?;
-                }
-                for (_, field) in fields.iter() {
-                    match mode {
-                        UnionMode::Sparse => self.child(field.data_type(), rows)?,
-                        UnionMode::Dense => drop(self.field(field.data_type())?),
-                    }
-                }
-            }
+            DataType::Union(fields, mode) => self.union(fields, *mode, rows)?,
             fixed => {
                 let width = fixed
                     .primitive_width()
@@ -290,6 +263,33 @@ where
         } else {
             Err(format!("a child has {found} values for {rows}"))
         }
+    }
+
+    fn union(&mut self, fields: &UnionFields, mode: UnionMode, rows: u64) -> Result<(), String> {
+        if self.version < MetadataVersion::V5 {
+            self.buffer(Some(0))?;
+        }
+        self.buffer(Some(rows))?;
+        if mode == UnionMode::Dense {
+            self.buffer(rows.checked_mul(4))?;
+        }
+        for (_, field) in fields.iter() {
+            match mode {
+                UnionMode::Sparse => self.child(field.data_type(), rows)?,
+                UnionMode::Dense => drop(self.field(field.data_type())?),
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, validity: u64, rows: u64) -> Result<(), String> {
+        let count = self.variadic.next();
+        let count = length(count.ok_or("its message has no buffer count")?, "buffers")?;
+        self.buffer(Some(validity))?;
+        self.buffer(rows.checked_mul(16))?;
+        // Each of these buffers is taken from the message, so a count that is too large soon
+        // fails.
+        (0..count).try_for_each(|_| self.buffer(Some(0)))
     }
 
     fn variable(&mut self, validity: u64, offsets: Option<u64>) -> Result<(), String> {

@@ -54,21 +54,7 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
         return Err(damaged("it is too short".to_owned()));
     }
     file.read_exact(&mut magic).map_err(unreadable)?;
-    match &magic {
-        MAGIC => {}
-        [0xff, 0xff, 0xff, 0xff, ..] => {
-            return Err(damaged(
-                "it holds an Arrow stream; write the file format (also called Feather 2) instead"
-                    .to_owned(),
-            ));
-        }
-        [b'F', b'E', b'A', b'1', ..] => {
-            return Err(damaged(
-                "it is a Feather 1 file; write Feather 2 instead".to_owned(),
-            ));
-        }
-        _ => return Err(damaged("it does not begin as an Arrow IPC file".to_owned())),
-    }
+    check_magic(&magic).map_err(|cause| damaged(cause.to_owned()))?;
     let mut tail = read_tail(&mut file, size, 0).map_err(unreadable)?;
     let end = tail.last_chunk().copied().unwrap_or_default();
     let length = read_footer_length(end).map_err(|_| {
@@ -104,14 +90,10 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
         dictionaries: footer.dictionaries().iter().flatten().copied().collect(),
     };
     for block in layout.blocks.iter().chain(&layout.dictionaries) {
-        extent(block)
-            .filter(|(start, length)| start + length <= size - TAIL_BYTES)
-            .ok_or_else(|| {
-                damaged(format!(
-                    "a block at byte {} does not lie within the file",
-                    block.offset()
-                ))
-            })?;
+        let within = extent(block).filter(|(start, length)| start + length <= size - TAIL_BYTES);
+        let at = block.offset();
+        within
+            .ok_or_else(|| damaged(format!("a block at byte {at} does not lie within the file")))?;
     }
     for block in &layout.dictionaries {
         let metadata = read_at(
@@ -144,6 +126,18 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
     }
     layout.content = content.finish();
     Ok((layout, rows))
+}
+
+/// Checks that a file begins as an Arrow IPC file.
+fn check_magic(magic: &[u8; MAGIC.len()]) -> Result<(), &'static str> {
+    match magic {
+        MAGIC => Ok(()),
+        [0xff, 0xff, 0xff, 0xff, ..] => {
+            Err("it holds an Arrow stream; write the file format (also called Feather 2) instead")
+        }
+        [b'F', b'E', b'A', b'1', ..] => Err("it is a Feather 1 file; write Feather 2 instead"),
+        _ => Err("it does not begin as an Arrow IPC file"),
+    }
 }
 
 /// Start and length of a block in bytes; `None` when they are negative or overflow.
