@@ -1,11 +1,12 @@
-//! A training loop's view of a pipeline: a folder of photos, built by calls, batch by batch.
+//! A training loop over a folder of photos. Builder calls define the pipeline, and the loop gets
+//! its batches one by one.
 //!
 //! ```sh
 //! cargo run --release -- demo
 //! cargo run --release --example train -- forebay-demo/photos
 //! ```
 //!
-//! The folder has a subfolder per class.
+//! The folder has one subfolder per class.
 
 use std::env;
 use std::error::Error;
@@ -39,7 +40,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     while let Some(batch) = run.next().await {
         let batch = batch?;
-        // Here a model would take its step: `pixels` is an Arrow tensor of f32[32, 224, 224, 3].
+        // A model would train on the batch here. The column `pixels` is an Arrow tensor column;
+        // together, its 32 rows are f32[32, 224, 224, 3].
         let labels = batch.batch.column(0).as_primitive::<Int32Type>();
         writeln!(
             out,

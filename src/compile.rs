@@ -16,17 +16,19 @@ use forebay_udfs::room::DecodeRoom;
 
 use crate::error::{Result, engine, planning};
 
-/// Returns the plan of a pipeline, with the hidden columns by which rows are grouped into batches.
+/// Returns the plan of `pipeline`, extended by the hidden columns that group rows into batches.
 pub(crate) fn keyed(pipeline: &Pipeline) -> Result<LogicalPlan> {
     pipeline.keyed().map_err(planning)
 }
 
-/// Compiles a plan as written, without reading data or inspecting the machine.
+/// Compiles `plan` as the user wrote it, without rewrites, without reading data and without
+/// inspecting the machine.
 pub(crate) fn compile(plan: &LogicalPlan, clauses: Clauses) -> Result<Compiled> {
     Compiled::new(plan, clauses).map_err(planning)
 }
 
-/// Compiles a pipeline for a run. If the configuration has a saved plan, its facts are used.
+/// Compiles a pipeline for a run. If `config` has a saved plan, the facts in the saved plan replace
+/// the facts about this machine and its data.
 pub(crate) async fn compiled(
     pipeline: &Pipeline,
     config: &RunConfig,
@@ -51,8 +53,8 @@ pub(crate) async fn compiled(
     plan(keyed(pipeline)?, clauses, config, prices, stores).await
 }
 
-/// Chooses a plan for this machine. If the types leave sizes or counts unknown, a few rows are
-/// profiled.
+/// Chooses a plan for this machine. If the column types and operators do not fix the sizes or the
+/// number of rows, a few rows are profiled.
 async fn plan(
     plan: LogicalPlan,
     clauses: Clauses,
@@ -68,8 +70,9 @@ async fn plan(
             machine.probe = Some(Arc::new(engine::Sample::of(&needed).await));
         }
     }
-    // Decoding photos would block an async thread, which serves other tasks. Outside a pool, it
-    // would also start rayon's global pool, whose threads do not exist in a forked child process.
+    // Profiling may decode photos, so planning runs in a compute pool. On an async thread, the
+    // decoding would block other tasks. Outside a pool, the decoding would also start rayon's
+    // global pool, whose threads do not exist in a forked child process.
     let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
     let room = DecodeRoom::new(memory, config.memory_limit.is_some());
     let pool = ComputePool::open(config.threads, Arc::new(room)).map_err(engine)?;

@@ -4,14 +4,14 @@ use forebay_planner::error::PlanError;
 
 use crate::generate::GenerateError;
 
-/// An error, with one message for the user.
+/// An error of the library, with one message for the user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The SQL or the builder calls are wrong, or a source cannot be opened.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A run failed.
+    /// A run of a pipeline failed.
     #[error(transparent)]
     Run(#[from] forebay_runtime::error::Error),
 }

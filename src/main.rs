@@ -9,24 +9,25 @@ fn main() -> ExitCode {
     cli::main()
 }
 
-/// Tunes glibc's allocator: large images return to the system when freed, columns of tables are
-/// reused, and small buffers share two arenas.
+/// Tunes glibc's allocator: the memory of large images returns to the system when freed, the memory
+/// of table columns is reused, and small buffers share two arenas.
 ///
 /// By default, glibc raises its threshold for large blocks up to 32 MiB, and freed buffers below
 /// the threshold then fragment the heap. By default, glibc also returns the top of the heap to the
-/// system after every batch, and faults it in again for the next one (`docs/internals.md`,
-/// "Measured choices").
+/// system after every batch, and page faults bring this memory back for the next batch
+/// (`docs/internals.md`, "Measured choices").
 fn limit_heap_growth() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         /// Size, in bytes, from which a block is mapped separately and returned to the system when
-        /// freed: more than the columns of most batches, less than nearly all decoded photos.
+        /// freed. The columns of most batches are smaller, and nearly all decoded photos are
+        /// larger.
         const THRESHOLD: libc::c_int = 2 << 20;
-        /// Maximum number of arenas: about one for the threads that read and one for those that
-        /// compute.
+        /// Maximum number of malloc arenas: about one for the reading threads and one for the
+        /// computing threads.
         const ARENAS: libc::c_int = 2;
-        /// Number of free bytes that stay at the top of the heap: more than the columns of the
-        /// batches in flight.
+        /// Number of free bytes at the top of the heap that are not returned to the system. The
+        /// columns of the batches in flight take less.
         const KEPT: libc::c_int = 64 << 20;
         /// Minimum number of bytes by which the heap grows.
         const GROWTH: libc::c_int = 4 << 20;

@@ -1,4 +1,5 @@
-//! A pipeline as a table, for queries over its rows: one epoch, before BATCH.
+//! A pipeline as a table, for queries `FROM` the pipeline. The table has the rows of one epoch,
+//! without BATCH.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(crate) struct PipelineTable {
 }
 
 impl PipelineTable {
-    /// Creates the table of a pipeline compiled without BATCH and REPEAT. The pipeline's cache may
-    /// be in one of `stores`.
+    /// Creates the table of a pipeline that was compiled without its BATCH and REPEAT clauses. The
+    /// pipeline's cache may be in one of `stores`.
     pub(crate) fn new(compiled: Compiled, stores: Stores) -> Self {
         let schema = Arc::clone(&compiled.chosen.schema);
         Self {
@@ -106,7 +107,8 @@ impl PartitionStream for PipelineRows {
     }
 }
 
-/// Returns the clauses for `SELECT .. FROM pipeline`: one epoch, before BATCH.
+/// Returns the clauses of a pipeline that also apply in `SELECT .. FROM pipeline`. Such a query
+/// reads the rows of one epoch, without BATCH.
 pub(crate) fn one_epoch(clauses: Clauses) -> Clauses {
     let Clauses {
         shuffle,
@@ -129,7 +131,7 @@ pub(crate) fn one_epoch(clauses: Clauses) -> Clauses {
         take,
         repeat: Repeat::default(),
         cache,
-        // A query is not a run, so it records no dead letters.
+        // A query is not a run, so the query records no dead letters.
         options: PipelineOptions {
             dead_letters: None,
             ..options

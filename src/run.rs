@@ -27,23 +27,24 @@ impl Run {
         Arc::clone(&self.schema)
     }
 
-    /// Number of batches to come; `None` if unknown or infinite.
+    /// Returns the number of batches that the whole run delivers; `None` if unknown or infinite.
     pub fn steps(&self) -> Option<u64> {
         self.steps
     }
 
-    /// Upper bound on the number of rows to come; `None` if unknown.
+    /// Returns an upper bound on the number of rows that the whole run delivers; `None` if unknown.
     pub fn expected_rows(&self) -> Option<u64> {
         self.expected_rows
     }
 
-    /// Number of rows per epoch over all ranks, after SKIP and TAKE; `None` if not known in
-    /// advance.
+    /// Returns the number of rows per epoch over all ranks, after SKIP and TAKE; `None` if the
+    /// number is not known in advance.
     pub fn epoch_rows(&self) -> Option<u64> {
         self.epoch_rows
     }
 
-    /// Stops the run and waits for its threads. Dropping the run stops it without waiting.
+    /// Stops the run and waits for its threads. Dropping the run stops the run without waiting for
+    /// its threads.
     pub async fn stop(self) {
         self.inner.stop().await;
     }
@@ -58,7 +59,7 @@ impl Run {
         &self.token
     }
 
-    /// Returns the next batch, or `None` at the end. An error ends the run.
+    /// Returns the next batch, or `None` at the end of the run. An error ends the run.
     pub async fn next(&mut self) -> Option<Result<Batch>> {
         self.inner
             .next()
@@ -66,13 +67,14 @@ impl Run {
             .map(|batch| batch.map_err(Error::from))
     }
 
-    /// Number of rows at the cache point that were read from the cache so far, and number of those
-    /// that were computed; `None` without a cache.
+    /// Returns two numbers of rows at the pipeline's cache point so far: the rows that were read
+    /// from the cache, and the rows that were computed. `None` if the plan has no cache.
     pub fn cached(&self) -> Option<(u64, u64)> {
         self.inner.cached()
     }
 
-    /// Returns the counts of delivered rows, and the outcomes of failed rows.
+    /// Returns the numbers of rows and batches so far, the number of failed rows by outcome, and
+    /// the first failures.
     pub fn stats(&self) -> RunStats {
         self.inner.stats()
     }

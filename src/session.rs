@@ -1,4 +1,5 @@
-//! A session: the tables and pipelines that statements define, and operations on them.
+//! A session: the tables and pipelines that statements define, and the methods that plan and run
+//! the pipelines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +32,7 @@ use crate::output_guard::OutputGuard;
 use crate::pipeline_table::{PipelineTable, one_epoch};
 use crate::run::Run;
 
-/// Name of the pipeline that a bare query becomes.
+/// Name of the pipeline that is defined by a query without CREATE PIPELINE.
 const ANONYMOUS: &str = "query";
 
 /// Result of a statement.
@@ -45,11 +46,11 @@ pub enum Outcome {
     Text(String),
 }
 
-/// Tables and pipelines, with the functions to plan and run them.
+/// A set of tables and pipelines, with methods that plan and run the pipelines.
 #[derive(Debug)]
 pub struct Session {
-    /// Tables and pipelines. The lock is held only to take a snapshot or to change a name, never
-    /// while planning, opening or running.
+    /// Tables and pipelines. The lock is held only to take a snapshot, or to register or remove a
+    /// name. It is never held while a pipeline is planned, opened or run.
     catalog: RwLock<Arc<Catalog>>,
     outputs: Arc<OutputGuard>,
     prices: Arc<Coefficients>,
@@ -76,7 +77,7 @@ impl Session {
         }
     }
 
-    /// Creates a session that compares plans by the given prices.
+    /// Creates a session whose optimiser compares plans by `prices`.
     pub fn with_prices(prices: Coefficients) -> Self {
         Self {
             prices: Arc::new(prices),
@@ -84,19 +85,20 @@ impl Session {
         }
     }
 
-    /// Declares a file that is going to be written. From now on, opening a source that reads this
-    /// file, or a link to it, fails.
+    /// Declares that the file `path` is going to be written. From now on, opening a source fails if
+    /// the source reads this file or a link to this file.
     pub fn declare_output(&self, path: &Path) {
         self.outputs.declare(path);
     }
 
-    /// Returns a snapshot of the catalogue, which does not see later changes.
+    /// Returns a snapshot of the catalogue. Later changes to the catalogue do not affect the
+    /// snapshot.
     fn catalog(&self) -> Arc<Catalog> {
         let catalog = self.catalog.read();
         Arc::clone(&catalog.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the catalogue.
+    /// Applies `change` to the catalogue, and returns the result of `change`.
     fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> T) -> T {
         let catalog = self.catalog.write();
         change(Arc::make_mut(
@@ -104,7 +106,7 @@ impl Session {
         ))
     }
 
-    /// Returns the prices that plans are compared by.
+    /// Returns the prices by which the optimiser compares plans.
     pub(crate) const fn prices(&self) -> &Arc<Coefficients> {
         &self.prices
     }
@@ -114,9 +116,9 @@ impl Session {
         &self.stores
     }
 
-    /// Registers an object store under its URL, such as `s3://bucket`, so that `OPTIONS (cache_dir
-    /// = 's3://bucket/prefix')` keeps a pipeline's cache there. The store must support conditional
-    /// puts. It replaces a store registered under the same URL.
+    /// Registers an object store under its URL, such as `s3://bucket`. Afterwards, `OPTIONS
+    /// (cache_dir = 's3://bucket/prefix')` keeps a pipeline's cache in `store`. The store must
+    /// support conditional puts. A store registered earlier under the same URL is replaced.
     ///
     /// ```
     /// # fn example() -> Result<(), forebay::Error> {
@@ -133,17 +135,18 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Fails if the URL does not name a whole store.
+    /// Fails if `url` is not valid, has a path (as in `s3://bucket/prefix`), or is a `file://` URL.
     pub fn register_object_store(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<()> {
         let registered = self.stores.register(url, store);
         registered.map_err(|error| RunError::Config(error.to_string()).into())
     }
 
-    /// Executes statements in order, and returns their outcomes. A query runs for one epoch,
-    /// without batches.
+    /// Executes statements in order, and returns their outcomes. A query runs for one epoch, and
+    /// the BATCH clause of a query is ignored.
     ///
     /// # Errors
-    /// Returns the first statement's failure; the statements before it have taken effect.
+    /// Returns the error of the first statement that fails. All statements before the failed one
+    /// have taken effect.
     pub async fn execute(&self, sql: &str) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::new();
         for statement in parse(sql)? {
@@ -153,7 +156,8 @@ impl Session {
     }
 
     /// Executes statements that define tables and pipelines, and returns the names of the pipelines
-    /// in order. A bare query becomes a pipeline named `query`.
+    /// in the order of the statements. A query without CREATE PIPELINE defines a pipeline named
+    /// `query`.
     pub async fn load(&self, sql: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for statement in parse(sql)? {
@@ -280,7 +284,8 @@ impl Session {
         if catalog.keeps_pipeline(name, existing)? {
             return Ok(());
         }
-        // A pipeline whose plan cannot be lowered is refused here, not when the pipeline is run.
+        // A pipeline whose plan cannot be compiled is refused now rather than when the pipeline is
+        // run.
         let planned = catalog.plan_query(query).await?;
         let clauses = planned.clauses.clone();
         compile(&keyed(&planned)?, clauses).map_err(|e| positioned(e, query.start))?;
@@ -289,16 +294,17 @@ impl Session {
         Ok(())
     }
 
-    /// Registers a pipeline made with the builder.
+    /// Plans the pipeline that `builder` describes, and registers the pipeline under `name`.
     pub async fn register(&self, name: &str, builder: PipelineBuilder) -> Result<()> {
         let pipeline = self.build(builder).await?;
         self.register_planned(name, pipeline).await
     }
 
-    /// Plans a pipeline made with the builder, without registering it.
+    /// Plans the pipeline that `builder` describes, without registering it.
     ///
     /// # Errors
-    /// Fails on mistakes in the calls, and if a source cannot be opened.
+    /// Fails if the builder calls do not describe a valid pipeline, and if a source cannot be
+    /// opened.
     pub async fn build(&self, builder: PipelineBuilder) -> Result<Pipeline> {
         Ok(builder.build(&self.catalog()).await?)
     }
@@ -306,7 +312,7 @@ impl Session {
     /// Registers a planned pipeline, replacing a pipeline of the same name.
     ///
     /// # Errors
-    /// Fails if the pipeline cannot be run, or a table has that name.
+    /// Fails if `pipeline` cannot be compiled, or if a table is named `name`.
     pub async fn register_planned(&self, name: &str, pipeline: Pipeline) -> Result<()> {
         compile(&keyed(&pipeline)?, pipeline.clauses.clone())?;
         let replaced = Existing::Replace;
@@ -314,7 +320,9 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a query: row by row in the engine if the rows have keys, else by DataFusion.
+    /// Runs a query in Forebay's engine if the engine can compile the query, else in DataFusion. A
+    /// query that has only row-wise operators or calls random functions never runs in DataFusion:
+    /// if such a query cannot be compiled, the compile error is returned.
     async fn query(&self, query: &PipelineQuery) -> Result<Outcome> {
         let catalog = self.catalog();
         let mut tables: BTreeMap<String, Arc<dyn TableProvider>> = BTreeMap::new();
@@ -359,7 +367,7 @@ impl Session {
         Ok(Outcome::Table(schema, batches))
     }
 
-    /// Looks up a registered pipeline; fails if there is none of this name.
+    /// Returns the registered pipeline `name`; fails if no pipeline has this name.
     pub(crate) async fn pipeline(&self, name: &str) -> Result<Arc<Pipeline>> {
         let name = Name {
             value: name.to_owned(),
@@ -382,11 +390,11 @@ impl Session {
         self.pipeline(pipeline).await.map(Arc::unwrap_or_clone)
     }
 
-    /// Returns the number of batches that a run would deliver to its rank; `None` if the number is
-    /// infinite or not known in advance.
+    /// Returns the number of batches that a run would deliver to the rank in `config`; `None` if
+    /// the number is infinite or not known in advance.
     ///
     /// # Errors
-    /// Fails if there is no such pipeline, or it cannot be opened.
+    /// Fails if there is no such pipeline, or if the pipeline cannot be opened.
     pub async fn steps(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
@@ -416,9 +424,9 @@ impl Session {
         })
     }
 
-    /// Plans a registered pipeline for this machine, and returns the plan with all facts that the
-    /// choice depended on. Runs that get this plan ([`RunConfig::plan`]) plan from the same facts
-    /// on any machine.
+    /// Plans a registered pipeline for this machine, and returns the chosen plan with all facts
+    /// that the choice depended on. A run that gets the saved plan in [`RunConfig::plan`] is
+    /// planned from the same facts on any machine.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -435,7 +443,7 @@ impl Session {
     /// session.execute(&sql).await?;
     /// let saved = session.plan("p", RunConfig::default()).await?.to_json()?;
     ///
-    /// // On another machine, perhaps.
+    /// // This part may run on another machine.
     /// let plan = SavedPlan::from_json(&saved)?;
     /// let config = RunConfig {
     ///     plan: Some(Arc::new(plan)),
@@ -449,14 +457,15 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Fails if there is no such pipeline, or it cannot be planned.
+    /// Fails if there is no such pipeline, or if the pipeline cannot be planned.
     pub async fn plan(&self, pipeline: &str, config: RunConfig) -> Result<SavedPlan> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
         Ok(SavedPlan::of(&compiled, pipeline.name.as_deref())?)
     }
 
-    /// Explains a registered pipeline. With `analyze`, the pipeline is run first.
+    /// Explains a registered pipeline. If `analyze` is true, the pipeline is run first, by default
+    /// for one epoch, and the explanation includes the measurements of this run.
     pub async fn explain(
         &self,
         pipeline: &str,
@@ -474,12 +483,13 @@ impl Session {
         analyze: bool,
     ) -> Result<Explanation> {
         let start = Instant::now();
-        // The pipeline is planned for all of its epochs, however many are run here.
+        // The pipeline is planned before `analyze` reduces the number of epochs, since the choice
+        // of the plan depends on that number.
         let compiled = compiled(pipeline, &config, &self.prices, &self.stores).await?;
         let planned_in = start.elapsed();
         if analyze {
             config.internals.analyze = true;
-            // One epoch suffices, since all epochs cost the same.
+            // One epoch suffices: without a cache, all epochs cost the same.
             config.epochs = config.epochs.or(Some(1));
         }
         let opened = JobRun::open(&compiled, &config, &self.stores).await?;
@@ -496,7 +506,7 @@ impl Session {
         Ok(self.catalog().describe(&name)?.as_ref().clone())
     }
 
-    /// Returns the names of the functions that work row by row, for completion.
+    /// Returns the sorted names of the functions that a pipeline may call, for tab completion.
     pub async fn functions(&self) -> Vec<String> {
         let catalog = self.catalog();
         let state = catalog.session().state();
@@ -507,7 +517,7 @@ impl Session {
         names
     }
 
-    /// Returns the names of all tables and pipelines, for completion.
+    /// Returns the names of all tables and pipelines, for tab completion.
     pub async fn names(&self) -> Vec<String> {
         let catalog = self.catalog();
         catalog

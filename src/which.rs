@@ -1,5 +1,5 @@
-//! Provenance of a batch: the rows, files, draws and plan that made the batch, and the batch
-//! itself, computed again.
+//! Provenance of a batch: the rows, files, random draws and plan from which the batch was computed,
+//! and the batch itself, computed again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,14 +23,14 @@ use crate::session::Session;
 /// The identity of a batch in a run.
 #[derive(Debug, Clone)]
 pub enum BatchName {
-    /// The last batch that this rank received before the token was taken.
+    /// The last batch that this rank received before the position that the token names.
     Before(Box<Token>),
-    /// The batch of this rank at a step of an epoch (of the whole run under `CONTINUOUS`), counted
-    /// in a run that starts at the beginning of the stream.
+    /// The batch that this rank receives at a step of an epoch. Steps are counted from the start of
+    /// the epoch; under `CONTINUOUS`, from the start of the stream.
     Step {
         /// Number of the epoch, from 0.
         epoch: u64,
-        /// Number of the step within the epoch, from 0; under `CONTINUOUS`, within the run.
+        /// Number of the step, from 0.
         step: u64,
     },
 }
@@ -42,11 +42,13 @@ pub struct RowOrigin {
     pub file: String,
     /// Number of the row in the file, from 0.
     pub row: u64,
-    /// Index among the rows that `unnest` made of the stored row; 0 without `unnest`.
+    /// Index, from 0, among the rows that `unnest` produced from the stored row; 0 without
+    /// `unnest`.
     pub child: u32,
-    /// Hash of the row's key, which seeds the row's draws.
+    /// Hash of the row's key. The row's random draws are derived from this hash.
     pub key: u64,
-    /// Key of the row's pass (one traversal of the data in one epoch): a hash of seed and epoch.
+    /// Key of the row's pass (one traversal of the data in one epoch): a hash of the seed, the
+    /// epoch, and the number of the pass within the epoch.
     pub pass: u64,
 }
 
@@ -55,16 +57,18 @@ pub struct RowOrigin {
 pub struct Provenance {
     /// Name of the stream that the batch belongs to.
     pub stream: StreamName,
-    /// Hash of the plan that computed the batch here.
+    /// Hash of the plan by which [`Session::which`] computed the batch again.
     pub plan_hash: String,
     /// Number of the epoch, from 0.
     pub epoch: u64,
     /// Number of the batch, over all ranks, in its epoch (under `CONTINUOUS`, in the run).
     pub batch_number: u64,
-    /// Random functions by their stream ids. A draw is Philox 4x32-10 with a key derived from the
-    /// row's pass and the stream, and a counter derived from the row's key and child.
+    /// Names of the random functions, by their stream ids. A draw is Philox 4x32-10 with a key
+    /// derived from the row's `pass` and the stream id, and a counter derived from the row's `key`
+    /// and `child`.
     pub draws: BTreeMap<u64, String>,
-    /// Origins of the batch's rows, in order; of packed rows, the origins of all rows in the packs.
+    /// Origins of the batch's rows, in the order of the batch. For packed rows, these are the
+    /// origins of all rows in the packs.
     pub rows: Vec<RowOrigin>,
     /// The batch, computed again.
     pub batch: RecordBatch,
@@ -74,11 +78,11 @@ pub struct Provenance {
 
 impl Session {
     /// Computes a batch of a registered pipeline again, with its provenance. No other batch is
-    /// computed; if filters, packs or buckets decide the contents of batches, the deciding columns
-    /// of all rows are read.
+    /// computed. If filters, packs or buckets decide which rows a batch has, the columns that these
+    /// clauses use are read for all rows.
     ///
     /// # Errors
-    /// Fails if there is no such pipeline or batch, or the token is of another stream.
+    /// Fails if there is no such pipeline or batch, or if the token belongs to another stream.
     pub async fn which(
         &self,
         pipeline: &str,
@@ -94,12 +98,12 @@ impl Session {
         let (epoch, number) = match (&name, scope) {
             (BatchName::Before(token), BatchScope::PerRank) => {
                 let cursor = &token.cursor;
-                // In the last step of an epoch (of the run under `CONTINUOUS`), there may be fewer
+                // In the last step of an epoch (under `CONTINUOUS`, of the run), there may be fewer
                 // batches than ranks.
                 let of_step = cursor.short.unwrap_or(world);
                 if rank >= of_step {
                     let why = format!(
-                        "rank {rank} of {world} has no batch before the token: its last step had only {of_step} batches"
+                        "rank {rank} of {world} has no batch before the token: the last step before the token had only {of_step} batches"
                     );
                     return Err(none(&why).into());
                 }
@@ -137,9 +141,10 @@ impl Session {
         let stream = opened.job.name.as_ref().clone();
         let mut run = opened.start();
         let Some(batch) = run.next().await else {
-            return Err(
-                none("the epoch ends before this step, or this rank has no batch at it").into(),
-            );
+            return Err(none(
+                "the epoch ends before this step, or this rank has no batch in this step",
+            )
+            .into());
         };
         let batch = batch?;
         let mut digest = Digest::new();
@@ -168,7 +173,7 @@ impl Session {
     }
 }
 
-/// Returns the names of the random functions of a plan, by their stream ids.
+/// Returns the names of the random functions that `plan` calls, by their stream ids.
 fn draws(plan: &RowPlan) -> BTreeMap<u64, String> {
     let mut found = BTreeMap::new();
     plan.visit(&mut |node| {
@@ -185,7 +190,7 @@ fn draws(plan: &RowPlan) -> BTreeMap<u64, String> {
                 }
                 Ok(TreeNodeRecursion::Continue)
             });
-            // The visitor never fails, so the result says nothing.
+            // The visitor never fails, so the result is ignored.
             let _ = visited;
         }
     });

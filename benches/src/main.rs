@@ -1,7 +1,7 @@
-//! Benchmarks of the engine on tables, interleaved in one process.
+//! Benchmarks of the engine on tables. The measurements of all contenders alternate in one process.
 //!
-//! `cargo run --release -p forebay-benches` prints medians and ratios; `benches/README.md` records
-//! them. With the argument `planning`, only planning times are measured.
+//! `cargo run --release -p forebay-benches` prints medians and ratios. `benches/README.md` lists
+//! the measured values. With the argument `planning`, only planning times are measured.
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its answer")]
 
@@ -101,8 +101,8 @@ async fn shuffle_against_sort(file: &Path, threads: usize) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Measures the overhead of a segment: the time of 10,000 segments of one row, minus that of the
-/// same rows as one segment.
+/// Measures the overhead of a segment: the time of 10,000 segments of one row, minus the time of
+/// the same rows as one segment.
 async fn segments(file: &Path) -> Result<(), Box<dyn Error>> {
     let session = Session::new();
     session

@@ -15,7 +15,8 @@ use forebay_runtime::source::FileResolver;
 
 use crate::{RUNS, median, millis};
 
-/// Typical operators of an image pipeline; a pipeline of `n` operators has the first `n` of them.
+/// Typical image operators. A pipeline has the first operators of this list; `X` is the value of
+/// the operator before.
 const STEPS: [&str; 14] = [
     "decode_image(image)",
     "random_resized_crop(X, 224, 224)",
@@ -74,8 +75,8 @@ fn commuting(file: &Path, n: usize) -> String {
 }
 
 /// Measures the time that a pipeline of many columns takes from its text to its first batch.
-/// Planning is linear in the number of columns, so ten thousand take about five times as long as
-/// two thousand.
+/// Planning is linear in the number of columns: ten thousand columns take about five times as long
+/// as two thousand.
 async fn wide(dir: &Path) -> Result<(), Box<dyn Error>> {
     const COLUMNS: usize = 10_000;
     let file = dir.join("wide.csv");

@@ -1,7 +1,8 @@
 //! Generated photos, so that neither the demo nor the tests nor the benches need a download.
 //!
-//! Painting is a separate crate because it is the one hot part of the demo: the dev profile
-//! optimises it while the crates around it build quickly.
+//! Painting is a separate crate because it takes most of the demo's computing time. So the dev
+//! profile can optimise this crate, while the crates that use it build quickly without
+//! optimisation.
 //!
 //! ```
 //! use forebay_photos::{PhotoFormat, encode, paint};

@@ -2,8 +2,8 @@
 
 use forebay_udfs::hash::{combine, mix64};
 
-/// Octaves of value noise over a picture, each with half the cell size and half the height of the
-/// previous one.
+/// Octaves of value noise over a picture. Each octave has half the cell size and half the amplitude
+/// of the previous octave.
 #[derive(Debug)]
 pub(super) struct Noise {
     octaves: Vec<Octave>,
@@ -11,7 +11,7 @@ pub(super) struct Noise {
 
 #[derive(Debug)]
 struct Octave {
-    /// Values in `-height..height` at the corners of the cells, row by row.
+    /// Values in `-amplitude..amplitude` at the corners of the cells, row by row.
     lattice: Vec<f32>,
     columns: usize,
     per_pixel: f32,

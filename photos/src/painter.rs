@@ -52,7 +52,8 @@ const SHAPES: [(&str, Outline); 10] = [
     ("triangle", Outline::Triangle),
 ];
 
-/// Number of classes whose photos differ in colour or shape; further classes repeat them.
+/// Number of classes. Each class has a different pair of object colour and object shape; class
+/// numbers from `CLASSES` on repeat these pairs.
 pub const CLASSES: u32 = (COLOURS.len() * SHAPES.len()) as u32;
 
 /// Returns the colour and the shape of a class; consecutive classes differ in both.
@@ -215,7 +216,7 @@ fn uniform(draws: &mut Draws, low: f32, high: f32) -> f32 {
 }
 
 /// Draws a uniform direction, by rejecting points of the square that lie outside the circle. This
-/// needs no sine, whose last bit differs between machines.
+/// method needs no sine. The last bit of a sine differs between machines.
 fn unit_vector(draws: &mut Draws) -> [f32; 2] {
     loop {
         let (x, y) = (uniform(draws, -1.0, 1.0), uniform(draws, -1.0, 1.0));

@@ -1,4 +1,4 @@
-//! The schema of a pipeline's batches, and the values that pad them.
+//! The schema of a pipeline's batches, and the padding values of list columns.
 
 use std::sync::Arc;
 
@@ -10,16 +10,18 @@ use datafusion::common::{Result, plan_datafusion_err};
 use crate::clauses::{Clauses, OnError, Pack, Pad};
 use crate::key_columns::is_hidden;
 
-/// Returns the schema of a pipeline's batches, given the schema of its rows.
+/// Returns the schema of the batches of a pipeline whose rows have the schema `rows`.
 ///
 /// * With `on_error = 'null'`, every column is nullable.
-/// * `PACK c INTO n` makes `c` a list of `n` elements, followed by `c_segment_ids` and
-///   `c_positions` (`i32[n]`). Every other column becomes a list with one value per sequence.
-/// * `PAD c` makes `c` a list without nulls, of `n` elements with `TO n`, followed by `c_length`
-///   (`i32`).
+/// * `PACK c INTO n` makes `c` a list of `n` elements, followed by the columns `c_segment_ids` and
+///   `c_positions` (lists of `n` `i32`). Every other column becomes a list with one value per
+///   sequence of the pack.
+/// * `PAD c` makes `c` a list without nulls (with `TO n`, a list of `n` elements), followed by the
+///   column `c_length` (`i32`).
 ///
 /// # Errors
-/// Fails if a packed or padded column is not a list of numbers, or would have too many elements.
+/// Fails if a packed or padded column is not a list of numbers, or if its lists would have more
+/// than `i32::MAX` elements.
 pub fn schema(rows: &Schema, clauses: &Clauses) -> Result<SchemaRef> {
     let fields = rows.fields().iter().filter(|f| !is_hidden(f.name()));
     let fields: Vec<FieldRef> = match clauses.options.on_error {
@@ -40,8 +42,12 @@ pub fn schema(rows: &Schema, clauses: &Clauses) -> Result<SchemaRef> {
 
 fn packed(rows: &[FieldRef], pack: &Pack) -> Result<Vec<FieldRef>> {
     let Pack { column, into } = pack;
-    let n = i32::try_from(into.get())
-        .map_err(|_| plan_datafusion_err!("a pack holds {} elements at most", i32::MAX))?;
+    let n = i32::try_from(into.get()).map_err(|_| {
+        plan_datafusion_err!(
+            "PACK {column}: expected at most {} elements, found {into}",
+            i32::MAX
+        )
+    })?;
     let of = |name: &str, item: FieldRef| -> FieldRef {
         Arc::new(Field::new(name, DataType::FixedSizeList(item, n), false))
     };
@@ -72,7 +78,11 @@ fn padded(rows: &[FieldRef], pads: &[Pad]) -> Result<Vec<FieldRef>> {
             Some(to) => DataType::FixedSizeList(
                 item,
                 i32::try_from(to.get()).map_err(|_| {
-                    plan_datafusion_err!("PAD {} TO: {} elements at most", pad.column, i32::MAX)
+                    plan_datafusion_err!(
+                        "PAD {} TO: expected at most {} elements, found {to}",
+                        pad.column,
+                        i32::MAX
+                    )
                 })?,
             ),
             None => DataType::List(item),
@@ -84,11 +94,11 @@ fn padded(rows: &[FieldRef], pads: &[Pad]) -> Result<Vec<FieldRef>> {
     Ok(fields)
 }
 
-/// Returns the element field of `field`, which the clause named `clause` needs to be a list of
-/// numbers.
+/// Returns the field of the elements of `field`, which must be a list of numbers. `clause` is the
+/// name of the clause that needs such a list, for the error message.
 ///
 /// # Errors
-/// Fails if the column is not a list of numbers.
+/// Fails if `field` is not a list of numbers.
 pub fn element(clause: &str, field: &Field) -> Result<FieldRef> {
     match field.data_type() {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
@@ -103,11 +113,11 @@ pub fn element(clause: &str, field: &Field) -> Result<FieldRef> {
     }
 }
 
-/// Returns the value that pads a column, as a one-element array: the number of `PAD column WITH
-/// number`, or 0 without `WITH`.
+/// Returns the padding value of `column`, as a one-element array of type `of`: the number in `PAD
+/// column WITH number`, or 0 without `WITH`.
 ///
 /// # Errors
-/// Fails if the element type cannot hold the number.
+/// Fails if the type `of` cannot hold the number.
 pub fn filler(pads: &[Pad], column: &str, of: &DataType) -> Result<ArrayRef> {
     let pad = pads.iter().find(|pad| pad.column == column);
     let text = pad.and_then(|pad| pad.with.as_deref()).unwrap_or("0");
@@ -118,7 +128,7 @@ pub fn filler(pads: &[Pad], column: &str, of: &DataType) -> Result<ArrayRef> {
     let number = StringArray::from(vec![text]);
     cast_with_options(&number, of, &options).map_err(|_| {
         plan_datafusion_err!(
-            "PAD {column} WITH {text}: the elements are {of}, which do not have that number"
+            "PAD {column} WITH {text}: the elements are {of}, which cannot hold this number"
         )
     })
 }

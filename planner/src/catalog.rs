@@ -53,7 +53,7 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// Handling of a statement that creates a name which is taken.
+/// Handling of a CREATE statement whose name already exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
     /// The statement is an error; the old definition stays.
@@ -66,7 +66,8 @@ pub enum Existing {
 }
 
 impl Existing {
-    /// Reads the clauses of a statement; `OR REPLACE` wins.
+    /// Returns the handling that the clauses of a statement demand. `OR REPLACE` takes precedence
+    /// over `IF NOT EXISTS`.
     pub const fn of(or_replace: bool, if_not_exists: bool) -> Self {
         match (or_replace, if_not_exists) {
             (true, _) => Self::Replace,
@@ -77,7 +78,7 @@ impl Existing {
 }
 
 impl Catalog {
-    /// Creates an empty catalogue. `functions` are added to DataFusion's functions, and shadow
+    /// Creates an empty catalogue. `functions` are added to DataFusion's functions, and replace
     /// those of the same name.
     pub fn new(functions: Vec<Arc<ScalarUDF>>, resolver: Arc<dyn SourceResolver>) -> Self {
         let mut config = SessionConfig::new()
@@ -86,13 +87,13 @@ impl Catalog {
             .with_information_schema(false);
         let options = config.options_mut();
         options.sql_parser.collect_spans = true;
-        // Sources yield Utf8; with Utf8View, CAST(x AS VARCHAR) would introduce a second string
-        // type.
+        // Sources yield Utf8. If VARCHAR meant Utf8View, CAST(x AS VARCHAR) would introduce a
+        // second string type.
         options.sql_parser.map_string_types_to_utf8view = false;
         // ORDER BY in a subquery defines the stored order for the outer query.
         options.sql_parser.enable_subquery_sort_elimination = false;
-        // The first planner that accepts an expression wins, so Forebay's comes before the
-        // defaults.
+        // DataFusion uses the first expression planner that accepts an expression, so Forebay's
+        // planner comes before DataFusion's default planners.
         let mut planners = vec![numeric_arrays()];
         planners.extend(SessionStateDefaults::default_expr_planners());
         let mut state = SessionStateBuilder::new_with_default_features()
@@ -103,7 +104,7 @@ impl Catalog {
         let own: BTreeSet<String> = own.collect();
         let guarded = guarded_functions(state.scalar_functions().values().cloned());
         for function in guarded.into_iter().chain([octet_length()]).chain(functions) {
-            // The default registry of a session accepts every function.
+            // This cannot fail: the default registry of a session accepts every function.
             let _ = datafusion::execution::FunctionRegistry::register_udf(&mut state, function);
         }
         let functions = FunctionNames::of(&state, &own);
@@ -117,8 +118,8 @@ impl Catalog {
         }
     }
 
-    /// The session with all functions. No sources are registered in the session, since plans carry
-    /// their tables.
+    /// The DataFusion session with all functions. No sources are registered in the session, because
+    /// plans contain their tables.
     pub const fn session(&self) -> &SessionContext {
         &self.context
     }
@@ -143,10 +144,11 @@ impl Catalog {
         &self.pipelines
     }
 
-    /// True if `IF NOT EXISTS` makes a statement that creates a source do nothing.
+    /// True if a statement that creates the source `name` has nothing to do, because `name` exists
+    /// and `existing` is [`Existing::Keep`].
     ///
     /// # Errors
-    /// Fails if the name is taken and `existing` refuses that.
+    /// Fails if `name` is a pipeline, or if `name` exists and `existing` is [`Existing::Refuse`].
     pub fn keeps_source(&self, name: &Name, existing: Existing) -> Result<bool> {
         self.keeps(
             &name.value,
@@ -156,10 +158,11 @@ impl Catalog {
         )
     }
 
-    /// True if `IF NOT EXISTS` makes a statement that creates a pipeline do nothing.
+    /// True if a statement that creates the pipeline `name` has nothing to do, because `name`
+    /// exists and `existing` is [`Existing::Keep`].
     ///
     /// # Errors
-    /// Fails if the name is taken and `existing` refuses that.
+    /// Fails if `name` is a source, or if `name` exists and `existing` is [`Existing::Refuse`].
     pub fn keeps_pipeline(&self, name: &Name, existing: Existing) -> Result<bool> {
         self.keeps(
             &name.value,
@@ -181,7 +184,7 @@ impl Catalog {
     /// Registers an opened source.
     ///
     /// # Errors
-    /// Fails if the name is taken.
+    /// Fails as [`keeps_source`](Self::keeps_source) does.
     pub fn register_source(
         &mut self,
         name: &Name,
@@ -194,10 +197,11 @@ impl Catalog {
         Ok(())
     }
 
-    /// Registers a planned pipeline. `name` has a position if it comes from text.
+    /// Registers a planned pipeline. `position` is the position of `name`, if `name` comes from SQL
+    /// text.
     ///
     /// # Errors
-    /// Fails if the name is taken.
+    /// Fails as [`keeps_pipeline`](Self::keeps_pipeline) does.
     pub fn register_pipeline(
         &mut self,
         name: &str,
@@ -283,18 +287,18 @@ impl Catalog {
 
     /// Plans a query with its clauses.
     ///
-    /// A pipeline after `FROM` is inlined as a view over its query. The BATCH and REPEAT clauses of
-    /// that pipeline are ignored.
+    /// A pipeline after `FROM` is inlined as a view over the pipeline's query. The BATCH and REPEAT
+    /// clauses of that pipeline are ignored.
     ///
     /// # Errors
-    /// Fails on mistakes of the author, with their positions, and if a pipeline after
+    /// Fails if the query is wrong, with the position of the wrong part, or if a pipeline after
     /// `FROM` shuffles, skips or takes.
     pub async fn plan_query(&self, query: &PipelineQuery) -> Result<Pipeline> {
         self.plan_query_with(query, &BTreeMap::new()).await
     }
 
     /// Plans a query in which `tables` replace the sources and pipelines of the same names. Such a
-    /// table may hold a pipeline's rows that were computed before.
+    /// table may hold the rows of a pipeline, computed earlier.
     ///
     /// # Errors
     /// Fails as [`plan_query`](Self::plan_query) does.
@@ -343,7 +347,7 @@ impl Catalog {
         if pipeline.reorders() {
             let what = format!("reading pipeline \"{name}\", which shuffles, skips or takes,");
             return Err(PlanError::unsupported(position, &what)
-                .with_hint("repeat its query without these clauses"));
+                .with_hint("write the pipeline's query in its place, without these clauses"));
         }
         Ok(Arc::new(ViewTable::new(
             pipeline.plan.clone(),
@@ -367,7 +371,7 @@ impl Catalog {
         Ok(scope)
     }
 
-    /// Opens a source for the front ends.
+    /// Opens the source that `spec` describes. An error has `name` and `position`.
     pub(crate) async fn open(
         &self,
         name: &str,
@@ -384,7 +388,7 @@ impl Catalog {
             })
     }
 
-    /// True if the name is taken and the old definition stays.
+    /// True if `name` exists and `existing` is [`Existing::Keep`].
     fn keeps(
         &self,
         name: &str,
@@ -414,7 +418,7 @@ impl Catalog {
             Existing::Refuse if same => {
                 let message = format!("{kind} \"{name}\" exists already");
                 Err(PlanError::at(position, message)
-                    .with_hint("CREATE OR REPLACE puts the new one in its place"))
+                    .with_hint("use CREATE OR REPLACE to replace it"))
             }
             Existing::Keep => Ok(same),
             Existing::Refuse | Existing::Replace => Ok(false),

@@ -24,15 +24,15 @@ pub enum BatchScope {
     Global,
 }
 
-/// Handling of the last rows, which do not fill a batch.
+/// Handling of the last rows if they do not fill a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Remainder {
-    /// The last batch is short.
+    /// The last batch has fewer rows.
     #[default]
     Keep,
     /// `DROP REMAINDER`: the last rows are dropped if they do not fill a batch.
     Drop,
-    /// `PAD REMAINDER`: the last batch is filled by repeating its rows.
+    /// `PAD REMAINDER`: the last batch is filled by repeating the rows of that batch.
     Pad,
 }
 
@@ -41,9 +41,9 @@ pub enum Remainder {
 pub enum BatchSize {
     /// `BATCH n`: a number of rows, or of packs if rows are packed.
     Rows(NonZeroU64),
-    /// `BATCH BY TOKENS n ON column`: the maximum number of elements that the column's sequences
-    /// may have together. If the column is padded, each sequence counts with the length of the
-    /// longest sequence of its batch.
+    /// `BATCH BY TOKENS n ON column`: the maximum number of elements of all sequences of `column`
+    /// in a batch. If `column` is padded, each sequence counts as long as the longest sequence of
+    /// the batch.
     Tokens(NonZeroU64),
 }
 
@@ -54,12 +54,12 @@ pub struct BatchClause {
     pub size: BatchSize,
     /// The scope of the size: one rank, or all ranks together.
     pub scope: BatchScope,
-    /// Handling of the last rows, which do not fill a batch.
+    /// Handling of the last rows if they do not fill a batch.
     pub remainder: Remainder,
 }
 
 impl Default for BatchClause {
-    /// The batches of a pipeline without a BATCH clause.
+    /// Batches of 256 rows, for a pipeline without a BATCH clause.
     fn default() -> Self {
         const ROWS: NonZeroU64 = NonZeroU64::new(256).unwrap();
         Self {
@@ -94,8 +94,9 @@ pub struct Pack {
 /// planned with the query ([`Pipeline::bucketed`](crate::pipeline::Pipeline)).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// Ascending boundaries. Bucket `i` holds the values below boundary `i` that no earlier bucket
-    /// holds; one more bucket holds the values from the last boundary on.
+    /// Ascending boundaries. The first bucket holds the values below the first boundary. Each
+    /// further bucket begins with the value of a boundary and ends before the next boundary, and
+    /// the last bucket has no upper limit.
     pub boundaries: Vec<u64>,
 }
 
@@ -114,7 +115,7 @@ pub struct Pad {
 /// batches left than ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EqualSteps {
-    /// A rank without a batch gets an empty one (`'count'`).
+    /// A rank without a batch gets an empty batch (`'count'`).
     #[default]
     Count,
     /// The step is dropped for all ranks (`'drop'`).
@@ -147,7 +148,7 @@ pub enum OnError {
     /// The run stops at the first failed row in stream order.
     #[default]
     Fail,
-    /// The failed row is left out, and its batch is shorter.
+    /// The failed row is left out, so the batch has fewer rows.
     Skip,
     /// The next row of the batch that did not fail replaces the failed row.
     Replace,
@@ -155,8 +156,8 @@ pub enum OnError {
     Null,
 }
 
-/// The changes of the stream that rewrites may make: `OPTIONS (relax = '..')`. Each level also
-/// allows the changes of the levels above it in this list.
+/// The changes of the stream that rewrites may make: `OPTIONS (relax = '..')`. Each variant also
+/// allows the changes of the variants before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Relax {
     /// The stream has the same bytes in the same order as under the written plan (`'none'`).
@@ -166,7 +167,7 @@ pub enum Relax {
     Numeric,
     /// The order of rows may differ.
     Order,
-    /// Pixels may differ, but are as useful for training.
+    /// Pixels may differ, but must be as useful for training.
     Statistical,
 }
 
@@ -198,12 +199,13 @@ impl std::fmt::Display for Relax {
 pub enum Optimize {
     /// The plan runs as written, without rewrites.
     Off,
-    /// All rewrites of the allowed tiers apply.
+    /// The optimiser may apply every rewrite that [`Relax`] allows.
     #[default]
     Default,
 }
 
-/// The `CACHE` clause: the operator whose output rows are kept from epoch to epoch.
+/// The `CACHE` clause: the operator whose output rows are cached in one epoch and reused in later
+/// epochs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CacheClause {
     /// `CACHE OFF`: no rows are cached.
@@ -212,9 +214,9 @@ pub enum CacheClause {
     Auto,
     /// `CACHE AT step [FREEZING RANDOMNESS]`.
     At {
-        /// Name of the operator: that of a function, or of an output column.
+        /// Name of the operator: the name of a function, or of an output column.
         step: String,
-        /// True if the draws of the first epoch are kept with the rows.
+        /// True if the cached rows repeat the random draws of the first epoch in every epoch.
         freezing: bool,
     },
 }
@@ -235,12 +237,13 @@ pub struct PipelineOptions {
     /// Maximum size of the cache in bytes; unlimited if absent.
     pub cache_quota: Option<u64>,
     /// The price of keeping a byte in the cache, in picoseconds of one core. The default is 0: disk
-    /// space that exists anyway costs nothing, and the quota limits how much of it is used.
+    /// space that exists anyway costs nothing, and `cache_quota` limits the space used.
     pub cache_price: u64,
     /// Number of windows for which unfinished packs and buckets may hold rows: `horizon = 16`.
-    /// After these windows they are completed with the rows that they have.
+    /// After this number of windows, a pack or bucket is completed with the rows that it has.
     pub horizon: NonZeroU64,
-    /// Handling of the last step if the batches do not divide by the ranks: `equal_steps = '..'`.
+    /// Handling of the last step if the number of batches is not a multiple of the number of ranks:
+    /// `equal_steps = '..'`.
     pub equal_steps: EqualSteps,
     /// The number of rows of an epoch that may fail before a run stops, under any `on_error` but
     /// `'fail'`: `error_budget = 100` or `'1 %'`. Each run counts separately: each rank, each
@@ -248,8 +251,8 @@ pub struct PipelineOptions {
     pub error_budget: Option<ErrorBudget>,
     /// Folder of the dead-letter table: `dead_letters = 'path'`.
     pub dead_letters: Option<String>,
-    /// Maximum size, in bytes, of a failed row's input that the dead-letter table stores. A larger
-    /// input is left out; if absent, every input is.
+    /// Maximum size, in bytes, of a failed row's input that the dead-letter table stores. Larger
+    /// inputs are left out. If this option is absent, all inputs are left out.
     pub dead_letter_bytes: Option<u64>,
 }
 
@@ -278,15 +281,15 @@ impl Default for PipelineOptions {
 pub enum ErrorBudget {
     /// An absolute number of rows.
     Rows(u64),
-    /// A fraction of the rows of an epoch, in millionths. If the number of these rows is unknown,
-    /// of the rows seen so far.
+    /// A fraction, in millionths, of the rows of an epoch. If the number of rows of an epoch is
+    /// unknown, the fraction refers to the rows seen so far.
     Millionths(u32),
 }
 
 /// The training clauses of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Clauses {
-    /// `SHUFFLE ..`; rows keep their stored order if absent.
+    /// `SHUFFLE ..`; if absent, rows keep their stored order.
     pub shuffle: Option<ShuffleWindow>,
     /// `SEED s`; 0 if absent.
     pub seed: Option<u64>,
@@ -294,19 +297,19 @@ pub struct Clauses {
     pub skip: u64,
     /// `TAKE n`: maximum number of rows of each epoch; all rows if absent.
     pub take: Option<u64>,
-    /// `PACK ..`.
+    /// The `PACK` clause.
     pub pack: Option<Pack>,
-    /// `BUCKET ..`.
+    /// The `BUCKET BY` clause.
     pub bucket: Option<Bucket>,
-    /// `BATCH ..`; if absent, batches have no planned size.
+    /// The `BATCH` clause; if absent, the pipeline sets no batch size.
     pub batch: Option<BatchClause>,
     /// The column whose elements `BATCH BY TOKENS` counts.
     pub tokens_of: Option<String>,
-    /// `PAD column ..`.
+    /// The columns of `PAD`.
     pub pad: Vec<Pad>,
     /// `REPEAT ..`.
     pub repeat: Repeat,
-    /// `CACHE ..`; if absent, [`CacheClause::Auto`] if there is a `cache_dir`.
+    /// `CACHE ..`; if absent, [`CacheClause::Auto`] applies if the option `cache_dir` is set.
     pub cache: Option<CacheClause>,
     /// `OPTIONS (..)`.
     pub options: PipelineOptions,
@@ -320,8 +323,8 @@ impl Clauses {
         packed.or(self.tokens_of.as_ref())
     }
 
-    /// The column names in the clauses, with the name in `CACHE AT`, which may also be that of a
-    /// function.
+    /// The column names in the clauses, and the name after `CACHE AT`, which may also be the name
+    /// of a function.
     pub(crate) fn column_names_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let step = match &mut self.cache {
             Some(CacheClause::At { step, .. }) => Some(step),

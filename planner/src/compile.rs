@@ -12,12 +12,14 @@ use crate::rows::fingerprint::plan_text;
 use crate::rows::membership::check_limits;
 use crate::rows::{RowPlan, finalize, lower};
 
-/// Returns the plan as written, without unneeded columns: the plan that a profile reads.
+/// Returns the written plan without unneeded columns. A profile measures the operators of this
+/// plan.
 pub fn needed(plan: &LogicalPlan) -> Result<RowPlan> {
     finalize::finalize(lower::lower(plan)?.without_pins()?, |_| false)
 }
 
-/// A pipeline ready for execution: the written plan, the chosen plan, and the stream's meaning.
+/// A pipeline ready for execution: the written plan, the chosen plan, and the semantic hash of the
+/// stream.
 #[derive(Debug, Clone)]
 pub struct Compiled {
     /// The plan as written.
@@ -26,11 +28,11 @@ pub struct Compiled {
     pub chosen: RowPlan,
     /// The optimiser's report; `None` if the optimiser was off.
     pub report: Option<Report>,
-    /// The context in which the plan was chosen.
+    /// The prices, machine and cache for which the plan was chosen.
     pub context: PlanningContext,
     /// The training clauses.
     pub clauses: Clauses,
-    /// The hash of the stream's meaning.
+    /// The semantic hash, which identifies the meaning of the stream.
     pub semantic_hash: SemanticHash,
 }
 
@@ -48,7 +50,7 @@ impl Compiled {
         let (chosen, report) = match clauses.options.optimize {
             Optimize::Off if clauses.freezes() => {
                 return plan_err!(
-                    "FREEZING RANDOMNESS needs the optimiser, which finds the step: leave out optimize = 'off'"
+                    "FREEZING RANDOMNESS needs the optimiser, which finds the operator to cache: leave out optimize = 'off'"
                 );
             }
             Optimize::Off => {
@@ -75,7 +77,7 @@ impl Compiled {
         })
     }
 
-    /// Explains the optimiser's decisions by searching again; `None` if the optimiser was off.
+    /// Explains the optimiser's decisions by repeating its search; `None` if the optimiser was off.
     pub fn explain(&self) -> Result<Option<Explained>> {
         let Some(report) = &self.report else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Errors of planning a pipeline, and how they are shown to its author.
+//! Errors of planning a pipeline, and their display to the pipeline's author.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,14 +11,14 @@ use crate::saved::error::SavedPlanError;
 
 pub use crate::position::Position;
 
-/// A mistake in a pipeline: the message, its position, and a hint.
+/// An error caused by the pipeline's author: a message, a position in the SQL text, and a hint.
 #[derive(Debug, Clone)]
 pub struct Mistake {
     /// The message, without the position.
     pub message: String,
-    /// The position, if the pipeline came from text.
+    /// The position of the mistake, if the pipeline came from SQL text.
     pub position: Option<Position>,
-    /// The remedy, if there is an obvious one.
+    /// A remedy for the mistake, if there is an obvious remedy.
     pub hint: Option<String>,
     /// The DataFusion error that revealed the mistake, if there is one.
     pub source: Option<Arc<DataFusionError>>,
@@ -48,7 +48,7 @@ impl fmt::Display for Mistake {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A mistake of the pipeline's author.
+    /// An error caused by the pipeline's author, such as an unknown column.
     #[error("{0}")]
     Mistake(#[source] Box<Mistake>),
     /// A source could not be opened.
@@ -82,7 +82,7 @@ fn prefix(position: Option<&Position>) -> String {
 }
 
 impl PlanError {
-    /// Creates a mistake without a position.
+    /// Creates a [`PlanError::Mistake`] without a position.
     pub fn mistake(message: impl Into<String>) -> Self {
         Self::Mistake(Box::new(Mistake {
             message: message.into(),
@@ -92,7 +92,7 @@ impl PlanError {
         }))
     }
 
-    /// Creates a mistake at a position.
+    /// Creates a [`PlanError::Mistake`] at a position in the SQL text.
     pub fn at(position: impl Into<Option<Position>>, message: impl Into<String>) -> Self {
         Self::Mistake(Box::new(Mistake {
             message: message.into(),
@@ -102,19 +102,20 @@ impl PlanError {
         }))
     }
 
-    /// Creates the error for syntax that is understood but not implemented yet.
+    /// Creates the error for syntax that the parser accepts but Forebay does not implement yet.
     pub fn unsupported(position: impl Into<Option<Position>>, what: &str) -> Self {
         Self::at(position, format!("{what} is not supported yet"))
     }
 
-    /// Creates the error for a broken invariant.
+    /// Creates the error for a broken invariant of the planner.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::Internal {
             message: message.into(),
         }
     }
 
-    /// Adds the DataFusion error that revealed a mistake; other errors are unchanged.
+    /// Adds `error`, the DataFusion error that revealed a [`PlanError::Mistake`]. Other variants
+    /// are unchanged.
     #[must_use]
     pub fn with_source(mut self, error: DataFusionError) -> Self {
         if let Self::Mistake(mistake) = &mut self {
@@ -123,7 +124,7 @@ impl PlanError {
         self
     }
 
-    /// Adds a hint to a mistake; other errors are unchanged.
+    /// Adds a hint to a [`PlanError::Mistake`]. Other variants are unchanged.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         if let Self::Mistake(mistake) = &mut self {
@@ -132,7 +133,8 @@ impl PlanError {
         self
     }
 
-    /// Adds `did you mean "..."?` to a mistake if one of `candidates` is close to `name`.
+    /// Adds the hint `did you mean "..."?` to a [`PlanError::Mistake`] if one of `candidates` is
+    /// close to `name`.
     #[must_use]
     pub fn with_suggestion<'a>(
         self,
@@ -145,7 +147,7 @@ impl PlanError {
         }
     }
 
-    /// Sets the position of an error that has none.
+    /// Sets the position of the error, if the error has no position.
     #[must_use]
     pub fn or_at(mut self, position: Position) -> Self {
         match &mut self {
@@ -162,7 +164,7 @@ impl PlanError {
         self
     }
 
-    /// The position of the error, if known.
+    /// The position of the error in the SQL text, if the error has a position.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::Mistake(mistake) => mistake.position,
@@ -173,7 +175,7 @@ impl PlanError {
 
     /// Renders the message, followed by the offending line of `sql` and a caret.
     ///
-    /// `sql` is the whole text that was given to [`parse`](crate::sql::parse).
+    /// `sql` is the whole text that was passed to [`parse`](crate::sql::parse).
     pub fn render(&self, sql: &str) -> String {
         let mut text = self.to_string();
         let Some(position) = self.position() else {
@@ -187,7 +189,7 @@ impl PlanError {
         let before = usize::try_from(position.column)
             .unwrap_or(usize::MAX)
             .saturating_sub(1);
-        // Tabs are kept, so that the caret stands below its character whatever their width.
+        // The padding keeps tabs so that the caret stands below its character for every tab width.
         let pad: String = source
             .chars()
             .take(before)
@@ -205,8 +207,8 @@ impl PlanError {
 }
 
 impl From<DataFusionError> for PlanError {
-    /// Keeps a broken invariant as [`PlanError::Internal`], and converts any other error to a
-    /// mistake of the pipeline's author.
+    /// Converts a broken invariant to [`PlanError::Internal`], and any other error to
+    /// [`PlanError::Mistake`].
     fn from(error: DataFusionError) -> Self {
         if let Some(mistake) = mistake_within(&error) {
             return Self::Mistake(Box::new(mistake.clone()));
@@ -227,8 +229,8 @@ impl From<PlanError> for DataFusionError {
     }
 }
 
-/// Returns the message of a broken invariant, of DataFusion's or of Forebay's; `None` for any other
-/// error.
+/// Returns the message of an internal error, raised by DataFusion or by Forebay; `None` for any
+/// other error.
 pub fn broken_invariant(error: &DataFusionError) -> Option<&str> {
     let DataFusionError::Internal(message) = error.find_root() else {
         return None;
@@ -237,7 +239,7 @@ pub fn broken_invariant(error: &DataFusionError) -> Option<&str> {
     message.map(|message| message.trim_end_matches('.'))
 }
 
-/// Finds a mistake that passed through DataFusion as an external error.
+/// Finds a [`Mistake`] that passed through DataFusion as an external error.
 pub(crate) fn mistake_within(error: &DataFusionError) -> Option<&Mistake> {
     match error {
         DataFusionError::External(error) => match error.downcast_ref() {
@@ -251,7 +253,8 @@ pub(crate) fn mistake_within(error: &DataFusionError) -> Option<&Mistake> {
     }
 }
 
-/// The message of a DataFusion error, without its backtrace and the names of its layers.
+/// Returns the message of `error` without the backtrace and without the names of DataFusion's
+/// rules.
 pub fn message_of(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Diagnostic(_, inner) => message_of(inner),
@@ -281,7 +284,7 @@ pub fn message_of(error: &DataFusionError) -> String {
     }
 }
 
-/// True if a context is only the name of a DataFusion rule.
+/// True if `context` is only the name of a DataFusion rule, which has no spaces.
 fn is_layer(context: &str) -> bool {
     !context.contains(' ')
 }
@@ -289,8 +292,8 @@ fn is_layer(context: &str) -> bool {
 /// Returns the candidate that a misspelt name most likely stands for, if any is close.
 ///
 /// A candidate is close if its Damerau-Levenshtein distance in lower case is at most a third of the
-/// name's length. If none is, the first candidate that begins with the name, or that the name
-/// begins with, is returned.
+/// name's length. If no candidate is close, the function returns the first candidate that begins
+/// with `name`, or with which `name` begins.
 pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let lower = name.to_lowercase();
     let limit = (lower.chars().count() / 3).max(1);
@@ -353,7 +356,8 @@ mod tests {
         assert_eq!(closest("zebra", ["image", "label"]), None);
     }
 
-    /// A broken invariant is no mistake of the author's, whatever layers it passed through; a mistake keeps its source.
+    /// A broken invariant stays an internal error when it passes through DataFusion, and a mistake
+    /// keeps its source error.
     #[test]
     fn errors_of_datafusion_keep_class_and_source() {
         let broken = internal_datafusion_err!("slots differ").context("lowering the plan");
@@ -376,7 +380,7 @@ mod tests {
             matches!(source, Some(DataFusionError::Plan(_))),
             "{source:?}"
         );
-        // A mistake that passed through DataFusion is the same mistake.
+        // A mistake that passed through DataFusion keeps its message and position.
         let passed = DataFusionError::from(PlanError::at(Position { line: 2, column: 3 }, "odd"));
         assert_eq!(PlanError::from(passed).to_string(), "line 2, column 3: odd");
     }

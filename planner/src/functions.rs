@@ -1,5 +1,5 @@
 //! The functions that a query may call. A stream must be reproducible from its data and its seed,
-//! so functions whose result varies between calls or machines are refused.
+//! so a function whose result varies between calls or machines is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,12 @@ use datafusion::logical_expr::{ReturnFieldArgs, ScalarUDF, Volatility};
 
 use crate::error::{PlanError, Position};
 
-/// Functions that DataFusion declares immutable, but that depend on the release or the machine.
+/// Functions that DataFusion declares immutable, but whose result depends on the release or the
+/// machine.
 const OF_THE_MACHINE: [&str; 1] = ["version"];
 
-/// Functions of other databases that are refused as well, with the types of their results.
+/// Functions that other databases have and DataFusion lacks, with their result types. Calls of
+/// these functions are refused with a hint, like calls of DataFusion functions whose results vary.
 const ELSEWHERE: [(&str, DataType); 4] = [
     ("rand", DataType::Float64),
     ("gen_random_uuid", DataType::Utf8),
@@ -23,19 +25,19 @@ const ELSEWHERE: [(&str, DataType); 4] = [
     ),
 ];
 
-/// The functions that a query may call by name, and the replacements for the functions that it may
-/// not call.
+/// The functions that a query may call by name, and hints for the functions that a query may not
+/// call.
 #[derive(Debug, Clone)]
 pub struct FunctionNames {
     accepted: BTreeSet<String>,
-    /// Refused functions, each with the reason and its replacement.
+    /// Refused functions, each with the reason for the refusal and a hint that names a replacement.
     refused: BTreeMap<String, (&'static str, &'static str)>,
 }
 
 impl FunctionNames {
-    /// Sorts the functions of a session into accepted and refused ones. Functions in `own` derive
-    /// their draws from the rows and are always accepted; the others are accepted unless their
-    /// declared volatility says that calls may differ.
+    /// Divides the functions of a session into accepted and refused functions. The functions in
+    /// `own` derive their draws from the rows and are always accepted. Any other function is
+    /// accepted unless its declared volatility says that its calls may return different results.
     pub(crate) fn of(state: &SessionState, own: &BTreeSet<String>) -> Self {
         let scalar = state.scalar_functions().iter();
         let scalar = scalar.map(|(name, f)| (name, refusal(f).filter(|_| !own.contains(name))));
@@ -75,7 +77,7 @@ impl FunctionNames {
         &self.accepted
     }
 
-    /// Returns the mistake of calling a refused function; `None` if the function is not refused.
+    /// Returns the error for a call of `name`; `None` if the function is not refused.
     pub(crate) fn refused(&self, name: &str, position: Option<Position>) -> Option<PlanError> {
         let (why, instead) = self.refused.get(name)?;
         let message = format!("{name}() is not supported: its result would differ {why}");
@@ -95,7 +97,8 @@ pub(crate) fn is_repeatable(function: &ScalarUDF) -> bool {
 
 const TIME: &str = "every time";
 
-/// The reason why a function is refused, and its replacement; `None` if the function is accepted.
+/// Returns the reason why `function` is refused, and a hint that names a replacement; `None` if
+/// `function` is accepted.
 fn refusal(function: &ScalarUDF) -> Option<(&'static str, &'static str)> {
     if OF_THE_MACHINE.contains(&function.name()) {
         return Some(("from machine to machine", "write a literal instead"));

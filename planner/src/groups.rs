@@ -12,7 +12,7 @@ use crate::limits::check_sizes;
 /// Maximum number of rows that unfinished packs and buckets may hold. A resume token lists these
 /// rows, and the token's size is bounded (design contract, "Resume token").
 pub const MAX_CARRY: u64 = 5_000;
-/// Maximum number of boundaries of `BUCKET BY`; more are a mistake.
+/// Maximum number of boundaries of `BUCKET BY`.
 const MAX_BOUNDARIES: usize = 255;
 
 /// Checks the clauses that group rows against the columns of the query.
@@ -46,7 +46,7 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
             Err(PlanError::at(
                 position,
                 format!(
-                    "this clause adds a column \"{name}\", which the query has too; give the query's another \
+                    "this clause adds a column \"{name}\", which the query has too; give the query's column another \
                     name with AS"
                 ),
             ))
@@ -76,7 +76,11 @@ pub fn check_groups(schema: &DFSchema, clauses: &Clauses, at: &ClausePositions) 
             .and_then(|item| filler(&clauses.pad, &pad.column, item.data_type()))
             .map_err(|why| PlanError::at(at.batch, why.message()))?;
         if pad.to.is_some_and(|to| i32::try_from(to.get()).is_err()) {
-            let message = format!("PAD {} TO: {} elements at most", pad.column, i32::MAX);
+            let message = format!(
+                "PAD {} TO: expected at most {} elements",
+                pad.column,
+                i32::MAX
+            );
             return Err(PlanError::at(at.batch, message));
         }
         if clauses.pack.is_none() {
@@ -112,13 +116,16 @@ fn check_pack(pack: &Pack, clauses: &Clauses, at: &ClausePositions) -> Result<()
     }
     if let Some(pad) = clauses.pad.iter().find(|pad| pad.column != pack.column) {
         let message = format!(
-            "PAD {} with PACK: the column becomes a list of its packs' rows",
+            "PAD {} with PACK: PACK makes the column a list with one value per sequence, which cannot be padded",
             pad.column
         );
         return Err(PlanError::at(at.batch, message));
     }
     if clauses.pad.iter().any(|pad| pad.to.is_some()) {
-        let message = format!("PACK {} INTO {} fixes its length", pack.column, pack.into);
+        let message = format!(
+            "PACK {} INTO {} already sets the length to which PAD fills",
+            pack.column, pack.into
+        );
         return Err(PlanError::at(at.batch, message).with_hint("leave out TO"));
     }
     Ok(())

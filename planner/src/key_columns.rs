@@ -1,4 +1,5 @@
-//! Hidden columns of a compiled plan, which decide how rows are grouped.
+//! Hidden columns of a compiled plan. Their values decide how rows are grouped into packs, buckets
+//! and batches.
 
 /// Name of the hidden column with the lengths of the sequences that PACK or BATCH BY TOKENS counts.
 pub const LENGTH_COLUMN: &str = "__length";

@@ -1,5 +1,5 @@
-//! Limits of sizes that a pipeline or a run may request. They are far above the needs of training,
-//! and low enough that a mistyped number does not exhaust memory or threads.
+//! Upper limits of the sizes that a pipeline or a run may request. The limits are far above the
+//! needs of training, and low enough that a mistyped number does not exhaust memory or threads.
 
 use crate::clauses::{BatchSize, ClausePositions, Clauses};
 use crate::error::{PlanError, Position, Result};
@@ -12,7 +12,7 @@ pub const MAX_SEQUENCE: u64 = 1 << 24;
 pub const MAX_BATCH_ELEMENTS: u64 = 1 << 27;
 /// Maximum number of threads of a run.
 pub const MAX_THREADS: usize = 1024;
-/// Maximum number of ranks, and of runs that take turns at the batches of one rank.
+/// Maximum number of ranks, and maximum number of runs that share the batches of one rank.
 pub const MAX_WORLD: u64 = 1 << 16;
 /// Largest epoch number.
 pub const MAX_EPOCH: u64 = 1 << 48;
@@ -40,8 +40,8 @@ pub(crate) fn check_sizes(clauses: &Clauses, at: &ClausePositions) -> Result<()>
             None
         }
     };
-    // The number of elements of a `BATCH BY TOKENS` batch depends on its rows, so this number is
-    // checked when the batch is padded.
+    // The number of elements of a `BATCH BY TOKENS` batch depends on the rows of the batch, so this
+    // number is checked when the batch is padded.
     let whole = |what: &str, elements: u64, position| match rows {
         Some(rows) if rows.saturating_mul(elements) > MAX_BATCH_ELEMENTS => {
             let message = format!(

@@ -20,7 +20,7 @@ pub(crate) fn duplicate(schema: &DFSchema) -> Option<(String, usize)> {
 
 pub(crate) fn two_columns(name: &str, position: Option<Position>) -> PlanError {
     PlanError::at(position, format!("two columns are named \"{name}\""))
-        .with_hint("give one another name with AS")
+        .with_hint("give one of them another name with AS")
 }
 
 /// Refuses to batch tensors whose shape may differ between rows.

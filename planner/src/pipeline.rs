@@ -1,4 +1,4 @@
-//! A planned pipeline, from either front end.
+//! A planned pipeline, from SQL text or from the Rust builder.
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, plan_datafusion_err};
@@ -10,14 +10,15 @@ use crate::error::PlanError;
 
 pub use crate::key_columns::{BUCKET_COLUMN, LENGTH_COLUMN, is_hidden};
 
-/// A pipeline: a plan over stored rows, and the clauses that turn its rows into batches.
+/// A pipeline: a plan over stored rows, and the clauses that turn the plan's rows into batches.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
     /// The pipeline's name, if it was registered.
     pub name: Option<String>,
     /// The plan as written: types are checked and coerced, but nothing is optimised.
     pub plan: LogicalPlan,
-    /// `plan` with the value of `BUCKET BY` as a last, hidden column; `None` without `BUCKET BY`.
+    /// `plan` with the value of the `BUCKET BY` expression as an additional, hidden last column;
+    /// `None` without `BUCKET BY`.
     pub bucketed: Option<LogicalPlan>,
     /// The training clauses.
     pub clauses: Clauses,
@@ -27,7 +28,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// True if the clauses reorder or drop rows of the plan. Such a pipeline cannot be inlined into
-    /// another one.
+    /// another pipeline.
     pub fn reorders(&self) -> bool {
         self.clauses.shuffle.is_some() || self.clauses.skip > 0 || self.clauses.take.is_some()
     }
@@ -41,8 +42,8 @@ impl Pipeline {
         batches::schema(rows, &self.clauses).map_err(|why| PlanError::mistake(why.message()))
     }
 
-    /// Returns the plan to compile: the query, with the values that decide how rows are grouped as
-    /// hidden last columns.
+    /// Returns the plan to compile: the query, with hidden last columns that decide how rows are
+    /// grouped.
     ///
     /// # Errors
     /// Fails if the plan lacks a column that the clauses name.

@@ -1,4 +1,4 @@
-//! Sources of rows, as the planner sees them.
+//! Descriptions of sources of rows, and the trait that opens a described source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
-/// Passes the list of formats to a macro. A line is a format's variant, its name after `STORED AS`, and the name of its
-/// table function and builder call.
+/// Passes the list of formats to the macro `$then`. Each line holds the variant of [`Format`], the
+/// name after `STORED AS`, and the name of the table function and of the builder function.
 macro_rules! formats {
     ($then:ident) => {
         $then! {
@@ -65,7 +65,7 @@ macro_rules! declare_formats {
 formats!(declare_formats);
 
 impl Format {
-    /// Returns the format of a table function.
+    /// Returns the format that the table function `function` reads.
     pub fn of_function(function: &str) -> Option<Self> {
         let mut formats = Self::ALL.iter().copied();
         formats.find(|format| format.function() == function)

@@ -22,7 +22,7 @@ use crate::pipeline::Pipeline;
 use crate::source::{Format, SourceResolver, SourceSpec};
 use crate::sql::{PipelineQuery, Statement, parse};
 
-/// A resolver that opens every location but `missing`.
+/// A resolver that opens every location whose text does not contain `missing`.
 #[derive(Debug)]
 pub(crate) struct TestResolver;
 
@@ -71,7 +71,7 @@ impl SourceResolver for TestResolver {
     }
 }
 
-/// A function that checks its argument types during type checking, as Forebay's functions do.
+/// A function that checks its arguments when the query is planned, as Forebay's functions do.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TestFunction {
     name: &'static str,
@@ -183,7 +183,7 @@ pub(crate) fn catalog() -> Catalog {
     Catalog::new(functions(), Arc::new(TestResolver))
 }
 
-/// Runs statements, and returns the pipeline of the last query, if there is one.
+/// Runs the statements in `sql`, and returns the pipeline of the last query, if there is a query.
 pub(crate) async fn run(catalog: &mut Catalog, sql: &str) -> Result<Option<Pipeline>, PlanError> {
     let mut last = None;
     for statement in parse(sql)? {

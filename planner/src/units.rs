@@ -1,7 +1,7 @@
 //! Parses and formats sizes, costs and prices.
 
-/// Parses a number of bytes: `1000`, `100kB`, `300MiB`, `1.5 GiB`, `2G` (without the `B`, powers of
-/// 1024, as in other tools).
+/// Parses a number of bytes: `1000`, `100kB`, `300MiB`, `1.5 GiB`, `2G` (a unit without `B` is a
+/// power of 1024, as in other tools).
 ///
 /// # Errors
 /// Returns a message with the expected form.
@@ -39,8 +39,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the price of a byte, in whole picoseconds of one core: a time per size, such as `30
-/// s/GB`, `4 min/GB` or `1.5 h/TB`. A positive price is at least one picosecond.
+/// Parses a time per size, such as `30 s/GB`, `4 min/GB` or `1.5 h/TB`, to the price of a byte in
+/// whole picoseconds of one core. A positive price is at least one picosecond.
 ///
 /// # Errors
 /// Returns a message with the expected form.

@@ -140,7 +140,7 @@ def gathered(
         except _Wrong as error:
             wrong.append((number, str(error)))
         except Exception as error:
-            wrong.append((number, f"reading it raised {head_of(error)}"))
+            wrong.append((number, f"reading the value raised {head_of(error)}"))
         mask[number] = 1
     return array.tobytes(), mask.tobytes() if mask.any() else None, wrong
 

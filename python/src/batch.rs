@@ -1,4 +1,4 @@
-//! A batch, as Python sees it.
+//! The batch objects that Python programs receive.
 
 use std::io::Cursor;
 use std::mem::replace;
@@ -25,13 +25,13 @@ use crate::share::SharedColumn;
 
 /// An image column: its name, and for each row a PNG, or `None` if the row has no image.
 type Pictures<'py> = (String, Vec<Option<Bound<'py, PyBytes>>>);
-/// Key of a row: its file, its number in the file, and its child index.
+/// Key of a row: the path of its file, the row number in this file, and the row's child index.
 type RowKey = (String, u64, u32);
 /// A pickled batch: its rows in Arrow's IPC format, its position in the stream, its row keys and
 /// its token.
 type PickledBatch<'py> = (Bound<'py, PyBytes>, Place, Vec<RowKey>, Option<String>);
-/// Position of a batch: epoch, step in the epoch, and number of rows at the end of the batch that
-/// only repeat other rows.
+/// Position of a batch: epoch, step in the epoch, and number of padding rows at the end of the
+/// batch, which repeat other rows.
 type Place = (u64, u64, usize);
 
 /// The columns of a batch, with the batch's position in the stream.
@@ -47,7 +47,7 @@ pub(crate) struct RawBatch {
     /// Step of the batch in the epoch, from 0.
     #[pyo3(get)]
     step: u64,
-    /// Number of rows at the end of the batch that only repeat other rows.
+    /// Number of padding rows at the end of the batch, which repeat other rows.
     #[pyo3(get)]
     padded: usize,
     keys: Keys,
@@ -58,8 +58,8 @@ pub(crate) struct RawBatch {
 /// The keys of a batch's rows.
 #[derive(Debug)]
 enum Keys {
-    /// A batch that comes from a run. The keys are derived from it on request, since few programs
-    /// need them.
+    /// The batch of a run. The keys are derived from this batch on request, since few programs need
+    /// the keys.
     Run(Box<forebay::Batch>),
     /// The keys that were pickled with the batch.
     Told(Vec<RowKey>),
@@ -76,7 +76,8 @@ impl RawBatch {
         self.nbytes() as u64
     }
 
-    /// Returns the rows, for immediate reading.
+    /// Returns the rows as a record batch. The caller must read the rows at once, since writable
+    /// views may change them later.
     fn batch(&self) -> Result<RecordBatch, ArrowError> {
         self.of_columns(|shared| Ok(shared.array()))
     }
@@ -91,7 +92,8 @@ impl RawBatch {
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 
-    /// Exports the batch to Arrow's C interface: an array of structs, and its type.
+    /// Returns the batch as an array of structs, with the array's type, for export to Arrow's C
+    /// interface.
     fn rows_of_structs(&self) -> PyResult<(FieldRef, StructArray)> {
         let batch = self.of_columns(SharedColumn::unchanging);
         let field = Field::new_struct("", self.schema.fields().clone(), false);
@@ -105,8 +107,8 @@ impl RawBatch {
     /// Wraps a batch that comes from a run.
     pub(crate) fn of(mut batch: forebay::Batch) -> Self {
         let (epoch, step, padded) = (batch.epoch, batch.step, batch.padded);
-        // The original batch must not hold the columns, too, or they would seem to have two
-        // holders.
+        // The columns are moved out of `batch`. If both batches held the columns, neither would be
+        // the sole holder of the elements, and writable views would need copies.
         let empty = RecordBatch::new_empty(batch.batch.schema());
         let rows = batch.batch.num_rows();
         let (schema, columns) = claim(replace(&mut batch.batch, empty));
@@ -169,7 +171,7 @@ impl RawBatch {
         }
     }
 
-    /// Returns the column at an index.
+    /// Returns the column with the index `index`.
     fn column(&self, index: usize) -> PyResult<RawColumn> {
         match self.columns.get(index) {
             Some(column) => {
@@ -180,8 +182,8 @@ impl RawBatch {
         }
     }
 
-    /// Returns the images of the first `rows` rows. Each image column has one entry: its name, and
-    /// for each row a PNG, or `None`.
+    /// Returns one entry per image column: the column's name, and for each of the first `rows` rows
+    /// a PNG of at most `side` pixels per side, or `None` if the row has no image.
     fn thumbnails<'py>(
         &self,
         py: Python<'py>,

@@ -1,8 +1,8 @@
 //! Ownership of a column's memory.
 //!
-//! A training loop may write into its batch: `images.mul_(scale)`. That is safe if the batch is the
-//! only holder of the memory. If a cache, another batch or a file's bytes share the memory, a write
-//! would silently change other rows.
+//! A training loop may write into its batch: `images.mul_(scale)`. Such a write is safe if the
+//! batch is the only holder of the memory. If a cache, another batch or a file's bytes share the
+//! memory, a write would silently change other rows.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ fn claim_column(column: ArrayRef) -> (ArrayRef, bool) {
     (make_array(data), private)
 }
 
-/// Claims the buffer of fixed-width elements, or of fixed-size lists of such elements. The flag is
-/// true if the array is now the buffer's sole holder.
+/// Claims the buffer of fixed-width elements, or of fixed-size lists of such elements. The returned
+/// flag is true if the returned array is the buffer's sole holder.
 fn claim_data(data: ArrayData) -> (ArrayData, bool) {
     let is_list = data.buffers().is_empty() && data.child_data().len() == 1;
     let is_dense = data.data_type().primitive_width().is_some() && data.buffers().len() == 1;
@@ -59,8 +59,8 @@ fn claim_data(data: ArrayData) -> (ArrayData, bool) {
         .offset(offset)
         .buffers(buffers)
         .child_data(children);
-    // SAFETY: all parts come from valid data, and the buffer has the same bytes as that of the
-    // data.
+    // SAFETY: all parts come from valid data, and the claimed buffer has the same bytes as the
+    // original buffer.
     (unsafe { builder.build_unchecked() }, private)
 }
 
@@ -71,8 +71,8 @@ fn claim_buffer(buffer: Buffer) -> (Buffer, bool) {
     if is_lent(&buffer) {
         return (buffer, true);
     }
-    // Only memory of Arrow's own allocator with a single holder can be made mutable. Foreign memory
-    // cannot, since its holders are unknown.
+    // Only memory of Arrow's own allocator with a single holder can be made mutable. Memory of
+    // other allocators stays shared, since its holders are unknown.
     match buffer.into_mutable() {
         Ok(own) => (own.into(), true),
         Err(shared) => (shared, false),

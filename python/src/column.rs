@@ -1,4 +1,4 @@
-//! Converts columns of a batch for NumPy.
+//! Converts the columns of a batch to forms that NumPy can view or copy.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::share::SharedColumn;
 pub(crate) struct RawColumn {
     array: ArrayRef,
     field: FieldRef,
-    /// The column's shared elements if writable views may be taken; `None` if all views are
+    /// The column's shared elements if the column allows writable views; `None` if all views are
     /// read-only.
     shared: Option<Arc<SharedColumn>>,
 }
@@ -41,11 +41,12 @@ impl RawColumn {
     }
 
     fn new(array: ArrayRef, field: FieldRef, shared: Option<Arc<SharedColumn>>) -> PyResult<Self> {
-        // NumPy has no view of encoded values, so they are decoded.
+        // NumPy cannot view values in a dictionary or run-end encoding, so such columns are
+        // decoded.
         let plain = match array.data_type() {
             DataType::Dictionary(_, value) => (**value).clone(),
             DataType::RunEndEncoded(_, value) => value.data_type().clone(),
-            // NumPy stores days in eight bytes, Arrow in four.
+            // NumPy stores a date in eight bytes, Arrow's Date32 in four.
             DataType::Date32 => DataType::Date64,
             _ => {
                 return Ok(Self {
@@ -64,7 +65,7 @@ impl RawColumn {
         })
     }
 
-    /// Wraps a part of this column, whose elements may have other holders.
+    /// Wraps `array`, a part of this column. Other arrays may hold the elements of `array`.
     fn part(&self, array: ArrayRef, field: FieldRef) -> PyResult<Self> {
         let shared = self.shared.as_ref();
         let shared = shared.map(|_| SharedColumn::new(Arc::clone(&array), false));
@@ -72,6 +73,8 @@ impl RawColumn {
     }
 
     /// Returns the column's elements, and the shape of one row; `None` if the column is not dense.
+    /// In a dense column, every row is a fixed-width element, or an array of such elements with the
+    /// same shape as in all other rows.
     fn dense(&self) -> Option<(ArrayRef, Vec<usize>)> {
         self.dense_of(&self.array)
     }
@@ -85,7 +88,7 @@ impl RawColumn {
         let size = usize::try_from(list.value_length()).ok()?;
         let shape = tensor_shape(&self.field).unwrap_or_else(|| vec![size]);
         (shape.iter().product::<usize>() == size).then(|| {
-            // The list's values are already restricted to the rows of the list array.
+            // The values of a sliced fixed-size list array are already restricted to the slice.
             (Arc::clone(list.values()), shape)
         })
     }
@@ -109,7 +112,7 @@ impl RawColumn {
         named(&self.field)
     }
 
-    /// Number of rows without a value.
+    /// Number of null rows.
     #[getter]
     fn null_count(&self) -> usize {
         self.array.logical_null_count()
@@ -130,10 +133,10 @@ impl RawColumn {
         }
     }
 
-    /// Name of the form in which the column is stored, if NumPy uses another form.
+    /// Name of the form in which Arrow stores the column, if NumPy uses another form; else `None`.
     #[getter]
     fn stored(&self) -> Option<String> {
-        // The field has the stored type, while the array is converted already.
+        // The field has the type in which the column is stored. The array may be converted already.
         Some(match self.field.data_type() {
             DataType::Dictionary(_, _) => "a dictionary".to_owned(),
             DataType::RunEndEncoded(_, _) => "run-end encoded".to_owned(),
@@ -144,8 +147,7 @@ impl RawColumn {
         })
     }
 
-    /// True if the column is the sole holder of its elements, so that a writable view needs no
-    /// copy.
+    /// True if no other array holds the column's elements. A writable view then needs no copy.
     #[getter]
     fn is_own(&self) -> bool {
         let is_own = |shared: &Arc<SharedColumn>| shared.is_own();
@@ -204,8 +206,8 @@ impl RawColumn {
         Some(Memory::made(Buffer::from_vec(bytes), shape, "|b1"))
     }
 
-    /// Returns the elements of all rows of a `list` or `variable` column, and the offset at which
-    /// each row starts.
+    /// Returns the elements of all rows of a `list` or `variable` column, the index of the first
+    /// element of each row, and the number of elements (as one more index).
     fn elements(&self) -> PyResult<(Self, Memory)> {
         let data = match self.array.as_struct_opt() {
             Some(parts) if self.is_variable() => parts.column_by_name("data").cloned(),
@@ -224,7 +226,7 @@ impl RawColumn {
         } else {
             return Err(PyValueError::new_err("the column has no lists"));
         };
-        // The values of a sliced list array are those of the whole array.
+        // The values of a sliced list array still include the values outside the slice.
         let (first, last) = ends(&starts);
         let values = values.slice(first, last - first);
         let starts: Vec<i64> = starts.iter().map(|start| start - first as i64).collect();
@@ -234,7 +236,7 @@ impl RawColumn {
         Ok((self.part(values, field)?, starts))
     }
 
-    /// Returns the shapes of a `variable` column, three numbers per row.
+    /// Returns the shape of each row of a `variable` column: one number per dimension.
     fn shapes(&self) -> PyResult<Memory> {
         let parts = self.array.as_struct_opt();
         let shape = parts.and_then(|parts| parts.column_by_name("shape"));
@@ -249,7 +251,8 @@ impl RawColumn {
         Ok(Memory::made(buffer, vec![shape.len(), rank], "<i4"))
     }
 
-    /// Returns the columns of a `struct` column; they are null where the struct is null.
+    /// Returns the fields of a `struct` column as columns. Rows in which the struct is null are
+    /// null in all of these columns.
     fn fields(&self) -> PyResult<Vec<Self>> {
         let Some(parts) = self.array.as_struct_opt() else {
             return Err(PyValueError::new_err("the column is not a struct"));
@@ -325,7 +328,8 @@ impl RawColumn {
     }
 }
 
-/// Returns a column of a struct, made null where the struct is null.
+/// Returns `column`, a field of a struct, with null in all rows that are null in `nulls`, the
+/// struct's null mask.
 fn without(column: &ArrayRef, nulls: Option<&NullBuffer>) -> PyResult<ArrayRef> {
     let Some(nulls) = nulls else {
         return Ok(Arc::clone(column));
@@ -334,7 +338,7 @@ fn without(column: &ArrayRef, nulls: Option<&NullBuffer>) -> PyResult<ArrayRef> 
     nullif(column, &gone).map_err(arrow_error)
 }
 
-/// Returns the first and the last offset; 0 if there is none.
+/// Returns the first and the last of `offsets`; both are 0 if `offsets` is empty.
 fn ends(offsets: &[i64]) -> (usize, usize) {
     let at = |offset: Option<&i64>| offset.and_then(|&o| usize::try_from(o).ok());
     let first = at(offsets.first()).unwrap_or_default();

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::error;
 
-/// Reads the settings of a run from keyword arguments; `None` counts as not given.
+/// Reads the settings of a run from keyword arguments. A value of `None` keeps the default.
 pub(crate) fn read(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<RunConfig> {
     let mut config = RunConfig::default();
     for (name, value) in settings {

@@ -1,4 +1,4 @@
-//! NumPy's names of element types, and shapes.
+//! NumPy's type strings for Arrow types, and the shapes of tensors.
 
 use std::str::FromStr;
 
@@ -52,7 +52,7 @@ pub(crate) fn tensor_shape(field: &Field) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Returns the type with this name in NumPy or Arrow.
+/// Returns the Arrow type for `name`, a type name of NumPy or Arrow.
 pub(crate) fn data_type(name: &str) -> PyResult<DataType> {
     Ok(match name.to_ascii_lowercase().as_str() {
         "bool" | "boolean" => DataType::Boolean,

@@ -9,7 +9,8 @@ use pyo3::types::PyDict;
 
 use crate::udf::Fault;
 
-/// Converts an error to an exception. Positions in the error refer to the text `sql`, if given.
+/// Converts an error to an exception. If `sql` is not `None`, positions in the error refer to this
+/// text.
 pub(crate) fn exception(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyErr {
     raised(py, error, sql).unwrap_or_else(|broken| broken)
 }
@@ -30,11 +31,11 @@ fn raised(py: Python<'_>, error: &Error, sql: Option<&str>) -> PyResult<PyErr> {
     Ok(raised)
 }
 
-/// The line between the message of a cause and the frames of the Python function.
+/// The line between the message of a failure's cause and the stack frames of the Python function.
 const FRAMES: &str = "\nTraceback (most recent call last):\n";
 
-/// Splits a cause into the message and the frames of the Python function that raised it; `None` if
-/// there are no frames.
+/// Splits the text of a failure's cause into the message and the stack frames of the Python
+/// function that raised the exception; `None` if there are no frames.
 fn apart(cause: &str) -> (&str, Option<&str>) {
     match cause.find(FRAMES) {
         Some(at) => (&cause[..at], Some(&cause[at + 1..])),
@@ -100,7 +101,8 @@ fn run(
         }
         Error::Engine(error) if let Some(SourceError::Changed { path, change }) = root(error) => {
             attributes.set_item("source", path.to_string_lossy())?;
-            // The message is true because `forebay/iterator.py` discards the plan.
+            // The last clause of the message is true because `forebay/iterator.py` discards the
+            // plan.
             let told = format!(
                 "{path:?} changed since the pipeline was planned: {change}; the next run plans again"
             );
@@ -114,8 +116,8 @@ fn run(
     Ok((class, error.to_string()))
 }
 
-/// Returns the root cause of an engine error if it has type `T` (a mistake of a Python function, or
-/// of a file), else `None`.
+/// Returns the root cause of an engine error if the root cause has the type `T`, such as [`Fault`]
+/// or [`SourceError`]; else `None`.
 fn root<T: std::error::Error + 'static>(error: &DataFusionError) -> Option<&T> {
     match error.find_root() {
         DataFusionError::External(source) => source.downcast_ref(),
@@ -123,7 +125,7 @@ fn root<T: std::error::Error + 'static>(error: &DataFusionError) -> Option<&T> {
     }
 }
 
-/// Returns the attributes of a `DataError` for a failed row.
+/// Adds the attributes of a `DataError` for a failed row to `attributes`.
 pub(crate) fn failure_attributes(
     failure: &Failure,
     attributes: &Bound<'_, PyDict>,
@@ -136,7 +138,7 @@ pub(crate) fn failure_attributes(
     attributes.set_item("cause", apart(&failure.cause).0)
 }
 
-/// Creates an exception of the class of `forebay.errors` with this name.
+/// Creates an exception of the class `forebay.errors.<class>`.
 fn make(
     py: Python<'_>,
     class: &str,
@@ -153,8 +155,8 @@ pub(crate) fn config(py: Python<'_>, message: impl Into<String>) -> PyErr {
     make(py, "ConfigError", message.into(), &PyDict::new(py)).unwrap_or_else(|broken| broken)
 }
 
-/// Silences panics of image decoders. A panic on a damaged file fails its row, and is raised as
-/// that row's error.
+/// Silences the printed reports of panics in image decoders. If a decoder panics on a damaged file,
+/// the row of this file fails, and the panic is reported as the row's error.
 pub(crate) fn silence_caught_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,7 +1,8 @@
 //! Converts expressions from trees of Python tuples to the builder's expressions.
 //!
-//! A node is a tuple `(kind, ..)` made by `forebay/expr.py`. Python keeps expressions as tuples of
-//! plain values, which can be pickled and compared. They are converted when a pipeline is planned.
+//! A node is a tuple `(kind, ..)` that `forebay/expr.py` creates. Python keeps expressions as
+//! tuples of plain values, since these can be pickled and compared. The tuples are converted when a
+//! pipeline is planned.
 
 use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 use datafusion::scalar::ScalarValue;

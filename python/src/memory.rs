@@ -21,15 +21,15 @@ pub(crate) struct Memory {
     address: usize,
     shape: Vec<usize>,
     element: String,
-    /// The loan that makes the memory writable; `None` for read-only memory, and for a buffer made
-    /// only for NumPy.
+    /// The loan that makes a column's memory writable; `None` for read-only memory, and for a
+    /// buffer that was created for NumPy only.
     _lent: Option<Arc<Lent>>,
     writable: bool,
 }
 
 impl Memory {
-    /// Creates a view of memory that `owner` keeps alive, with elements of this NumPy type string.
-    /// The view is writable if `lent` is given.
+    /// Creates a view of the memory at `start`, which `owner` keeps alive. `element` is NumPy's
+    /// type string of the elements. The view is writable if `lent` is not `None`.
     pub(crate) fn new(
         owner: ArrayRef,
         start: *const u8,
@@ -47,7 +47,7 @@ impl Memory {
         }
     }
 
-    /// Creates a view of a buffer that was made only for NumPy.
+    /// Creates a writable view of a buffer that was created for NumPy only.
     pub(crate) fn made(buffer: Buffer, shape: Vec<usize>, element: &str) -> Self {
         let start = buffer.as_ptr();
         let owner = Arc::new(UInt8Array::new(buffer.into(), None));

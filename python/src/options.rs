@@ -4,8 +4,8 @@ use forebay::clauses::{CacheClause, Clauses};
 use forebay_planner::error::PlanError;
 use forebay_planner::sql::{Statement, parse};
 
-/// Sets the options that a text contains, in the syntax between the parentheses of `OPTIONS (..)`.
-/// Options that the text does not mention keep their values.
+/// Sets the options `keys` to their values in `text`, which has the syntax between the parentheses
+/// of `OPTIONS (..)`. All other options keep their values.
 pub(crate) fn set_options(
     clauses: &mut Clauses,
     keys: &[String],
@@ -53,8 +53,8 @@ pub(crate) fn check_cache(clauses: &Clauses) -> Result<(), PlanError> {
     }
 }
 
-/// Parses a text as the clauses of a query. Positions are removed from errors, since they would
-/// refer to the generated query.
+/// Parses a text as the clauses of a query. Positions are removed from errors, since the positions
+/// would refer to the generated query.
 fn clauses_of(text: &str) -> Result<Clauses, PlanError> {
     let unplaced = |error| match error {
         PlanError::Mistake(mut mistake) => {

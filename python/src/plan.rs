@@ -1,5 +1,4 @@
-//! A planned pipeline: the source is opened, the calls are replayed on the builder, and the types
-//! are checked.
+//! Plans a pipeline: opens the source, replays the calls on the Rust builder, and checks the types.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -28,8 +27,8 @@ use crate::{config, error, options};
 /// Name that an unnamed pipeline gets in its session.
 const NAME: &str = "pipeline";
 
-/// A planned pipeline, and the session that planned it. Both belong to one process, since threads
-/// do not survive a fork.
+/// A planned pipeline, and the session that planned it. Both are used only in the process that
+/// created them, since threads do not survive a fork.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -89,7 +88,7 @@ impl Plan {
         Ok(to_schema_pycapsule(py, self.schema(py)?.as_ref())?)
     }
 
-    /// Returns the clauses about batches and epochs.
+    /// Returns the pipeline's number of epochs, its seed, and its option `equal_steps`.
     fn clauses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let clauses = &self.pipeline.clauses;
         let said = PyDict::new(py);
@@ -104,8 +103,8 @@ impl Plan {
         Ok(said)
     }
 
-    /// Returns the number of batches that a run delivers to its rank; `None` if not known in
-    /// advance.
+    /// Returns the number of batches that a run delivers to the rank in `settings`; `None` if the
+    /// number is infinite or not known in advance.
     fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let config = config::read(py, settings)?;
         let _lease = FunctionLease::of(&self.functions);
@@ -113,7 +112,7 @@ impl Plan {
         steps.map_err(|e| error::exception(py, &e, None))
     }
 
-    /// Returns the plan with all facts that the choice depended on, as JSON.
+    /// Returns the plan with all facts that the choice of the plan depended on, as JSON.
     fn save(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
         let config = config::read(py, settings)?;
         let _lease = FunctionLease::of(&self.functions);
@@ -122,7 +121,8 @@ impl Plan {
         json.map_err(|e| error::exception(py, &e, None))
     }
 
-    /// Explains the pipeline. With `analyze`, one epoch is run first.
+    /// Explains the pipeline. If `analyze` is true, the pipeline is run first, by default for one
+    /// epoch.
     #[pyo3(signature = (settings, analyze, verbose, why_not, format))]
     fn explain(
         &self,
@@ -140,8 +140,8 @@ impl Plan {
         text.map_err(|e| error::exception(py, &e, None))
     }
 
-    /// Starts a run. With `keep_remainder`, rows that do not fill a batch make a short batch,
-    /// whatever the pipeline says; `rows` overrides the batch size.
+    /// Starts a run. If `keep_remainder` is true, the rows that do not fill the last batch form a
+    /// short batch, even if the pipeline drops or pads such rows. `rows` replaces the batch size.
     fn run(
         &self,
         py: Python<'_>,
@@ -151,7 +151,8 @@ impl Plan {
     ) -> PyResult<Run> {
         let mut config = config::read(py, settings)?;
         if config.resume.is_some() {
-            // The token contains the seed: a pipeline with another seed has another stream.
+            // The pipeline's seed takes precedence over the token's seed, so that a token of a
+            // stream with another seed is refused.
             config.seed = config.seed.or(self.pipeline.clauses.seed);
         }
         let lease = FunctionLease::of(&self.functions);
@@ -166,7 +167,8 @@ impl Plan {
                 batch.remainder = Remainder::Keep;
             }
             other.clauses.batch = Some(batch);
-            // A separate session avoids that the name clashes with the name in another call.
+            // Each call has a separate session, so that concurrent calls can use the same pipeline
+            // name.
             let session = Session::new();
             session.register_planned(NAME, other).await?;
             session.run(NAME, config).await
@@ -234,7 +236,7 @@ async fn arm_input(arm: &Arm) -> Result<PipelineInput, Error> {
     let (_, begun) = Box::pin(open(&session, &arm.source)).await?;
     if { arm.steps.iter() }.any(|step| matches!(step, Step::Options(..) | Step::Cache(_))) {
         let error = PlanError::mistake("an arm of a mix cannot have options or a cache");
-        return Err(error.with_hint("call them on the mix").into());
+        return Err(error.with_hint("call options and cache on the mix").into());
     }
     match begun {
         PipelineStart::Input(input) if arm.steps.is_empty() => Ok(*input),
@@ -247,7 +249,7 @@ async fn arm_input(arm: &Arm) -> Result<PipelineInput, Error> {
 
 fn no_pipeline() -> Error {
     let error = PlanError::mistake("the SQL defines no pipeline");
-    let error = error.with_hint("end it with a query, or with CREATE PIPELINE .. AS ..");
+    let error = error.with_hint("end the SQL with a query, or with CREATE PIPELINE .. AS ..");
     Error::Plan(error)
 }
 

@@ -1,4 +1,4 @@
-//! A run of a pipeline, which delivers batch by batch.
+//! A run of a pipeline, which delivers its batches one by one.
 
 use std::mem::{forget, replace, swap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::runtime;
 use crate::udf_lease::FunctionLease;
 use crate::wait::SLICE;
 
-/// Maximum time that closing a run waits for its threads.
+/// Maximum time to wait for a run's threads when the run is closed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A run in progress. Only the process that started the run can use it.
@@ -34,17 +34,17 @@ pub(crate) struct Run {
 #[derive(Debug)]
 struct RunState {
     run: Option<forebay::Run>,
-    /// The permission to call the plan's Python functions. It is dropped before the run is stopped,
-    /// so that nothing waits for the functions' processes.
+    /// The permission to call the plan's Python functions. The permission is dropped before the run
+    /// is stopped, so that the stop does not wait for the worker processes of these functions.
     lease: Option<FunctionLease>,
     rows: u64,
     batches: u64,
     bytes: u64,
     first: Option<Duration>,
-    /// The statistics when the run last reported them: counts, cache counts, wall time and CPU
-    /// time.
+    /// The statistics that the run reported last: its counts, the numbers of rows read from the
+    /// cache and computed, and the wall time and CPU time since the start of the run.
     last: (RunStats, Option<(u64, u64)>, Duration, Duration),
-    /// The tokens after (`token`) and before (`before`) the last delivered batch.
+    /// Token after the last delivered batch. The field `before` has the token before this batch.
     token: Token,
     before: Token,
     /// The last delivered batch, if it was put back.
@@ -52,7 +52,7 @@ struct RunState {
 }
 
 impl RunState {
-    /// Counts a batch as delivered; `token` is the token after it.
+    /// Counts `batch` as delivered; `token` is the token after `batch`.
     fn hand_out(&mut self, batch: &RawBatch, token: Token) {
         self.before = replace(&mut self.token, token);
         self.rows += batch.rows();
@@ -62,7 +62,8 @@ impl RunState {
 }
 
 impl Run {
-    /// Wraps a run that this process has started; `lease` lets it call the plan's Python functions.
+    /// Wraps a run that this process has started; `lease` lets the run call the plan's Python
+    /// functions.
     pub(crate) fn new(run: forebay::Run, lease: FunctionLease) -> Self {
         Self {
             process: std::process::id(),
@@ -146,7 +147,7 @@ enum Polled {
 
 /// Stops a run, and waits for its threads to end.
 fn stop(handle: &tokio::runtime::Handle, run: forebay::Run) {
-    // After the grace period, the remaining threads end by themselves.
+    // A timeout is ignored: threads that are still running after [`GRACE`] end by themselves.
     let _ = handle.block_on(async { timeout(GRACE, run.stop()).await });
 }
 
@@ -173,7 +174,7 @@ impl Run {
         }
     }
 
-    /// Takes back the batch that was delivered last, so that it is delivered again next.
+    /// Takes back the last delivered batch. The next call of `next` delivers this batch again.
     fn put_back(&self, py: Python<'_>, batch: Py<RawBatch>) {
         py.detach(|| {
             let (rows, bytes) = (batch.get().rows(), batch.get().bytes());
@@ -220,13 +221,14 @@ impl Run {
     }
 
     /// Returns the token with which a run resumes after the last delivered batch, or at the
-    /// beginning if there is none.
+    /// beginning if no batch was delivered.
     fn token(&self, py: Python<'_>) -> PyResult<String> {
         let token = py.detach(|| self.state().token.to_json());
         token.map_err(|error| error::exception(py, &error.into(), None))
     }
 
-    /// Returns the counts of delivered rows, and the outcomes of failed rows.
+    /// Returns the counts of delivered rows and batches, the number of failed rows by outcome, the
+    /// cache counts, and the times.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (counts, last, first) = py.detach(|| {
             let mut state = self.state();
@@ -267,8 +269,8 @@ impl Drop for Run {
             return;
         };
         if self.process != std::process::id() {
-            // In a forked child, the run's threads do not exist and its locks may be held, so
-            // nothing is dropped.
+            // In a forked child, the run's threads do not exist, and the run's locks may be held
+            // forever. So the run is not dropped.
             forget((run, lease));
             return;
         }

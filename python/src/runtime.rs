@@ -1,7 +1,7 @@
 //! The threads that serve I/O: one tokio runtime per process, started on first use.
 //!
-//! Threads do not survive `fork`. A child process never uses or drops the parent's runtime, since
-//! waiting for threads that do not exist would never end; the child starts its own runtime.
+//! Threads do not survive `fork`. A forked child process starts a new runtime. The child never uses
+//! or drops the parent's runtime, since waiting for threads that do not exist would never end.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ struct Owned {
     runtime: Arc<ManuallyDrop<Runtime>>,
 }
 
-/// The lock is taken only with the GIL held, and never kept across a call into Python, so no other
-/// thread holds it at a fork.
+/// The runtime of this process. A thread takes the lock only while it holds the GIL, and releases
+/// the lock before it calls into Python. So no other thread holds the lock when the process forks.
 static RUNTIME: Mutex<Option<Owned>> = Mutex::new(None);
 
 /// Returns a handle of this process's runtime.
@@ -33,8 +33,8 @@ pub(crate) fn handle(_py: Python<'_>) -> PyResult<Handle> {
         .map_err(|e| PyRuntimeError::new_err(format!("cannot start threads: {e}")))?;
     let handle = runtime.handle().clone();
     let runtime = Arc::new(ManuallyDrop::new(runtime));
-    // The runtime of a parent process is not dropped, since only its memory was copied to this
-    // process.
+    // After a fork, `owned` held the runtime of the parent process. That runtime is not dropped
+    // (see `ManuallyDrop`), since the parent's threads do not exist in this process.
     *owned = Some(Owned { process, runtime });
     Ok(handle)
 }

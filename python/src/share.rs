@@ -1,8 +1,9 @@
 //! Sharing of a batch's columns between consumers.
 //!
 //! NumPy arrays and PyTorch tensors may be written, while Arrow arrays never change. So the
-//! elements of a column are shared either with consumers that may write or with consumers that rely
-//! on them not to change, whichever come first; the others get a copy.
+//! elements of a column are shared with one kind of consumers only: either with those that may
+//! write, or with those that rely on unchanging elements. The first consumer decides the kind.
+//! Consumers of the other kind get a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -40,18 +41,18 @@ impl SharedColumn {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the column, for immediate reading.
+    /// Returns the column's array. The caller must read the elements at once, since writable views
+    /// may change them later.
     pub(crate) fn array(&self) -> ArrayRef {
         Arc::clone(&self.state().array)
     }
 
-    /// True if the column is the sole holder of its elements, so that a writable view needs no
-    /// copy.
+    /// True if the column is the sole holder of its elements. A writable view then needs no copy.
     pub(crate) fn is_own(&self) -> bool {
         self.state().is_own
     }
 
-    /// Returns the column for a writable view. The column is copied first if its elements have
+    /// Returns the column's array for a writable view, or a copy of the array if its elements have
     /// other holders.
     pub(crate) fn writable(&self) -> Result<(ArrayRef, Arc<Lent>), ArrowError> {
         let mut state = self.state();
@@ -63,8 +64,8 @@ impl SharedColumn {
         Ok((Arc::clone(&state.array), lent))
     }
 
-    /// Returns the column for consumers that rely on it not to change. It is copied while a
-    /// writable view exists.
+    /// Returns the column's array for consumers that rely on unchanging elements, or a copy of the
+    /// array while a writable view exists.
     pub(crate) fn unchanging(&self) -> Result<ArrayRef, ArrowError> {
         let mut state = self.state();
         if state.is_own && state.views.strong_count() > 0 {

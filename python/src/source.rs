@@ -12,15 +12,16 @@ use crate::steps::Step;
 /// The source of a pipeline.
 #[derive(Debug, Clone)]
 pub(crate) enum PipelineSource {
-    /// SQL statements, and the name of the pipeline to use; `None` uses the last pipeline.
+    /// SQL statements, and the name of the pipeline to use; `None` selects the last pipeline that
+    /// the statements define.
     Sql(String, Option<String>),
-    /// The format of files, their location, and the format's options.
+    /// Files: their format, their location, and the options of the format.
     Files(String, String, BTreeMap<String, String>),
     /// Pipelines that are mixed by weight, and the condition that ends an epoch.
     Mix(Vec<Arm>, MixStop),
 }
 
-/// One of the pipelines of a mix, with its weight.
+/// An input of a mix: a pipeline and its weight.
 #[derive(Debug, Clone)]
 pub(crate) struct Arm {
     pub(crate) source: PipelineSource,
@@ -75,7 +76,7 @@ impl Arm {
     }
 }
 
-/// Creates the builder's source for files of a format.
+/// Creates a source of the Rust builder for the files of the format `format` at `location`.
 pub(crate) fn files(
     format: &str,
     location: &str,

@@ -1,4 +1,4 @@
-//! Replays the calls of a pipeline on the builder.
+//! Replays the calls that a Python program made on a pipeline, on the Rust builder.
 
 use datafusion::logical_expr::Expr;
 use forebay::builder::{PipelineBuilder, WindowSize};
@@ -8,7 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::expr;
 
-/// A call on a pipeline, with its arguments in the builder's types.
+/// A method call on a Python pipeline, with its arguments in the types of the Rust builder.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Filter(Expr),
@@ -85,7 +85,7 @@ impl Step {
     }
 
     /// Replays the call on a builder. Options and the cache are set later, since the builder has no
-    /// calls for them.
+    /// methods for options and caches.
     pub(crate) fn apply(self, before: PipelineBuilder) -> PipelineBuilder {
         match self {
             Self::Filter(predicate) => before.filter(predicate),

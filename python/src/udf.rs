@@ -20,17 +20,18 @@ use crate::udf_frame::{self as frame, Answer};
 use crate::udf_rows::ArgumentRows;
 use crate::udf_worker::Spawn;
 
-/// A mistake of the function itself, which ends the run under any `on_error`.
+/// An error of a Python function that does not belong to a row, such as a result with a wrong
+/// number of rows. The error ends the run under any `on_error`.
 #[derive(Debug)]
 pub(crate) struct Fault {
     /// Name of the function.
     pub(crate) function: String,
-    /// The message, possibly followed by the frames of the user's code.
+    /// The message, possibly followed by the stack frames of the user's code.
     pub(crate) message: String,
 }
 
 /// The result of a call for some consecutive rows: the number of rows, the columns (`None` if all
-/// rows failed), and the failed rows with their causes.
+/// rows failed), and the indices of the failed rows with the causes of their failures.
 type PartialAnswer<'py> = (usize, Option<Vec<Bound<'py, PyAny>>>, Vec<(usize, String)>);
 
 impl fmt::Display for Fault {
@@ -51,14 +52,15 @@ pub(crate) struct PythonFunction {
     /// Number of arguments, if declared.
     pub(crate) arity: Option<usize>,
     pub(crate) columns: Vec<Field>,
-    /// True if the value is a struct of the columns, false if it is the only column.
+    /// True if the value is a struct of the columns, false if the value is the only column.
     pub(crate) is_struct: bool,
     pub(crate) value: FieldRef,
     /// Maximum number of rows per call, if declared.
     pub(crate) rows: Option<usize>,
-    /// The Python object that calls the function; set once its types are known.
+    /// The Python object that calls the function; set once the function's types are known.
     pub(crate) evaluator: OnceLock<Py<PyAny>>,
-    /// Number of worker processes, and how to start them; `None` to compute in this process.
+    /// Number of worker processes, and the command that starts one; `None` to compute in this
+    /// process.
     pub(crate) workers: Option<(usize, Spawn)>,
     pub(crate) duty: Mutex<Duty>,
 }
@@ -68,8 +70,8 @@ pub(crate) struct PythonFunction {
 pub(crate) struct Duty {
     leases: usize,
     crew: Option<Arc<Crew>>,
-    /// Crews that were replaced because a process could not be set up; they finish their remaining
-    /// work.
+    /// Crews that were replaced because a process could not be set up. Their other processes finish
+    /// the chunks that they are computing.
     broken: Vec<Arc<Crew>>,
 }
 
@@ -159,9 +161,8 @@ impl PythonFunction {
         Ok(answers)
     }
 
-    /// Returns the number of rows per call. The number depends only on the declaration and the
-    /// number of rows, so that a function which (against the rules) looks at other rows is at least
-    /// reproducible.
+    /// Returns the number of rows per call. It depends only on the declaration and on `rows`. So
+    /// even a function that, against the rules, looks at other rows gives reproducible results.
     fn chunk(&self, rows: usize, workers: usize) -> usize {
         /// Longest and shortest useful duration of a call, in nanoseconds: the run must respond to
         /// interrupts between calls, and the overhead of a call should be small.
@@ -306,8 +307,7 @@ impl DeclaredFunction for PythonFunction {
     }
 }
 
-/// Returns the Python function behind a declared function; `None` if the declared function is no
-/// Python function.
+/// Returns `function` as a Python function; `None` if `function` is not a Python function.
 pub(crate) fn of(function: &Arc<dyn DeclaredFunction>) -> Option<Arc<PythonFunction>> {
     let any: Arc<dyn Any + Send + Sync> = Arc::clone(function) as _;
     any.downcast::<PythonFunction>().ok()

@@ -1,8 +1,8 @@
 //! Converts the values of a Python function to Arrow arrays.
 //!
 //! `forebay/_results.py` passes each column as `("arrow", array)`, `("dense", bytes, mask)`, or
-//! `("values", list)`; the values of a list are checked here one by one. A mask has one byte per
-//! row: 1 if the row is null, else 0.
+//! `("values", list)`. The values of such a list are checked here one by one. A mask has one byte
+//! per row: 1 if the row is null, else 0.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::Field;
@@ -62,7 +62,8 @@ pub(crate) fn build(
     if found == field.data_type() {
         return Ok((array, wrong));
     }
-    // Names and nullability of nested fields are taken from the declaration.
+    // The cast changes only the names and nullability of nested fields to those of the declared
+    // type.
     let array = arrow::compute::cast(&array, field.data_type()).map_err(arrow_error)?;
     Ok((array, wrong))
 }

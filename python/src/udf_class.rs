@@ -14,7 +14,8 @@ use crate::udf_frame as frame;
 use crate::udf_type;
 use crate::udf_worker::Spawn;
 
-/// A function made by `forebay.udf`, in the process that made it.
+/// The declaration of a function that was passed to `forebay.udf`. Each process has a separate
+/// object.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Function(pub(crate) Arc<PythonFunction>);
@@ -67,7 +68,7 @@ impl Function {
 
     /// Sets the Python object that calls the function in this process.
     fn serve(&self, evaluator: Py<PyAny>) {
-        // The function's maker calls this once, so setting the evaluator never fails.
+        // `forebay/udf.py` calls this method once per object, so setting the evaluator never fails.
         let _ = self.0.evaluator.set(evaluator);
     }
 
@@ -93,8 +94,8 @@ impl Function {
     }
 }
 
-/// Creates a call in an expression. `function` was made by `forebay.udf`, which keeps one
-/// [`Function`] per process.
+/// Creates a call of a Python function in an expression. `function` is the object that
+/// `forebay.udf` returned. That object keeps one [`Function`] per process.
 pub(crate) fn call(function: &Bound<'_, PyAny>, arguments: Vec<Expr>) -> PyResult<Expr> {
     let function = function.call_method0("_function")?;
     let function = Arc::clone(&function.cast::<Function>()?.get().0);

@@ -15,7 +15,8 @@ use arrow::array::RecordBatch;
 use crate::udf_frame::{Answer, decode_answer, encode};
 use crate::udf_worker::{Pipes, Process, Spawn, ending, start};
 
-/// The worker processes of a function, which live while a run needs them.
+/// The worker processes of a Python function. The processes live as long as a run needs the
+/// function.
 #[derive(Debug)]
 pub(crate) struct Crew {
     name: String,
@@ -30,7 +31,7 @@ struct Queue {
     chunks: VecDeque<Chunk>,
     processes: Vec<(Arc<Process>, bool)>,
     closed: bool,
-    /// The reason why there will be no more answers; `None` while the crew works.
+    /// The reason why no further chunk will be computed; `None` as long as the crew works.
     broken: Option<String>,
 }
 
@@ -40,12 +41,12 @@ struct Chunk {
     index: usize,
     rows: RecordBatch,
     to: Sender<(usize, Result<Answer, String>)>,
-    /// Set when nobody waits for the chunk any more; it is then skipped.
+    /// True once no caller waits for the chunk's answer. Such a chunk is skipped.
     dropped: Arc<AtomicBool>,
 }
 
-/// The end of a process. The flag is true if the process was lost, false if the crew was closed.
-/// The chunk, if any, is left for another process to compute.
+/// The reason why a process serves no further chunks. The flag is true if the process was lost,
+/// false if the crew was closed. The chunk, if present, must be computed by another process.
 struct Lost(bool, Option<Chunk>);
 
 impl Crew {
@@ -62,8 +63,8 @@ impl Crew {
             let own = Arc::clone(&crew);
             let thread = Builder::new().name("forebay-udf".to_owned());
             let serve = move || {
-                // Callers wait for queued chunks, so a thread that panics must report that nobody
-                // computes them.
+                // Callers wait for the answers to queued chunks. So a thread that panics must
+                // report to the callers that no answers will come.
                 if catch_unwind(AssertUnwindSafe(|| own.serve())).is_err() {
                     own.give_up(
                         "a thread that hands rows to its worker processes panicked".to_owned(),
@@ -72,7 +73,7 @@ impl Crew {
             };
             #[expect(
                 clippy::disallowed_methods,
-                reason = "its panic is caught, and answers every chunk"
+                reason = "a panic of the thread is caught, and reported to all callers"
             )]
             let started = thread.spawn(serve);
             match started {
@@ -118,11 +119,12 @@ impl Crew {
         let answers: Option<Vec<Answer>> = answers.into_iter().collect();
         answers.ok_or_else(|| {
             let why = lock(&self.queue).why_not();
-            why.unwrap_or_else(|| "its worker processes are gone".to_owned())
+            why.unwrap_or_else(|| "its worker processes ended without an answer".to_owned())
         })
     }
 
-    /// True if no more answers will come, because a process could not be set up.
+    /// True if no more answers will come, because a process could not be set up or a thread
+    /// panicked.
     pub(crate) fn is_broken(&self) -> bool {
         lock(&self.queue).broken.is_some()
     }
@@ -137,7 +139,8 @@ impl Crew {
             .collect()
     }
 
-    /// Ends the processes and waits for them. Chunks that are not computed yet are lost.
+    /// Ends the processes, and waits until all have ended. Chunks that are not computed yet get no
+    /// answer.
     pub(crate) fn close(&self) {
         let processes = {
             let mut queue = lock(&self.queue);
@@ -154,7 +157,8 @@ impl Crew {
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // An error means that the thread panicked, which it has reported already.
+            // An error means that the thread panicked. The thread has reported this to the callers
+            // already.
             let _ = thread.join();
         }
     }
@@ -168,8 +172,8 @@ impl Crew {
                 Ok(Lost(false, _)) => return,
                 Err(why) => return self.give_up(why),
             };
-            // The chunk that the process was computing when it was lost has failed. A replacement
-            // is started only if there is another chunk.
+            // The chunk that the lost process was computing has failed. The process is replaced
+            // only if there is another chunk.
             chunk = chunk.or_else(|| self.next(None));
             if chunk.is_none() {
                 return;
@@ -177,8 +181,8 @@ impl Crew {
         }
     }
 
-    /// Starts a process and passes chunks to it, `first` before those of the queue. Fails with the
-    /// reason if the process cannot be started.
+    /// Starts a process and passes chunks to it, `first` before the chunks of the queue. Fails with
+    /// the reason if the process cannot be started.
     fn employ(&self, first: Option<Chunk>) -> Result<Lost, String> {
         let fail = |first: Option<Chunk>, why: String| {
             first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
@@ -215,7 +219,8 @@ impl Crew {
         worked
     }
 
-    /// Has the process compute chunk after chunk, `first` before those of the queue.
+    /// Lets `process` compute one chunk after the other, `first` before the chunks of the queue,
+    /// until the process is lost or the crew is closed.
     fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> Lost {
         let mut given = first;
         loop {
@@ -223,7 +228,7 @@ impl Crew {
                 Some(chunk) => chunk,
                 None => match self.next(Some(process)) {
                     None => return Lost(false, None),
-                    // The process ended while it was idle, so this chunk is not at fault.
+                    // The process ended while idle, so this chunk is not at fault.
                     Some(chunk) if process.has_ended() => return Lost(true, Some(chunk)),
                     Some(chunk) => chunk,
                 },
@@ -237,7 +242,7 @@ impl Crew {
                 },
             };
             let is_lost = answer.is_err();
-            // Sending fails if the receiver has stopped waiting.
+            // An error is ignored: sending fails if the caller no longer waits for the answer.
             let _ = chunk.to.send((chunk.index, answer));
             if is_lost {
                 return Lost(true, None);
@@ -265,7 +270,7 @@ impl Crew {
         }
     }
 
-    /// Describes how a process ended that did not answer.
+    /// Returns the error message for a process that ended instead of answering.
     fn lost(&self, process: &Process) -> String {
         if lock(&self.queue).closed {
             return ENDED.to_owned();
@@ -277,7 +282,7 @@ impl Crew {
         )
     }
 
-    /// Reports to all waiting callers that there will be no more answers.
+    /// Answers all queued chunks with the error `why`, and stops the crew's work.
     fn give_up(&self, why: String) {
         let mut queue = lock(&self.queue);
         for chunk in queue.chunks.drain(..) {
@@ -289,7 +294,7 @@ impl Crew {
     }
 }
 
-/// The error message of a call after the end of its run.
+/// The error message of a call of a Python function after the run has ended.
 pub(crate) const ENDED: &str = "the run has ended";
 
 impl Queue {

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 
 use crate::column::arrow_error;
 
-/// Builds an array from the bytes of elements of one shape, and a mask of null rows.
+/// Builds an array of `rows` values of one shape from the bytes of their elements. `mask` has one
+/// byte per row: 1 if the row is null, else 0.
 pub(crate) fn dense(
     data_type: &DataType,
     rows: usize,

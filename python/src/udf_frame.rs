@@ -1,4 +1,5 @@
-//! The frames exchanged with a worker process: each is a length, followed by as many bytes.
+//! The frames exchanged with a worker process. A frame consists of a length (8 bytes,
+//! little-endian), followed by as many bytes as the length says.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
@@ -11,17 +12,17 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use forebay_udfs::RowFailure;
 
-/// The bytes before a worker's first answer. The interpreter may have printed other output before
-/// these bytes.
+/// The bytes that a worker writes before its first answer. The Python interpreter may have written
+/// other output before these bytes.
 const GREETING: [u8; 16] = *b"\0forebay-worker\n";
-/// Maximum number of bytes of other output before the greeting; with more, the worker counts as
+/// Maximum number of bytes of other output before the greeting. A worker that writes more counts as
 /// lost.
 const NOISE: u64 = 1 << 24;
 
-/// Metadata key under which an answer has its failed rows.
+/// Key of the schema metadata that contains the failed rows of an answer, as JSON.
 const FAILED: &str = "failed";
 
-/// The values that a function returns for some rows, and the failed rows among them.
+/// The values that a function returned for some rows, and the failures of the rows that failed.
 pub(crate) type Answer = (ArrayRef, Vec<RowFailure>);
 
 /// Writes a frame: its length, then its bytes.
@@ -44,7 +45,8 @@ pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
     Err(ErrorKind::UnexpectedEof.into())
 }
 
-/// Reads the bytes of a frame. In an answer, the first of them is 1 for a mistake of the function.
+/// Reads a frame, and returns its bytes after the length. In an answer, the first byte is 0 if a
+/// result follows, and 1 if the message of a [`Fault`](crate::udf::Fault) follows.
 pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
@@ -108,7 +110,7 @@ pub(crate) fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>,
     encode(&RecordBatch::try_new(Arc::new(schema), vec![values])?)
 }
 
-/// Decodes an answer; `operator` is the name of the function, for its failed rows.
+/// Decodes an answer. `operator` is the name of the function, which the returned failures contain.
 pub(crate) fn decode_answer(bytes: &[u8], operator: &str) -> Result<Answer, ArrowError> {
     let batch = decode(bytes)?;
     let failed = batch.schema_ref().metadata().get(FAILED);

@@ -1,4 +1,5 @@
-//! The Python functions that a plan calls, and the time for which they are needed.
+//! Finds the Python functions that a plan calls, and keeps their worker processes alive while a run
+//! needs them.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use forebay_udfs::declared;
 
 use crate::udf::{self, PythonFunction};
 
-/// Returns the Python functions that a plan calls. Fails if two of them have one name, since hashes
-/// identify functions by name.
+/// Returns the Python functions that a plan calls. Fails if two different functions have the same
+/// name, since plan hashes identify functions by name.
 pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, PlanError> {
     let mut found: Vec<Arc<PythonFunction>> = Vec::new();
     let walked = plan.apply_with_subqueries(|node| {
@@ -43,8 +44,8 @@ pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, 
     Ok(found)
 }
 
-/// A permission to call functions. When the last lease of a function is dropped, its worker
-/// processes end.
+/// A permission to call functions. When the last lease of a function is dropped, the worker
+/// processes of the function end.
 #[derive(Debug)]
 pub(crate) struct FunctionLease(Vec<Arc<PythonFunction>>);
 

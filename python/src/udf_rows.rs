@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::column::RawColumn;
 
-/// Rows of arguments.
+/// The arguments of a call of a Python function, for several rows.
 #[pyclass(frozen, name = "Rows", module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct ArgumentRows(pub(crate) RecordBatch);

@@ -41,8 +41,8 @@ fn parse(name: &str, text: &str) -> PyResult<Field> {
     Ok(Field::new(name, data_type(text)?, true))
 }
 
-/// Reads NumPy's name of a time or a duration, such as `datetime64[us]`; `None` if the text is no
-/// such name.
+/// Reads NumPy's name of a time or a duration, such as `datetime64[us]`; `None` if `text` is not
+/// such a name.
 fn time(text: &str) -> Option<DataType> {
     let (kind, unit) = text.strip_suffix(']')?.split_once('[')?;
     let unit = match unit {
@@ -93,7 +93,8 @@ fn tensor(name: &str, rest: &str) -> Option<PyResult<Field>> {
     Some(Ok(field.with_metadata(metadata)))
 }
 
-/// Returns the field of a function's value: its only column, or a struct of its columns.
+/// Returns the field of a function's value: a struct of `columns` if `is_struct` is true, else the
+/// only column.
 pub(crate) fn value(columns: Vec<Field>, name: &str, is_struct: bool) -> FieldRef {
     let mut columns = columns;
     match (is_struct, columns.pop()) {

@@ -29,27 +29,29 @@ use crate::dtype::element;
 use crate::udf_dense::dense;
 use crate::udf_type::{kind, named};
 
-/// The message for a value of another type than declared: the expected type and the found one.
+/// Message for a value that does not have the declared type. The message names the expected and the
+/// found type.
 pub(crate) type Wrong = String;
 
-/// Rows with wrong values, in order, each with its message.
+/// Indices of the rows with wrong values, ascending, each with the message for its value.
 pub(crate) type WrongRows = Vec<(usize, Wrong)>;
 
 /// The reason why a value could not be converted.
 #[derive(Debug)]
 enum ReadError {
-    /// The value is wrong, and its row fails.
+    /// The value does not have the declared type. Only the row of this value fails.
     Wrong(Wrong),
     /// An exception that ends the whole call.
     Broken(PyErr),
 }
 
 impl From<PyErr> for ReadError {
-    /// Reading a value runs the value's own code, so an `Exception` makes only this value wrong.
-    /// Any other exception, such as an interrupt, ends the call.
+    /// Reading a value may run code of the value's Python class. If this code raises an
+    /// `Exception`, only this value is wrong. Any other exception, such as `KeyboardInterrupt`,
+    /// ends the call.
     fn from(error: PyErr) -> Self {
         if Python::attach(|py| error.is_instance_of::<PyException>(py)) {
-            Self::Wrong(bounded(format!("reading it raised {error}")))
+            Self::Wrong(bounded(format!("reading the value raised {error}")))
         } else {
             Self::Broken(error)
         }
@@ -79,15 +81,15 @@ pub(crate) fn column(field: &Field, values: &Bound<'_, PyAny>) -> PyResult<(Arra
     Ok((array, wrong))
 }
 
-/// A builder of a column, which takes one value at a time.
+/// A builder of a column. The builder takes one Python value at a time.
 trait Building {
     /// Appends a value; appends nothing if the value is wrong.
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed;
 
     fn append_null(&mut self);
 
-    /// Appends a value, or null if the value is `None`, masked, or wrong. An array without
-    /// dimensions counts as its element.
+    /// Appends a value, or null if the value is `None`, masked, or wrong. A NumPy array without
+    /// dimensions counts as its only element.
     fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if is_missing(value)? {
             self.append_null();
@@ -119,15 +121,15 @@ trait Building {
         }
     }
 
-    /// Appends the elements of a NumPy array if they have the column's type. Returns false, having
-    /// appended nothing, if they do not.
+    /// Appends the elements of a NumPy array and returns true, if the elements have the column's
+    /// type. Otherwise, appends nothing and returns false.
     fn extend_array(&mut self, _array: &Bound<'_, PyAny>) -> Result<bool, ReadError> {
         Ok(false)
     }
 
     fn len(&self) -> usize;
 
-    /// Builds the array, and returns the rows whose values only turn out to be wrong now.
+    /// Builds the array. Also returns the rows whose values are only now found to be wrong.
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)>;
 }
 
@@ -141,7 +143,7 @@ struct Numpy {
 }
 
 impl Numpy {
-    /// Returns NumPy's types, which are looked up once.
+    /// Returns NumPy's types. The types are looked up by the first call only.
     fn get(py: Python<'_>) -> Result<&'static Self, ReadError> {
         static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
         let found = NUMPY.get_or_try_init(py, || {
@@ -216,7 +218,7 @@ fn builder(py: Python<'_>, field: &Field) -> PyResult<Box<dyn Building>> {
             let kind = kind(py, field)?;
             if kind.get_item(0)?.extract::<String>()? != "dense" {
                 return Err(PyValueError::new_err(format!(
-                    "only Arrow arrays can be of type {}",
+                    "values of type {} must be returned as Arrow arrays",
                     named(field)
                 )));
             }
@@ -285,7 +287,8 @@ fn no_room(name: &str, value: &Bound<'_, PyAny>) -> ReadError {
     ReadError::Wrong(format!("{} does not fit into {name}", shown(value)))
 }
 
-/// Formats a number, unless it has more digits than Python prints.
+/// Formats a number for a message. For a number with more than 40 characters, or more digits than
+/// Python converts to text, returns `the number`.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.str().map(|text| text.to_string());
     match text {
@@ -326,7 +329,7 @@ impl<T: Number> Building for Numbers<T> {
         }
         let bytes = array.call_method0("tobytes")?;
         let bytes = bytes.cast::<PyBytes>().map_err(PyErr::from)?;
-        // The copy makes the elements aligned.
+        // The bytes are copied, so that the elements are aligned.
         let buffer = arrow::buffer::Buffer::from_slice_ref(bytes.as_bytes());
         self.values.append_slice(buffer.typed_data::<T::Native>());
         Ok(true)
@@ -375,7 +378,7 @@ impl Building for Texts {
             return Err(found("utf8", value));
         };
         let Ok(text) = text.to_str() else {
-            let why = "a text that UTF-8 cannot hold (a lone surrogate)";
+            let why = "expected utf8, found a text with a lone surrogate, which UTF-8 cannot hold";
             return Err(ReadError::Wrong(why.to_owned()));
         };
         has_room(self.0.values_slice().len(), text.len())?;
@@ -428,13 +431,13 @@ impl Building for Bytes {
     }
 }
 
-/// Fails if offsets would no longer fit into 32 bits; `held` elements are present, and `more` are
-/// to be added.
+/// Fails if a column of `held` elements cannot take `more` further elements: Arrow's offsets have
+/// 32 bits. The elements of a text or binary column are its bytes.
 fn has_room(held: usize, more: usize) -> Pushed {
     if held.saturating_add(more) <= i32::MAX as usize {
         return Ok(());
     }
-    let why = "a call returned more than 2 GiB; give udf a smaller batch_size";
+    let why = "a call returned more than 2147483647 bytes or list elements in one column; give udf a smaller batch_size";
     Err(ReadError::Broken(PyValueError::new_err(why)))
 }
 
@@ -448,7 +451,8 @@ struct Lists {
 }
 
 impl Lists {
-    /// Appends the elements of a list; any other value is wrong.
+    /// Appends the elements of a list or another sequence. Any other value, and also text and
+    /// bytes, is wrong.
     fn items_of(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
             return self.items.extend(value);
@@ -462,7 +466,7 @@ impl Lists {
             }
             let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
             if matches!(kind.as_str(), "m" | "M") {
-                // The plain numbers that `tolist` returns would have no unit.
+                // For some units, `tolist` returns times as plain numbers, without the unit.
                 return self.items.extend(value);
             }
             return self.items.extend(&value.call_method0("tolist")?);
@@ -478,7 +482,8 @@ impl Lists {
         self.items.extend(value)
     }
 
-    /// Ends a list, whose elements are those appended since the end of the previous list.
+    /// Ends the current list. The list has the elements that were appended since the end of the
+    /// previous list.
     fn end(&mut self, is_valid: bool) {
         self.offsets.push(self.items.len() as i32);
         self.valid.push(is_valid);
@@ -488,7 +493,8 @@ impl Lists {
 impl Building for Lists {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         let appended = self.items_of(value);
-        // Elements appended before a wrong element become those of a null list.
+        // If an element is wrong, the elements before it are appended already. These elements
+        // become the hidden elements of a null list.
         has_room(self.items.len(), 0)?;
         appended?;
         self.end(true);
@@ -522,7 +528,7 @@ impl Building for Lists {
     }
 }
 
-/// Values that are gathered first, and then converted by NumPy all at once.
+/// A builder that gathers all values first, and then lets NumPy convert all of them at once.
 struct Gathered {
     values: Vec<Py<PyAny>>,
     data_type: DataType,

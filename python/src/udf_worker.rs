@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::udf_frame as frame;
 
-/// Time that a process which is no longer needed has to end by itself; then it is killed.
+/// Time that a worker process has to end by itself when it is no longer needed. After this time,
+/// the process is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// Interval between two checks if such a process has ended.
+/// Interval between two checks of whether a worker process has ended.
 const ASK: Duration = Duration::from_millis(2);
 
 /// The command that starts a worker process, and the function to send to it.
@@ -30,7 +31,8 @@ pub(crate) struct Pipes {
     from: BufReader<ChildStdout>,
 }
 
-/// A worker process. This process always waits for its end, so that it does not remain as a zombie.
+/// A worker process. Its parent, this process, always waits for the worker's end, so that the
+/// worker does not remain as a zombie.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// Id of the process.
@@ -43,7 +45,8 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
     let mut command = Command::new(&spawn.command[0]);
     command.args(&spawn.command[1..]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // In its own process group, the worker does not get Ctrl-C; this process ends it.
+    // A worker in a separate process group does not receive Ctrl-C. This process ends the worker
+    // instead.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn()?;
@@ -68,13 +71,14 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
 }
 
 impl Pipes {
-    /// Waits until the worker has sent its greeting, after which it reads and writes frames.
+    /// Waits until the worker has sent its greeting. After the greeting, the worker reads and
+    /// writes frames.
     pub(crate) fn greeted(&mut self) -> io::Result<()> {
         frame::greeted(&mut self.from)
     }
 
-    /// Sends a frame and waits for the answer: the bytes of a result, or the message of a mistake
-    /// of the function.
+    /// Sends a frame and waits for the answer: the bytes of a result, or the message of a
+    /// [`Fault`](crate::udf::Fault).
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
         frame::write(&mut self.to, request)?;
         let mut answer = frame::read(&mut self.from)?;
@@ -127,10 +131,10 @@ pub(crate) fn ending(status: Option<ExitStatus>) -> String {
     if let Some(signal) = status.and_then(|s| std::os::unix::process::ExitStatusExt::signal(&s)) {
         let known = match signal {
             4 => " (SIGILL: an instruction that this processor does not have)",
-            6 => " (SIGABRT: it gave up by itself)",
+            6 => " (SIGABRT: the process aborted itself)",
             7 => " (SIGBUS: often a full /dev/shm)",
             8 => " (SIGFPE)",
-            9 => " (SIGKILL: often the system's answer to too little memory)",
+            9 => " (SIGKILL: often sent by the system when memory runs out)",
             11 => " (SIGSEGV: a fault in native code)",
             15 => " (SIGTERM)",
             _ => "",

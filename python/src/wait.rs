@@ -1,4 +1,4 @@
-//! Waits without the GIL, but responds to Ctrl-C.
+//! Waits for futures without holding the GIL, but responds to Ctrl-C.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,8 +12,9 @@ use crate::runtime;
 /// Maximum delay of the response to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
-/// Waits for a future's value. Other Python threads run meanwhile. A signal handler that raises, as
-/// for Ctrl-C, ends the wait and drops the future.
+/// Waits for a future's value. Other Python threads run meanwhile. If a signal handler raises an
+/// exception, as Python's handler of Ctrl-C does, the future is dropped and the exception is
+/// returned.
 pub(crate) fn wait<T: Send>(py: Python<'_>, future: impl Future<Output = T> + Send) -> PyResult<T> {
     let handle = runtime::handle(py)?;
     let mut future = pin!(future);

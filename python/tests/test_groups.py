@@ -166,7 +166,7 @@ def test_mistakes(texts, table):
         rows.pack("tokens", 10).batch(2).options(on_error="replace").schema
     with pytest.raises(fb.PlanError, match="ascending boundaries"):
         rows.bucket_by("id", [3, 2]).batch(2).schema
-    with pytest.raises(fb.PlanError, match="pad comes after batch"):
+    with pytest.raises(fb.PlanError, match="pad must come after batch"):
         rows.pad("tokens").schema
     with pytest.raises(TypeError, match="into must be a whole number"):
         rows.pack("tokens", 1.5)

@@ -178,7 +178,7 @@ def test_a_pipeline_is_its_description(table):
 
 def test_calls_out_of_order_and_wrong_arguments(table):
     base = fb.read_parquet(table)
-    with pytest.raises(fb.PlanError, match="take comes before batch"):
+    with pytest.raises(fb.PlanError, match="take must come before batch"):
         base.batch(2).take(1).schema
     with pytest.raises(fb.PlanError, match="batch expects a number of rows of at least 1"):
         base.batch(0).schema

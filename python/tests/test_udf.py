@@ -212,7 +212,7 @@ ODD = {
     "half": ([1.5], "int64", "expected int64, found a float"),
     "number": ([1], "bool", "expected boolean, found a int"),
     "number in a text": ([1], "str", "expected utf8, found a int"),
-    "surrogate": (["\ud800"], "str", "a text that UTF-8 cannot hold (a lone surrogate)"),
+    "surrogate": (["\ud800"], "str", "expected utf8, found a text with a lone surrogate, which UTF-8 cannot hold"),
     "text in bytes": (["a"], "bytes", "expected binary, found a str"),
     "number in lists": ([1], "list<int32>", "expected list<int32>, found a int"),
     "text in a list": ([[1, "a"]], "list<int32>", "expected int32, found a str"),
@@ -227,10 +227,10 @@ ODD = {
     "number as a duration": ([3], "timedelta64[ms]", "expected duration(ms), found a int"),
     "time in lists of durations": ([np.array([1], "M8[s]")], "list<timedelta64[ms]>", "found a datetime64"),
     "array that is no list": ([np.array(5)], "list<int32>", "expected list<int32>, found a int64"),
-    "released memory": ([released()], "bytes", "reading it raised ValueError: operation forbidden on released memoryview"),
-    "list that raises": ([Raising(1)], "list<int32>", "reading it raised KeyError: 1"),
-    "list that raises half way": ([[[1], Raising(3)]], "list<list<int32>>", "reading it raised KeyError: 3"),
-    "tensor that raises": ([Raising(1)], "tensor<float32>[2]", "reading it raised RuntimeError: no array"),
+    "released memory": ([released()], "bytes", "reading the value raised ValueError: operation forbidden on released memoryview"),
+    "list that raises": ([Raising(1)], "list<int32>", "reading the value raised KeyError: 1"),
+    "list that raises half way": ([[[1], Raising(3)]], "list<list<int32>>", "reading the value raised KeyError: 3"),
+    "tensor that raises": ([Raising(1)], "tensor<float32>[2]", "reading the value raised RuntimeError: no array"),
     "tensor in a list": ([[np.zeros(3, "f4")]], "list<tensor<float32>[2]>", "found float32 of shape (3,)"),
 }
 GOOD = {
@@ -356,7 +356,7 @@ def test_a_tensor_that_requires_a_gradient_fails_its_row(table):
     function = returning(lambda i: torch.ones(2, requires_grad=i == 3), {"v": "tensor<float32>[2]"}, mode="rows")
     run = fb.read_parquet(table).select("id").map_batches(function).options(on_error="skip").run()
     assert sum(batch.num_rows for batch in run) == 999
-    assert "reading it raised RuntimeError: Can't call numpy()" in run.stats().failures[0].cause
+    assert "reading the value raised RuntimeError: Can't call numpy()" in run.stats().failures[0].cause
 
 
 def test_a_mapping_that_raises_fails_its_row(table):

@@ -1,8 +1,8 @@
-//! Number of repetitions of each measurement.
+//! The effort of a calibration: the number of repetitions of each measurement.
 
 use std::time::Duration;
 
-/// Effort of a calibration, which decides how often each measurement is repeated.
+/// Effort of a calibration. The effort decides how often each measurement is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
     /// Enough repetitions that prices differ little between calibrations.
@@ -13,7 +13,8 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// Returns the number of repetitions, given the number in a full calibration.
+    /// Returns the number of repetitions of a measurement; `full` is the number in a full
+    /// calibration.
     pub(crate) fn runs(self, full: usize) -> usize {
         match self {
             Self::Full => full,
@@ -21,8 +22,8 @@ impl Effort {
         }
     }
 
-    /// Returns the time after which no further repetition starts, given the time in a full
-    /// calibration.
+    /// Returns the time after which no further repetition of a measurement starts; `full` is that
+    /// time in a full calibration.
     pub(crate) fn patience(self, full: Duration) -> Duration {
         match self {
             Self::Full => full,

@@ -2,7 +2,7 @@
 
 use forebay_planner::optimizer::coefficients::OpCost;
 
-/// One measurement: the time per row, and the values read and written per row.
+/// One measurement: the time per row, and the numbers of values read and written per row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     /// Number of values read per row.
@@ -11,14 +11,14 @@ pub(super) struct Measured {
     pub(super) written: f64,
     /// Picoseconds per row.
     pub(super) ps: f64,
-    /// Uncertainty of `ps`, in picoseconds. If it exceeds `ps`, the error of the fit is weighted
-    /// relative to it.
+    /// Uncertainty of `ps`, in picoseconds. If `doubt` exceeds `ps`, the fit divides the error of
+    /// this measurement by `doubt` rather than by `ps`.
     pub(super) doubt: f64,
 }
 
 impl Measured {
-    /// Returns the weight of this measurement's error: the inverse of its time or its uncertainty,
-    /// whichever is larger.
+    /// Returns the weight of this measurement's error: the inverse of the larger of `ps` and
+    /// `doubt`.
     fn weight(&self) -> f64 {
         1.0 / self.ps.max(self.doubt).max(1.0)
     }
@@ -40,7 +40,8 @@ pub(super) fn fit(measured: &[Measured]) -> OpCost {
             continue;
         }
         let error: f64 = measured.iter().map(|m| residual(m, &terms).powi(2)).sum();
-        // Of fits that are equal but for rounding, the earlier one is kept, which has fewer terms.
+        // A later fit must be better by more than rounding errors. Subsets of terms come before
+        // their supersets, so a fit does not gain terms that contribute nothing.
         if best.is_none_or(|(least, _)| error < least * 0.999) {
             best = Some((error, terms));
         }
@@ -62,13 +63,14 @@ fn residual(m: &Measured, terms: &[f64; 3]) -> f64 {
     predicted - m.ps * m.weight()
 }
 
-/// Solves the least squares problem over the terms in `mask`, by elimination with pivots on the
-/// normal equations. `None` if they have no unique solution.
+/// Solves the least squares problem over the terms in `mask`, by Gaussian elimination with pivoting
+/// on the normal equations. Returns `None` if the normal equations have no unique solution.
 fn solve(measured: &[Measured], mask: u8) -> Option<[f64; 3]> {
     let used: Vec<usize> = (0..3).filter(|i| mask >> i & 1 == 1).collect();
     let n = used.len();
     let mut rows = vec![vec![0.0; n + 1]; n];
-    // Terms of very different magnitudes are scaled to one magnitude.
+    // Each term is scaled by its largest feature, since the magnitudes of the features differ
+    // widely.
     let scale: Vec<f64> = used
         .iter()
         .map(|&i| {
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_lost_in_noise_does_not_bend_a_fit() {
         let mut seen = measured([0.0, 0.0, 40.0], &[(1e3, 1e4), (1e3, 2e4), (1e3, 9e4)]);
-        // This time is far below the resolution of the clock.
+        // The time of this measurement is far below the resolution of the clock.
         seen.push(Measured {
             read: 1e3,
             written: 1e4,

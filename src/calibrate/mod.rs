@@ -1,8 +1,9 @@
-//! Measures the costs of operations on this machine, which the optimiser compares plans by.
+//! Measures the costs of operations on this machine. The optimiser compares plans by these costs.
 //!
-//! The catalogue's example of each function runs operator by operator on one thread, over photos of
-//! several sizes and qualities. A cost per row, per value read and per value written is fitted to
-//! the times. Sources are timed by whole runs of pipelines.
+//! For each function, the example query in the function catalogue is evaluated operator by operator
+//! on one thread, over photos of several sizes and qualities. A cost per row, a cost per value read
+//! and a cost per value written are fitted to the measured times. For sources, whole runs of
+//! pipelines are timed.
 
 mod effort;
 mod fit;
@@ -30,8 +31,9 @@ use crate::Session;
 use crate::error::{Result, generation, planning};
 use crate::generate::Photos;
 
-/// Width, height, JPEG quality and number of the photos that are read and decoded. A folder of
-/// large photos does not fit into a processor's cache.
+/// Width in pixels, height in pixels, JPEG quality and number of photos of each generated folder
+/// whose photos are read and decoded. The folders of large photos do not fit into a processor's
+/// cache.
 const PHOTOS: [(u32, u32, u8, u64); 5] = [
     (160, 120, 90, 1500),
     (320, 240, 85, 700),
@@ -40,26 +42,26 @@ const PHOTOS: [(u32, u32, u8, u64); 5] = [
     (900, 675, 90, 150),
 ];
 
-/// Width, height, JPEG quality and number of photos that are read but not decoded. They are so
-/// small that opening the files dominates.
+/// Width in pixels, height in pixels, JPEG quality and number of the photos that are read but not
+/// decoded. These photos are so small that opening the files takes most of the time.
 const TINY: (u32, u32, u8, u64) = (24, 24, 50, 2000);
 
-/// A stage of a calibration, reported as it begins.
+/// A stage of a calibration, reported when the stage begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalibrationStep<'a> {
     /// Number of the stage, from 0.
     pub number: u64,
     /// Total number of stages.
     pub of: u64,
-    /// Name of what the stage measures.
+    /// Name of the function or operation that the stage measures.
     pub what: &'a str,
 }
 
 /// Number of stages besides those that measure one function each.
 const OTHER_STEPS: u64 = 3;
 
-/// Measures this machine. `progress` is called as each stage begins; `folder` takes some 100 MB of
-/// generated data.
+/// Measures this machine. `progress` is called when a stage begins. About 100 MB of generated data
+/// are written to `folder`.
 ///
 /// # Errors
 /// Fails if the data cannot be generated or read.
@@ -81,8 +83,8 @@ pub async fn calibrate(
     let tables = Tables::write(folder)?;
 
     let declared = Coefficients::declared();
-    // Reading is measured first, while the process holds little memory to reuse, as at the start of
-    // a run.
+    // Reading is measured first. At this time, like at the start of a run, the allocator has little
+    // freed memory to reuse.
     progress("reading");
     let mut scans = declared.scans.clone();
     scans.extend(tables.scans(effort).await?);
@@ -128,7 +130,8 @@ fn photos_of(
     Ok(folder)
 }
 
-/// Times a function's example, operator by operator, over a few rows of each folder.
+/// Times the catalogue's example of the function `info`, operator by operator, over a few rows of
+/// each folder in `photos`.
 async fn time_function(
     info: &FunctionInfo,
     photos: &[PathBuf],
@@ -155,7 +158,8 @@ async fn time_function(
             };
             let sample = Sample::of(&needed(&pipeline.plan).map_err(planning)?).await;
             let timed = Arc::new(Timed::new(sample, info.name, effort)?);
-            // Planning profiles the pipeline, and the profile evaluates each operator.
+            // Planning profiles the pipeline: the planner evaluates each operator with the probe
+            // `timed`, which records the times.
             plan(&PlanningContext {
                 probe: Some(Arc::clone(&timed) as Arc<dyn Probe>),
                 ..PlanningContext::default()

@@ -1,4 +1,5 @@
-//! Measures the cost of evaluating operators over rows, and of moving rows, whatever they hold.
+//! Measures two costs of rows of any type: evaluating a DataFusion operator over rows, and copying
+//! rows from one batch to another (moving).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,22 +15,24 @@ use forebay_udfs::row::{ROW_COLUMN, RowColumn};
 
 use crate::error::{Result, engine};
 
-/// Number of measurements. The fastest one counts, since the others were disturbed.
+/// Number of measurements. The fastest measurement is used, since other work on the machine can
+/// only slow a measurement down.
 const RUNS: usize = 20;
-/// Number of rows in the batch that is moved.
+/// Number of rows in the batch of small values that is moved.
 const ROWS: usize = 8192;
-/// Size of a large value, in bytes, and the number of such values in the batch that is moved.
+/// Size, in bytes, of a value in the batch of large values that is moved. [`PAYLOADS`] is the
+/// number of values in this batch.
 const PAYLOAD: usize = 64 << 10;
 const PAYLOADS: usize = 128;
 
-/// Costs of computing and moving rows, in picoseconds.
+/// Costs of moving rows and of evaluating operators over rows, in picoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moving {
-    /// Cost of moving a byte of a column.
+    /// Cost of moving one byte of a column.
     pub(super) copy: u64,
-    /// Cost of moving a row, apart from its bytes.
+    /// Cost of moving one row, apart from the cost of its bytes.
     pub(super) row: u64,
-    /// Cost of evaluating one DataFusion operator over a row.
+    /// Cost of evaluating one DataFusion operator over one row.
     pub(super) expression: u64,
 }
 
@@ -55,7 +58,7 @@ impl Moving {
     }
 }
 
-/// Returns the hidden row column for `rows` rows.
+/// Returns the hidden column that identifies the rows of a batch, for `rows` rows.
 fn hidden(rows: usize) -> datafusion::common::Result<ArrayRef> {
     let longs = || UInt64Array::from_iter_values(0..rows as u64);
     let shorts = || UInt32Array::from_iter_values(0..rows as u32);
@@ -70,8 +73,8 @@ fn hidden(rows: usize) -> datafusion::common::Result<ArrayRef> {
     rows.to_array()
 }
 
-/// Returns the picoseconds per row that passes a filter, for a filter that most rows pass. (A
-/// filter that all rows pass moves none.)
+/// Returns the time of a filter per passing row, in picoseconds. Seven of eight rows pass the
+/// filter. (A filter that all rows pass would move no rows.)
 fn filtering(rows: &RecordBatch) -> Result<f64> {
     let mask: BooleanArray = (0..rows.num_rows()).map(|row| Some(row % 8 > 0)).collect();
     let ps =
@@ -79,7 +82,7 @@ fn filtering(rows: &RecordBatch) -> Result<f64> {
     Ok(ps / mask.true_count() as f64)
 }
 
-/// Returns the picoseconds per row that one DataFusion operator takes.
+/// Returns the time that one DataFusion operator takes per row, in picoseconds.
 fn computing(rows: &RecordBatch) -> Result<f64> {
     const DIVISORS: [i64; 8] = [3, 5, 7, 11, 13, 17, 19, 23];
     let terms = DIVISORS.map(|divisor| col("id") % lit(divisor));
@@ -92,7 +95,7 @@ fn computing(rows: &RecordBatch) -> Result<f64> {
     Ok(ps / (operators * rows.num_rows()) as f64)
 }
 
-/// Returns the picoseconds of the fastest of [`RUNS`] calls of `run`.
+/// Returns the time of the fastest of [`RUNS`] calls of `run`, in picoseconds.
 fn fastest<E>(mut run: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     let mut fastest = f64::INFINITY;
     for _ in 0..RUNS {

@@ -1,4 +1,4 @@
-//! A probe that also times the expressions that it evaluates.
+//! A planner probe that also times the calls of one function.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,35 +19,38 @@ use crate::error::{Result, engine};
 
 /// Maximum number of sample rows that are timed. For fast functions, these rows are repeated.
 const ROWS: usize = 16;
-/// Number of measurements. The median counts, since the fastest ones are faster than rows of a
-/// stream ever are.
+/// Number of measurements. The median is used, since the fastest measurements are faster than the
+/// function ever is within a running pipeline.
 const RUNS: usize = 7;
 /// Time after which no further measurement of an expression starts.
 const LONG_ENOUGH: Duration = Duration::from_millis(400);
-/// Shortest useful measurement, given the clock's resolution and the fixed work per evaluation.
+/// Duration that a measurement should have at least, given the clock's resolution and the fixed
+/// work per evaluation.
 const WORTHWHILE: Duration = Duration::from_millis(4);
 /// Maximum size, in bytes, of the rows that are repeated to make a measurement long enough.
 const MAX_BYTES: usize = 64 << 20;
 /// Maximum size, in bytes, of an image that is timed. Threads do not reuse larger buffers, and
-/// allocating one takes longer than many functions.
+/// allocating a larger buffer takes longer than many functions take.
 const MAX_IMAGE: usize = 1 << 20;
 
-/// Times of a function's calls. The values of an image are its samples.
+/// Measured times of a function's calls. In these measurements, the values of an image are its
+/// elements (pixels times channels).
 #[derive(Debug, Default, Clone)]
 pub(super) struct Timings {
-    /// Times of calls over images of bytes, and over values other than images.
+    /// Times of calls over `u8` images, and over values other than images.
     pub(super) bytes: Vec<Measured>,
-    /// Times of calls over images of floats.
+    /// Times of calls over images with float elements.
     pub(super) floats: Vec<Measured>,
 }
 
-/// Sample rows for the planner; expressions that are evaluated over them are also timed, on one
-/// thread.
+/// A probe that gives the planner sample rows, evaluates expressions over these rows, and times the
+/// calls of one function on one thread.
 ///
-/// An image function is timed as part of a program, since that is how it runs: the time of the
-/// program that ends with the function, minus that of the program that ends just before it. Both
-/// programs get a crop to a single pixel appended, so that neither writes images to a column. A
-/// function that is applied while images are written is timed without the crop, since most programs
+/// An image function is timed as part of a program of fused image calls, since image functions
+/// always run in such programs. The time of the function is the time of the program that ends with
+/// the function, minus the time of the same program without the function. A crop to a single pixel
+/// is appended to both programs, so that neither program writes images to a column. For a function
+/// that runs while images are written to a column, the crop is not appended, since most programs
 /// end with such a function.
 #[derive(Debug)]
 pub(super) struct Timed {
@@ -74,7 +77,7 @@ impl Timed {
         })
     }
 
-    /// Returns the measurements so far.
+    /// Returns a copy of the measurements so far.
     pub(super) fn timings(&self) -> Timings {
         self.timings.lock().map(|of| of.clone()).unwrap_or_default()
     }
@@ -138,7 +141,7 @@ impl Timed {
     }
 
     /// Returns expressions that resize `image` to fixed sizes, with the number of elements of each
-    /// expression's result.
+    /// resized image.
     fn of_one_size(&self, image: &Expr, channels: usize) -> Vec<(Expr, usize)> {
         let sized = [112_i64, 224].map(|side| {
             let made = self.call("resize", image.clone(), [lit(side), lit(side)])?;
@@ -147,8 +150,8 @@ impl Timed {
         sized.into_iter().flatten().collect()
     }
 
-    /// Crops an image to its middle pixel, twice: the thread's two buffers then swap an even number
-    /// of times for the crops.
+    /// Crops `image` to its middle pixel, twice. Each crop swaps the two image buffers of the
+    /// thread, and after two crops the buffers are in their original order.
     fn to_pixel(&self, image: &Expr) -> Option<Expr> {
         let cut = |image: Expr| self.call("center_crop", image, [lit(1_i64), lit(1_i64)]);
         cut(cut(image.clone())?)
@@ -160,13 +163,15 @@ impl Timed {
         Some(Expr::ScalarFunction(ScalarFunction { func, args }))
     }
 
-    /// Prepares an expression with its image calls fused; `None` if the expression cannot be typed.
+    /// Prepares `expr` with its image calls fused into one program; `None` if `expr` is `None` or
+    /// cannot be typed.
     fn program(&self, expr: Option<Expr>, rows: &RecordBatch) -> Option<Prepared> {
         let fused = forebay_udfs::fuse(expr?).ok()?.data;
         prepare(&fused, rows.schema_ref())
     }
 
-    /// Times the evaluation of `whole`, alternating with that of `less` if there is one.
+    /// Times evaluations of `whole` over `rows`. If `less` is present, its evaluations are timed in
+    /// alternation with those of `whole`.
     fn compare(&self, whole: &Prepared, less: Option<&Prepared>, rows: &RecordBatch) -> Timing {
         let run = |program: &Prepared, rows: &RecordBatch| {
             let start = Instant::now();
@@ -204,7 +209,7 @@ struct Timing {
 
 impl Timing {
     fn of(self, read: usize, written: usize) -> Measured {
-        /// Relative difference between two timings of one program.
+        /// Assumed relative difference between two timings of one program.
         const NOISE: f64 = 0.03;
         let ps = (self.whole - self.less).max(0.0);
         Measured {
@@ -232,7 +237,8 @@ impl Probe for Timed {
     }
 }
 
-/// Repeats the rows until evaluating them takes at least [`WORTHWHILE`].
+/// Repeats `rows` so often that an evaluation over the result takes about [`WORTHWHILE`], or until
+/// the result has [`MAX_BYTES`]. `taken` is the time of an evaluation over `rows`.
 fn repeated(rows: &RecordBatch, taken: Duration) -> RecordBatch {
     let times = WORTHWHILE.as_nanos() / taken.as_nanos().max(1);
     let room = MAX_BYTES / bytes_of(rows.columns()).max(1);
@@ -241,8 +247,8 @@ fn repeated(rows: &RecordBatch, taken: Duration) -> RecordBatch {
     concat_batches(rows.schema_ref(), all).unwrap_or_else(|_| rows.clone())
 }
 
-/// Returns the columns that an expression reads, except the hidden row column; images with their
-/// tensor type.
+/// Returns the name and values of each column that `expr` reads, except the hidden row column, and
+/// the tensor type of a tensor column.
 fn read_columns(expr: &Expr, rows: &RecordBatch) -> Vec<(String, ArrayRef, Option<TensorType>)> {
     let names = expr.column_refs();
     let visible = names
@@ -281,7 +287,8 @@ fn values_of(column: &ArrayRef, tensor: Option<TensorType>) -> usize {
     bytes_of(std::slice::from_ref(column)) / element
 }
 
-/// Returns the expression's call of a Forebay function; `None` unless there is exactly one.
+/// Returns the only call of a Forebay function in `expr`; `None` if there is no such call or more
+/// than one.
 fn our_function(expr: &Expr) -> Option<ScalarFunction> {
     let mut found = Vec::new();
     let visited = expr.apply(|e| {

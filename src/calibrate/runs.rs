@@ -13,25 +13,26 @@ use crate::error::{Result, generation};
 use crate::generate::Table;
 use crate::{RunConfig, Session};
 
-/// Number of measurements of each query. The fastest one counts, since the others were disturbed.
+/// Number of measurements of each query. The fastest measurement is used, since other work on the
+/// machine can only slow a measurement down.
 const RUNS: usize = 5;
-/// Batch sizes, in rows: `LARGE` makes the cost of batches negligible, and `SMALL` makes it
-/// visible.
+/// Batch sizes, in rows. The cost of delivering batches is negligible at size `LARGE`, and
+/// measurable at size `SMALL`.
 const LARGE: u64 = 8192;
 const SMALL: u64 = 32;
-/// Lists of selected columns, from a few bytes per row to most of the table.
+/// SELECT lists over the generated table, from a few bytes per row to most of a row's bytes.
 const COLUMNS: [&str; 4] = [
     "id",
     "id, clicks, price",
     "id, clicks, price, user_id, label",
     "id, user_id, clicks, price, text",
 ];
-/// Filters, each with the fraction of rows that passes it. A rejected row is read but not moved, so
-/// the fitted price lies between that of passing and of rejected rows. Statistics cannot prune by a
-/// remainder, so all rows are read.
+/// Filters, each with the fraction of rows that pass the filter. A rejected row is read but not
+/// copied, so the fitted price lies between the price of a passing row and the price of a rejected
+/// row. Parquet statistics cannot exclude rows by `id % 2`, so all rows are read.
 const FILTERS: [(&str, f64); 2] = [("", 1.0), ("WHERE id % 2 = 0", 0.5)];
 
-/// Generated tables: one per writable format, with the format's name.
+/// Files of the generated tables: one for each writable format, with the format's name.
 pub(super) struct Tables {
     of: Vec<(&'static str, PathBuf)>,
     parquet: PathBuf,
@@ -39,8 +40,8 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn write(folder: &Path) -> Result<Self> {
-        /// Name and extension of a format, and a number of rows that takes tens of milliseconds to
-        /// read.
+        /// Name and file extension of each format, and the number of rows of its table. Reading
+        /// this many rows takes tens of milliseconds.
         const FORMATS: [(&str, &str, u64); 4] = [
             ("PARQUET", "parquet", 400_000),
             ("ARROW", "arrow", 100_000),
@@ -74,8 +75,8 @@ impl Tables {
             let cost = ScanCost {
                 stored: scan(&from, "", effort).await?,
                 within: scan(&from, "SHUFFLE WITHIN 20000 ROWS", effort).await?,
-                // The time is that of later epochs, so a source that is read only once costs
-                // nothing in it.
+                // The measured time covers only the epochs after the first. If a run reads the
+                // source only once, in the first epoch, the time does not include the reading.
                 globally: scan(&from, "SHUFFLE GLOBALLY", effort).await?,
                 read_once: *format != "ARROW",
             };
@@ -97,7 +98,8 @@ impl Tables {
     }
 }
 
-/// Measures the cost of reading a table in a given order.
+/// Measures the cost of reading the table function call `from` under the SHUFFLE clause `order`; an
+/// empty `order` means the stored order.
 async fn scan(from: &str, order: &str, effort: Effort) -> Result<OpCost> {
     let mut measured = Vec::new();
     for columns in COLUMNS {
@@ -129,13 +131,13 @@ pub(super) async fn folders(
     Ok(fit(&measured))
 }
 
-/// Measures the time and the bytes per row of a query: the time of several epochs minus that of
-/// one, so that planning and start-up cancel out. The time is CPU time, since waiting between
-/// threads grows with the load of the machine.
+/// Measures the time and the bytes per row of a query. The time of one epoch is subtracted from the
+/// time of several, so that planning and start-up cancel out. The time is CPU time, since the time
+/// that threads wait for each other grows with the load of the machine.
 async fn time(sql: &str, effort: Effort) -> Result<Measured> {
-    /// Number of epochs of the longer of the two runs.
+    /// Number of epochs in the longer of the two runs that are compared.
     const EPOCHS: u64 = 5;
-    /// Relative difference between two timings of one query.
+    /// Assumed relative difference between two timings of one query.
     const NOISE: f64 = 0.03;
     let mut fastest = [f64::INFINITY; 2];
     let mut read = Read::default();
@@ -158,7 +160,7 @@ async fn time(sql: &str, effort: Effort) -> Result<Measured> {
     })
 }
 
-/// Number of rows and bytes that a run delivered.
+/// Numbers of rows and bytes that a run delivered.
 #[derive(Debug, Clone, Copy, Default)]
 struct Read {
     rows: usize,

@@ -19,7 +19,7 @@ use super::units::{parse_bytes, parse_size};
     version,
     after_help = "Data goes to standard output, messages to standard error. \
                   Exit codes: 0 success, 1 data cannot be read or the run failed, 2 the command line \
-                  or the SQL is at fault, 128 + n where signal n ended it (130 Ctrl-C, 143 SIGTERM, 129 SIGHUP).\n\
+                  or the SQL is at fault, 128 + n if signal n ended the command (130 Ctrl-C, 143 SIGTERM, 129 SIGHUP).\n\
                   New here? Start with `forebay demo`."
 )]
 pub(crate) struct Args {
@@ -32,19 +32,19 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a pipeline and report its throughput; write or digest its batches
+    /// Run a pipeline and report its throughput; optionally, write or digest the batches
     Run(RunArgs),
     /// Show how a pipeline is computed, with its hashes and step counts
     Explain(ExplainArgs),
-    /// Save the plan of a pipeline, to pin a job to it, or show a saved one
+    /// Save the plan of a pipeline for later runs, or show a saved plan
     #[command(subcommand)]
     Plan(PlanArgs),
     /// Show a resume token written by `forebay run --save-token`
     #[command(subcommand)]
     Token(TokenArgs),
-    /// Show the rows, files, draws and plan that made a batch, and write it again
+    /// Compute a batch again, and show its rows, files, random draws and plan
     Which(WhichArgs),
-    /// Run the rows of a dead-letter table again, each with the draws with which it failed
+    /// Run the rows of a dead-letter table again, with the random draws of the failed run
     Replay(ReplayArgs),
     /// Draw a contact sheet (PNG) of a batch, with labels
     Preview(PreviewArgs),
@@ -55,24 +55,24 @@ pub(crate) enum Command {
     /// Show, check or remove the computed rows in a cache directory
     #[command(subcommand)]
     Cache(CacheArgs),
-    /// Measure this machine, so that the optimiser compares plans by its actual costs
+    /// Measure this machine, so that the optimiser compares plans by the machine's actual costs
     Calibrate(CalibrateArgs),
-    /// Generate photos or tables to try things on
+    /// Generate photos or tables for trials
     #[command(subcommand)]
     Generate(GenerateArgs),
-    /// Generate photos, run an ImageNet-style pipeline on them, and show the results
+    /// Generate photos, run an ImageNet-style pipeline on the photos, and show the results
     Demo(DemoArgs),
-    /// Run statements: a shell with history and completion, or a file or pipe
+    /// Run SQL statements: in a shell with history and completion, or from a file or pipe
     Sql(SqlArgs),
 }
 
-/// Source of the SQL.
+/// Arguments that select the SQL statements and the pipeline.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Statements {
     /// File with SQL statements; `-` reads standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
     pub(crate) file: Option<PathBuf>,
-    /// SQL statements; a bare query is also a pipeline
+    /// SQL statements; a query without CREATE PIPELINE defines a pipeline, too
     #[arg(short = 'e', long = "execute", value_name = "SQL")]
     pub(crate) sql: Option<String>,
     /// The pipeline to use, if the statements define several
@@ -80,8 +80,8 @@ pub(crate) struct Statements {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Settings of a run. Only the seed and the epochs change the stream, and, with relax other than
-/// 'none', the plan.
+/// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the
+/// epochs; otherwise the stream also depends on the plan.
 #[derive(Debug, Default, Clone, ClapArgs)]
 pub(crate) struct Engine {
     /// Number of epochs, instead of the pipeline's REPEAT
@@ -102,14 +102,14 @@ pub(crate) struct Engine {
     /// Number of computing threads; all cores by default
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<std::num::NonZeroUsize>,
-    /// Memory for windows, prefetch and outputs, such as 300MiB
+    /// Memory limit for windows, prefetch and outputs, such as 300MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<u64>,
-    /// Rewrite the written plan, or run it as it is
+    /// Optimisation level: rewrite the written plan, or run it unchanged
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub(crate) optimize: Option<OptimizeLevel>,
-    /// Saved plan (from `forebay plan save`) whose facts are used for planning; with relax other
-    /// than 'none', any other resulting plan is refused
+    /// Saved plan (from `forebay plan save`) whose facts are used for planning. With relax other
+    /// than 'none', the run is refused if planning from these facts gives another plan
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 }
@@ -142,7 +142,8 @@ impl Engine {
 }
 
 impl Statements {
-    /// Returns the files that are read to define a pipeline: its SQL and its saved plan.
+    /// Returns the input files of a command: the SQL file and the saved plan, if the command line
+    /// names these files.
     pub(crate) fn files<'a>(&'a self, engine: &'a Engine) -> impl Iterator<Item = &'a Path> {
         self.file
             .as_deref()
@@ -162,9 +163,9 @@ pub(crate) enum OptimizeLevel {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestKind {
-    /// Values, order and batch boundaries
+    /// Digest of the values, their order and the batch boundaries
     Batches,
-    /// Values of the rows, regardless of order and batches
+    /// Digest of the values of the rows, regardless of order and batches
     Rows,
 }
 
@@ -186,8 +187,9 @@ pub(crate) struct DeliveryArgs {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns), or
-    /// `none`. The finished file replaces an existing one; it must not be an input
+    /// Write the batches to a file (.parquet or .arrow; .csv and .json for plain columns); `none`
+    /// writes no file. The finished file replaces an existing file of this name, which must not be
+    /// an input of the command
     #[arg(long, value_name = "FILE", default_value = "none")]
     pub(crate) out: PathBuf,
     /// Stop after this many batches
@@ -211,18 +213,19 @@ pub(crate) struct DeliveryArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) delivery: DeliveryArgs,
-    /// Resume after the batch of a resume token; `-` reads it from standard input
+    /// Resume at the position of this resume token; `-` reads the token from standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
-    /// Write the resume token of the last delivered batch, even if the run fails or a signal stops
-    /// it. Rows written to --out count as delivered when the file is finished
+    /// Write the resume token of the last delivered batch to this file, even if the run fails or a
+    /// signal stops the run. Rows written to --out count as delivered when the --out file is
+    /// finished
     #[arg(long, value_name = "FILE")]
     pub(crate) save_token: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReplayArgs {
-    /// Dead-letter table: a folder, or one of its files
+    /// Dead-letter table: a folder of dead letters, or one file of such a folder
     pub(crate) letters: PathBuf,
     #[command(flatten)]
     pub(crate) delivery: DeliveryArgs,
@@ -243,13 +246,13 @@ pub(crate) struct WhichArgs {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// Name the last batch received before this resume token was taken
+    /// Select the last batch that was received before the position of this resume token
     #[arg(long, value_name = "FILE", conflicts_with = "step")]
     pub(crate) token: Option<PathBuf>,
-    /// Epoch of --step
+    /// Number of the epoch of --step, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) epoch: u64,
-    /// Name the batch at this step of the epoch, from 0, for --rank of --world
+    /// Select the batch at this step of the epoch, from 0, for --rank of --world
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
     /// Write the batch to a file (.parquet or .arrow)
@@ -276,13 +279,13 @@ pub(crate) struct ExplainArgs {
     pub(crate) statements: Statements,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// Run the pipeline, and add rows, bytes and times per operator
+    /// Run the pipeline, and also show the rows, bytes and times of each operator
     #[arg(long)]
     pub(crate) analyze: bool,
     /// With --analyze: stop after this many batches
     #[arg(long, value_name = "N", requires = "analyze")]
     pub(crate) limit_batches: Option<u64>,
-    /// Add each step of the optimiser, the rewrites it refused, and every possible cache point
+    /// Also show each step of the optimiser, the refused rewrites, and every possible cache point
     #[arg(long)]
     pub(crate) verbose: bool,
     /// Show where a rewrite rule, or a family of rules, was refused, and by which condition
@@ -298,7 +301,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanArgs {
-    /// Plan the pipeline, and write the plan with all facts that it was chosen by
+    /// Plan the pipeline, and write the plan with all facts by which the plan was chosen
     Save(PlanSaveArgs),
     /// Show a saved plan
     Show {
@@ -333,10 +336,10 @@ pub(crate) struct PreviewArgs {
     /// Number of the batch, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) batch: u64,
-    /// Most rows shown
+    /// Maximum number of rows to show
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) rows: usize,
-    /// Rows per line of the sheet
+    /// Number of the batch's rows per line of the sheet
     #[arg(long, value_name = "N")]
     pub(crate) columns: Option<u32>,
     /// Pixels per side of the tile that each image is fitted into
@@ -369,11 +372,11 @@ pub(crate) struct FunctionsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheArgs {
-    /// List the entries, those with most benefit first
+    /// List the entries in order of decreasing benefit
     Ls(CachePlace),
-    /// Remove an entry, or all
+    /// Remove one entry, or all entries
     Rm {
-        /// Key of the entry, or its first digits
+        /// Key of the entry, or the first digits of the key
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         key: Option<String>,
         /// Remove all entries
@@ -382,9 +385,10 @@ pub(crate) enum CacheArgs {
         #[command(flatten)]
         place: CachePlace,
     },
-    /// Read and check everything; exit code 1 if something is damaged
+    /// Read and check all entries; the exit code is 1 if anything is damaged
     Verify {
-        /// Remove damaged entries, so that they are computed again; exit code 0 on success
+        /// Remove damaged segments and manifests, so that their rows are computed again; the exit
+        /// code is 0 on success
         #[arg(long)]
         repair: bool,
         #[command(flatten)]
@@ -392,14 +396,14 @@ pub(crate) enum CacheArgs {
     },
     /// Show the contents, the benefit and the origin of an entry
     Why {
-        /// Key of the entry, or its first digits
+        /// Key of the entry, or the first digits of the key
         key: String,
         #[command(flatten)]
         place: CachePlace,
     },
 }
 
-/// A cache, and the output format.
+/// Arguments that select a cache directory and the output format.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CachePlace {
     /// Directory of the cache: a path or a file:// URL
@@ -412,7 +416,7 @@ pub(crate) struct CachePlace {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenerateArgs {
-    /// A folder of JPEG photos, a class per directory
+    /// A folder of JPEG photos with one directory per class
     Photos(PhotosArgs),
     /// A table with ids, times, categories, numbers, text and nulls
     Table(TableArgs),
@@ -436,7 +440,7 @@ pub(crate) struct PhotosArgs {
     /// Mean width and height in pixels
     #[arg(long, value_name = "WxH", default_value = "500x375", value_parser = parse_size)]
     pub(crate) size: (u32, u32),
-    /// Give every photo exactly that size
+    /// Give every photo exactly the size of --size
     #[arg(long)]
     pub(crate) same_size: bool,
     /// Make one photo in ten a PNG and one in twenty gray
@@ -455,12 +459,12 @@ pub(crate) struct PhotosArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TableArgs {
-    /// File to write; its extension is .parquet, .csv, .json or .arrow
+    /// File to write; the extension (.parquet, .csv, .json or .arrow) selects the format
     pub(crate) file: PathBuf,
     /// Number of rows
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) rows: u64,
-    /// Random bytes per row in a column `payload`, such as 100kB
+    /// Number of random bytes per row in an additional column `payload`, such as 100kB
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_payload)]
     pub(crate) payload: u64,
     /// Seed of all random choices
@@ -473,9 +477,9 @@ pub(crate) struct TableArgs {
 
 fn parse_payload(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        bytes if bytes > MAX_PAYLOAD => {
-            Err(format!("expected at most {MAX_PAYLOAD} bytes per row"))
-        }
+        bytes if bytes > MAX_PAYLOAD => Err(format!(
+            "expected at most {MAX_PAYLOAD} bytes per row, found {bytes}"
+        )),
         bytes => Ok(bytes),
     }
 }
@@ -501,8 +505,8 @@ pub(crate) struct SqlArgs {
     /// SQL statements
     #[arg(short = 'e', long = "execute", value_name = "SQL")]
     pub(crate) sql: Option<String>,
-    /// Write the rows of the last query to a file (.parquet or .arrow; .csv and .json for plain columns) instead of
-    /// showing them
+    /// Write the rows of the last query to a file (.parquet or .arrow; .csv and .json for plain
+    /// columns) instead of showing the rows
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }

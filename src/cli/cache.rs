@@ -12,10 +12,11 @@ use super::args::{CacheArgs, CachePlace};
 use super::failure::CommandFailure;
 use super::{console, table, units};
 
-/// Maximum number of characters shown of a plan prefix in the list; the rest is cut off.
+/// Maximum number of characters that are shown of a plan prefix in the list; further characters are
+/// cut off.
 const MAX_PREFIX: usize = 60;
 
-/// Inspects a cache directory, or removes entries from it.
+/// Shows the contents of a cache directory, or removes entries from the directory.
 pub(crate) async fn execute(args: CacheArgs) -> Result<(), CommandFailure> {
     match args {
         CacheArgs::Ls(place) => list(&place).await,
@@ -102,7 +103,7 @@ async fn verify(place: &CachePlace, repair: bool) -> Result<(), CommandFailure> 
     match left {
         0 => Ok(()),
         left => Err(CommandFailure::Run(format!(
-            "{} damaged: its rows will be computed again; `forebay cache verify --repair` removes what is",
+            "{} damaged: the rows in question will be computed again; `forebay cache verify --repair` removes the damaged data",
             units::counted(left, "segment or manifest is", "segments or manifests are"),
         ))),
     }
@@ -135,7 +136,10 @@ fn explained(entry: &Summary, bandwidth: Bandwidth, now: u64) -> String {
     if let Some(cause) = &entry.damage {
         lines.push((
             "damaged",
-            format!("its manifest cannot be read: {}", units::printable(cause)),
+            format!(
+                "the manifest of the entry cannot be read: {}",
+                units::printable(cause)
+            ),
         ));
     }
     let dropped = match entry.dropped {
@@ -279,7 +283,7 @@ fn compressions(segments: &[SegmentSummary]) -> String {
 
 fn prefix(entry: &Summary) -> String {
     if entry.damage.is_some() {
-        return "(its manifest is damaged)".to_owned();
+        return "(the manifest is damaged)".to_owned();
     }
     let text = units::printable(&entry.text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

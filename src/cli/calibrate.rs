@@ -17,7 +17,7 @@ pub(crate) async fn execute(
     let out = match args.out.or_else(session::prices_path) {
         Some(out) => out,
         None => {
-            let why = "no place to write the prices: neither HOME nor XDG_CONFIG_HOME is set; name a file with --out";
+            let why = "no file to write the prices to: neither HOME nor XDG_CONFIG_HOME is set; name a file with --out";
             return Err(CommandFailure::Usage(why.to_owned()));
         }
     };

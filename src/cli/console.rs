@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::failure::CommandFailure;
 
-/// Writes data to standard output, ends the line, and flushes.
+/// Writes data to standard output, ends the last line if necessary, and flushes.
 pub(crate) fn data(text: &str) -> Result<(), CommandFailure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -20,8 +20,8 @@ pub(crate) fn json(value: &serde_json::Value) -> Result<(), CommandFailure> {
     data(&text.map_err(|error| CommandFailure::Run(error.to_string()))?)
 }
 
-/// Writes a message to standard error. A failure to write is ignored, since there is nowhere to
-/// report it.
+/// Writes a message to standard error. A failure to write is ignored, since the failure could not
+/// be reported either.
 pub(crate) fn message(text: &str) {
     let mut stderr = io::stderr().lock();
     writeln!(stderr, "{text}").ok();
@@ -43,7 +43,7 @@ pub(crate) fn show_warnings() {
 
         fn flush(&self) {}
     }
-    // A process has one logger, and none is set before this one.
+    // A process has one logger, and no other code sets the logger.
     if log::set_logger(&Warnings).is_ok() {
         log::set_max_level(log::LevelFilter::Warn);
     }

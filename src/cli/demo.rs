@@ -123,7 +123,7 @@ async fn make_photos(
     }
     if photos.exists() {
         return Err(CommandFailure::Usage(format!(
-            "{} holds photos of another demo: remove it, or choose another folder",
+            "{} exists, but its photos were not generated with the same options: remove this folder, or choose another",
             photos.display()
         )));
     }

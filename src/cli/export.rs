@@ -40,15 +40,16 @@ pub(crate) fn text(out: &Path, text: &str) -> Result<(), CommandFailure> {
     write_whole(out, text.as_bytes()).map_err(|error| CommandFailure::file("write", out, &error))
 }
 
-/// True if two paths name the same file, or will do so once the file exists.
+/// True if two paths name the same file, or will name the same file once the file exists.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    // A file that does not exist yet has no identity to compare, but it has a resolved path.
+    // A file that does not exist yet has no identity to compare, so the resolved paths are
+    // compared, too.
     one == other
         || FileIdentity::of(one).is_some_and(|first| FileIdentity::of(other) == Some(first))
         || resolved(one).is_some_and(|first| resolved(other) == Some(first))
 }
 
-/// Refuses an output that is one of the command's inputs, or lies in an input folder.
+/// Fails if the file `output` is one of the command's inputs, or lies in an input folder.
 pub(crate) fn refuse_inputs<'a>(
     output: &Path,
     inputs: impl IntoIterator<Item = &'a Path>,

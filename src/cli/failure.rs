@@ -16,7 +16,7 @@ pub(crate) enum CommandFailure {
     /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// The library failed to do the work.
+    /// The library reported an error.
     #[error(transparent)]
     Forebay(#[from] forebay::Error),
     /// Data could not be generated.
@@ -31,13 +31,13 @@ pub(crate) enum CommandFailure {
     /// Any other failure, described by its message.
     #[error("{0}")]
     Run(String),
-    /// The reader of the output closed its pipe.
-    #[error("the reader of the output closed it")]
+    /// The reader of the output closed the pipe.
+    #[error("the reader of the output closed the pipe")]
     BrokenPipe,
     /// The user pressed Ctrl-C at the shell.
     #[error("interrupted")]
     Interrupted,
-    /// The signal that ends the process.
+    /// A signal ended the command. The value is the number of the signal.
     #[error("{}", match .0 { 1 => "hung up", 15 => "terminated", _ => "interrupted" })]
     Signalled(u8),
 }
@@ -64,7 +64,7 @@ impl CommandFailure {
         }
     }
 
-    /// Describes a failure to `action` (`"read"`, `"write"`) a file.
+    /// Creates the failure to do `action` (such as `"read"` or `"write"`) with the file `path`.
     pub(crate) fn file(action: &str, path: &Path, error: &io::Error) -> Self {
         Self::Run(format!("cannot {action} {}: {error}", path.display()))
     }

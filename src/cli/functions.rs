@@ -8,7 +8,8 @@ use super::args::FunctionsArgs;
 use super::console;
 use super::failure::CommandFailure;
 
-/// Lists all functions, or describes the functions that match the given word.
+/// Lists all functions, or the functions that match the name argument. A single match is described
+/// in full.
 pub(crate) fn execute(args: &FunctionsArgs) -> Result<(), CommandFailure> {
     let found: Vec<&FunctionInfo> = match &args.name {
         Some(word) => find(word)?,
@@ -31,8 +32,8 @@ pub(crate) fn names() -> Vec<String> {
         .collect()
 }
 
-/// Returns the function of this name; if there is none, the functions whose name or summary
-/// contains the word.
+/// Returns the function named `word`. If there is no such function, returns the functions whose
+/// name or summary contains `word`.
 fn find(word: &str) -> Result<Vec<&'static FunctionInfo>, CommandFailure> {
     let word = word.to_ascii_lowercase();
     if let Some(info) = function_info(&word) {

@@ -9,7 +9,7 @@ use super::args::{GenerateArgs, PhotosArgs, TableArgs};
 use super::failure::CommandFailure;
 use super::{console, progress, units};
 
-/// Generates data.
+/// Generates photos or a table.
 pub(crate) async fn execute(args: GenerateArgs, quiet: bool) -> Result<(), CommandFailure> {
     match args {
         GenerateArgs::Photos(args) => photos(args, quiet).await,

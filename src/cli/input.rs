@@ -12,9 +12,9 @@ use super::failure::CommandFailure;
 /// Maximum size, in bytes, of a token file; a larger file is refused.
 const TOKEN_BYTES: u64 = 1 << 20;
 
-/// Reads UTF-8 text from a file, or from standard input if the path is `-`. Fails if the text has
-/// more than `most` bytes, so that a wrong file does not fill the memory. `what` names the expected
-/// content in errors.
+/// Reads UTF-8 text from a file, or from standard input if `path` is `-`. Fails if the text has
+/// more than `most` bytes, so that a wrong file does not fill the memory. In error messages, `what`
+/// names the expected content.
 pub(crate) fn text(path: &Path, what: &str, most: u64) -> Result<String, CommandFailure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => {

@@ -1,7 +1,8 @@
 //! Signals that end a command, and the work to be done before the process ends.
 //!
-//! The first SIGINT (Ctrl-C), SIGTERM or SIGHUP drops the command, which removes the command's
-//! unfinished files, and then writes its resume token. Both must finish within [`GRACE`]. A second
+//! On the first SIGINT (Ctrl-C), SIGTERM or SIGHUP, the command's future is dropped, which removes
+//! the command's unfinished files. Then the resume token is written. If this takes longer than
+//! [`GRACE`], the thread that waits for signals writes the token and ends the process. A second
 //! signal ends the process at once. The exit code is 128 plus the signal's number, as in shells.
 
 use std::future::Future;
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use super::failure::CommandFailure;
 use super::{console, export};
 
-/// Time that a command has to clean up after a signal; then the process ends.
+/// Time that a command has to clean up after a signal. After this time, the process is ended.
 const GRACE: Duration = Duration::from_millis(400);
 
 /// Work to do when a command ends, whether it succeeds, fails or is interrupted.
@@ -41,8 +42,8 @@ impl Ending {
         *held = Some(folder.to_path_buf());
     }
 
-    /// Writes the token, if there is one that is not written yet. A concurrent second call waits
-    /// until the token is written.
+    /// Writes the token of [`save`](Self::save), unless no token was set or the token is already
+    /// written. A concurrent second call waits until the token is written.
     pub(crate) fn write(&self) -> Result<(), CommandFailure> {
         let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         match held.take() {
@@ -51,12 +52,12 @@ impl Ending {
         }
     }
 
-    /// Ends the process at once, discarding unfinished files.
+    /// Removes unfinished files, and ends the process at once.
     fn end(&self, signal: u8) -> ! {
         abandon_all();
         let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = &*folder {
-            // The process is ending: nobody could act on an error.
+            // An error is ignored, since the process is ending.
             std::fs::remove_dir_all(folder).ok();
         }
         std::process::exit(i32::from(exit_code(signal)));
@@ -68,7 +69,7 @@ pub(crate) const fn exit_code(signal: u8) -> u8 {
     128 + signal
 }
 
-/// Runs a command until it ends or a signal arrives, whichever comes first.
+/// Runs `command` until the command ends or a signal arrives, whichever comes first.
 pub(crate) fn interruptible(
     runtime: &tokio::runtime::Runtime,
     ending: &Arc<Ending>,
@@ -84,8 +85,8 @@ pub(crate) fn interruptible(
             result = &mut command => result,
         }
     });
-    // The command is dropped before the token is written: this removes the command's unfinished
-    // files.
+    // The command's future is dropped before the token is written, which removes the command's
+    // unfinished files.
     drop(command);
     match (result, ending.write()) {
         (Ok(()), written) => written,
@@ -110,12 +111,12 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Command
         runtime.block_on(async move {
             let mut signals = signals;
             let first = signals.next().await;
-            // Sending fails if the command has ended in the meantime; then the process is ending
-            // already.
+            // Sending fails if the command has ended in the meantime. In this case, the process is
+            // ending already.
             sender.send(first).ok();
             tokio::select! {
                 () = tokio::time::sleep(GRACE) => {
-                    // The process is ending: nobody could act on an error.
+                    // An error is ignored, since the process is ending.
                     ending.write().ok();
                     ending.end(first)
                 }
@@ -126,7 +127,7 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Command
     let thread = std::thread::Builder::new().name("forebay-signals".to_owned());
     #[expect(
         clippy::disallowed_methods,
-        reason = "it has no result to wait for, and lives as long as the process"
+        reason = "the thread has no result to wait for, and lives as long as the process"
     )]
     let _watching = thread.spawn(watched)?;
     Ok(())
@@ -136,7 +137,7 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Command
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// `None` if the process was started with SIGHUP ignored, as by `nohup`.
+    /// Receiver of SIGHUP; `None` if the process was started with SIGHUP ignored, as `nohup` does.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -176,7 +177,7 @@ impl Signals {
     }
 }
 
-/// True if the process was started with a signal ignored, as far as the system reports it.
+/// True if the process was started with `signal` ignored. False if the system does not report this.
 #[cfg(unix)]
 fn ignores(signal: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,9 +1,9 @@
 //! The command line: a thin layer over the library.
 //!
 //! Data goes to standard output, messages to standard error. The exit code is 0 on success (also if
-//! the reader closes its pipe), 1 if data cannot be read or a run fails, 2 if the command line or
-//! the SQL is at fault, and 128 + n if signal n ended the command: 130 after Ctrl-C, 143 after
-//! SIGTERM, 129 after SIGHUP.
+//! the reader of the output closes the pipe), 1 if data cannot be read or a run fails, 2 if the
+//! command line or the SQL is at fault, and 128 + n if signal n ended the command: 130 after
+//! Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
 mod args;
 mod cache;
@@ -49,7 +49,7 @@ pub(crate) fn main() -> ExitCode {
     console::show_warnings();
     let args = Args::parse();
     let result = execute(args, started);
-    // Abandoned threads may still be writing.
+    // Threads that the command abandoned may still be writing: their unfinished files are removed.
     abandon_all();
     match result {
         Ok(()) | Err(CommandFailure::BrokenPipe) => ExitCode::SUCCESS,
@@ -64,8 +64,8 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Silences panics of image decoders. A panic on a damaged file fails its row, and is reported as
-/// that row's error.
+/// Silences the printed reports of panics in image decoders. If a decoder panics on a damaged file,
+/// the row of this file fails, and the panic is reported as the row's error.
 fn silence_caught_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,4 +1,4 @@
-//! `forebay plan`: saved plans, which pin a job to a plan.
+//! `forebay plan`: saves the plan of a pipeline for later runs, and shows saved plans.
 
 use forebay::SavedPlan;
 

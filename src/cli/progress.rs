@@ -1,4 +1,5 @@
-//! Progress of a run: a bar on a terminal, an occasional line elsewhere.
+//! Progress of a run on standard error: a bar on a terminal, and a line every few seconds
+//! elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::console;
 use super::units;
 
-/// Time between two lines of progress, if there is no terminal.
+/// Time between two lines of progress, if standard error is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two redraws of a bar while its counts do not change.
 const TICK: Duration = Duration::from_millis(500);
@@ -104,7 +105,7 @@ impl Steps {
         }
     }
 
-    /// Shows the stage that begins.
+    /// Shows that the stage `step` begins.
     pub(crate) fn begin(&mut self, step: CalibrationStep<'_>) {
         if self.is_quiet {
             return;
@@ -132,7 +133,7 @@ impl Steps {
 }
 
 /// Returns a bar on standard error that counts items such as files or rows. The bar is hidden if
-/// there is no terminal.
+/// standard error is not a terminal.
 pub(crate) fn counter(quiet: bool, total: u64, things: &str) -> ProgressBar {
     let text = format!("{{pos}}/{{len}} {things}  ETA {{eta}}");
     let bar = bar(Some(total), &text, "{pos}");
@@ -149,7 +150,7 @@ fn bar(steps: Option<u64>, with_total: &str, without: &str) -> ProgressBar {
     };
     match ProgressStyle::with_template(&template) {
         Ok(style) => bar.with_style(style),
-        // The templates are constants; if one is invalid, the default style will do.
+        // All templates are constants. If a template is invalid, the bar has the default style.
         Err(_) => bar,
     }
 }

@@ -28,16 +28,16 @@ pub(crate) async fn execute(
     started: Instant,
 ) -> Result<(), CommandFailure> {
     let resume = args.resume.as_deref().map(input::token).transpose()?;
-    // The new token may be written over the token to resume from; no other output may be an input.
+    // The new token may replace the token to resume from. No other output may be an input.
     export::refuse_inputs(&args.delivery.out, args.resume.as_deref())?;
     let save = match &args.save_token {
         Some(path) => {
             export::refuse_inputs(path, args.delivery.statements.files(&args.delivery.engine))?;
             if export::is_same(path, &args.delivery.out) {
-                let why = "--out and --save-token name the same file: name two";
+                let why = "--out and --save-token name the same file: name two different files";
                 return Err(CommandFailure::Usage(why.to_owned()));
             }
-            // Until the run begins, the token to save is the one to resume from.
+            // Until the run begins, the token to save is the token to resume from.
             if let Some(resume) = &resume {
                 ending.save(path, resume.clone());
             }
@@ -52,7 +52,7 @@ pub(crate) async fn execute(
     run(args.delivery, of, save, quiet, started).await
 }
 
-/// The file that the resume token is written to when a run ends.
+/// The file to which the resume token is written when a run ends.
 struct Save<'a> {
     path: &'a Path,
     ending: &'a Ending,
@@ -82,7 +82,7 @@ pub(crate) async fn replay(
     run(args.delivery, of, None, quiet, started).await
 }
 
-/// Runs a pipeline over the rows that `of` selects, from the resume token of `of`.
+/// Runs a pipeline over the rows that `of` selects, starting at the resume token in `of`, if any.
 async fn run(
     args: DeliveryArgs,
     of: RunConfig,
@@ -108,8 +108,8 @@ async fn run(
     if let Some(save) = &save {
         save.token(run.beginning().clone());
     }
-    // A file that is never finished delivers nothing, so until then the token stays at the
-    // beginning.
+    // An unfinished output file delivers nothing. Until the file is finished, the token to save is
+    // the token of the run's beginning.
     let is_direct = sink.is_direct();
     let mut last = None;
     let take = |batch: &RunBatch| {
@@ -123,7 +123,7 @@ async fn run(
     };
     let drained = drain(&mut run, quiet || args.json, take).await;
     if drained.is_err() && !quiet {
-        // The rows that failed before the run did are worth reporting, too.
+        // Rows that failed before the run failed are reported, too.
         list_failures(&run.stats());
     }
     let Drained {
@@ -174,7 +174,7 @@ async fn run(
 pub(crate) struct Drained {
     /// Counts over the delivered batches. The engine's own counts include prefetched batches.
     pub(crate) stats: RunStats,
-    /// Arrival time of the first batch; `None` if there was none.
+    /// Arrival time of the first batch; `None` if no batch arrived.
     pub(crate) first: Option<Instant>,
     /// Time from the start of the run to its end.
     pub(crate) total: Duration,
@@ -182,7 +182,7 @@ pub(crate) struct Drained {
     pub(crate) cpu: Duration,
 }
 
-/// Passes every batch of a run to `take`, and shows the progress.
+/// Runs `run` to its end, passes every batch to `take`, and shows the progress.
 pub(crate) async fn drain(
     run: &mut Run,
     quiet: bool,
@@ -216,7 +216,8 @@ pub(crate) async fn drain(
     })
 }
 
-/// Size of a column, in bytes, without the parts of shared buffers that belong to other rows.
+/// Returns the size of a column, in bytes, without the parts of shared buffers that belong to other
+/// rows.
 fn size(column: &ArrayRef) -> u64 {
     column.to_data().get_slice_memory_size().unwrap_or_default() as u64
 }
@@ -255,7 +256,8 @@ impl Sink {
         })
     }
 
-    /// True if the reader of the output sees each batch as soon as it is written, as with a pipe.
+    /// True if each batch counts as delivered at once: no file is written, or the output is a pipe,
+    /// whose reader sees each batch as soon as the batch is written.
     fn is_direct(&self) -> bool {
         self.writer.as_ref().is_none_or(TableWriter::is_direct)
     }

@@ -1,4 +1,5 @@
-//! SQL statements from a file, an argument or standard input, and the pipeline that they define.
+//! Reads SQL statements from a file, an argument or standard input, and selects the pipeline to
+//! use.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use super::args::Statements;
 use super::failure::CommandFailure;
 use super::input;
 
-/// Maximum size of SQL, in bytes; more is refused. It is enough for any script, and keeps a wrong
-/// file from filling the memory.
+/// Maximum size of SQL text, in bytes; a longer text is refused. The limit is above the size of any
+/// script, and keeps a wrong file from filling the memory.
 const MAX_SQL_BYTES: u64 = 16 << 20;
 
 impl Statements {
@@ -24,8 +25,8 @@ impl Statements {
         }
     }
 
-    /// Loads the statements. Returns the name of their only pipeline, or of the one that
-    /// `--pipeline` selects.
+    /// Executes the statements in `session`. Returns the pipeline name of `--pipeline`, if present,
+    /// else the name of the only pipeline that the statements define.
     pub(crate) async fn load(&self, session: &Session) -> Result<String, CommandFailure> {
         let names = session.load(&self.text()?).await?;
         match (&self.pipeline, names.as_slice()) {

@@ -1,4 +1,4 @@
-//! The sessions of commands, which plan with the prices of this machine.
+//! Opens the sessions of commands. These sessions plan with the measured prices of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use forebay::{Coefficients, Session};
 use super::failure::CommandFailure;
 use super::input;
 
-/// Environment variable that names the file of this machine's prices.
+/// Environment variable that contains the path of the file of this machine's prices.
 const VARIABLE: &str = "FOREBAY_COSTS";
 
-/// Maximum size of the file of prices, in bytes; a larger file is refused. It is a hundred times
-/// the size of the prices of all functions.
+/// Maximum size of the file of prices, in bytes; a larger file is refused. The limit is about a
+/// hundred times the size of a file with the prices of all functions.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Returns the path of this machine's prices: `$FOREBAY_COSTS`, else `forebay/costs.json` in the
-/// user's configuration folder. `None` if neither is known.
+/// user's configuration folder. `None` if the environment variables determine neither path.
 pub(crate) fn prices_path() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(path) = set(VARIABLE) {
@@ -26,8 +26,8 @@ pub(crate) fn prices_path() -> Option<PathBuf> {
     Some(config.join("forebay").join("costs.json"))
 }
 
-/// Opens a session. Its prices are those of this machine, if the machine was calibrated, else the
-/// built-in ones.
+/// Opens a session. The session uses the prices of this machine if the machine was calibrated, else
+/// the built-in prices.
 pub(crate) fn open() -> Result<Session, CommandFailure> {
     let Some(path) = prices_path() else {
         return Ok(Session::new());
@@ -49,7 +49,7 @@ pub(crate) fn open() -> Result<Session, CommandFailure> {
     Ok(Session::with_prices(prices))
 }
 
-/// Opens a session that refuses to read the given output files as sources. Files that the command
+/// Opens a session that refuses to read the files `outputs` as sources. Files that the command
 /// itself reads are checked by [`refuse_inputs`](super::export::refuse_inputs).
 pub(crate) fn guarding<'a>(
     outputs: impl IntoIterator<Item = &'a Path>,

@@ -22,7 +22,7 @@ use super::{console, export, functions, script, session, table};
 
 /// Maximum number of rows of a result that the shell shows; scripts print all rows.
 const SHELL_ROWS: usize = 40;
-/// Maximum number of statements in the history; older ones are forgotten.
+/// Maximum number of statements in the history; older statements are deleted.
 const HISTORY: usize = 2000;
 
 const HELP: &str = "\
@@ -34,7 +34,7 @@ paths. Ctrl-C stops a statement or clears the line; Ctrl-D, `exit` or `quit` lea
   SHOW TABLES;  SHOW PIPELINES;  DESCRIBE train;  SELECT path, class FROM photos LIMIT 5;
   EXPLAIN PIPELINE train;  EXPLAIN ANALYZE PIPELINE train;  DROP PIPELINE train;";
 
-/// Keywords for completion, without the names of formats.
+/// Keywords for tab completion, without the names of file formats.
 const KEYWORDS: [&str; 56] = [
     "ANALYZE",
     "AND",
@@ -107,7 +107,7 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), CommandFailure> {
         None => script::read(args.file.as_deref().unwrap_or(Path::new("-")))?,
     };
     if let Some(path) = &args.out {
-        // A wrong file name is reported before anything is executed.
+        // A wrong file name is reported before any statement is executed.
         export::format(path)?;
     }
     if let Some(out) = &args.out {
@@ -138,11 +138,11 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), CommandFailure> {
 pub(crate) async fn run_shell() -> Result<(), CommandFailure> {
     let session = session::open()?;
     let problem =
-        |error: ReadlineError| CommandFailure::Run(format!("no terminal to read: {error}"));
+        |error: ReadlineError| CommandFailure::Run(format!("cannot read the terminal: {error}"));
     let mut editor = editor().map_err(problem)?;
     let history = history_file();
     if let Some(path) = &history {
-        // A missing history is not an error.
+        // A missing history file is not an error.
         editor.load_history(path).ok();
     }
     console::message("Forebay: SQL statements end with `;`. `help` says more, `exit` leaves.");
@@ -165,7 +165,7 @@ pub(crate) async fn run_shell() -> Result<(), CommandFailure> {
         }
         editor.add_history_entry(text.trim()).ok();
         if let Some(path) = &history {
-            // A failure to keep the history is ignored.
+            // A failure to write the history file is ignored.
             editor.append_history(path).ok();
         }
         if let Err(failure) = run_line(&session, &text).await {
@@ -182,7 +182,8 @@ pub(crate) async fn run_shell() -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Executes the statements of one input; Ctrl-C abandons the running statement and those after it.
+/// Executes the statements of one input. Ctrl-C abandons the running statement and all later
+/// statements of the input.
 async fn run_line(session: &Session, text: &str) -> Result<(), CommandFailure> {
     for statement in split(text).0 {
         let outcomes = tokio::select! {
@@ -209,7 +210,8 @@ fn show(outcome: Outcome, max_rows: usize) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Returns the path of the history: `FOREBAY_HISTORY`, else `.forebay_history` in the home folder.
+/// Returns the path of the history file: the value of `FOREBAY_HISTORY`, else `.forebay_history` in
+/// the home folder. `None` means that no history is kept.
 fn history_file() -> Option<PathBuf> {
     match std::env::var_os("FOREBAY_HISTORY") {
         Some(path) => (!path.is_empty()).then(|| PathBuf::from(path)),
@@ -265,7 +267,7 @@ impl Completer for ShellHelper {
     }
 }
 
-/// Returns the byte offset at which the word before the cursor begins.
+/// Returns the byte offset at which the last word of `text` begins; `text` ends at the cursor.
 fn word_start(text: &str) -> usize {
     text.char_indices()
         .rev()
@@ -274,7 +276,7 @@ fn word_start(text: &str) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Returns the completions of a word: names first, then functions with their parenthesis, then
+/// Returns the completions of a word: first names, then functions with an opening parenthesis, then
 /// keywords in the case of the typed word.
 fn candidates(word: &str, functions: &[String], names: &[String]) -> Vec<String> {
     if word.is_empty() {

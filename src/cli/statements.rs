@@ -3,17 +3,17 @@
 /// A statement of a script, with its position.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ScriptStatement<'a> {
-    /// Text of the statement, up to its `;`.
+    /// Text of the statement, without its final `;`.
     text: &'a str,
-    /// Number of lines before the statement.
+    /// Number of lines of the script before the statement.
     lines: usize,
     /// Number of characters before the statement on its first line.
     columns: usize,
 }
 
 impl ScriptStatement<'_> {
-    /// Pads the statement with blanks up to its position, so that errors name the script's lines
-    /// and columns.
+    /// Returns the statement's text, padded with line breaks and blanks to its position in the
+    /// script, so that errors name the script's lines and columns.
     pub(crate) fn in_place(&self) -> String {
         format!(
             "{}{}{}",
@@ -24,8 +24,8 @@ impl ScriptStatement<'_> {
     }
 }
 
-/// Splits a script into statements. The flag is true if the script is complete, that is, only
-/// blanks and comments follow the last `;`.
+/// Splits a script into statements. The returned flag is true if the script is complete: only
+/// blanks and ended comments follow the last `;`.
 pub(crate) fn split(script: &str) -> (Vec<ScriptStatement<'_>>, bool) {
     let mut statements = Vec::new();
     let mut scan = Lexer::default();
@@ -80,7 +80,7 @@ enum LexState {
     Plain,
     Quoted(char),
     LineComment,
-    /// Inside this many nested `/*`.
+    /// Inside a block comment. The value is the number of nested `/*`.
     BlockComment(u32),
 }
 
@@ -95,8 +95,8 @@ enum CharContext {
 #[derive(Debug, Default)]
 struct Lexer {
     state: LexState,
-    /// True if this character belongs to a pair (`--`, `/*`, `*/`) that the previous character
-    /// began.
+    /// True if the next character is the second character of a pair (`--`, `/*`, `*/`) that the
+    /// previous character began.
     taken: bool,
 }
 
@@ -117,8 +117,8 @@ impl Lexer {
                 return CharContext::Blank;
             }
             (LexState::Plain, c, _) if c.is_whitespace() => return CharContext::Blank,
-            // A doubled quote counts as the end of one string and the start of another, which has
-            // the same effect.
+            // A doubled quote within a string is treated as the end of one string and the start of
+            // another. This does not change how the script is split.
             (LexState::Quoted(quote), c, _) if c == quote => self.state = LexState::Plain,
             (LexState::LineComment, c, _) => {
                 if c == '\n' {

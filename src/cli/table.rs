@@ -10,12 +10,13 @@ use arrow::util::pretty::pretty_format_batches_with_options;
 
 use super::units;
 
-/// Maximum number of characters shown of a value; the rest is cut off.
+/// Maximum number of characters that are shown of a value; further characters are cut off.
 const MAX_CHARACTERS: usize = 60;
-/// Maximum number of elements of a list that is shown; of a longer list, only the length is shown.
+/// Maximum number of elements of a list whose elements are shown. Of a longer list, only the length
+/// is shown.
 const MAX_LIST_VALUES: usize = 12;
-/// Maximum size, in bytes, of a binary value that is shown; of a larger value, only the size is
-/// shown.
+/// Maximum size, in bytes, of a binary value whose bytes are shown. Of a larger value, only the
+/// size is shown.
 const MAX_BINARY: usize = 16;
 
 /// Formats batches as one table. At most `max_rows` rows are shown, followed by the total number of
@@ -134,8 +135,8 @@ fn abbreviate(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 
 fn texts(field: &Field, column: &ArrayRef) -> Result<Vec<Option<String>>, ArrowError> {
     let options = FormatOptions::default();
-    // Values are formatted one by one, so that the text of a tensor of a million numbers is never
-    // made.
+    // Values are formatted one by one, and only if their text is shown: the text of a tensor may
+    // have a million numbers.
     let formatter = ArrayFormatter::try_new(column, &options)?;
     let tensor = field
         .extension_type_name()

@@ -14,7 +14,7 @@ pub(crate) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     ))
 }
 
-/// Formats a number of bytes with three digits: `12.3 kB`.
+/// Formats a number of bytes with up to three digits: `12.3 kB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = count as f64;
@@ -40,12 +40,12 @@ pub(crate) fn count(value: u64) -> String {
     text
 }
 
-/// Formats a count with its noun, in the singular only for one.
+/// Formats a count with its noun: `one` if the count is 1, else `many`.
 pub(crate) fn counted(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(value), if value == 1 { one } else { many })
 }
 
-/// Formats picoseconds with three digits: `1.2 ms`.
+/// Formats a duration of `ps` picoseconds with about three digits: `1.2 ms`.
 pub(crate) fn duration(ps: u64) -> String {
     const UNITS: [(&str, f64); 5] = [
         ("ps", 1e3),
@@ -65,7 +65,7 @@ pub(crate) fn duration(ps: u64) -> String {
     String::new()
 }
 
-/// Formats the time since a moment; both arguments are in milliseconds since 1970.
+/// Formats the time from `then` to `now`, both in milliseconds since 1970; `then` is 0 if unknown.
 pub(crate) fn ago(then: u64, now: u64) -> String {
     if then == 0 {
         return "unknown".to_owned();
@@ -84,7 +84,8 @@ pub(crate) fn unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Escapes terminal control characters in a text of unknown origin.
+/// Replaces the control characters of `text`, except line breaks, so that a text of unknown origin
+/// cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let plain = |c: char| c == '\n' || !c.is_control();
     text.chars()

@@ -6,7 +6,8 @@ use super::args::WhichArgs;
 use super::failure::CommandFailure;
 use super::{console, export, input, session};
 
-/// Shows the provenance of a batch, and writes its rows to a file if asked to.
+/// Shows the provenance of a batch, and writes the rows of the batch to the file of `--out`, if
+/// present.
 pub(crate) async fn execute(args: WhichArgs) -> Result<(), CommandFailure> {
     let name = match (&args.token, args.step) {
         (Some(file), _) => BatchName::Before(Box::new(input::token(file)?)),
@@ -16,7 +17,8 @@ pub(crate) async fn execute(args: WhichArgs) -> Result<(), CommandFailure> {
         },
         (None, None) => {
             return Err(CommandFailure::Usage(
-                "expected --token FILE, or --epoch and --step".to_owned(),
+                "no batch selected: expected --token FILE, or --step N with an optional --epoch N"
+                    .to_owned(),
             ));
         }
     };

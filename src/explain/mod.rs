@@ -1,5 +1,5 @@
-//! EXPLAIN: the written plan, the chosen plan and the reasons for the choice, the order of the
-//! rows, the number of steps, and the time spent.
+//! The output of EXPLAIN: the written plan, the chosen plan and the reasons for the choice, the
+//! order of the rows, the number of steps, and (for EXPLAIN ANALYZE) the measured times.
 
 mod optimizer;
 mod why_not;
@@ -49,7 +49,7 @@ pub struct Explanation {
     world: u64,
     epoch_rows: Option<u64>,
     steps_per_span: Option<u64>,
-    /// Number of steps of the first epoch, if the number differs between epochs.
+    /// Number of steps of the first epoch, if the number may differ between epochs.
     first_steps: Option<u64>,
     idle_ranks: u64,
     options: String,
@@ -84,7 +84,8 @@ struct Analysis {
     cpu: Duration,
     first_batch: Duration,
     stats: RunStats,
-    /// Fraction of an epoch's stored rows that was read, if the run ended within the epoch.
+    /// Fraction of the stored rows that the run read, if the run was limited to a number of
+    /// batches; else 1.
     share: f64,
 }
 
@@ -157,7 +158,7 @@ impl Explanation {
         Ok(explanation)
     }
 
-    /// Makes the text include everything known about the optimiser, as `EXPLAIN VERBOSE` does.
+    /// Makes the text include all details about the optimiser, as `EXPLAIN VERBOSE` does.
     #[must_use]
     pub fn verbose(self) -> Self {
         Self {
@@ -166,10 +167,11 @@ impl Explanation {
         }
     }
 
-    /// Explains why a rewrite rule, or each rule of a family, did not apply: `EXPLAIN WHY NOT`.
+    /// Returns the answer to `EXPLAIN WHY NOT rule`: the reasons why a rewrite rule, or each rule
+    /// of a family, did not apply.
     ///
     /// # Errors
-    /// Fails if there is no such rule or family.
+    /// Fails if no rule and no family is named `rule`.
     pub fn why_not(&self, rule: &str) -> Result<WhyNotAnswer> {
         named(rule)?;
         let rules = self.optimizer.as_ref().map(|found| found.why_not(rule));
@@ -197,8 +199,10 @@ impl Explanation {
     fn optimizer(&self) -> Result<&Explained> {
         let found = self.optimizer.as_ref();
         Ok(found.ok_or_else(|| {
-            PlanError::mistake("the optimiser is off, so there is one plan and it has no costs")
-                .with_hint("leave out OPTIONS (optimize = 'off')")
+            PlanError::mistake(
+                "the optimiser is off, so there is only the written plan, without costs",
+            )
+            .with_hint("leave out OPTIONS (optimize = 'off')")
         })?)
     }
 
@@ -269,8 +273,8 @@ impl Explanation {
         )
     }
 
-    /// Predicts the seconds on one core for the part of an epoch that was run. If a cache makes
-    /// epochs differ, this is the mean over the epochs.
+    /// Predicts the CPU time, in seconds, of the part of an epoch that was run. If a cache makes
+    /// the costs of epochs differ, the prediction is for an epoch of mean cost.
     fn predicted(&self) -> Option<f64> {
         let found = self.optimizer.as_ref()?;
         let all = found.report.chosen as f64 / 1e12;
@@ -295,7 +299,7 @@ impl Explanation {
                     self.world
                 ),
                 (None, _) => {
-                    "counted while rows come (what decides them is computed with them; one rank)"
+                    "not known in advance, since they depend on values that are computed during the run"
                         .to_owned()
                 }
             };
@@ -355,7 +359,8 @@ impl Analysis {
         })
     }
 
-    /// Names the node with the most CPU time, not counting the time of its inputs.
+    /// Names the bottleneck: reading, or the plan node with the most CPU time. The CPU time of a
+    /// node does not include the CPU time of the node's inputs.
     fn bottleneck(&self) -> String {
         let total: Duration = self.nodes.iter().map(|n| n.cpu).sum();
         let seconds = self.wall.as_secs_f64().max(1e-9);
@@ -498,7 +503,7 @@ impl fmt::Display for Explanation {
                         let measured = analysis.cpu.as_secs_f64();
                         writeln!(
                             f,
-                            "Predicted {predicted:.2} s on one core, all threads took {measured:.2} s: {:.2} of it.",
+                            "Predicted {predicted:.2} s of CPU time; measured {measured:.2} s over all threads. Predicted / measured: {:.2}.",
                             predicted / measured.max(1e-9)
                         )
                     }
@@ -564,13 +569,14 @@ fn options_text(compiled: &Compiled) -> String {
     let on_error = format!("{:?}", options.on_error).to_lowercase();
     let relax = options.relax.option();
     let optimize = match options.optimize {
-        Optimize::Off => "none",
+        Optimize::Off => "off",
         Optimize::Default => "default",
     };
     format!("on_error {on_error}, relax {relax}, optimize {optimize}")
 }
 
-/// Returns a column's type for display: a tensor by element type, shape and layout.
+/// Returns a column's type for display. The text of a tensor type has its element type, shape and
+/// layout.
 pub(crate) fn type_text(field: &Field) -> String {
     match TensorType::from_field(field) {
         Ok(Some(tensor)) => tensor.to_string(),

@@ -10,7 +10,7 @@ use forebay_planner::optimizer::explain::plan::PlanNode;
 use forebay_planner::units::{bytes_text, cost_text, price_text};
 use serde_json::{Value, json};
 
-/// Returns the heading of a plan: its name and its cost.
+/// Returns the heading of a plan: the plan's name and cost.
 pub(super) fn heading(name: &str, cost: u128, explained: &Explained) -> String {
     format!(
         "{name} ({} over {})",
@@ -44,7 +44,7 @@ pub(super) fn short(explained: &Explained, f: &mut Formatter<'_>) -> fmt::Result
     writeln!(f, "  cache     {}", cache_text(explained))
 }
 
-/// Describes the rows that are cached, or the reason why none are.
+/// Returns a text that names the cached rows, or the reason why no rows are cached.
 fn cache_text(explained: &Explained) -> String {
     let table = &explained.cache;
     if let Some(point) = table.chosen() {
@@ -60,8 +60,8 @@ fn cache_text(explained: &Explained) -> String {
         .filter_map(|point| point.total.as_ref().ok());
     match (explained.config.cache.possible(), legal.next()) {
         (false, _) => "none: no cache is configured".to_owned(),
-        (true, Some(_)) => "none: it would cost more than it saves".to_owned(),
-        (true, None) => "none: no rows may be kept".to_owned(),
+        (true, Some(_)) => "none: a cache would cost more than it saves".to_owned(),
+        (true, None) => "none: no rows of this plan may be cached".to_owned(),
     }
 }
 
@@ -125,7 +125,8 @@ pub(super) fn long(
     writeln!(f, "  {none}{:>10} {:>9} {uncached:>9}  no cache", "", "")
 }
 
-/// Returns the cost, in picoseconds, that planning charges for each byte of a cache on disk.
+/// Returns the cost, in picoseconds, that planning charges for each byte that a cache keeps on
+/// disk.
 fn disk_price(explained: &Explained) -> u128 {
     let budget = explained.config.cache.budget;
     budget.map_or(0, |budget| budget.price)

@@ -53,18 +53,21 @@ fn answer(rule: &WhyNot, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     };
     match (times(rule.fired), rule.fired, rule.used) {
         (_, 0, false) => {}
-        (applied, _, true) => writeln!(f, "  applied {applied}; the chosen plan comes of it")?,
+        (applied, _, true) => writeln!(
+            f,
+            "  applied {applied}, also in the derivation of the chosen plan"
+        )?,
         (applied, _, false) => {
             writeln!(
                 f,
-                "  applied {applied} on the way; the chosen plan does without"
+                "  applied {applied}, but not in the derivation of the chosen plan"
             )?;
         }
     }
     if rule.refused.is_empty() && rule.fired == 0 {
         return writeln!(
             f,
-            "  its operators stand above one another in no plan of these rows"
+            "  never matched: in no plan of the search, the operators of this rule are directly above one another"
         );
     }
     if rule.refused.is_empty() {

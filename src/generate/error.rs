@@ -8,7 +8,7 @@ use super::stored::UnwritableColumn;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// An option is out of range; the text says what was expected.
+    /// An option is out of range. The text names the expected range.
     #[error("{0}")]
     Option(String),
     /// A file or folder could not be written.

@@ -1,13 +1,13 @@
-//! Rejects NaN and infinite numbers. JSON has no such numbers, and the JSON writer would turn them
-//! into null.
+//! Rejects NaN and infinite numbers. JSON has no such numbers, and the JSON writer would turn these
+//! numbers into null.
 
 use arrow::array::types::{ArrowPrimitiveType, Float16Type, Float32Type, Float64Type};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-/// Fails if a batch holds a number that is not finite. The batch must have the column types in
-/// which JSON files store columns.
+/// Fails if a batch holds a number that is not finite. The columns of the batch must already have
+/// the types in which JSON files store columns.
 pub(super) fn check(batch: &RecordBatch) -> Result<(), ArrowError> {
     let schema = batch.schema_ref();
     let mut columns = schema.fields().iter().zip(batch.columns());
@@ -33,13 +33,15 @@ fn are_finite(array: &dyn Array) -> bool {
         DataType::Map(..) => are_finite(array.as_map().entries()),
         _ => return true,
     };
-    // The number that is not finite may lie outside the array's rows, or under a null.
+    // The child arrays may have numbers outside the array's rows and under nulls. If such a number
+    // is not finite, the rows are checked one by one.
     is_clean || (0..array.len()).all(|row| is_finite(array, row))
 }
 
 fn floats<T: ArrowPrimitiveType>(array: &dyn Array, is_finite: fn(T::Native) -> bool) -> bool {
     let array = array.as_primitive::<T>();
-    // The fast check also reads values under nulls, which are mostly finite, so it comes first.
+    // The check of all values is faster than the check of the non-null values. The value under a
+    // null is finite in most arrays, so the second check is rarely needed.
     array.values().iter().all(|&value| is_finite(value)) || array.iter().flatten().all(is_finite)
 }
 

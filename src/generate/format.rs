@@ -41,8 +41,9 @@ impl TableFormat {
         }
     }
 
-    /// True if a truncated file is readable up to its end, as files of lines are. Parquet and Arrow
-    /// files need their footer, and their writers buffer rows.
+    /// True if the rows at the beginning of an unfinished file can be read, as in formats with one
+    /// row per line. Parquet and Arrow files cannot be read without their footer, and their writers
+    /// buffer rows.
     pub(super) const fn is_read_by_the_row(self) -> bool {
         match self {
             Self::Csv | Self::Json => true,

@@ -1,6 +1,5 @@
 //! Generates realistic photos and tables, so that a pipeline can be tried, tested and measured
-//! without a download. The output depends on the options alone: the same options give the same
-//! files on every machine.
+//! without a download. The same options give the same files on every machine.
 
 mod error;
 mod finite;

@@ -13,9 +13,9 @@ use image::DynamicImage;
 
 use super::error::GenerateError;
 
-/// Maximum number of classes of a folder; more are refused.
+/// Maximum number of classes of a folder; a larger number is refused.
 pub const MAX_CLASSES: u32 = CLASSES;
-/// Maximum number of pixels along a side of a photo; more are refused.
+/// Maximum number of pixels along a side of a photo; a larger number is refused.
 pub const MAX_SIDE: u32 = 16_384;
 
 /// Default JPEG quality: most of ImageNet's photos have 85 to 95.
@@ -30,7 +30,8 @@ pub struct Photos {
     pub classes: u32,
     /// Mean width and height in pixels, 1 to [`MAX_SIDE`].
     pub size: (u32, u32),
-    /// True if sizes vary by a quarter and a fifth of the photos are upright, as in real folders.
+    /// True if the width and height of each photo vary by up to a quarter, and are swapped (upright
+    /// photos) in one photo of five, as in real folders.
     pub vary_size: bool,
     /// True if one photo in ten is a PNG and one in twenty is gray.
     pub mixed: bool,
@@ -65,8 +66,8 @@ pub struct PhotosReport {
 
 impl Photos {
     /// Writes the photos as `<class>/<class>-<number>.jpg` below `folder`, which is created if
-    /// missing. Existing files of these names are replaced. `progress` gets the number of photos
-    /// written so far, from several threads.
+    /// missing. Existing files of these names are replaced. `progress` is called by several
+    /// threads, with the number of photos written so far.
     pub fn write(
         &self,
         folder: &Path,
@@ -191,7 +192,7 @@ fn write(bytes: &[u8], path: &Path) -> Result<u64, GenerateError> {
     };
     let mut file = OutputFile::create(path).map_err(io)?;
     file.write_all(bytes).map_err(io)?;
-    // Photos can be generated again, so no write waits for the disk.
+    // Photos can be generated again, so the file is not flushed to the disk.
     file.commit_cached().map_err(io)
 }
 

@@ -26,7 +26,7 @@ use parquet::arrow::ArrowSchemaConverter;
 
 use super::format::TableFormat;
 
-/// A column of a type that a file format cannot hold.
+/// Error for a column whose type a file format cannot hold.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column \"{column}\" has the type {data_type}, which {format} files cannot hold; {advice}")]
 pub struct UnwritableColumn {
@@ -36,7 +36,7 @@ pub struct UnwritableColumn {
     pub data_type: DataType,
     /// Format of the file.
     pub format: TableFormat,
-    /// A remedy, for the message.
+    /// Remedy that the message suggests.
     pub advice: String,
 }
 
@@ -59,7 +59,8 @@ pub(super) fn stored_schema(
         if format == TableFormat::Parquet {
             let alone = Schema::new(vec![Arc::clone(&stored)]);
             let converted = ArrowSchemaConverter::new().convert(&alone);
-            converted.map_err(|why| unwritable(format!("cast it to another type: {why}")))?;
+            converted
+                .map_err(|why| unwritable(format!("cast the column to another type: {why}")))?;
         }
         Ok(stored)
     });
@@ -79,8 +80,8 @@ fn stored_field(format: TableFormat, field: &FieldRef) -> Result<FieldRef, &'sta
     Ok(Arc::new(stored.with_metadata(field.metadata().clone())))
 }
 
-/// Returns the type in which files of a format store values of type `of`, or a remedy if they
-/// cannot.
+/// Returns the type in which files of a format store values of type `of`. If the format cannot hold
+/// such values, the error is a remedy for the message.
 fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static str> {
     use TableFormat::{Arrow, Csv, Json, Parquet};
     let field = |field: &FieldRef| stored_field(format, field);
@@ -89,24 +90,26 @@ fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static 
         (_, DataType::RunEndEncoded(_, values)) => stored_type(format, values.data_type())?,
         (Arrow, DataType::Union(..)) => of.clone(),
         (_, DataType::Union(..)) => {
-            return Err("write an .arrow file, or select its fields as columns");
+            return Err("write an .arrow file, or select the fields of the union as columns");
         }
         (Csv, nested) if nested.is_nested() => {
-            return Err("write a .parquet, .arrow or .json file, or select its parts as columns");
+            return Err(
+                "write a .parquet, .arrow or .json file, or select the parts of the value as columns",
+            );
         }
         (Csv | Json, DataType::Duration(_)) => {
-            return Err("write a .parquet or .arrow file, or cast it to BIGINT");
+            return Err("write a .parquet or .arrow file, or cast the column to BIGINT");
         }
         (Parquet, DataType::Interval(IntervalUnit::MonthDayNano)) => {
-            return Err("write an .arrow file, or cast it to VARCHAR");
+            return Err("write an .arrow file, or cast the column to VARCHAR");
         }
         (Parquet, DataType::Timestamp(TimeUnit::Second, zone)) => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
         (Parquet, DataType::Time32(TimeUnit::Second)) => DataType::Time32(TimeUnit::Millisecond),
         (Parquet, DataType::Date64) => DataType::Date32,
-        // The Parquet writer stores one-digit decimals as 64-bit integers, and accepts only
-        // Decimal64 for them.
+        // The Parquet writer stores one-digit decimals as 64-bit integers, and accepts such
+        // decimals only as Decimal64.
         (Parquet, DataType::Decimal32(1, scale)) => DataType::Decimal64(1, *scale),
         (Parquet, DataType::Struct(fields)) if fields.is_empty() => {
             return Err("a struct without fields has no values; leave it out");
@@ -130,7 +133,7 @@ fn stored_type(format: TableFormat, of: &DataType) -> Result<DataType, &'static 
     })
 }
 
-/// True if the keys of a map are text.
+/// True if the keys of a map are text; `entries` is the struct type of the map's entries.
 fn has_text_keys(entries: &DataType) -> bool {
     let DataType::Struct(fields) = entries else {
         return false;
@@ -140,7 +143,7 @@ fn has_text_keys(entries: &DataType) -> bool {
         .is_some_and(|key| key.data_type() == &DataType::Utf8)
 }
 
-/// Casts a batch to the schema in which the file stores it.
+/// Casts a batch to `schema`, the schema in which the file stores the batch.
 ///
 /// # Errors
 /// Fails if the stored type cannot represent a value.
@@ -166,8 +169,9 @@ fn stored_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowErro
         ..CastOptions::default()
     };
     let stored = cast_with_options(column, field.data_type(), &strict)?;
-    // A date64 may hold a time of day, although it should not. The comparison needs a plain
-    // encoding.
+    // A date64 value may contain a time of day, although Arrow forbids this, and a cast to date32
+    // drops the time of day. To detect this, the values are compared with the values cast back,
+    // both without dictionary or run-end encoding.
     if has_dates(column.data_type()) {
         let plain = stored_type(TableFormat::Arrow, column.data_type());
         let plain = plain.map_err(|why| ArrowError::InvalidArgumentError(why.to_owned()))?;
@@ -175,7 +179,7 @@ fn stored_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowErro
         let again = cast_with_options(&stored, &plain, &strict)?;
         if again.to_data() != values.to_data() {
             return Err(ArrowError::InvalidArgumentError(format!(
-                "column \"{}\": a date has a time of day, which Parquet files do not hold; cast it to TIMESTAMP",
+                "column \"{}\": a date has a time of day, which Parquet files do not hold; cast the column to TIMESTAMP",
                 field.name()
             )));
         }

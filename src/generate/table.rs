@@ -15,7 +15,7 @@ use super::error::GenerateError;
 use super::format::TableFormat;
 use super::writer::TableWriter;
 
-/// Maximum payload per row, in bytes; more is refused.
+/// Maximum payload per row, in bytes; a larger payload is refused.
 pub const MAX_PAYLOAD: u64 = 64 << 20;
 
 /// Target size, in bytes, of the rows generated at a time.
@@ -25,7 +25,7 @@ const CHUNK_ROWS: u64 = 8192;
 /// Approximate size of a row without payload, in bytes.
 const ROW_BYTES: u64 = 160;
 
-/// 2024-01-01T00:00:00Z in Unix milliseconds: the earliest time of the first row.
+/// 2024-01-01T00:00:00Z in Unix milliseconds: the earliest possible time of the first row.
 const FIRST_MILLISECOND: i64 = 1_704_067_200_000;
 /// Mean time between rows, in milliseconds.
 const MILLISECONDS_A_ROW: u64 = 250;
@@ -102,9 +102,9 @@ const WORDS: [&str; 64] = [
     "works",
 ];
 
-/// Options of a generated table with the columns `id`, `user_id` (few users make most rows),
-/// `time`, `category`, `price` (2 % null), `clicks`, `label` (0 or 1, likelier with clicks), `text`
-/// (5 % null) and, if requested, `payload`.
+/// Options of a generated table with the columns `id`, `user_id` (few users have most of the rows),
+/// `time`, `category`, `price` (2 % null), `clicks`, `label` (0 or 1; more clicks make 1 more
+/// likely), `text` (5 % null) and, if requested, `payload`.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// Number of rows.
@@ -149,7 +149,7 @@ impl Table {
     }
 
     /// Writes the table to `path` in the format of its extension, a few megabytes at a time.
-    /// `progress` gets the number of rows written so far.
+    /// `progress` is called with the number of rows written so far.
     pub fn write(&self, path: &Path, progress: &dyn Fn(u64)) -> Result<TableReport, GenerateError> {
         let format = TableFormat::of_path(path).ok_or_else(|| {
             GenerateError::Option(format!(
@@ -184,7 +184,8 @@ impl Table {
         })
     }
 
-    /// Generates rows `start..end`. A row depends only on its number and the seed.
+    /// Generates the rows `start..end`. A row depends on its row number and on the options, but not
+    /// on `start` and `end`.
     fn batch(&self, start: u64, end: u64) -> Result<RecordBatch, ArrowError> {
         let mut id = Int64Builder::new();
         let mut user = Int64Builder::new();
@@ -200,8 +201,8 @@ impl Table {
         for row in start..end {
             let mut draws = Draws::new(self.seed, 0, row, 0);
             id.append_value(row as i64);
-            // The cube of a uniform draw prefers small numbers: one user in ten makes half of the
-            // rows.
+            // The cube of a uniform draw prefers small numbers: a tenth of the users have about
+            // half of the rows.
             let draw = draws.uniform();
             user.append_value((draw * draw * draw * users) as i64);
             let late = draws.below(MILLISECONDS_A_ROW);
@@ -210,7 +211,7 @@ impl Table {
             let draw = draws.uniform();
             let cents = (99.0 + draw * draw * draw * 50_000.0).floor();
             price.append_option((!draws.chance(0.02)).then_some(cents / 100.0));
-            // Counts trailing zeros of random bits, so each further click is half as likely.
+            // The number of trailing zeros of random bits is `n` with probability 1 / 2^(n + 1).
             let clicked = draws.next_u32().trailing_zeros() + draws.next_u32().trailing_zeros();
             clicks.append_value(clicked as i32);
             let odds = 0.05 + 0.8 * f64::from(clicked.min(8)) / 8.0;

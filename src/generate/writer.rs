@@ -1,4 +1,4 @@
-//! Writes rows to a file, batch by batch, in the formats that sources read.
+//! Writes rows to a file, batch by batch, in a format that Forebay's sources can read.
 
 use std::fmt;
 use std::fs::File;
@@ -30,8 +30,8 @@ const BUFFER: usize = 64 << 10;
 const ROW_GROUP_ROWS: usize = 16_384;
 
 /// A table file that is being written. At most a row group and a batch are held in memory. The file
-/// appears under its name at [finish](Self::finish); until then an existing file of that name
-/// stays.
+/// appears under its name at [finish](Self::finish). Until then, an existing file of the same name
+/// stays unchanged.
 pub struct TableWriter {
     path: PathBuf,
     /// Schema in which the file stores the rows.
@@ -57,8 +57,9 @@ enum FormatWriter {
 }
 
 impl TableWriter {
-    /// Starts a file that will replace an existing file of that name. The parent folder must exist.
-    /// A column type that the format cannot hold is refused before anything is written.
+    /// Starts the file `path`. The finished file replaces an existing file of that name. The parent
+    /// folder must exist. A column type that the format cannot hold is refused before anything is
+    /// written.
     pub fn create(
         path: &Path,
         format: TableFormat,
@@ -77,8 +78,8 @@ impl TableWriter {
             Ok(begun) => begun,
             Err(source) => return Err(GenerateError::Io { path, source }),
         };
-        // Lines written to a pipe are not buffered, so the reader gets every batch, however the
-        // process ends.
+        // Lines written to a pipe are not buffered, so the reader gets every written batch even if
+        // the process is killed.
         let is_direct = file.is_direct() && format.is_read_by_the_row();
         let buffer = if is_direct { 0 } else { BUFFER };
         let handle = BufWriter::with_capacity(buffer, handle);
@@ -95,8 +96,8 @@ impl TableWriter {
         })
     }
 
-    /// True if readers see rows as they are written (lines to a pipe or a device), not only in the
-    /// finished file.
+    /// True if readers see each row as soon as it is written (lines to a pipe or a device). False
+    /// if readers see rows only in the finished file.
     pub const fn is_direct(&self) -> bool {
         self.is_direct
     }
@@ -179,8 +180,8 @@ fn open(
         TableFormat::Csv => {
             FormatWriter::Csv(csv::WriterBuilder::new().with_header(true).build(file))
         }
-        // Explicit nulls preserve columns without values and null map entries, which would
-        // otherwise be lost.
+        // Explicit nulls preserve columns that hold only nulls, and map entries with a null value.
+        // Both would otherwise be lost.
         TableFormat::Json => FormatWriter::Json(
             json::WriterBuilder::new()
                 .with_explicit_nulls(true)
@@ -190,8 +191,8 @@ fn open(
     })
 }
 
-/// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] however large the
-/// batch.
+/// Writes a batch in slices, so that row groups stay near [`ROW_GROUP_BYTES`] for batches of any
+/// size.
 fn write_parquet(
     writer: &mut ArrowWriter<BufWriter<File>>,
     batch: &RecordBatch,

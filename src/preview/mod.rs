@@ -1,5 +1,4 @@
-//! Contact sheets: one picture of a batch's images with their labels, as the model will see the
-//! batch.
+//! Contact sheets: one picture of a batch's images and labels, as the model will see the images.
 
 mod pixels;
 mod tensor;
@@ -24,7 +23,8 @@ const BACKGROUND: Rgb<u8> = Rgb([24, 24, 28]);
 const EMPTY_TILE: Rgb<u8> = Rgb([60, 40, 40]);
 const INK: Rgb<u8> = Rgb([235, 235, 235]);
 
-/// Names of columns whose values label an image, in order of preference.
+/// Names of columns whose values form the label of an image, in the order of the values in the
+/// label.
 const LABEL_COLUMNS: [&str; 8] = [
     "class",
     "class_name",
@@ -86,10 +86,11 @@ pub enum PreviewError {
 ///
 /// Image columns are `arrow.fixed_shape_tensor` and `arrow.variable_shape_tensor` of two or three
 /// dimensions (channels first or last, by the dimension names) and binary columns of encoded
-/// images. Integers are shown unchanged. How floats are shown depends on the range of the whole
-/// column: values within 0 to 1 or 0 to 255 are shown unchanged; if each channel lies within the
-/// bounds of ImageNet's normalisation, the normalisation is undone; any other range is stretched
-/// from its least to its greatest value.
+/// images. `UInt8` values are shown unchanged, and `UInt16` values are scaled to 8 bits. The
+/// display of all other types depends on the range of the values in the whole column. Values within
+/// 0 to 1 are scaled to 0 to 255. Otherwise, if each channel lies within the bounds of ImageNet's
+/// normalisation, the normalisation is undone. Otherwise, values within 0 to 255 are shown
+/// unchanged, and any other range is scaled to 0 to 255.
 pub fn contact_sheet(
     batch: &RecordBatch,
     options: &SheetOptions,
@@ -140,7 +141,7 @@ pub struct Thumbnails {
 }
 
 /// Returns the image columns of a batch, each image at most `side` pixels wide and high. Values are
-/// displayed as by [`contact_sheet`].
+/// converted to colours in the same way as by [`contact_sheet`].
 pub fn thumbnails(batch: &RecordBatch, side: u32) -> Result<Vec<Thumbnails>, PreviewError> {
     let schema = batch.schema_ref();
     let mut columns = Vec::new();
@@ -157,7 +158,7 @@ pub fn thumbnails(batch: &RecordBatch, side: u32) -> Result<Vec<Thumbnails>, Pre
     Ok(columns)
 }
 
-/// Shrinks an image to at most `side` pixels per side.
+/// Shrinks an image so that it is at most `side` pixels wide and high.
 fn fitted(image: RgbImage, side: u32) -> RgbImage {
     let (width, height) = image.dimensions();
     let largest = width.max(height);
@@ -195,8 +196,8 @@ impl Grid {
         let height = cell.1 * rows.div_ceil(columns) + u64::from(GAP);
         if width > MAX_SHEET_SIDE || height > MAX_SHEET_SIDE {
             return Err(PreviewError::Size(format!(
-                "a sheet of {width}x{height} pixels is above {MAX_SHEET_SIDE} a side: show fewer \
-                 rows or smaller tiles"
+                "a sheet of {width}x{height} pixels is too large: expected at most {MAX_SHEET_SIDE} \
+                 pixels per side; show fewer rows or smaller tiles"
             )));
         }
         Ok(Self {
@@ -236,7 +237,7 @@ fn image_columns(batch: &RecordBatch) -> Result<Vec<ImageColumn>, PreviewError> 
     Ok(columns)
 }
 
-/// Returns the label of each row.
+/// Returns the label of each row: the row's values in [`LABEL_COLUMNS`], separated by blanks.
 fn labels(batch: &RecordBatch) -> Result<Vec<String>, PreviewError> {
     let options = FormatOptions::default().with_null("-");
     let mut labels = vec![String::new(); batch.num_rows()];
@@ -255,7 +256,7 @@ fn labels(batch: &RecordBatch) -> Result<Vec<String>, PreviewError> {
     Ok(labels)
 }
 
-/// Draws an image centered in the tile at `(left, top)`.
+/// Draws an image centered in the tile whose upper left corner is `(left, top)`.
 fn place(sheet: &mut RgbImage, image: &RgbImage, left: u32, top: u32, tile: u32) {
     let (width, height) = image.dimensions();
     let side = width.max(height).max(1);

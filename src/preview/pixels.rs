@@ -23,7 +23,7 @@ pub(super) enum ImageColumn {
 }
 
 impl ImageColumn {
-    /// Reads a column; `None` if the column does not hold images.
+    /// Wraps a column of images; `None` if the column does not hold images.
     pub(super) fn try_new(field: &Field, column: &ArrayRef) -> Result<Option<Self>, ArrowError> {
         if matches!(
             column.data_type(),

@@ -6,8 +6,8 @@ use arrow::datatypes::{DataType, Field, Float32Type, Int32Type};
 use arrow::error::ArrowError;
 use image::{Rgb, RgbImage};
 
-/// Mean and standard deviation of each channel over ImageNet, on the scale 0 to 1, as torchvision
-/// gives them.
+/// Mean and standard deviation of each channel over ImageNet, for values from 0 to 1. Torchvision
+/// documents the same numbers.
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
 /// A column of decoded images.
@@ -15,7 +15,7 @@ const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225
 pub(super) struct TensorColumn {
     column: ArrayRef,
     names: Vec<String>,
-    /// Shape of every row; `None` if it differs by row.
+    /// Shape that all rows have; `None` if the rows have different shapes.
     shape: Option<Vec<usize>>,
     view: View,
 }
@@ -25,12 +25,12 @@ pub(super) struct TensorColumn {
 enum View {
     /// `value * scale + offset`.
     Linear { scale: f32, offset: f32 },
-    /// Undoes ImageNet's normalisation.
+    /// The inverse of ImageNet's normalisation.
     ImageNet,
 }
 
-/// Height, width and channels of an image, and the distance in memory, in values, between neighbors
-/// in each direction.
+/// Height, width and number of channels of an image, and for each of these dimensions the stride:
+/// the distance between neighboring values in memory, in values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PixelLayout {
     size: [usize; 3],
@@ -38,7 +38,7 @@ struct PixelLayout {
 }
 
 impl TensorColumn {
-    /// Reads a column of images; `None` if the column holds something else.
+    /// Reads a column of images; `None` if the column does not hold images.
     pub(super) fn try_new(field: &Field, column: &ArrayRef) -> Result<Option<Self>, ArrowError> {
         let metadata = metadata(field);
         let strings = |key: &str| -> Vec<String> {
@@ -160,8 +160,9 @@ impl TensorColumn {
             .iter()
             .try_fold(1_usize, |product, &d| product.checked_mul(d));
         if count != Some(values.len()) {
+            let expected = count.map_or("more".to_owned(), |count| count.to_string());
             return Err(ArrowError::InvalidArgumentError(format!(
-                "a tensor of shape {shape:?} holds {} values",
+                "expected {expected} values for a tensor of shape {shape:?}, found {}",
                 values.len()
             )));
         }
@@ -215,9 +216,9 @@ impl View {
 }
 
 impl PixelLayout {
-    /// Derives the layout from a shape and its dimension names. If there are no names, the last
-    /// (else the first) dimension counts as the channels if it is at most four. `None` if the shape
-    /// is not that of an image.
+    /// Derives the layout from a shape and its dimension names. Without names, the channels are the
+    /// last dimension if its size is at most four, else the first dimension if its size is at most
+    /// four. `None` if the shape is not that of an image.
     fn of(shape: &[usize], names: &[String]) -> Option<Self> {
         let named = |letter: char| {
             names
@@ -247,7 +248,8 @@ impl PixelLayout {
         y * self.strides[0] + x * self.strides[1] + channel * self.strides[2]
     }
 
-    /// True if each channel lies within the range that 0 to 1 has after ImageNet's normalisation.
+    /// True if the values of each channel lie, with a margin, within the range to which ImageNet's
+    /// normalisation maps 0 to 1.
     fn is_imagenet(&self, values: &[f32]) -> bool {
         let [height, width, channels] = self.size;
         channels == 3

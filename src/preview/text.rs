@@ -8,8 +8,8 @@ const WIDTH: u32 = 8;
 /// Height of a character in pixels.
 pub(super) const HEIGHT: u32 = 8;
 
-/// Draws text with its upper left corner at `(left, top)`. Text wider than `width` pixels is cut
-/// and ends in `..`. Characters without a glyph are drawn as `?`.
+/// Draws text with its upper left corner at `(left, top)`. Only the first line is drawn, and a line
+/// wider than `width` pixels is cut and ends in `..`. Characters without a glyph are drawn as `?`.
 pub(super) fn draw(
     picture: &mut RgbImage,
     left: u32,

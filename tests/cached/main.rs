@@ -298,7 +298,11 @@ async fn a_damaged_or_read_only_store_changes_no_stream() {
         dir.path().join("tight").display()
     );
     let error = batches_of(&augmented(&data, TAIL, &tight), RunConfig::default()).await;
-    assert!(error.unwrap_err().contains("there is room for 1024"));
+    assert!(
+        error
+            .unwrap_err()
+            .contains("the cache holds at most 1024 bytes")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

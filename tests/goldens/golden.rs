@@ -40,7 +40,14 @@ impl Golden {
             ));
         };
         let of = |golden: &Self| golden.fields.iter().cloned().collect::<BTreeMap<_, _>>();
-        let (found, golden) = (of(self), of(expected));
+        let renamed = |text: &String| {
+            let renames = renames.iter();
+            renames.fold(text.clone(), |text, (old, new)| text.replace(old, new))
+        };
+        let (found, mut golden) = (of(self), of(expected));
+        if let Some(message) = golden.get_mut("refused") {
+            *message = renamed(message);
+        }
         let names: BTreeSet<&String> = found.keys().chain(golden.keys()).collect();
         for name in names {
             let value = |of: &BTreeMap<String, String>| of.get(name).cloned();
@@ -50,10 +57,7 @@ impl Golden {
                 tell(name, &shown(expected), &shown(found));
             }
         }
-        let mut golden = expected.explanation.clone();
-        for (old, new) in renames {
-            golden = golden.replace(old, new);
-        }
+        let golden = renamed(&expected.explanation);
         let (expected, found) = (golden.lines(), self.explanation.lines());
         let lines = |of: std::str::Lines<'_>| of.map(str::to_owned).collect::<Vec<_>>();
         let (expected, found) = (lines(expected), lines(found));

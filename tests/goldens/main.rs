@@ -6,7 +6,8 @@
 //! | `FOREBAY_GOLDENS=write` | rewrites the goldens; without it, nothing is written |
 //! | `FOREBAY_GOLDENS_THREADS` | number of compute threads (default 1); nothing recorded depends on it |
 //!
-//! `renames.txt` has lines `old => new`, which are applied to the golden texts of EXPLAIN before they are compared.
+//! `renames.txt` has lines `old => new`, which are applied to the golden texts of EXPLAIN and of refusals before they are
+//! compared.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,16 +1,18 @@
-//! A lock-free set of the addresses of memory lent to columns.
+//! A lock-free set of memory addresses, for the start addresses of memory that columns use.
 //!
-//! A lock that a thread holds while the process forks stays locked in the child forever. A set that
-//! any thread may query should also block no one.
+//! The set has no lock, because a lock that a thread holds while the process forks stays locked in
+//! the child process forever, and because a query from any thread should never wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of slots of an [`AddressSet`]: many times the number of lent columns alive at a time.
+/// Number of slots of an [`AddressSet`]: many times the number of lent columns that exist at the
+/// same time.
 const PLACES: usize = 1024;
-/// Number of slots that one address may occupy. If all of them are taken, the address is not added.
+/// Number of slots in which one address may be stored. If all of these slots hold other addresses,
+/// the address is not added.
 const TRIES: usize = 16;
 
-/// A set of non-zero addresses. If nearly full, it may fail to add an address.
+/// A set of non-zero memory addresses. A nearly full set may fail to add an address.
 #[derive(Debug)]
 pub(crate) struct AddressSet([AtomicUsize; PLACES]);
 
@@ -22,12 +24,13 @@ impl AddressSet {
 
     /// Returns the slots in which an address may be stored.
     fn places(&self, address: usize) -> impl Iterator<Item = &AtomicUsize> {
-        // Large allocations start at page boundaries, so the lowest bits say little.
+        // Large allocations start at page boundaries, so the lowest bits of their addresses hardly
+        // differ.
         let first = (address >> 4) ^ (address >> 12);
         (0..TRIES).map(move |i| &self.0[(first + i) % PLACES])
     }
 
-    /// Adds an address, unless all of its slots are taken.
+    /// Adds an address, unless all slots for this address hold other addresses.
     pub(crate) fn insert(&self, address: usize) {
         let _ = self.places(address).any(|place| {
             place
@@ -45,7 +48,7 @@ impl AddressSet {
         });
     }
 
-    /// True if the address was added and not removed since.
+    /// True if `address` was added and has not been removed since.
     pub(crate) fn contains(&self, address: usize) -> bool {
         address != 0
             && self

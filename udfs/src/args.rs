@@ -11,18 +11,20 @@ use crate::tensor::named;
 /// Largest height, width, padding or offset, in pixels: the limit of the JPEG format.
 pub(crate) const MAX_SIDE: usize = 65_535;
 
-/// The constant arguments of one call (sizes, probabilities, names), without its data.
+/// The arguments of one call: the types of all arguments, and the values of the constants (sizes,
+/// probabilities, names).
 #[derive(Debug)]
 pub(crate) struct CallArgs<'a> {
     function: &'a str,
     fields: &'a [FieldRef],
     values: Vec<Option<ScalarValue>>,
-    /// True during planning, when a constant may still be an expression of unknown value.
+    /// True during planning, when a constant argument may still be an expression that is not
+    /// evaluated yet.
     planning: bool,
 }
 
 impl<'a> CallArgs<'a> {
-    /// The arguments as known during planning.
+    /// Creates the arguments of a call that is being planned.
     pub(crate) fn planned(
         function: &'a str,
         fields: &'a [FieldRef],
@@ -37,7 +39,7 @@ impl<'a> CallArgs<'a> {
         }
     }
 
-    /// The arguments as known during execution.
+    /// Creates the arguments of a call that is being executed.
     pub(crate) fn evaluated(
         function: &'a str,
         fields: &'a [FieldRef],
@@ -58,8 +60,8 @@ impl<'a> CallArgs<'a> {
         }
     }
 
-    /// Creates the arguments from literals of an expression; `None` stands for an argument that is
-    /// not constant.
+    /// Creates the arguments of a call in an expression. An element of `values` is `None` if that
+    /// argument is not a literal.
     pub(crate) const fn literal(
         function: &'a str,
         fields: &'a [FieldRef],
@@ -78,7 +80,7 @@ impl<'a> CallArgs<'a> {
         self.function
     }
 
-    /// Number of constant arguments.
+    /// Number of arguments, constant or not.
     pub(crate) const fn len(&self) -> usize {
         self.fields.len()
     }
@@ -147,7 +149,8 @@ impl<'a> CallArgs<'a> {
         }
     }
 
-    /// Returns argument `i` as one of the named choices; `default` if the argument is absent.
+    /// Returns the value in `choices` whose name is the text of argument `i`; `default` if the
+    /// argument is absent.
     pub(crate) fn choice<T: Copy>(
         &self,
         i: usize,
@@ -177,8 +180,8 @@ impl<'a> CallArgs<'a> {
         }
     }
 
-    /// Returns argument `i` as a boolean, which must be known during planning; `default` if the
-    /// argument is absent.
+    /// Returns argument `i` as a boolean, which must be a literal; `default` if the argument is
+    /// absent.
     pub(crate) fn flag(&self, i: usize, what: &str, default: bool) -> Result<bool> {
         if i >= self.len() {
             return Ok(default);
@@ -238,8 +241,8 @@ impl<'a> CallArgs<'a> {
         plan_err!("{function}: {what} must be between {low} and {high}, found {number}")
     }
 
-    /// Returns argument `i` as a whole number, which must be known during planning since shapes may
-    /// depend on it.
+    /// Returns argument `i` as a whole number, which must be a literal because shapes may depend on
+    /// the number.
     pub(crate) fn whole(&self, i: usize, what: &str, (low, high): (i64, i64)) -> Result<i64> {
         if self.fields.get(i).is_some() && self.value(i, what, "a number")?.is_none() {
             // A wrong type is reported first, since that message is more helpful.
@@ -324,8 +327,8 @@ impl<'a> CallArgs<'a> {
         )
     }
 
-    /// True if argument `i` is present but not evaluated yet, so that a shape that depends on it is
-    /// unknown.
+    /// True if argument `i` is present but not evaluated yet, so a shape that depends on the
+    /// argument is unknown.
     pub(crate) fn is_pending(&self, i: usize) -> bool {
         i < self.len() && self.values.get(i).is_none_or(Option::is_none)
     }

@@ -18,17 +18,17 @@ use crate::catalogue::is_random;
 use crate::hash::hash_bytes;
 use crate::row::ROW_COLUMN;
 
-/// Name of the marker function that names a random call's stream.
+/// Name of the marker function whose argument is the name of a random call's stream.
 pub const STREAM_MARKER: &str = "__stream";
 
-/// Returns the id of the stream with this name.
+/// Returns the id of the stream named `name`.
 pub const fn named_stream(name: &str) -> u64 {
     hash_bytes(name.as_bytes()) | NAMED
 }
 
-/// Binds a call of a random function to the stream that its marker names, or else to `ordinal`, the
-/// call's position in the order of evaluation. Fails if the function is not random, if the call is
-/// bound already, or if the marker's argument is not a text literal.
+/// Binds a call of a random function to the stream that a [`STREAM_MARKER`] among the arguments
+/// names, or else to `ordinal`, the call's index in the order of evaluation. Fails if the function
+/// is not random, if the call is bound already, or if the marker's argument is not a text literal.
 pub fn bind_stream(call: ScalarFunction, ordinal: u64) -> Result<Expr> {
     let ScalarFunction { func, mut args } = call;
     let name = func.name().to_owned();

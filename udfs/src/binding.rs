@@ -1,20 +1,20 @@
-//! The binding state of a random call, derived from its arguments.
+//! The binding state of a random call, derived from the call's arguments.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 
 use crate::row::row_field;
 
-/// Bit that is set in the ids of named streams, so that they differ from all ordinals.
+/// Bit that is set in the ids of named streams, so that these ids differ from all ordinals.
 pub(crate) const NAMED: u64 = 1 << 63;
 
 /// Binding state of a call of a random function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// An unbound call with this many arguments written by the user.
+    /// An unbound call, with the number of arguments that the user wrote.
     Unbound(usize),
-    /// A bound call with this many arguments written by the user, followed by the stream and the
-    /// row column.
+    /// A bound call, with the number of arguments that the user wrote. The stream and the row
+    /// column follow these arguments and are not counted.
     Bound(usize),
 }
 

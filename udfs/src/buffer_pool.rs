@@ -2,8 +2,9 @@
 //!
 //! A batch of images takes tens of megabytes. If each batch allocated fresh memory, the kernel
 //! would zero every page and fault it in. Instead, a column's memory returns to a free list when
-//! its last holder drops it, and the next batch of about that size reuses it. The process keeps the
-//! free lists after a run ends. `docs/internals.md` has measurements.
+//! the last reference to the column is dropped, and the next batch of about the same size reuses
+//! the memory. The process keeps the free lists after a run ends. `docs/internals.md` has
+//! measurements.
 //!
 //! ```
 //! use forebay_udfs::buffer_pool::{lend, take};
@@ -23,20 +24,20 @@ use half::vec::HalfBitsVecExt;
 
 use crate::address_set::AddressSet;
 
-/// Maximum number of idle vectors on a free list; beyond it, the longest idle are freed. A pipeline
-/// has four columns of finished images alive: two are being computed, one is in the channel and one
-/// with the consumer.
+/// Maximum number of idle vectors on a free list. If there are more, the longest idle vectors are
+/// freed. A pipeline has four columns of finished images alive: two are being computed, one is in
+/// the channel and one with the consumer.
 const KEPT: usize = 4;
 /// Maximum total size, in bytes, of the idle vectors on a free list.
 const KEPT_BYTES: usize = 256 << 20;
-/// Size, in bytes, below which memory is not recycled: the allocator itself does so well enough.
+/// Size, in bytes, below which memory is not recycled here, because the allocator itself recycles
+/// small pieces of memory well enough.
 const SMALL: usize = 1 << 20;
 
-/// Attempts to lock a free list before giving up. Other threads hold the lock for less than a
-/// microsecond.
+/// Number of attempts to lock a free list. Other threads hold the lock for less than a microsecond.
 const PATIENCE: usize = 64;
 
-/// Addresses of the memory that columns currently use.
+/// Start addresses of the memory that [`lend`] wrapped and that columns still use.
 static LENT: AddressSet = AddressSet::new();
 
 /// The idle vectors of one element type, longest idle first.
@@ -48,8 +49,8 @@ impl<E: Recycled> FreeList<E> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Locks the free list; `None` if that takes too long. In a child process forked while another
-    /// thread held the lock, locking never succeeds.
+    /// Locks the free list; `None` if [`PATIENCE`] attempts fail. In a child process forked while
+    /// another thread held the lock, locking never succeeds.
     fn idle(&self) -> Option<MutexGuard<'_, Vec<Vec<E>>>> {
         (0..PATIENCE).find_map(|_| match self.0.try_lock() {
             Ok(idle) => Some(idle),
@@ -62,7 +63,7 @@ impl<E: Recycled> FreeList<E> {
     }
 
     /// Takes a vector from the free list that has room for `len` elements, but not for more than
-    /// about twice as many; `None` if there is none.
+    /// about twice as many; `None` if no idle vector fits.
     fn reuse(&self, len: usize) -> Option<Vec<E>> {
         let fits = |v: &Vec<E>| v.capacity() >= len && v.capacity() / 2 <= len;
         let mut idle = self.idle()?;
@@ -99,18 +100,18 @@ impl<E: Recycled> FreeList<E> {
         while idle.len() > KEPT || idle.iter().map(bytes).sum::<usize>() > KEPT_BYTES {
             surplus.push(idle.remove(0));
         }
-        // Freeing memory takes a while, so the free list is unlocked first.
+        // Freeing memory takes a while, so the free list is unlocked before `surplus` is freed.
         drop(idle);
     }
 }
 
-/// An element type whose columns' memory is recycled.
+/// An element type of columns whose memory is recycled.
 pub trait Recycled: ArrowNativeType + Sync {
     /// Returns the idle vectors of this element type.
     fn free_list() -> &'static FreeList<Self>;
 
-    /// Allocates zeros from the system: a page is allocated when the writing thread first touches
-    /// it.
+    /// Allocates `len` zeros from the operating system, which provides each page of memory when a
+    /// thread first touches the page.
     fn zeroed(len: usize) -> Vec<Self>;
 }
 
@@ -135,12 +136,12 @@ recycled!(
     f32: |len| vec![0.0; len]
 );
 
-/// Returns `len` elements for a column. They are either zeros or values of an earlier column.
+/// Returns `len` elements for a column. The elements are zeros, or values of an earlier column.
 pub fn take<E: Recycled>(len: usize) -> Vec<E> {
     E::free_list().take(len)
 }
 
-/// A column's memory, which returns to its free list when dropped.
+/// A column's memory, which returns to a free list when this value is dropped.
 struct LentMemory<E: Recycled>(Vec<E>);
 
 impl<E: Recycled> AsRef<[u8]> for LentMemory<E> {
@@ -164,8 +165,8 @@ pub fn lend<E: Recycled>(elements: Vec<E>) -> ScalarBuffer<E> {
     ScalarBuffer::new(Buffer::from(bytes), 0, len)
 }
 
-/// True if a buffer consists of exactly the memory that [`lend`] wrapped. Then all holders of the
-/// memory are known, and a sole holder may write to it.
+/// True if `buffer` starts where memory that [`lend`] wrapped starts. Then all references to the
+/// memory are counted, and the holder of the only reference may write to the memory.
 pub fn is_lent(buffer: &Buffer) -> bool {
     LENT.contains(buffer.as_ptr() as usize)
 }

@@ -33,7 +33,7 @@ pub fn facts_of(name: &str) -> Option<&'static FunctionFacts> {
     function_info(name).map(|f| &f.facts)
 }
 
-/// True if the function of this name takes random draws, so that its calls must be bound to a
+/// True if the function `name` takes random draws. Calls of such a function must be bound to a
 /// stream.
 pub fn is_random(name: &str) -> bool {
     facts_of(name).is_some_and(|facts| facts.purity == Purity::Random)

@@ -23,8 +23,8 @@ pub fn constant(expr: &Expr) -> Option<ScalarValue> {
     }
 }
 
-/// Makes a list of constants of one type: numbers of different types become `Float64`. `None` if
-/// the list is empty, or other types differ.
+/// Creates a list literal from constants. Numbers of different types become `Float64`. `None` if
+/// `values` is empty, or if the types differ and are not all numeric.
 fn list(mut values: Vec<ScalarValue>) -> Option<ScalarValue> {
     let first = values.first()?.data_type();
     let mut common = first.clone();
@@ -47,8 +47,8 @@ fn list(mut values: Vec<ScalarValue>) -> Option<ScalarValue> {
     )))
 }
 
-/// Plans a list of constants, such as `[0.485, 0.456]`, as one literal, so that functions see its
-/// value during type checking. DataFusion folds such a list only after type checking.
+/// Plans a list of constants, such as `[0.485, 0.456]`, as one literal, so that functions can read
+/// the list during type checking. DataFusion folds such a list only after type checking.
 #[derive(Debug, Default)]
 pub struct ConstantArrays;
 

@@ -1,8 +1,9 @@
-//! Functions of the host, which declare the properties that the optimiser may assume.
+//! Functions that the host program implements, with declared properties that the optimiser may
+//! assume.
 //!
 //! A host (such as the Python package) implements [`DeclaredFunction`] and puts the result of
-//! [`declare`] into plans. The engine knows nothing about such a function but its declaration: the
-//! function is opaque, any row may fail in it, and unless it is deterministic, no rewrite moves,
+//! [`declare`] into plans. The engine knows nothing about such a function but its declaration: any
+//! row may fail in the function, and if the function is not deterministic, no rewrite moves,
 //! duplicates, drops or caches its calls.
 
 use std::any::Any;
@@ -23,7 +24,7 @@ use crate::failure::all_or_first;
 use crate::{RowFailure, RowFunction};
 
 /// Assumed nanoseconds per row of a function that does not declare its cost: about the cost of a
-/// call into an interpreter, so that filters move below the function.
+/// call into an interpreter, which is high enough that filters move below the function.
 pub const UNKNOWN_NS_PER_ROW: u64 = 10_000;
 
 /// A function that the host implements, and that is not in the catalogue.
@@ -35,7 +36,7 @@ pub trait DeclaredFunction: Any + fmt::Debug + Send + Sync {
     /// different names.
     fn name(&self) -> &str;
 
-    /// Version of the function's meaning. It is part of the semantic hash.
+    /// Version of the function's meaning. The version is part of the semantic hash.
     fn version(&self) -> u32;
 
     /// True if equal arguments give equal values, in every epoch and process.
@@ -45,14 +46,14 @@ pub trait DeclaredFunction: Any + fmt::Debug + Send + Sync {
     fn ns_per_row(&self) -> Option<u64>;
 
     /// Returns the type of the function's values. Fails if the function does not accept arguments
-    /// of these types.
+    /// of the types in `arguments`.
     fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef>;
 
-    /// Evaluates the function. Returns the values, null for failed rows, and the failures in row
-    /// order. An error is a mistake of the function, never of a row: it ends the run under any
-    /// `on_error`. The cause of a failure starts with its kind and a colon, as in `ValueError: no
-    /// number`. If all of the first rows of a run fail with one kind, this counts as a mistake
-    /// of the function, too.
+    /// Evaluates the function. Returns the values, which are null for failed rows, and the failures
+    /// in row order. An `Err` means that the function is wrong, not a row, and ends the run under
+    /// any `on_error`. The cause of a failure starts with the kind of the failure and a colon, as
+    /// in `ValueError: no number`. If all of the first rows of a run fail with the same kind, the
+    /// function counts as wrong, too.
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
 }
 
@@ -70,7 +71,7 @@ pub fn declare(function: Arc<dyn DeclaredFunction>) -> Arc<ScalarUDF> {
     }))
 }
 
-/// Returns the declared function behind a DataFusion function; `None` if there is none.
+/// Returns the declared function that `udf` wraps; `None` for any other DataFusion function.
 pub fn declared(udf: &ScalarUDF) -> Option<&Arc<dyn DeclaredFunction>> {
     let found = udf.inner().downcast_ref::<DeclaredUdf>();
     found.map(|found| &found.function)
@@ -107,8 +108,8 @@ fn calls(expr: &Expr, mut which: impl FnMut(&dyn DeclaredFunction) -> bool) -> b
     found.unwrap_or(true)
 }
 
-/// A declared function as a DataFusion function. Two of them are equal if they wrap the same
-/// object, since names are for display and need not be unique.
+/// A declared function as a DataFusion function. Two `DeclaredUdf`s are equal if they wrap the same
+/// object: names are for display and need not be unique.
 #[derive(Debug)]
 pub(crate) struct DeclaredUdf {
     function: Arc<dyn DeclaredFunction>,

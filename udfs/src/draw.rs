@@ -2,7 +2,7 @@
 //!
 //! A draw is Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
 //! with a key derived from (seed, epoch, stream) and a counter derived from (row key hash, child,
-//! block). It depends on nothing else: not on the thread, the batch, or the operators that ran
+//! block). A draw depends on nothing else: not on the thread, the batch, or the operators that ran
 //! before.
 
 use crate::hash::combine;
@@ -46,8 +46,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Creates the draws of `stream` for the row with this key hash and child index, in the pass
-    /// with the key `pass` (see [`pass_key`]).
+    /// Creates the draws of `stream` for the row with the key hash `row_hash` and the child index
+    /// `child`, in the pass with the key `pass` (see [`pass_key`]).
     #[inline]
     pub const fn new(pass: u64, stream: u64, row_hash: u64, child: u32) -> Self {
         let key = combine(pass, stream);
@@ -129,7 +129,7 @@ impl Draws {
 mod tests {
     use super::*;
 
-    /// The outputs that Random123 1.14 publishes for given inputs (`kat_vectors`, philox4x32 10).
+    /// Compares outputs with the test vectors of Random123 1.14 (`kat_vectors`, philox4x32 10).
     #[test]
     fn philox_matches_random123() {
         let cases = [

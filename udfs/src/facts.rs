@@ -12,7 +12,7 @@ pub enum Purity {
 /// Relation of a function's output to the pixels of its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algebra {
-    /// Not an image function, or one that reads more than pixels.
+    /// Not an image function, or an image function that reads more than pixels.
     Opaque,
     /// Decodes bytes to pixels.
     Decode,
@@ -25,7 +25,7 @@ pub enum Algebra {
     Spatial,
     /// Each output pixel may depend on every input pixel.
     Global,
-    /// Keeps values but changes their memory layout or element type.
+    /// Keeps values, but changes the memory layout or the element type of the image.
     Layout,
 }
 
@@ -37,18 +37,18 @@ pub enum Scale {
     Free,
     /// The function has constants on the scale of the samples, such as a threshold or a fill.
     Constants,
-    /// The function assumes that samples lie in the range of their type: 0 to 255 for bytes, 0 to 1
-    /// for floats.
+    /// The function assumes that samples lie in the range of the element type: 0 to 255 for bytes,
+    /// 0 to 1 for floats.
     Range,
-    /// The function converts samples from one type's range to another's.
+    /// The function converts samples from the range of one element type to the range of another.
     Rescales,
-    /// The function moves samples out of the range of their type, as `normalize` does.
+    /// The function moves samples out of the range of the element type, as `normalize` does.
     Leaves,
 }
 
 impl Scale {
-    /// True if two functions of these scales have about the same result, whichever of them is
-    /// applied first.
+    /// True if two functions with the scales `self` and `other` have about the same result in both
+    /// orders.
     pub fn commutes(self, other: Self) -> bool {
         let pair = |a, b| (self, other) == (a, b) || (other, self) == (a, b);
         !(pair(Self::Constants, Self::Rescales)
@@ -60,14 +60,14 @@ impl Scale {
 /// The properties of a function that the optimiser relies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionFacts {
-    /// Version of the function's meaning. It is part of the semantic hash, and raised when the
-    /// output changes.
+    /// Version of the function's meaning, raised when the output changes. The version is part of
+    /// the semantic hash.
     pub version: u32,
     /// The dependence of the value on random draws.
     pub purity: Purity,
-    /// Relation of the output's pixels to the input's.
+    /// Relation of the pixels of the output to the pixels of the input.
     pub algebra: Algebra,
-    /// True if the result has the height and width of the image.
+    /// True if the result has the height and width of the input image.
     pub keeps_shape: bool,
     /// True if each sample becomes `a x + b`, where `a` and `b` depend only on the channel.
     pub affine: bool,
@@ -78,13 +78,13 @@ pub struct FunctionFacts {
     pub scale: Scale,
     /// True if the function can fail for a row.
     pub fallible: bool,
-    /// Name of a function of about the same cost, whose price applies on machines on which this
-    /// function is not measured.
+    /// Name of a function that costs about as much as this function. The price of that function
+    /// applies on machines where this function has not been measured.
     pub priced_as: Option<&'static str>,
 }
 
 impl FunctionFacts {
-    /// Returns these facts for a function whose result has the height and width of the image.
+    /// Sets `keeps_shape`, for a function whose result has the height and width of the input image.
     pub(crate) const fn keeping_shape(self) -> Self {
         Self {
             keeps_shape: true,
@@ -92,7 +92,7 @@ impl FunctionFacts {
         }
     }
 
-    /// Returns these facts for a function that maps each sample `x` to `a x + b`.
+    /// Sets `affine`, for a function that maps each sample `x` to `a x + b`.
     pub(crate) const fn affine(self) -> Self {
         Self {
             affine: true,
@@ -100,12 +100,13 @@ impl FunctionFacts {
         }
     }
 
-    /// Returns these facts for a function whose result depends on the scale of the samples.
+    /// Sets `scale`, for a function whose result depends on the scale of the samples.
     pub(crate) const fn scaled(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
-    /// Returns these facts for a function each of whose output pixels is a copy of an input pixel.
+    /// Sets `algebra` to [`Algebra::Select`], for a function whose output pixels are copies of
+    /// input pixels.
     pub(crate) const fn selecting(self) -> Self {
         Self {
             algebra: Algebra::Select,
@@ -113,8 +114,8 @@ impl FunctionFacts {
         }
     }
 
-    /// Returns these facts for a function that costs about as much as `function`, whose price
-    /// applies until `forebay calibrate` measures this one.
+    /// Sets `priced_as`, for a function that costs about as much as `function`. The price of
+    /// `function` applies until `forebay calibrate` measures the new function itself.
     pub(crate) const fn priced_as(self, function: &'static str) -> Self {
         Self {
             priced_as: Some(function),
@@ -122,7 +123,7 @@ impl FunctionFacts {
         }
     }
 
-    /// Returns these facts for a function whose output pixels are means of input pixels.
+    /// Sets `averages`, for a function whose output pixels are means of input pixels.
     pub(crate) const fn averaging(self) -> Self {
         Self {
             averages: true,

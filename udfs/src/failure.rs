@@ -8,7 +8,7 @@ use datafusion::logical_expr::ScalarFunctionArgs;
 /// limit bounds memory, since every failed row has a cause.
 pub const CAUSE_BYTES: usize = 4096;
 
-/// Shortens a cause to [`CAUSE_BYTES`], keeping its beginning and its end.
+/// Shortens `cause` to at most [`CAUSE_BYTES`] bytes by leaving out the middle.
 pub fn bounded(cause: String) -> String {
     /// Bytes reserved for the end of the cause (`END`), and for the note between beginning and end
     /// that counts the omitted bytes (`BETWEEN`).
@@ -37,22 +37,24 @@ pub struct RowFailure {
 
 /// A function that reports failed rows instead of failing the batch.
 pub trait RowFunction {
-    /// Evaluates the function. Returns the values, null for failed rows and null inputs, and the
-    /// failures in row order. An error means a wrong call or a broken invariant, never a bad row.
+    /// Evaluates the function. Returns the values, which are null for failed rows and null inputs,
+    /// and the failures in row order. An `Err` means a wrong call or a broken invariant, never a
+    /// bad row.
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
 }
 
-/// An error of a [`RowFunction`] that belongs to no row. It ends the run, wherever in an
-/// expression the function is called.
+/// An error of a [`RowFunction`] that belongs to no row. The error ends the run, even if the
+/// function is called inside a larger expression.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct RunFailure(pub DataFusionError);
 
-/// Returns the values of a [`RowFunction`] if no row failed, else the first failure as an error.
+/// Returns the values in `invoked`, the result of a [`RowFunction`], if no row failed, else the
+/// first failure as an error.
 ///
 /// # Errors
-/// Returns a [`RowFailure`] if a row failed, and a [`RunFailure`] if the call itself did, so that
-/// the caller of the surrounding expression can distinguish the two.
+/// Returns a [`RowFailure`] if a row failed, and a [`RunFailure`] if the call itself failed, so
+/// that code that evaluates a larger expression can distinguish the two.
 pub(crate) fn all_or_first(invoked: Result<(ArrayRef, Vec<RowFailure>)>) -> Result<ArrayRef> {
     let (values, failures) =
         invoked.map_err(|error| DataFusionError::External(Box::new(RunFailure(error))))?;

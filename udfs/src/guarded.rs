@@ -15,14 +15,14 @@ use datafusion::logical_expr::{
 
 use crate::bounded;
 
-/// Functions whose result for a null argument depends on other rows or on the value stored under
-/// the null. `array_has_all` and `array_has_any` return null for a null list among other rows, but
-/// false or true for a null list alone; `date_trunc` computes the value stored under the null, and
-/// may fail on it.
+/// Functions whose result for a null argument depends on other rows, or on the value that the array
+/// stores in the slot of the null. `array_has_all` and `array_has_any` return null for a null list
+/// among other rows, but false or true for a batch of only a null list. `date_trunc` also truncates
+/// the value in the slot of a null, and may fail on that value.
 const OVER_VALID_ROWS: [&str; 3] = ["array_has_all", "array_has_any", "date_trunc"];
 
-/// Returns guarded versions of those functions of a session that need a guard. Each replaces the
-/// function of the same name.
+/// Returns guarded versions of those functions of a session that need a guard. Each guarded version
+/// replaces the function of the same name.
 pub fn guarded_functions(functions: impl Iterator<Item = Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
     let guarded = functions.filter_map(|function| {
         let guard = match bounded::place(function.name()) {
@@ -46,8 +46,8 @@ struct Guarded {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ArgumentGuard {
-    /// The sizes of results are computed before the results are. The number is the function's index
-    /// among the limited functions.
+    /// The sizes of the results are checked before the function is called. The number is the
+    /// function's index in `BOUNDED` of the module `bounded`.
     Size(usize),
     /// The function is called only for rows without a null argument; the result of any other row is
     /// null.
@@ -161,7 +161,8 @@ mod tests {
             unreachable!("one function has one guard");
         };
         let invoke = |unit: ColumnarValue| {
-            // The value stored under the null is outside the range of times that can be truncated.
+            // The value in the slot of the null is outside the range of times that can be
+            // truncated.
             let times = vec![i64::MIN, 90_000_000_000, 3_600_000_000_001];
             let nulls = NullBuffer::from(vec![false, true, true]);
             let times = TimestampNanosecondArray::new(times.into(), Some(nulls));

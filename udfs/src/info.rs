@@ -35,7 +35,7 @@ pub struct FunctionInfo {
 }
 
 impl FunctionInfo {
-    /// Returns the call in the example, with `decode_image(image)` replaced by the given text;
+    /// Returns the call in the example, with `decode_image(image)` replaced by the text `image`;
     /// `None` if the example decodes no image.
     pub fn example_over(&self, image: &str) -> Option<String> {
         const DECODED: &str = "decode_image(image)";
@@ -55,7 +55,7 @@ pub(crate) const DECODING: &str = "decoding";
 pub(crate) const GEOMETRY: &str = "geometry";
 /// Functions that change colors.
 pub(crate) const COLOR: &str = "color";
-/// Functions that make a tensor of an image or a label.
+/// Functions that convert an image or a label to a tensor.
 pub(crate) const TENSORS: &str = "tensors";
 /// Functions that return random numbers.
 pub(crate) const RANDOM_NUMBERS: &str = "random numbers";
@@ -68,8 +68,8 @@ pub(crate) const fn arg(name: &'static str, doc: &'static str) -> ArgumentInfo {
     ArgumentInfo { name, doc }
 }
 
-/// Returns the facts of version 1 of a function. All facts that are not parameters have their
-/// weakest values, which further methods of [`FunctionFacts`] change.
+/// Returns the facts of version 1 of a function. The facts that are not parameters have default
+/// values, which methods of [`FunctionFacts`] override.
 pub(crate) const fn facts(purity: Purity, algebra: Algebra, fallible: bool) -> FunctionFacts {
     FunctionFacts {
         version: 1,

@@ -14,7 +14,8 @@ use datafusion::logical_expr::{
 /// Name of the function that marks an operator as pinned.
 pub const PIN_MARKER: &str = "__pinned";
 
-/// Returns the expression inside a marker; `None` if the outermost call is not a marker.
+/// Returns the expression inside a [`PIN_MARKER`]; `None` if the outermost call of `expr` is not a
+/// marker.
 pub fn pinned(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == PIN_MARKER => {
@@ -24,7 +25,8 @@ pub fn pinned(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Removes all markers from an expression, and reports if there were any.
+/// Removes every [`PIN_MARKER`] from `expr`. The result counts as transformed if `expr` had a
+/// marker.
 pub fn without_pins(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match pinned(&expr) {
         Some(inner) => Ok(Transformed::yes(inner.clone())),

@@ -1,4 +1,5 @@
-//! Functions that draw random numbers by row; they replace `random()` in pipelines.
+//! Functions that draw random numbers by row. In pipelines, these functions replace SQL's
+//! `random()`.
 
 use std::sync::Arc;
 

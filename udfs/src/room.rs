@@ -1,13 +1,13 @@
-//! Limits the total memory of the images that are processed at a time.
+//! Limits the total memory of the images that are processed at the same time.
 //!
 //! A photo of 100 megapixels has 300 MB of pixels, however small its file. So before a row's image
-//! is decoded, its memory is estimated from the file's header and requested from the thread's
-//! [`DecodeRoom`], if the thread has one. The thread waits while other threads hold too much. An
-//! image larger than the whole room ends the run ([`NoRoom`]) if the room is strict, and
-//! otherwise waits until no other image is being processed.
+//! is decoded, the memory that the row needs is estimated from the file's header and requested from
+//! the thread's [`DecodeRoom`], if the thread has one. The thread waits while other threads hold
+//! too much of the room. If an image is larger than the whole room, a strict room ends the run
+//! ([`NoRoom`]), and any other room lets the thread wait until no other image is being processed.
 //!
-//! There is no deadlock: a waiting thread holds no grant, since a thread returns the grant of a row
-//! before it takes up other work. So the head of the queue always gets its turn.
+//! There is no deadlock: a waiting thread holds no grant, because a thread returns the grant of a
+//! row before it starts other work. So the first request in the queue is always granted in the end.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ thread_local! {
     static OF_THREAD: RefCell<Option<Arc<DecodeRoom>>> = const { RefCell::new(None) };
 }
 
-/// An image is larger than the room for decoding. This ends the run: if it only failed the
-/// row, the stream would depend on the memory limit.
+/// The error of an image that is larger than the room for decoding. The error ends the run: if only
+/// the row failed, the stream would depend on the memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory limit of {limit} bytes is too small for these images: decoding takes {needed} bytes at once, so it \
-     has to be at least {minimum} bytes; raise it, or leave out or shrink the largest images"
+    "the memory limit of {limit} bytes is too small for these images: decoding takes {needed} bytes at once, so the limit \
+     has to be at least {minimum} bytes; raise the limit, or leave out or shrink the largest images"
 )]
 pub struct NoRoom {
     /// Bytes that the image needs.
@@ -56,7 +56,7 @@ struct Size {
     limit: u64,
     /// Divisor of the limit: the room has a share of `limit / parts`.
     parts: u64,
-    /// Bytes of the room's share that other users take, so that they are not available for images.
+    /// Bytes of the room's share that are used for other purposes than images.
     apart: u64,
 }
 
@@ -75,8 +75,8 @@ impl Size {
 }
 
 impl DecodeRoom {
-    /// Creates a room of a whole memory limit, in bytes. A strict room refuses an image that is
-    /// larger than the room.
+    /// Creates a room that has the whole memory limit of `limit` bytes. A strict room refuses an
+    /// image that is larger than the room.
     pub const fn new(limit: u64, is_strict: bool) -> Self {
         Self {
             state: Mutex::new(RoomState {
@@ -94,8 +94,8 @@ impl DecodeRoom {
         }
     }
 
-    /// Sets the size of the room to `limit / parts - apart`, where other users take `apart` bytes
-    /// of the room's share.
+    /// Sets the size of the room to `limit / parts - apart` bytes. `apart` is the part of the
+    /// room's share that is used for other purposes than images.
     pub fn share(&self, parts: u64, apart: u64) {
         let size = &mut self.state().size;
         (size.parts, size.apart) = (parts.max(1), apart);
@@ -105,7 +105,8 @@ impl DecodeRoom {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails if a request of this many bytes can never be granted.
+    /// Fails if the room is strict and smaller than `bytes`, so that a request could never be
+    /// granted.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), NoRoom> {
         let state = self.state();
         if state.is_strict && bytes > state.size.capacity() {
@@ -115,13 +116,13 @@ impl DecodeRoom {
         }
     }
 
-    /// Returns the error for a request that does not fit.
+    /// Returns the error for a request of `bytes` bytes that does not fit into the room.
     pub(crate) fn refusal(&self, bytes: u64) -> NoRoom {
         self.state().size.refuse(bytes)
     }
 
-    /// Takes `bytes` of the room. Requests are granted in order of arrival; the thread waits for
-    /// its turn, and until the bytes are free.
+    /// Takes `bytes` bytes of the room. Requests are granted in order of arrival: the thread waits
+    /// until all earlier requests are granted and the bytes are free.
     pub(crate) fn take(&self, bytes: u64) -> Result<Grant<'_>, NoRoom> {
         self.check(bytes)?;
         let mut state = self.state();
@@ -143,7 +144,7 @@ impl DecodeRoom {
     }
 }
 
-/// A granted amount of a room's memory, which is returned to the room when dropped.
+/// A granted amount of a room's memory, which returns to the room when the grant is dropped.
 #[derive(Debug)]
 pub(crate) struct Grant<'a> {
     room: &'a DecodeRoom,
@@ -159,7 +160,8 @@ impl Drop for Grant<'_> {
     }
 }
 
-/// Runs `work` with `room` as this thread's room. The work must not panic.
+/// Runs `work` with `room` as this thread's room. `work` must not panic, because the previous room
+/// would not be restored.
 pub fn within<T>(room: Arc<DecodeRoom>, work: impl FnOnce() -> T) -> T {
     let before = OF_THREAD.replace(Some(room));
     let done = work();

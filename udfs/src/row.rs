@@ -1,7 +1,7 @@
 //! The hidden column `__row`, which carries each row's identity through a fragment.
 //!
-//! Random functions read the column to draw by row; unions and the tail read it to restore the
-//! order of rows.
+//! Random functions derive the draws of a row from this column. Unions and the fragment's tail use
+//! the column to restore the order of rows.
 
 use std::sync::{Arc, LazyLock};
 
@@ -36,22 +36,23 @@ pub fn row_field() -> FieldRef {
 /// The hidden row column of a batch, as typed arrays.
 #[derive(Debug, Clone)]
 pub struct RowColumn {
-    /// Position of the row in its epoch's order, before any row is dropped.
+    /// Position of the row among the rows that are computed together, counted before any row is
+    /// dropped.
     pub position: UInt64Array,
     /// Index of the row's file in the pipeline's snapshot (over all sources).
     pub file: UInt32Array,
     /// Row number in the file, from 0.
     pub row: UInt64Array,
-    /// Index among the rows that `unnest` made of one stored row; 0 if there is no `unnest`.
+    /// Index among the rows that `unnest` produced from one stored row; 0 if there is no `unnest`.
     pub child: UInt32Array,
     /// Hash of the row key (source occurrence, relative path, row in the file).
     pub hash: UInt64Array,
-    /// [`pass_key`](crate::draw::pass_key) of the row's seed and epoch.
+    /// [`pass_key`](crate::draw::pass_key) of the pass that the row belongs to.
     pub pass: UInt64Array,
 }
 
 impl RowColumn {
-    /// Reads the hidden row column. Fails, as a broken invariant, if `array` is any other column.
+    /// Reads the hidden row column. Fails with an internal error if `array` is any other column.
     pub fn try_from_array(array: &dyn Array) -> Result<Self> {
         let Some(rows) = array.as_struct_opt().filter(|s| s.fields() == &*FIELDS) else {
             let found = array.data_type();
@@ -100,7 +101,7 @@ impl RowColumn {
     }
 }
 
-/// Reads the stream's id from the corresponding argument of a bound call.
+/// Reads the id of the stream from `value`, the stream argument of a bound call of `function`.
 pub(crate) fn stream_of(function: &str, value: &ColumnarValue) -> Result<u64> {
     match value {
         ColumnarValue::Scalar(ScalarValue::UInt64(Some(stream))) => Ok(*stream),

@@ -1,4 +1,4 @@
-//! Finds the row function behind a DataFusion function.
+//! Finds the [`RowFunction`] that a DataFusion function implements.
 
 use datafusion::logical_expr::ScalarUDF;
 
@@ -7,7 +7,7 @@ use crate::failure::RowFunction;
 use crate::image::{ImageHeader, ImageProgram, ImageUdf};
 use crate::one_hot::OneHot;
 
-/// Returns the row function behind a DataFusion function; `None` if there is none.
+/// Returns the implementation of `udf` as a [`RowFunction`]; `None` if `udf` is not a row function.
 pub fn row_function(udf: &ScalarUDF) -> Option<&dyn RowFunction> {
     let function = udf.inner();
     if let Some(function) = function.downcast_ref::<ImageUdf>() {

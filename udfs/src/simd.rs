@@ -5,10 +5,10 @@
 //! library would sum in a level-specific order (`fast_image_resize` on floats) always run in scalar
 //! form.
 //!
-//! `zune-jpeg` uses AVX2 if the machine has it, and this cannot be changed at run time. Its AVX2
-//! code and its scalar code compute the same integers (IDCT, upsampling and color conversion are
-//! translations of each other); builds with and without its `x86` feature agreed on all 1 415 JPEG
-//! files that this project tests with, including broken ones.
+//! `zune-jpeg` uses AVX2 if the machine has AVX2, and this choice cannot be changed at run time.
+//! The AVX2 code and the scalar code of `zune-jpeg` compute the same integers (IDCT, upsampling and
+//! color conversion are translations of each other); builds with and without the crate's `x86`
+//! feature agreed on all 1 415 JPEG files that this project tests with, including broken ones.
 
 use std::sync::OnceLock;
 
@@ -45,8 +45,9 @@ impl Simd {
         }
     }
 
-    /// Returns the level of this process: that of `FOREBAY_SIMD`, read at first use, or `auto` if
-    /// the variable is unset or invalid. A level that the machine lacks falls back to a lower one.
+    /// Returns the level of this process: the level that `FOREBAY_SIMD` names, read at first use,
+    /// or `auto` if the variable is unset or invalid. A level that the machine lacks falls back to
+    /// a lower level.
     pub fn current() -> Self {
         static LEVEL: OnceLock<Simd> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -57,7 +58,8 @@ impl Simd {
         })
     }
 
-    /// Returns the corresponding instruction set of `fast_image_resize` that this machine supports.
+    /// Returns the instruction set of `fast_image_resize` for this level, or a smaller set if the
+    /// machine lacks the instructions of this level.
     pub(crate) fn resize_extensions(self) -> CpuExtensions {
         match self {
             Self::Scalar => CpuExtensions::None,

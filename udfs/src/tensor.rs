@@ -1,8 +1,9 @@
 //! The types of decoded images and other tensors, as Arrow fields.
 //!
-//! A tensor whose shape is known during planning is `arrow.fixed_shape_tensor`; one whose height
-//! and width differ by row is `arrow.variable_shape_tensor` (Arrow columnar format, canonical
-//! extension types). The field holds element type, channels and layout, so planning can check them.
+//! A tensor whose shape is known during planning is `arrow.fixed_shape_tensor`; a tensor whose
+//! height and width differ by row is `arrow.variable_shape_tensor` (Arrow columnar format,
+//! canonical extension types). The field holds element type, channels and layout, so planning can
+//! check all three.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -100,7 +101,7 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// Returns this type with another shape; `None` if the shape differs by row.
+    /// Returns this type with another shape; `shape` is `None` if the shape differs by row.
     pub(crate) const fn of_shape(self, shape: Option<(usize, usize)>) -> Self {
         Self { shape, ..self }
     }
@@ -150,7 +151,7 @@ impl TensorType {
         extension(name, &parameters)
     }
 
-    /// Returns a nullable field of this type.
+    /// Returns a nullable field of this type, named `name`.
     pub fn to_field(&self, name: &str) -> Field {
         Field::new(name, self.data_type(), true).with_metadata(self.metadata())
     }

@@ -1,11 +1,12 @@
-//! The memory that values take, as far as their types determine it.
+//! Sizes of values in memory, as far as the data type determines the size.
 
 use arrow::datatypes::DataType;
 
-/// Approximate size of a decoded image divided by that of its file, at JPEG's usual quality.
+/// Approximate size of a decoded image divided by the size of its file, for JPEG files of usual
+/// quality.
 pub const DECODED_PER_ENCODED: u64 = 12;
 
-/// Size of a value, in bytes; `None` if the type does not fix it.
+/// Size, in bytes, of a value of type `data_type`; `None` if values of this type differ in size.
 ///
 /// ```
 /// use arrow::datatypes::DataType;

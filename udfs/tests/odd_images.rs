@@ -1,6 +1,7 @@
 //! Every file of a collection of odd images must decode or give a clear error, quickly and without
-//! a crash. The collection is the folder `odd_images` in `FOREBAY_TEST_DATA`; without it, the test
-//! prints a note and passes. `benches/odd_images.py` compares the pixels with Pillow's.
+//! a crash. The collection is the folder `odd_images` in `FOREBAY_TEST_DATA`; if this variable is
+//! not set, the test prints a note and passes. `benches/odd_images.py` compares the pixels with
+//! Pillow's.
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "it panics, and says when it skips")]
 

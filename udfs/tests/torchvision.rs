@@ -1,7 +1,7 @@
 //! Compares image functions with arrays that torchvision made (`benches/torchvision_golden.py`).
 //!
-//! A random function is compared for given parameters, passed as ranges of one point, which leave
-//! nothing to draw. The drawing of parameters is tested beside its code.
+//! A random function is compared with fixed parameters: each parameter is a range of a single
+//! number, so nothing is drawn. The drawing of parameters is tested in the files of the functions.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn argument(value: &Value) -> Expr {
     }
 }
 
-/// One image, and the hidden row column.
+/// Returns a batch of one image, with the hidden row column.
 fn batch(shape: (usize, usize), values: ArrayRef) -> RecordBatch {
     let dtype = Dtype::from_arrow(values.data_type()).unwrap();
     let tensor = TensorType {
@@ -74,7 +74,7 @@ fn batch(shape: (usize, usize), values: ArrayRef) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
-/// The result's type and its samples.
+/// Evaluates `call` on `batch`. Returns the field and the samples of the result.
 fn evaluate(call: &[Value], batch: &RecordBatch) -> (Arc<Field>, Vec<f64>) {
     let name = call[0].as_str().unwrap();
     let func = functions().into_iter().find(|f| f.name() == name).unwrap();

@@ -1,4 +1,5 @@
-//! Expressions of the builder: functions by name, and literals with their meaning in SQL.
+//! Expressions of the pipeline builder: calls of functions by name, and literals with the types
+//! that SQL gives them.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::error::PlanError;
 use crate::functions::FunctionNames;
 use crate::sql::numeric_list;
 
-/// Calls a function by its SQL name, which `build` looks up.
+/// Calls the function with the SQL name `function`, which `PipelineBuilder::build` looks up.
 pub fn call(function: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
     let function = Arc::new(ScalarUDF::new_from_impl(Unresolved::new(function)));
     Expr::ScalarFunction(ScalarFunction::new_udf(
@@ -27,8 +28,8 @@ pub fn call(function: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
     ))
 }
 
-/// A column by name: the column with exactly this spelling, or else the only column whose name
-/// differs just in case.
+/// A column by name: the column spelled exactly `name`, or else the only column whose name differs
+/// from `name` in upper and lower case alone.
 pub fn col(name: impl Into<String>) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
@@ -64,7 +65,7 @@ impl Pin for Expr {
     }
 }
 
-/// A function known only by name until `build` looks it up.
+/// A function of which only the name is set, until `PipelineBuilder::build` looks up the function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Unresolved {
     name: String,
@@ -76,7 +77,8 @@ impl Unresolved {
         let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
         Self {
             name: name.to_lowercase(),
-            // Volatile, so that DataFusion simplifies nothing before the function is resolved.
+            // DataFusion does not simplify calls of volatile functions, so this call stays as
+            // written until `resolve` replaces its function.
             signature: Signature::one_of(any, Volatility::Volatile),
         }
     }
@@ -100,8 +102,8 @@ impl ScalarUDFImpl for Unresolved {
     }
 }
 
-/// Resolves the functions of an expression, and gives literals their SQL types: whole numbers are
-/// Int64, others Float64.
+/// Replaces each [`Unresolved`] function of `expr` by the registered function of the same name, and
+/// gives number literals their SQL types: Int64 for whole numbers, Float64 for others.
 pub(super) fn resolve(expr: Expr, state: &SessionState, functions: &FunctionNames) -> Result<Expr> {
     let resolved = expr.transform_up(|expr| match expr {
         Expr::ScalarFunction(call) => {

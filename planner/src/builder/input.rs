@@ -1,4 +1,4 @@
-//! Inputs of a builder: sources, registered names, mixes, and other builders.
+//! Inputs of a pipeline builder: sources, registered names, mixes, and other pipeline builders.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
@@ -10,7 +10,7 @@ use crate::rows::mix::MixStop;
 /// The input that a pipeline reads.
 #[derive(Debug, Clone)]
 pub enum PipelineInput {
-    /// A source, opened by `build`.
+    /// A source, which `PipelineBuilder::build` opens.
     Source(SourceBuilder),
     /// A registered source or pipeline.
     Registered(String),
@@ -18,12 +18,11 @@ pub enum PipelineInput {
     Planned(Box<LogicalPlan>),
     /// Several inputs, mixed by weight.
     Mix(MixBuilder),
-    /// A pipeline builder that is built in place, like a subquery: the arm of a
-    /// [`mix`](super::mix()).
+    /// A pipeline builder that serves as an arm of a [`mix`](super::mix()), like a subquery.
     Pipeline(Box<PipelineBuilder>),
 }
 
-/// A registered source or pipeline: `FROM name`.
+/// Reads the registered source or pipeline `name`: `FROM name`.
 pub fn table(name: impl Into<String>) -> PipelineInput {
     PipelineInput::Registered(name.into())
 }
@@ -58,7 +57,7 @@ impl From<PipelineBuilder> for PipelineInput {
     }
 }
 
-/// Several inputs mixed by weight. Mistakes surface when the pipeline is built.
+/// Several inputs mixed by weight. [`PipelineBuilder::build`] reports wrong weights and inputs.
 #[derive(Debug, Clone)]
 #[must_use = "a mix is read by Pipeline::from"]
 pub struct MixBuilder {
@@ -69,7 +68,7 @@ pub struct MixBuilder {
 /// Mixes inputs, each with a weight above 0: `FROM MIX (a WEIGHT 0.7, b WEIGHT 0.3)`.
 ///
 /// An arm is the name of a table or a pipeline, a source, or a pipeline builder without clauses.
-/// All arms have the same columns.
+/// All arms must have the same columns.
 pub fn mix(arms: impl IntoIterator<Item = (PipelineInput, f64)>) -> MixBuilder {
     MixBuilder {
         arms: arms.into_iter().collect(),
@@ -78,14 +77,14 @@ pub fn mix(arms: impl IntoIterator<Item = (PipelineInput, f64)>) -> MixBuilder {
 }
 
 impl MixBuilder {
-    /// Sets when an epoch ends: `stop => 'first'` or `'longest'`.
+    /// Sets the condition that ends an epoch: `stop => 'first'` or `'longest'`.
     pub const fn stop(mut self, stop: MixStop) -> Self {
         self.stop = stop;
         self
     }
 }
 
-/// A pipeline being built. Mistakes in the order of calls surface in [`build`](Self::build).
+/// A pipeline being built. [`build`](Self::build) reports calls that are in the wrong order.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is planned before build"]
 pub struct PipelineBuilder {
@@ -93,6 +92,7 @@ pub struct PipelineBuilder {
     pub(super) steps: Vec<RelationStep>,
     pub(super) stages: Stages,
     pub(super) bucket_by: Option<Expr>,
-    /// The plan with the bucket column, if this builder continues a pipeline with `bucket_by`.
+    /// The plan of the continued pipeline with its bucket column, if this builder continues a
+    /// pipeline that has `BUCKET BY`.
     pub(super) bucketed: Option<LogicalPlan>,
 }

@@ -1,4 +1,4 @@
-//! The Rust front end: a pipeline by method calls.
+//! The Rust front end, which builds a pipeline from method calls.
 //!
 //! ```no_run
 //! # use forebay_planner::builder::{WindowSize, call, col, images, lit};

@@ -1,7 +1,7 @@
-//! Plans a builder's calls.
+//! Plans the pipeline that the calls of a builder describe.
 //!
-//! The three functions here call each other: an input may be a mix, whose arms are pipelines, which
-//! have inputs.
+//! The functions of this file call each other, because an input may be a mix, an arm of a mix may
+//! be a pipeline, and a pipeline has an input.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,8 +28,8 @@ impl PipelineBuilder {
     /// Opens the sources and plans the pipeline.
     ///
     /// # Errors
-    /// Fails on the first mistake in the order of calls, a size of 0, a source that cannot be
-    /// opened, unknown columns or functions, wrong types, and batches of varying shapes.
+    /// Fails if calls are in the wrong order, a size is 0, a source cannot be opened, a column or
+    /// function is unknown, a type is wrong, or tensors of a batch may differ in shape.
     pub async fn build(self, catalog: &Catalog) -> Result<Pipeline> {
         let clauses = self.stages.finish()?;
         let input = self.input.open(catalog).await?;
@@ -43,8 +43,8 @@ impl PipelineBuilder {
             check_batch(plan.schema(), None)?;
         }
         let bucketed = match self.bucket_by {
-            // No call that changes rows may follow `bucket_by`, so the bucket column of the
-            // continued pipeline is still valid.
+            // No call that changes rows may follow `bucket_by`, so the bucket column that an
+            // earlier `bucket_by` computed is still valid.
             None => self.bucketed,
             Some(by) => {
                 let mut relation = Relation::new(catalog, plan.clone());
@@ -70,7 +70,7 @@ impl PipelineInput {
             Self::Mix(mix) => return mix.open(catalog).await,
             Self::Pipeline(_) => {
                 return Err(PlanError::mistake(
-                    "a pipeline reads another one only as an arm of a mix, or by its name",
+                    "a pipeline can read another pipeline only by its registered name, or as an arm of a mix",
                 ));
             }
             Self::Source(SourceBuilder { spec }) => {
@@ -101,8 +101,8 @@ impl PipelineInput {
 }
 
 impl MixBuilder {
-    /// Plans the mix of the inputs, as `FROM MIX (..)` does. An input may be a mix again, so the
-    /// future is boxed.
+    /// Plans the mix of the inputs, as `FROM MIX (..)` does. An input may itself be a mix, so this
+    /// function is recursive and its future is boxed.
     pub(super) fn open(
         self,
         catalog: &Catalog,

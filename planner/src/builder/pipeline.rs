@@ -21,7 +21,7 @@ impl Pipeline {
         }
     }
 
-    /// Continues this pipeline: further calls follow its query and its clauses.
+    /// Continues this pipeline: further calls come after the pipeline's query and clauses.
     pub fn then(self) -> PipelineBuilder {
         PipelineBuilder {
             input: PipelineInput::Planned(Box::new(self.plan)),
@@ -41,7 +41,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Replaces a column in place, or appends a new one.
+    /// Computes the column `name`: replaces the column of that name at the same index, or else
+    /// appends a new column.
     pub fn with_column(mut self, name: impl Into<String>, value: Expr) -> Self {
         self.stages.row_wise("with_column");
         self.steps
@@ -49,7 +50,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Keeps the given columns, in the given order: `SELECT`.
+    /// Keeps only `columns`, in their order: `SELECT`.
     pub fn select(mut self, columns: impl IntoIterator<Item = Expr>) -> Self {
         self.stages.row_wise("select");
         self.steps
@@ -63,13 +64,14 @@ impl PipelineBuilder {
         self
     }
 
-    /// Shuffles the rows of each epoch with the pipeline's seed: `SHUFFLE ..` without a seed.
+    /// Shuffles the rows of each epoch with the seed that [`seed`](Self::seed) sets, or else 0:
+    /// `SHUFFLE ..` without `SEED`.
     pub fn shuffle_unseeded(mut self, window: WindowSize) -> Self {
         self.stages.window(window);
         self
     }
 
-    /// Seeds the random functions of a pipeline that does not shuffle: `SEED seed`.
+    /// Sets the pipeline's seed, if [`shuffle`](Self::shuffle) does not: `SEED seed`.
     pub fn seed(mut self, seed: u64) -> Self {
         self.stages.seed(seed);
         self
@@ -87,9 +89,9 @@ impl PipelineBuilder {
         self
     }
 
-    /// Concatenates the sequences of a list column into packs of `elements`: `PACK column INTO
-    /// elements`. The rows of a batch are then packs, with `<column>_segment_ids` and
-    /// `<column>_positions`.
+    /// Concatenates the lists of `column` into packs of `elements` elements: `PACK column INTO
+    /// elements`. Each row of a batch is then a pack, with the new columns `<column>_segment_ids`
+    /// and `<column>_positions`.
     pub fn pack(mut self, column: impl Into<String>, elements: u64) -> Self {
         self.stages.pack(column.into(), elements);
         self
@@ -103,21 +105,21 @@ impl PipelineBuilder {
         self
     }
 
-    /// Fills each batch with rows whose sequences in a list column have at most `tokens` elements
-    /// together: `BATCH BY TOKENS tokens ON column`.
+    /// Fills each batch with rows whose lists in `column` have at most `tokens` elements in total:
+    /// `BATCH BY TOKENS tokens ON column`.
     pub fn batch_by_tokens(mut self, tokens: u64, column: impl Into<String>) -> Self {
         self.stages.batch_by_tokens(tokens, column.into());
         self
     }
 
-    /// Pads the sequences of a list column with 0 to the longest of their batch: `PAD column`. The
-    /// batch has the original lengths in `<column>_length`.
+    /// Pads the lists of `column` with 0 to the length of the longest list in the batch: `PAD
+    /// column`. The new column `<column>_length` holds the lengths before padding.
     pub fn pad(mut self, column: impl Into<String>) -> Self {
         self.stages.pad(column.into(), None);
         self
     }
 
-    /// Pads the sequences of a list column with 0 to `elements`: `PAD column TO elements`.
+    /// Pads the lists of `column` with 0 to `elements` elements: `PAD column TO elements`.
     pub fn pad_to(mut self, column: impl Into<String>, elements: u64) -> Self {
         self.stages.pad(column.into(), Some(elements));
         self
@@ -142,7 +144,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Fills the last batch by repeating its rows: `PAD REMAINDER`.
+    /// Fills the last batch by repeating the rows of that batch: `PAD REMAINDER`.
     pub fn pad_remainder(mut self) -> Self {
         self.stages.pad_remainder();
         self
@@ -155,15 +157,15 @@ impl PipelineBuilder {
         self
     }
 
-    /// Runs several epochs: `REPEAT epochs`. A call before [`batch`](Self::batch) lets batches
+    /// Runs several epochs: `REPEAT epochs`. If called before [`batch`](Self::batch), batches may
     /// cross the ends of epochs: `REPEAT epochs CONTINUOUS`.
     pub fn repeat(mut self, epochs: u64) -> Self {
         self.stages.repeat(Some(epochs));
         self
     }
 
-    /// Runs epochs forever: `REPEAT`. A call before [`batch`](Self::batch) lets batches cross the
-    /// ends of epochs.
+    /// Runs epochs forever: `REPEAT`. If called before [`batch`](Self::batch), batches may cross
+    /// the ends of epochs.
     pub fn repeat_forever(mut self) -> Self {
         self.stages.repeat(None);
         self
@@ -175,7 +177,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Allows rewrites that are not exact: `OPTIONS (relax = ..)`.
+    /// Sets the changes of the stream that rewrites may make: `OPTIONS (relax = ..)`.
     pub fn relax(mut self, tier: Relax) -> Self {
         self.stages.clauses.options.relax = tier;
         self
@@ -187,15 +189,15 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets the number of windows for which packs and buckets may hold rows open: `OPTIONS (horizon
-    /// = ..)`.
+    /// Sets the number of shuffle windows for which unfinished packs and buckets may hold rows:
+    /// `OPTIONS (horizon = ..)`.
     pub fn horizon(mut self, windows: u64) -> Self {
         self.stages.horizon(windows);
         self
     }
 
-    /// Sets the handling of the last step if the batches do not divide by the ranks: `OPTIONS
-    /// (equal_steps = ..)`.
+    /// Sets the handling of the last step if the number of batches is not a multiple of the number
+    /// of ranks: `OPTIONS (equal_steps = ..)`.
     pub fn equal_steps(mut self, policy: EqualSteps) -> Self {
         self.stages.clauses.options.equal_steps = policy;
         self
@@ -207,7 +209,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets the folder of the dead-letter table: `OPTIONS (dead_letters = ..)`.
+    /// Sets the folder of the dead-letter table, which records failed rows: `OPTIONS (dead_letters
+    /// = ..)`.
     pub fn dead_letters(mut self, path: impl Into<String>) -> Self {
         self.stages.clauses.options.dead_letters = Some(path.into());
         self

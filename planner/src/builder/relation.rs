@@ -1,4 +1,5 @@
-//! Builds the plan of a builder's filters and columns, as SQL would.
+//! Plans the `filter`, `with_column` and `select` calls of a builder, as SQL plans the equivalent
+//! query.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +26,12 @@ pub(super) enum RelationStep {
     Select(Vec<Expr>),
 }
 
-/// A plan, and a pending select list on top of it.
+/// A plan, and a pending select list over the plan's columns.
 ///
-/// Consecutive `with_column` and `select` calls become one select list, as in SQL: each column is
-/// replaced by the expression that defines it. A list is closed before a computed column would be
-/// duplicated, and the next list selects from the closed one: two copies of a random function would
-/// draw twice.
+/// Consecutive `with_column` and `select` calls become one select list, in which a column that an
+/// earlier call computed is replaced by the column's expression. If this replacement would copy a
+/// computed expression, the select list is closed instead (it becomes part of the plan), and a new
+/// list begins: two copies of a random function would draw twice.
 pub(super) struct Relation<'a> {
     state: SessionState,
     functions: &'a FunctionNames,
@@ -84,9 +85,10 @@ impl<'a> Relation<'a> {
         }
     }
 
-    /// Returns the plan, typed and checked.
+    /// Returns the plan, with coerced types, after the checks of SQL queries.
     pub(super) fn finish(mut self) -> Result<LogicalPlan> {
-        // A query ends with its select list, at least `SELECT *`.
+        // Every SQL query has a select list, so the plan gets that of `SELECT *` if none is
+        // pending.
         if self.pending.is_none() {
             self.pending = Some(self.names().into_iter().map(Expr::Column).collect());
         }
@@ -111,7 +113,8 @@ impl<'a> Relation<'a> {
             .map_err(|error| explain(&error))
     }
 
-    /// Replaces the column names of an expression by their spelling in the current output columns.
+    /// Replaces each column name in `expr` by the spelling of that column among the current output
+    /// columns.
     fn spell(&self, expr: Expr) -> Result<Expr, DataFusionError> {
         let columns = self.names();
         let spelled = expr.transform_up(|expr| {
@@ -195,7 +198,7 @@ impl<'a> Relation<'a> {
     }
 }
 
-/// Converts a DataFusion error to a mistake without a position.
+/// Converts a DataFusion error to a [`PlanError`] without a position.
 pub(super) fn explain(error: &DataFusionError) -> PlanError {
     explain_unplaced(error)
 }
@@ -205,8 +208,9 @@ fn output(expr: &Expr) -> Column {
     Column::new(relation, name)
 }
 
-/// Substitutes the expressions of `inner` for the columns that `outer` reads. `None` if an
-/// expression would be computed twice, or a column is unknown or defined twice.
+/// Returns `outer` with each column that `outer` reads replaced by the expression of `inner` that
+/// defines the column. `None` if an expression would be computed twice, or if `inner` lacks a
+/// column that `outer` reads, or defines a column twice.
 fn merge(inner: &[Expr], outer: &[Expr]) -> Result<Option<Vec<Expr>>, DataFusionError> {
     let mut made: BTreeMap<String, (&Expr, usize)> = BTreeMap::new();
     for expr in inner {
@@ -265,7 +269,7 @@ fn substitute(
         },
         _ => Ok(Transformed::no(node)),
     })?;
-    // The column keeps the name that the caller gave or saw.
+    // The output column keeps the name that `expr` had before the replacement.
     let changed = replaced.data.schema_name().to_string() != name;
     Ok(if changed {
         replaced.data.alias(name)

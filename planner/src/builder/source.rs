@@ -1,4 +1,4 @@
-//! Sources of a builder.
+//! Sources that a pipeline builder reads.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::error::{PlanError, Result};
 use crate::source::{Format, SourceSpec, formats};
 use crate::sql::canonical_name;
 
-/// A source of a builder, with its options.
+/// A source that a pipeline builder reads: a format, a location and options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceBuilder {
     pub(super) spec: SourceSpec,
@@ -41,19 +41,19 @@ impl SourceBuilder {
         self
     }
 
-    /// Declares the columns, instead of inferring them.
+    /// Declares the columns, which are otherwise inferred from the files.
     #[must_use]
     pub fn columns(mut self, schema: SchemaRef) -> Self {
         self.spec.columns = Some(schema);
         self
     }
 
-    /// The table function call that reads the source, as SQL text.
+    /// Returns the table function call that reads the source, as SQL text.
     pub(super) fn name(&self) -> String {
         canonical_name(&self.spec)
     }
 
-    /// The description of the source.
+    /// Returns the format, location, options and columns of the source.
     pub const fn spec(&self) -> &SourceSpec {
         &self.spec
     }
@@ -81,7 +81,10 @@ formats!(declare_calls);
 ///
 /// Fails if there is no such table function, or the path is empty.
 pub fn files(function: &str, location: impl Into<String>) -> Result<SourceBuilder> {
-    let format = Format::of_function(function)
-        .ok_or_else(|| PlanError::mistake(format!("no format is called {function:?}")))?;
+    let format = Format::of_function(function).ok_or_else(|| {
+        PlanError::mistake(format!(
+            "unknown table function {function:?}: expected a name such as \"parquet\""
+        ))
+    })?;
     SourceBuilder::new(format, location)
 }

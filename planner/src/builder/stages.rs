@@ -28,7 +28,7 @@ impl WindowSize {
     }
 }
 
-/// The stage of the last call. The stages are listed in the order in which calls must be made.
+/// The kind of the last builder call. Calls must come in the order of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum BuilderStage {
     #[default]
@@ -57,7 +57,7 @@ impl BuilderStage {
     }
 }
 
-/// The clauses of the calls so far, or the first mistake.
+/// The clauses that the builder calls so far describe, and the error of the first wrong call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stages {
     pub(super) clauses: Clauses,
@@ -67,7 +67,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Continues a pipeline that has these clauses.
+    /// Creates the state of a builder that continues a pipeline with these `clauses`.
     pub(super) fn after(clauses: Clauses) -> Self {
         let repeats = clauses.repeat != Repeat::default();
         let stage = match &clauses {
@@ -93,7 +93,7 @@ impl Stages {
         }
     }
 
-    /// Returns the clauses, or the first mistake.
+    /// Returns the clauses, or the error of the first wrong call.
     pub(super) fn finish(&self) -> Result<Clauses> {
         match &self.mistake {
             Some(message) => Err(PlanError::mistake(message.clone())),
@@ -110,7 +110,7 @@ impl Stages {
             self.fail(format!("{} is called twice", stage.name()));
         } else if stage < self.stage {
             self.fail(format!(
-                "{} comes before {}",
+                "{} must come before {}",
                 stage.name(),
                 self.stage.name()
             ));
@@ -128,18 +128,19 @@ impl Stages {
         })
     }
 
-    /// Records a call that changes which rows there are. Such a call may follow a shuffle, which
-    /// orders rows by their keys and so commutes with the call, but not a call that counts rows.
+    /// Records `call`, a call that changes the set of rows. Such a call may follow `shuffle`,
+    /// because a shuffle orders rows by their keys and so commutes with the call. It may not follow
+    /// a call that counts rows, such as `take`.
     pub(super) fn relational(&mut self, call: &str) {
         if self.stage > BuilderStage::Shuffle {
-            self.fail(format!("{call} comes before {}", self.stage.name()));
+            self.fail(format!("{call} must come before {}", self.stage.name()));
         }
     }
 
-    /// Records a call that computes columns of each row.
+    /// Records `call`, a call that computes columns row by row.
     pub(super) fn row_wise(&mut self, call: &str) {
         if self.stage > BuilderStage::Take {
-            self.fail(format!("{call} comes before {}", self.stage.name()));
+            self.fail(format!("{call} must come before {}", self.stage.name()));
         }
     }
 
@@ -160,7 +161,7 @@ impl Stages {
 
     pub(super) fn seed(&mut self, seed: u64) {
         if self.seeded {
-            self.fail("the seed is given twice".to_owned());
+            self.fail("the seed is set twice".to_owned());
         }
         self.seeded = true;
         self.clauses.seed = Some(seed);
@@ -206,7 +207,7 @@ impl Stages {
     pub(super) fn bucket(&mut self, boundaries: Vec<u64>) {
         self.enter(BuilderStage::Group);
         if boundaries.is_empty() || !boundaries.is_sorted_by(|a, b| a < b) {
-            self.fail("bucket_by expects ascending boundaries".to_owned());
+            self.fail("bucket_by expects one or more boundaries in ascending order".to_owned());
         }
         self.clauses.bucket = Some(Bucket { boundaries });
     }
@@ -227,7 +228,7 @@ impl Stages {
         if value.parse().is_ok_and(f64::is_finite) {
             match self.clauses.pad.last_mut() {
                 Some(pad) => pad.with = Some(value),
-                None => self.fail("pad_with comes after pad or pad_to".to_owned()),
+                None => self.fail("pad_with must come after pad or pad_to".to_owned()),
             }
         } else {
             self.fail(format!("pad_with expects a number, found {value}"));
@@ -240,7 +241,7 @@ impl Stages {
 
     fn batch_mut(&mut self, call: &str) -> Option<&mut BatchClause> {
         if self.clauses.batch.is_none() {
-            self.fail(format!("{call} comes after batch"));
+            self.fail(format!("{call} must come after batch"));
         }
         self.clauses.batch.as_mut()
     }
@@ -250,7 +251,9 @@ impl Stages {
             return;
         };
         if remainder == Remainder::Pad && matches!(batch.size, BatchSize::Tokens(_)) {
-            self.fail(format!("{call} needs batches of a number of rows"));
+            self.fail(format!(
+                "{call} needs batch(rows), but batch_by_tokens was called"
+            ));
         } else if batch.remainder == Remainder::Keep || batch.remainder == remainder {
             batch.remainder = remainder;
         } else {

@@ -1,4 +1,4 @@
-//! Builder calls compared with equivalent SQL, and builder mistakes.
+//! Tests that builder calls plan the same pipeline as equivalent SQL, and tests of error messages.
 
 use super::*;
 use crate::catalog::Existing;
@@ -6,7 +6,7 @@ use crate::clauses::{self, OnError, Optimize, Relax};
 use crate::pipeline::Pipeline;
 use crate::testing::{filled, run};
 
-/// Plans a builder and the equivalent SQL, and compares their plans, schemas and clauses.
+/// Asserts that `builder` and the equivalent `sql` have equal plans, schemas and clauses.
 async fn same(builder: PipelineBuilder, sql: &str) {
     let mut catalog = filled().await;
     let views = "CREATE PIPELINE view AS SELECT label FROM photos BATCH 2";
@@ -222,18 +222,18 @@ async fn clauses() {
 #[tokio::test]
 async fn calls_out_of_order_are_mistakes() {
     let labels = || photos().select([col("label")]);
-    insta::assert_snapshot!(mistake(labels().batch(2).filter(col("label").gt(lit(1)))).await, @"filter comes before batch");
-    insta::assert_snapshot!(mistake(labels().take(2).filter(col("label").gt(lit(1)))).await, @"filter comes before take");
-    insta::assert_snapshot!(mistake(labels().batch(2).with_column("x", lit(1))).await, @"with_column comes before batch");
+    insta::assert_snapshot!(mistake(labels().batch(2).filter(col("label").gt(lit(1)))).await, @"filter must come before batch");
+    insta::assert_snapshot!(mistake(labels().take(2).filter(col("label").gt(lit(1)))).await, @"filter must come before take");
+    insta::assert_snapshot!(mistake(labels().batch(2).with_column("x", lit(1))).await, @"with_column must come before batch");
     insta::assert_snapshot!(mistake(labels().batch(2).batch(3)).await, @"batch is called twice");
-    insta::assert_snapshot!(mistake(labels().take(2).skip(3)).await, @"skip comes before take");
-    insta::assert_snapshot!(mistake(labels().take(2).shuffle(WindowSize::global(), 0)).await, @"shuffle comes before take");
+    insta::assert_snapshot!(mistake(labels().take(2).skip(3)).await, @"skip must come before take");
+    insta::assert_snapshot!(mistake(labels().take(2).shuffle(WindowSize::global(), 0)).await, @"shuffle must come before take");
     insta::assert_snapshot!(mistake(labels().repeat(2).batch(3).repeat(2)).await, @"repeat is called twice");
-    insta::assert_snapshot!(mistake(labels().drop_remainder()).await, @"drop_remainder comes after batch");
+    insta::assert_snapshot!(mistake(labels().drop_remainder()).await, @"drop_remainder must come after batch");
     insta::assert_snapshot!(mistake(labels().batch(2).drop_remainder().pad_remainder()).await, @"drop_remainder and pad_remainder exclude each other");
-    insta::assert_snapshot!(mistake(labels().batch(2).pad_with(1)).await, @"pad_with comes after pad or pad_to");
+    insta::assert_snapshot!(mistake(labels().batch(2).pad_with(1)).await, @"pad_with must come after pad or pad_to");
     insta::assert_snapshot!(mistake(labels().batch(2).pad("label").pad_with("x")).await, @"pad_with expects a number, found x");
-    insta::assert_snapshot!(mistake(labels().seed(1).shuffle(WindowSize::global(), 0)).await, @"the seed is given twice");
+    insta::assert_snapshot!(mistake(labels().seed(1).shuffle(WindowSize::global(), 0)).await, @"the seed is set twice");
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn unknown_names_and_wrong_types_are_mistakes() {
     insta::assert_snapshot!(mistake(photos().with_column("x", call("uuid", []))).await, @"uuid() is not supported: its result would differ every time; use a column that names the row, or random_uniform()");
     insta::assert_snapshot!(mistake(photos().with_column("x", call("resize", [col("label"), lit(1), lit(1)]))).await, @"resize expects an image, found Int32");
     insta::assert_snapshot!(mistake(photos().with_column("x", call("decode_image", [col("image")])).batch(2)).await, @r#"BATCH needs rows of one shape, but the shape of "x" varies; bring it to a fixed size with resize, center_crop or random_resized_crop"#);
-    insta::assert_snapshot!(mistake(photos().select([col("label"), col("label")])).await, @r#"two columns are named "photos.label"; give one another name with AS"#);
+    insta::assert_snapshot!(mistake(photos().select([col("label"), col("label")])).await, @r#"two columns are named "photos.label"; give one of them another name with AS"#);
     insta::assert_snapshot!(mistake(photos().select([])).await, @"select expects a column, found none");
     insta::assert_snapshot!(mistake(Pipeline::from(table("photo"))).await, @r#"unknown table "photo"; did you mean "photos"?"#);
     insta::assert_snapshot!(mistake(Pipeline::from(images("missing").unwrap())).await, @"source images('missing'): no such folder: missing");
@@ -373,10 +373,10 @@ async fn a_planned_pipeline_goes_on() {
             begun().await.then().shuffle(WindowSize::global(), 0),
             "shuffle is called twice",
         ),
-        (begun().await.then().seed(1), "the seed is given twice"),
+        (begun().await.then().seed(1), "the seed is set twice"),
         (
             begun().await.then().batch(2).take(1),
-            "take comes before batch",
+            "take must come before batch",
         ),
     ] {
         assert_eq!(call.build(&catalog).await.unwrap_err().to_string(), message);

@@ -1,4 +1,4 @@
-//! SQL text among a builder's expressions.
+//! SQL text as an expression of a pipeline builder.
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Column;
@@ -12,11 +12,13 @@ use crate::error::{PlanError, Result};
 use crate::functions::FunctionNames;
 use crate::sql::{explain_unplaced, select_list};
 
-/// Name of the marker call that holds an SQL text until the columns are known.
+/// Name of the marker function whose argument is an SQL text that [`TextReader`] has not parsed
+/// yet.
 const TEXT_MARKER: &str = "__sql";
 
-/// A column of this name, or else an expression in SQL: `"label"`, `"price * 2 AS double"`. In
-/// [`select`](super::PipelineBuilder::select) the text may be several items, including `*`.
+/// The column named `text` or, if there is no such column, the SQL expression `text`: `"label"`,
+/// `"price * 2 AS double"`. In [`select`](super::PipelineBuilder::select) `text` may be several
+/// items of a select list, including `*`.
 pub fn sql(text: &str) -> Expr {
     call(TEXT_MARKER, [lit(text)])
 }
@@ -29,7 +31,7 @@ pub(super) struct TextReader<'a> {
 }
 
 impl TextReader<'_> {
-    /// Expands an item of a select list to its expressions.
+    /// Converts an item of a select list to expressions. An SQL text may hold several items.
     pub(super) fn items(&self, expr: Expr) -> Result<Vec<Expr>> {
         match text_of(&expr) {
             Some(text) => self.list(text),
@@ -37,7 +39,7 @@ impl TextReader<'_> {
         }
     }
 
-    /// Expands an item that must be exactly one expression.
+    /// Converts an item that must be exactly one expression.
     pub(super) fn one(&self, expr: Expr) -> Result<Expr> {
         match text_of(&expr) {
             Some(text) => self.single(text),

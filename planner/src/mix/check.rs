@@ -1,4 +1,4 @@
-//! Checks of the places in which a plan may have a MIX.
+//! Checks the positions of MIX operators in a plan.
 
 use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -8,10 +8,11 @@ use super::node::MixNode;
 use crate::error::{PlanError, mistake_within};
 use crate::rows::lower::lower;
 
-/// Refuses a MIX where a plan cannot have one. Other mistakes are found when the plan is compiled.
+/// Refuses a plan with a MIX in a position where MIX is not allowed. Other errors of `plan` are
+/// ignored here, because compilation reports them.
 ///
 /// # Errors
-/// Returns the mistake, without a position.
+/// Fails if a MIX is in a wrong position. The error has no position in the SQL text.
 pub(crate) fn check(plan: &LogicalPlan) -> Result<(), PlanError> {
     if !has_mix(plan).unwrap_or(true) {
         return Ok(());

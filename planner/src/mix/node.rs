@@ -1,8 +1,9 @@
 //! The extension node of MIX.
 //!
-//! The columns of every arm are put into the order of the first arm's columns, by name. The types
-//! of a column differ at most in Arrow's layouts, which are unified as UNION ALL does. So no later
-//! rule of DataFusion needs to know the node.
+//! The columns of every arm are brought into the order of the first arm's columns, by name. The
+//! types of a column in two arms may differ only in Arrow's layout (such as Utf8 and LargeUtf8),
+//! and are coerced to one layout as in a UNION ALL. DataFusion's later rules therefore need no
+//! knowledge of the node.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -38,20 +39,21 @@ pub(crate) struct MixNode {
 
 /// An arm of a MIX.
 pub(crate) struct MixInput {
-    /// The arm's name in errors.
+    /// The arm's name in error messages.
     pub(crate) name: String,
     /// The arm's position, if it came from text.
     pub(crate) position: Option<Position>,
     /// The plan of the arm's rows.
     pub(crate) plan: LogicalPlan,
-    /// The arm's weight relative to those of the other arms.
+    /// The arm's weight relative to the weights of the other arms.
     pub(crate) weight: f64,
 }
 
-/// Plans a MIX that is written at `position`. Mistakes are [`PlanError`]s within the error.
+/// Plans a MIX that is written at `position`. An error caused by the author is a [`PlanError`]
+/// inside the DataFusion error.
 ///
 /// # Errors
-/// Fails if a weight is invalid, or an arm has other columns or types than the first.
+/// Fails if a weight is invalid, or an arm has other columns or types than the first arm.
 pub(crate) fn mixed(
     arms: Vec<MixInput>,
     stop: MixStop,
@@ -86,7 +88,7 @@ pub(crate) fn mixed(
             let LogicalPlan::Union(union) =
                 analyzer.execute_and_check(union, options, |_, _| {})?
             else {
-                return internal_err!("a union that is none when its types are coerced");
+                return internal_err!("coercing the types of a union returned another operator");
             };
             let arms = union.inputs.into_iter().map(Arc::unwrap_or_clone);
             (arms.collect(), union.schema)
@@ -116,7 +118,9 @@ fn names(plan: &LogicalPlan) -> impl Iterator<Item = &str> {
 fn check_columns(first: &MixInput, arm: &MixInput) -> Result<(), PlanError> {
     if let Some((name, _)) = duplicate(arm.plan.schema()) {
         let message = format!("MIX: two columns of {} are named \"{name}\"", arm.name);
-        return Err(PlanError::at(arm.position, message).with_hint("give one another name with AS"));
+        return Err(
+            PlanError::at(arm.position, message).with_hint("give one of them another name with AS")
+        );
     }
     let lacking = |of: &MixInput, name: &str| !names(&of.plan).any(|other| other == name);
     let hint = "all arms of a MIX need the same columns; choose them with (SELECT ..)";
@@ -162,7 +166,7 @@ fn check_types(arms: &[MixInput], name: &str) -> Result<(), DataFusionError> {
     Ok(())
 }
 
-/// Selects the plan's columns in the given order.
+/// Selects the columns of `plan` in the order of the names in `order`.
 fn ordered(plan: LogicalPlan, order: &[String]) -> Result<LogicalPlan, DataFusionError> {
     if names(&plan).eq(order.iter().map(String::as_str)) {
         return Ok(plan);
@@ -221,7 +225,9 @@ impl UserDefinedLogicalNodeCore for MixNode {
             .iter()
             .all(|arm| arm.schema().fields().len() == width);
         if inputs.len() != self.arms.len() || !fits {
-            return internal_err!("other arms of a MIX");
+            return internal_err!(
+                "the new inputs of a MIX differ from its arms in number or columns"
+            );
         }
         Ok(Self {
             arms: inputs,

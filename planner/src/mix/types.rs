@@ -6,8 +6,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
 use sqlparser::ast::Ident;
 
-/// Compares the types of a column in two arms. Returns the remedy if the types have different
-/// values, and `None` if they differ at most in Arrow's layouts.
+/// Compares the types of a column in two arms. Returns a hint to the author if the types hold
+/// different values, and `None` if the types differ at most in Arrow's layouts.
 pub(super) fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String> {
     if a.extension_type_name() != b.extension_type_name()
         || a.extension_type_metadata() != b.extension_type_metadata()
@@ -19,7 +19,7 @@ pub(super) fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String
         return None;
     }
     let Some(common) = type_union_coercion(a, b) else {
-        return Some("no type holds the values of both: give one another name".to_owned());
+        return Some("no type holds the values of both: give one of them another name".to_owned());
     };
     let column = quoted(name);
     Some(format!(
@@ -28,8 +28,8 @@ pub(super) fn type_difference(name: &str, a: &Field, b: &Field) -> Option<String
     ))
 }
 
-/// True if two types have the same values. They may differ in the names and nullability of items,
-/// and in Arrow's layout of texts, lists and repeated values.
+/// True if two types hold the same values. Such types may still differ in the names and nullability
+/// of list items, and in Arrow's layout of texts, lists and repeated values.
 fn same_values(a: &DataType, b: &DataType) -> bool {
     use DataType as T;
     let is_text = |t: &T| matches!(t, T::Utf8 | T::LargeUtf8 | T::Utf8View);
@@ -70,7 +70,7 @@ fn same_values(a: &DataType, b: &DataType) -> bool {
     }
 }
 
-/// Formats a cast in SQL. Types without an SQL name use their Arrow name.
+/// Formats a cast in SQL. A type without an SQL name is written with its Arrow name.
 fn cast_text(value: &impl fmt::Display, to: &DataType) -> String {
     let word = match to {
         DataType::Boolean => "BOOLEAN",

@@ -1,14 +1,15 @@
-//! Applies the rules that improve every plan, before the search.
+//! Applies, before the search, the rules that never make a plan worse.
 
 use super::arena::Arena;
 use super::ids::ParamId;
 use super::rules::{Rule, Site};
 use super::tree::OperatorTree;
 
-/// A rule that was applied: its name, and the upper and lower operator as they were before.
+/// The name of a rule that was applied, and the two operators that the rule rewrote.
 pub(crate) type Applied = (&'static str, Site);
 
-/// Applies the rules that always pay, and records them in `applied`.
+/// Applies the rules of `rules` that are marked `always` to `tree`, and adds each application to
+/// `applied`.
 pub(crate) fn always_rules(
     arena: &mut Arena,
     rules: &[Rule],
@@ -37,8 +38,8 @@ pub(crate) fn always_rules(
     }
 }
 
-/// Places `outer` on top of a plan to which the rules have been applied, and applies the rules to
-/// `outer` and the operators below it.
+/// Puts the operator `outer` on top of `input`, a plan in which no rule matches any more. Then
+/// applies the rules to `outer` and the operators below `outer`.
 fn push(
     arena: &mut Arena,
     rules: &[Rule],

@@ -1,4 +1,5 @@
-//! The arena: interns the operators, slots, scans and types that leaves of the e-graph refer to.
+//! The arena: interns the operators, slots, scans and types to which the leaves of the e-graph
+//! refer by index.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -21,24 +22,25 @@ use crate::rows::columns::ColumnIndex;
 use crate::rows::mix::Mix;
 use crate::rows::{RowPlan, reads, slot as column};
 
-/// A source that a plan reads.
+/// A scan of a table: the columns that the scan reads, the table's size, and the cost of reading.
 #[derive(Clone)]
 pub struct ScanSpec {
-    /// Number of the scan in the plan.
+    /// Number that identifies the scan among the scans of the plan.
     pub occurrence: u32,
     /// Name of the table.
     pub name: String,
     /// The table that is scanned.
     pub source: Arc<dyn TableSource>,
-    /// Name of the table's format, if known.
+    /// Name of the table's file format; `None` if unknown.
     pub format: Option<String>,
-    /// The columns to read, as indices into the table's schema, each with the slot that holds it.
+    /// The columns to read: the index of each in the table's schema, and the slot that holds the
+    /// column.
     pub columns: Vec<(usize, Slot)>,
-    /// Number of rows of the table, if known.
+    /// Number of rows of the table; `None` if unknown.
     pub rows: Option<u64>,
-    /// Stored bytes per row of the table, if known.
+    /// Mean stored bytes per row of the table; `None` if unknown.
     pub row_bytes: Option<u64>,
-    /// Cost of reading one row in one epoch.
+    /// Cost of reading one row, per epoch.
     pub cost: OpCost,
 }
 
@@ -55,7 +57,7 @@ impl fmt::Debug for ScanSpec {
 /// The operators, slots, scans and types to which the leaves of one plan's e-graph refer by index.
 #[derive(Debug, Clone)]
 pub struct Arena {
-    /// Prices of the arena's operators and scans.
+    /// Prices by which the arena's operators and scans are priced.
     pub(super) prices: Arc<Coefficients>,
     slots: Vec<String>,
     by_name: HashMap<String, Slot>,
@@ -68,7 +70,7 @@ pub struct Arena {
     types: Vec<(FieldRef, Option<TensorType>)>,
     by_type: HashMap<FieldRef, TypeId>,
     outputs: HashMap<(ParamId, Vec<TypeId>), Result<TypeId, String>>,
-    /// The weights of the plan's mix, if it has one. No plan has several mixes.
+    /// The weights of the plan's MIX; `None` if the plan has no MIX. A plan has at most one MIX.
     pub mix: Option<Mix>,
 }
 
@@ -79,7 +81,7 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// Creates an empty arena with these prices.
+    /// Creates an empty arena, whose operators and scans are priced by `prices`.
     pub fn new(prices: Arc<Coefficients>) -> Self {
         Self {
             prices,
@@ -98,7 +100,7 @@ impl Arena {
         }
     }
 
-    /// Creates a slot named after `name`.
+    /// Creates a slot with the name `name`, or `name'2`, `name'3` and so on if that name is in use.
     pub fn slot(&mut self, name: &str) -> Slot {
         let slot = Slot(self.slots.len() as u32);
         let mut unique = name.to_owned();
@@ -112,12 +114,12 @@ impl Arena {
         slot
     }
 
-    /// The unique name of a slot.
+    /// The name of `slot`, which no other slot of the arena has.
     pub fn name(&self, slot: Slot) -> &str {
         &self.slots[slot.0 as usize]
     }
 
-    /// The slots that an expression over slot names reads.
+    /// The slots that `expr`, an expression over slot names, reads.
     pub fn reads(&self, expr: &Expr) -> SlotSet {
         let names = reads(expr);
         names
@@ -127,7 +129,8 @@ impl Arena {
             .collect()
     }
 
-    /// Replaces the columns of an expression by slots: column `i` of `over` by `slots[i]`.
+    /// Replaces the column names in `expr` by slot names: that of column `i` of `over` by that of
+    /// `slots[i]`.
     pub fn over_slots(&self, expr: &Expr, over: &ColumnIndex<'_>, slots: &[Slot]) -> Result<Expr> {
         let renamed = expr.clone().transform_up(|e| match &e {
             Expr::Column(c) if c.name != ROW_COLUMN => {
@@ -139,7 +142,8 @@ impl Arena {
         Ok(renamed.data)
     }
 
-    /// Interns an operator.
+    /// Adds the operator `spec`, unless the arena has an equal operator, and returns the operator's
+    /// index.
     pub fn intern(&mut self, spec: OpSpec) -> ParamId {
         if let Some(&known) = self.by_spec.get(&spec) {
             return known;
@@ -151,12 +155,12 @@ impl Arena {
         param
     }
 
-    /// Returns an interned operator.
+    /// Returns the operator with the index `param`.
     pub fn spec(&self, param: ParamId) -> &Arc<OpSpec> {
         &self.specs[param.0 as usize]
     }
 
-    /// Interns a set of slots.
+    /// Adds the set `slots`, unless the arena has an equal set, and returns the set's index.
     pub fn intern_slots(&mut self, slots: SlotSet) -> LiveSlotsId {
         if let Some(&known) = self.by_live_slots.get(&slots) {
             return known;
@@ -167,12 +171,12 @@ impl Arena {
         live
     }
 
-    /// Returns an interned set of slots.
+    /// Returns the set of slots with the index `live`.
     pub fn live_slots(&self, live: LiveSlotsId) -> &SlotSet {
         &self.live_slots[live.0 as usize]
     }
 
-    /// The operators that a combined operator stands for, or the operator itself.
+    /// The members of `param` if `param` is a combined operator; otherwise `param` alone.
     pub fn each(&self, param: ParamId) -> Vec<ParamId> {
         match self.spec(param).kind.members() {
             [] => vec![param],
@@ -180,12 +184,13 @@ impl Arena {
         }
     }
 
-    /// The tensor type of an interned type; `None` for a type that is no tensor.
+    /// The tensor type of the type with the index `id`; `None` if that type is not a tensor.
     pub fn tensor(&self, id: TypeId) -> Option<TensorType> {
         self.types[id.0 as usize].1
     }
 
-    /// Interns a scan. Scans with the same number and columns are equal.
+    /// Adds `scan`, unless the arena has a scan with the same `occurrence` and `columns`, and
+    /// returns the scan's index.
     pub fn add_scan(&mut self, scan: ScanSpec) -> ScanId {
         let same = |s: &ScanSpec| s.occurrence == scan.occurrence && s.columns == scan.columns;
         if let Some(known) = self.scans.iter().position(same) {
@@ -195,28 +200,30 @@ impl Arena {
         ScanId(self.scans.len() as u32 - 1)
     }
 
-    /// Returns an interned scan.
+    /// Returns the scan with the index `scan`.
     pub fn scan(&self, scan: ScanId) -> &ScanSpec {
         &self.scans[scan.0 as usize]
     }
 
-    /// Returns all scans.
+    /// Returns all scans, ordered by index.
     pub fn scans(&self) -> &[ScanSpec] {
         &self.scans
     }
 
-    /// Adds the build side of a lookup.
+    /// Adds `plan`, the build side of a lookup, and returns the index of `plan` among the build
+    /// sides.
     pub fn add_build(&mut self, plan: RowPlan) -> usize {
         self.builds.push(plan);
         self.builds.len() - 1
     }
 
-    /// Returns the build side at an index.
+    /// Returns the build side of a lookup, by the index that `add_build` returned.
     pub fn build(&self, index: usize) -> &RowPlan {
         &self.builds[index]
     }
 
-    /// Interns a type, ignoring its name.
+    /// Adds the type of `field` without the field's name, unless the arena has this type, and
+    /// returns the type's index.
     pub fn type_of(&mut self, field: &Field) -> TypeId {
         let field: FieldRef = Arc::new(field.clone().with_name(""));
         if let Some(&known) = self.by_type.get(&field) {
@@ -229,19 +236,20 @@ impl Arena {
         id
     }
 
-    /// Interns the nullable variant of a type.
+    /// Adds the nullable variant of the type `id`, unless the arena has this variant, and returns
+    /// the variant's index.
     pub fn nullable(&mut self, id: TypeId) -> TypeId {
         let field = self.field(id).as_ref().clone();
         self.type_of(&field.with_nullable(true))
     }
 
-    /// Returns an interned type.
+    /// Returns the type with the index `id`, as a field without a name.
     pub fn field(&self, id: TypeId) -> &FieldRef {
         &self.types[id.0 as usize].0
     }
 
-    /// Derives and interns the type of the expression `expr` of the operator `param` over
-    /// `columns`.
+    /// Derives the type of `expr`, the expression of the operator `param`, over `columns`, and
+    /// returns the type's index. An error says why `expr` has no type.
     pub fn output(
         &mut self,
         param: ParamId,
@@ -277,7 +285,7 @@ impl Arena {
         found
     }
 
-    /// The names of slots, for display.
+    /// The names of the slots in `slots`, for display.
     pub fn names(&self, slots: &SlotSet) -> BTreeSet<&str> {
         slots.iter().map(|s| self.name(s)).collect()
     }

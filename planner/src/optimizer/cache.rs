@@ -1,4 +1,4 @@
-//! Legality and cost of caching rows.
+//! Checks whether rows may be cached, and computes the cost of caching.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,36 +15,37 @@ use super::plan_fact::PlanFact;
 use super::stored::CacheContents;
 use super::tree::OperatorTree;
 
-/// Costs of caching, in picoseconds. Reading and writing cost wall time times the number of cores
-/// that could compute meanwhile, since computing is priced per core. The price of disk space is the
-/// user's.
+/// Costs of caching, in picoseconds of one core. The cost of reading and writing is wall time times
+/// the number of cores, since all cores could compute meanwhile. The user sets the price of disk
+/// space.
 #[derive(Debug, Clone)]
 pub struct CacheCosts {
-    /// Number of epochs that a plan is priced over.
+    /// Number of epochs over which the cost of a plan is summed.
     pub epochs: u64,
-    /// Capacity and speed of the cache; `None` if no cache is configured.
+    /// Capacity and prices of the cache; `None` if no cache is configured.
     pub budget: Option<CacheBudget>,
-    /// The operator to cache, if the user names it: by its function, or by the output column that
-    /// it completes.
+    /// The name in CACHE AT: a function, or an output column whose last operator's rows are cached.
+    /// `None` if the user names no operator.
     pub at: Option<String>,
-    /// A lookup of the rows that are cached already, if the cache was inspected.
+    /// A lookup of the rows that the cache holds already; `None` if the cache was not inspected.
     pub stored: Option<Arc<dyn CacheContents>>,
 }
 
 /// Capacity and prices of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheBudget {
-    /// Capacity of the cache in bytes; more must not be stored.
+    /// Maximum number of bytes in the cache.
     pub bytes: u128,
-    /// Picoseconds to write a byte to the cache, including compression.
+    /// Picoseconds of one core to write a byte to the cache, including compression.
     pub write: u128,
-    /// Picoseconds to read a byte from the cache, including decompression.
+    /// Picoseconds of one core to read a byte from the cache, including decompression.
     pub read: u128,
-    /// Picoseconds to find a row in the cache.
+    /// Picoseconds of one core to find a row in the cache.
     pub row: u128,
-    /// Price of keeping a byte, in picoseconds, paid once for all epochs.
+    /// Price of keeping a byte in the cache, in picoseconds of one core, paid once for all epochs.
     pub price: u128,
-    /// True if the draws of the first epoch may be kept for all epochs: `FREEZING RANDOMNESS`.
+    /// True if rows with random draws may be cached, so that all epochs have the draws of the
+    /// first: `FREEZING RANDOMNESS`.
     pub freezing: bool,
 }
 
@@ -59,21 +60,22 @@ impl Default for CacheCosts {
     }
 }
 
-/// A reason why rows must not be cached.
+/// A reason why the rows at a cache point must not be cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheRefusal {
     /// No cache is configured: no `cache_dir`, or `CACHE OFF`.
     Off,
-    /// An operator at or below the cache point, given by its text, draws: every epoch would see the
-    /// same draws.
+    /// The operator with this text, at or below the cache point, draws random numbers. With a
+    /// cache, every epoch would have the same draws.
     Random(String),
-    /// An operator at or below the cache point, given by its text, calls a function that is not
-    /// deterministic.
+    /// The operator with this text, at or below the cache point, calls a function that is not
+    /// declared deterministic.
     Volatile(String),
-    /// An operator at or below the cache point, given by its text, makes rows that are not
-    /// identified by their place in a file.
+    /// The operator with this text, at or below the cache point, is a lookup, an unnest or a batch,
+    /// whose rows are not identified by the position of one stored row.
     Unaddressed(String),
-    /// The cache is too small: the bytes needed, and its capacity.
+    /// The cache is too small. The fields are the number of bytes that the rows take, and the
+    /// cache's capacity in bytes.
     TooLarge(u128, u128),
 }
 
@@ -83,9 +85,15 @@ impl std::fmt::Display for CacheRefusal {
             Self::Off => f.write_str("no cache is configured"),
             Self::Random(op) => write!(f, "it would freeze the draws of {op}"),
             Self::Volatile(op) => write!(f, "{op} is not declared deterministic"),
-            Self::Unaddressed(op) => write!(f, "its rows have no address: {op}"),
+            Self::Unaddressed(op) => write!(
+                f,
+                "its rows cannot be identified in a cache, because of {op}"
+            ),
             Self::TooLarge(needed, room) => {
-                write!(f, "it takes {needed} bytes, and there is room for {room}")
+                write!(
+                    f,
+                    "it takes {needed} bytes, but the cache holds at most {room} bytes"
+                )
             }
         }
     }
@@ -97,7 +105,7 @@ impl CacheCosts {
         self.budget.is_some()
     }
 
-    /// Checks that rows with these facts may be cached.
+    /// Checks that rows with the facts in `rows` may be cached. Returns the reason if not.
     pub fn refusal(&self, arena: &Arena, rows: &PlanFact) -> Result<(), CacheRefusal> {
         let budget = self.budget.ok_or(CacheRefusal::Off)?;
         let text = |param| arena.spec(param).text.clone();
@@ -118,20 +126,21 @@ impl CacheCosts {
         Ok(())
     }
 
-    /// The number of distinct rows that all epochs read together.
+    /// The number of distinct rows that all epochs together read.
     fn distinct(&self, rows: &PlanFact) -> u128 {
         let all = rows.rows.number().saturating_mul(self.epochs.into());
         rows.pool.number().min(all)
     }
 
-    /// The number of bytes in the cache after all epochs.
+    /// The number of bytes that these rows take in the cache after all epochs.
     pub fn stored_bytes(&self, rows: &PlanFact) -> u128 {
         self.distinct(rows).saturating_mul(rows.live_bytes())
     }
 
-    /// Cost of all epochs, given the cost `once` of computing one epoch's rows and the number of
-    /// rows that are `stored` already. A distinct row that is not stored is computed and written
-    /// once; every other read takes the row from the cache.
+    /// Cost of all epochs if the rows with the facts `rows` are cached. `once` is the cost of
+    /// computing one epoch's rows, and `stored` is the number of rows that the cache holds already.
+    /// Each other distinct row is computed and written once, and every further use of a row is a
+    /// read from the cache.
     pub fn total(&self, once: Cost, rows: &PlanFact, stored: u64) -> Cost {
         let Some(budget) = self.budget else {
             return Cost::MAX;
@@ -152,8 +161,8 @@ impl CacheCosts {
     }
 }
 
-/// Returns the operators that the name in CACHE AT means: all calls of the function `step`, and the
-/// last operator that writes the output column `step`.
+/// Returns the operators to which the name `step` in CACHE AT refers: all operators that call the
+/// function `step`, and the last operator that writes the output column `step`.
 pub(crate) fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<ParamId> {
     let column = lowered.outputs.iter().find(|(name, _)| name == step);
     let mut found = BTreeSet::new();
@@ -175,31 +184,32 @@ pub(crate) fn steps(arena: &Arena, lowered: &Lowered, step: &str) -> BTreeSet<Pa
     found
 }
 
-/// Fixes the draws that a cache after the operator `step` keeps: the draws of the operators below
-/// it in the written plan. The operator `step` and every operator that draws are pinned, or the
-/// stream would depend on prices.
+/// Pins the operator `step` and every operator that draws. A cache after `step` freezes the draws
+/// of the operators below `step`. Were these operators not pinned, prices would decide which draws
+/// are frozen, and so which values the stream has.
 ///
 /// # Errors
-/// Fails if `step` is not exactly one operator in one place of the plan.
+/// Fails if the plan has a union or a mix, or several operators to which `step` refers.
 pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) -> Result<()> {
     let kept = steps(arena, lowered, step);
     let (mut places, mut joined) = (0, false);
     lowered.tree.visit(&mut |tree| match tree {
-        // Equal calls are one operator in several places.
+        // Equal calls are one operator with one id, but each occurrence in the tree counts.
         OperatorTree::Op(param, _) => places += usize::from(kept.contains(param)),
         OperatorTree::Cat(_) | OperatorTree::Mix(_) => joined = true,
         OperatorTree::Scan(_) | OperatorTree::Cache(_) => {}
     });
     if joined {
         return plan_err!(
-            "CACHE AT {step} FREEZING RANDOMNESS: the rows come of several tables, and a cache keeps the draws of \
-             one; cache each in a pipeline of its own"
+            "CACHE AT {step} FREEZING RANDOMNESS: the rows come from several tables, but a cache keeps the draws \
+             of one table; cache each table's rows in a separate pipeline"
         );
     }
     if places > 1 {
         return plan_err!(
-            "CACHE AT {step} FREEZING RANDOMNESS: the pipeline calls it {places} times, and each keeps other \
-             draws; give the call that is meant a column of its own, and name that"
+            "CACHE AT {step} FREEZING RANDOMNESS: the pipeline calls {step} {places} times, and a cache after \
+             each would keep other draws; make the result of the call to cache an output column with another \
+             name, and write that name after CACHE AT"
         );
     }
     let fixed = |param| {
@@ -213,7 +223,8 @@ pub(super) fn fix_draws(arena: &mut Arena, lowered: &mut Lowered, step: &str) ->
     Ok(())
 }
 
-/// The error that rows cannot be cached after the operator that the user named in CACHE AT.
+/// Returns the error that the rows of the operator `step`, which the user named in CACHE AT, cannot
+/// be cached.
 pub(super) fn refused_at(
     graph: &PlanGraph,
     lowered: &Lowered,
@@ -238,7 +249,7 @@ pub(super) fn refused_at(
     let texts: BTreeSet<String> = refusals.map(|refusal| refusal.to_string()).collect();
     let why = texts.into_iter().next().unwrap_or_default();
     plan_datafusion_err!(
-        "CACHE AT {step}: {why}; cache at an earlier step, or, to keep the draws of the first epoch for all, \
+        "CACHE AT {step}: {why}; cache at an earlier step, or, to keep the draws of the first epoch for all epochs, \
          write CACHE AT {step} FREEZING RANDOMNESS"
     )
 }

@@ -1,4 +1,4 @@
-//! Splits an expression into a chain of operators.
+//! Splits an expression of nested image functions into a chain of operators.
 
 use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
@@ -8,17 +8,17 @@ use forebay_udfs::facts::Algebra;
 use super::spec::algebra;
 use crate::rows::slot as column;
 
-/// A link of the chain: one operator of an expression.
+/// One operator of the chain into which an expression is split.
 #[derive(Debug)]
 pub(super) struct ChainLink {
     /// The expression that the operator computes.
     pub(super) expr: Expr,
-    /// True if the user pinned the operator.
+    /// True if the user marked the operator's expression as PINNED.
     pub(super) pinned: bool,
 }
 
-/// Splits an expression into links, innermost first. Each nested image function is one link, which
-/// reads the slot that the previous link wrote.
+/// Splits `expr` into operators, innermost first. Each nested image function becomes one operator,
+/// which reads the image that the previous operator wrote to `slot`.
 pub(super) fn chain(expr: Expr, slot: &str) -> Result<Vec<ChainLink>> {
     let step = |expr| -> Result<ChainLink> {
         let plain = forebay_udfs::without_pins(expr)?;

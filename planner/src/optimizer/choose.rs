@@ -1,10 +1,11 @@
-//! Chooses a plan, considering cache points whose rows are stored already and cost nothing to
-//! write.
+//! Chooses a plan. Cache points whose rows the cache holds already are cheaper, since these rows
+//! need not be computed and written again.
 //!
-//! The store identifies rows by a text that takes a whole plan to derive. So the search for a
-//! stored point is optimistic: it extracts the cheapest plan as if every point were stored, and
-//! then asks the store for the point of that plan. If the store lacks this point, the search
-//! continues as if the point could not be cached.
+//! The cache identifies rows by a text that can only be derived from a whole plan. So the search
+//! for a stored cache point is optimistic: the cheapest plan is extracted as if the cache held the
+//! rows of every point, and then the cache is asked for the rows at the cache point of this plan.
+//! If the cache has none of these rows, the next plan is extracted as if that point could not be
+//! cached.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -25,12 +26,13 @@ use crate::rows::RowOp;
 use crate::rows::canonical::rows_text;
 use crate::rows::finalize::finalize;
 
-/// Maximum number of points that the store is asked for; after that, the plan without stored points
-/// is taken.
+/// Maximum number of cache points whose rows the cache is asked for. If the cache has rows of none,
+/// the plan is chosen that is cheapest with an empty cache.
 const ASKED: usize = 8;
 
-/// Returns the cheapest plan of a class over all epochs, with the stored cache point that the plan
-/// reads, if any. `None` if no plan could be extracted.
+/// Returns the plan of the class `root` that is cheapest over all epochs, and the plan's cache
+/// point if the cache already holds rows of that point. `None` if no plan of finite cost can be
+/// extracted.
 pub(super) fn cheapest(
     graph: &PlanGraph,
     config: &Config,
@@ -42,7 +44,7 @@ pub(super) fn cheapest(
         extract::cheapest(graph, &config.prices, &config.cache, at, stored, root)
     };
     let (tree, priced) = extract(&|_| Some(0))?;
-    // A cache point that the user names leaves no choice.
+    // If the user names the cache point, stored rows of other points do not matter.
     let stored = config.cache.stored.as_ref().filter(|_| at.is_none());
     let Some(stored) = stored else {
         return Some((tree, priced, None));
@@ -68,8 +70,8 @@ pub(super) fn cheapest(
     Some((tree, priced, None))
 }
 
-/// Returns the text that identifies the cached rows of a plan once it is finalized; `None` if the
-/// plan caches nothing.
+/// Returns the text by which the cache identifies the rows that the plan `tree` caches; `None` if
+/// the plan caches no rows.
 fn prefix_text(
     arena: &Arena,
     tree: &OperatorTree,

@@ -1,7 +1,7 @@
-//! Prices: the costs of reading, moving and computing on a machine.
+//! Prices: the costs of reading, moving and computing rows on a machine.
 //!
-//! Prices are stored in the file `coefficients.json`, with the command that measured them. `forebay
-//! calibrate` writes such a file for its machine.
+//! The built-in prices are in the file `coefficients.json`, with the command that measured them.
+//! `forebay calibrate` writes such a file for the machine on which the command runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::clauses::ShuffleWindow;
 
-/// Cost of a function or another operation on one core.
+/// Cost of a function, a read or another operation on one core.
 ///
-/// A value is an element of an image, or else a byte.
+/// A value is an element of an image, or a byte of any other data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpCost {
-    /// Picoseconds per row.
+    /// Picoseconds per row, in addition to the cost of the row's values.
     pub ps_per_row: u64,
     /// Picoseconds per value read.
     pub ps_per_value_in: u64,
@@ -25,7 +25,7 @@ pub struct OpCost {
 }
 
 impl OpCost {
-    /// Cost of this operation and another one in sequence.
+    /// Cost of this operation followed by the operation `other`.
     pub const fn and(self, other: Self) -> Self {
         Self {
             ps_per_row: self.ps_per_row.saturating_add(other.ps_per_row),
@@ -34,7 +34,7 @@ impl OpCost {
         }
     }
 
-    /// Divides the cost by `number`; a `number` of 0 leaves it unchanged.
+    /// Returns the cost divided by `number`, or the unchanged cost if `number` is 0.
     pub const fn over(self, number: u64) -> Self {
         const fn share(of: u64, number: u64) -> u64 {
             match of.checked_div(number) {
@@ -49,7 +49,7 @@ impl OpCost {
         }
     }
 
-    /// Scales the cost to a percentage.
+    /// Returns `percent` percent of the cost.
     pub const fn percent(self, percent: u64) -> Self {
         const fn part(of: u64, percent: u64) -> u64 {
             of.saturating_mul(percent) / 100
@@ -62,8 +62,8 @@ impl OpCost {
     }
 }
 
-/// Cost of reading a row of a source, for each order in which an epoch may take the rows. The
-/// values read are the bytes of the needed columns.
+/// Cost of reading a row of a source, for each order in which an epoch may read the rows. In these
+/// costs, a value is a byte of a column that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScanCost {
@@ -73,13 +73,14 @@ pub struct ScanCost {
     pub within: OpCost,
     /// Cost when rows are shuffled globally.
     pub globally: OpCost,
-    /// True if a globally shuffled source is read once, in stored order, and then kept for all
-    /// epochs, since its format has no random access.
+    /// True if the source's format has no random access. For a global shuffle, such a source is
+    /// read once in stored order and its rows are kept for all epochs, so each epoch also costs a
+    /// share of `stored`.
     pub read_once: bool,
 }
 
 impl ScanCost {
-    /// A cost that is the same in every order.
+    /// Returns the cost of a source whose rows cost the same in every order.
     pub const fn of(cost: OpCost) -> Self {
         Self {
             stored: cost,
@@ -89,7 +90,8 @@ impl ScanCost {
         }
     }
 
-    /// Cost per row in one of `epochs` epochs.
+    /// Mean cost per row and epoch if the source is read in `epochs` epochs. `shuffle` is the
+    /// SHUFFLE clause, `None` for stored order.
     pub const fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64) -> OpCost {
         match shuffle {
             None => self.stored,
@@ -102,19 +104,19 @@ impl ScanCost {
     }
 }
 
-/// Cost of a function on one core by the element type of its images: kernels for floats may be much
-/// slower (a resize takes ten times as long).
+/// Cost of a function on one core, by the element type of the function's images. On floats, a
+/// function may be much slower than on bytes: a resize takes ten times as long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionCost {
-    /// Cost for images of bytes, and for other values.
+    /// Cost for images of bytes, and for data that are not images.
     pub bytes: OpCost,
     /// Cost for images of floats.
     pub floats: OpCost,
 }
 
 impl FunctionCost {
-    /// Cost of this function and another one in sequence.
+    /// Cost of this function followed by the function `other`.
     pub const fn and(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.and(other.bytes),
@@ -122,7 +124,7 @@ impl FunctionCost {
         }
     }
 
-    /// Scales the cost to a percentage.
+    /// Returns `percent` percent of the cost.
     pub const fn percent(self, percent: u64) -> Self {
         Self {
             bytes: self.bytes.percent(percent),
@@ -140,31 +142,33 @@ impl From<OpCost> for FunctionCost {
     }
 }
 
-/// Prices of one core.
+/// Prices of reading, moving and computing rows on one core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {
-    /// The machine that the prices apply to, for display.
+    /// A description of the machine on which the prices were measured, for display.
     pub machine: String,
     /// The command that measured the prices.
     pub measured_by: String,
-    /// Picoseconds per byte of a column that is copied, when rows are selected, joined or batched.
+    /// Picoseconds per byte to copy a column, as filters, lookups, unnests, unions and mixes do.
     pub copy: u64,
-    /// Picoseconds of overhead per row.
+    /// Picoseconds of overhead per row of an operator that copies or batches rows.
     pub row: u64,
-    /// Picoseconds of overhead per batch.
+    /// Picoseconds of overhead per output batch.
     pub batch: u64,
-    /// Picoseconds per byte written to a cache, including compression, unless measured.
+    /// Picoseconds per byte written to a cache, including compression. Used only if the write
+    /// bandwidth of the cache's storage has not been measured.
     pub cache_write: u64,
-    /// Picoseconds per byte read from a cache, including decompression, unless measured.
+    /// Picoseconds per byte read from a cache, including decompression. Used only if the read
+    /// bandwidth of the cache's storage has not been measured.
     pub cache_read: u64,
-    /// Picoseconds to find a row in a cache.
+    /// Picoseconds to find a row in a cache, in addition to the cost of reading the row's bytes.
     pub cache_row: u64,
-    /// Picoseconds per row of a DataFusion operator.
+    /// Picoseconds per row of an operator or function of DataFusion in an expression.
     pub expression: u64,
-    /// Costs of reading, by the format's name.
+    /// Costs of reading a row of a source, by the name of the source's format.
     pub scans: BTreeMap<String, ScanCost>,
-    /// Costs of Forebay's functions, by name.
+    /// Costs of Forebay's functions, by function name.
     pub functions: BTreeMap<String, FunctionCost>,
 }
 
@@ -172,38 +176,40 @@ static DECLARED: LazyLock<Result<Arc<Coefficients>, String>> =
     LazyLock::new(|| Coefficients::from_json(include_str!("coefficients.json")).map(Arc::new));
 
 impl Coefficients {
-    /// The built-in prices, of the machine described in `benches/README.md`.
+    /// The built-in prices, measured on the machine that `benches/README.md` describes.
     pub fn declared() -> Arc<Self> {
         match &*DECLARED {
             Ok(declared) => Arc::clone(declared),
-            // Unreachable, since a test reads the file; and prices change no result.
+            // Unreachable, since a test parses the built-in file. Even prices of 0 would not change
+            // the rows of a stream.
             Err(_) => Arc::new(Self::free()),
         }
     }
 
-    /// Parses prices from the text of a file.
+    /// Parses prices from the JSON text of a file.
     ///
     /// # Errors
-    /// Returns a message about the text.
+    /// Returns the JSON parser's message if `text` does not have exactly the expected fields.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
-    /// The cost of a function. A function without a measurement costs as much as the function that
-    /// its facts name as `priced_as`; `None` if that has no measurement either.
+    /// The cost of the function `name`. If `functions` lacks this function, the cost of the
+    /// function named in its `priced_as`. `None` if `functions` lacks both.
     pub fn function(&self, name: &str) -> Option<FunctionCost> {
         let measured = |name: &str| self.functions.get(name).copied();
         measured(name).or_else(|| measured(forebay_udfs::facts_of(name)?.priced_as?))
     }
 
-    /// The cost of reading a format. An unknown format costs as much as Parquet.
+    /// The cost of reading a source of this format. A format without a price costs as much as
+    /// Parquet.
     pub fn scan(&self, format: Option<&str>) -> ScanCost {
         let known = format.and_then(|format| self.scans.get(format));
         let known = known.or_else(|| self.scans.get("PARQUET"));
         known.copied().unwrap_or_default()
     }
 
-    /// Prices that are all 0.
+    /// Prices that are all 0, which are used only if the built-in file cannot be parsed.
     fn free() -> Self {
         Self {
             machine: String::new(),

@@ -32,29 +32,30 @@ impl Default for Config {
     }
 }
 
-/// Limits and prices of the optimiser.
+/// Settings of one run of the optimiser: allowed rules, prices, limits, and sources of statistics.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The highest tier of rules to apply.
+    /// The highest tier of rules to apply, as in `relax = '..'`.
     pub tier: Tier,
-    /// Names of disabled rules, or families of rules.
+    /// Names of disabled rules and of disabled families of rules.
     pub disabled: BTreeSet<String>,
-    /// The prices of one core.
+    /// The prices of reading, moving and computing rows on one core.
     pub prices: Arc<Coefficients>,
-    /// Costs of caching, and the number of epochs that plans are priced over.
+    /// Costs of caching, and the number of epochs over which the cost of a plan is summed.
     pub cache: CacheCosts,
-    /// Limits of the search.
+    /// Limits on the size of the search.
     pub limits: Limits,
-    /// Provides rows for a profile; `None` to plan without one.
+    /// The source of sample rows for a profile; `None` to plan without a profile.
     pub probe: Option<Arc<dyn Probe>>,
-    /// Statistics of an earlier choice, to use instead of a profile.
+    /// The statistics by which an earlier run of the optimiser chose its plan. If present, no new
+    /// profile is measured.
     pub statistics: Option<Arc<Statistics>>,
-    /// True to keep proofs for EXPLAIN. The proofs do not change the result.
+    /// True to record proofs for EXPLAIN. Recording does not change the chosen plan.
     pub proofs: bool,
 }
 
-/// Number of epochs that a pipeline which repeats forever is priced over: typical for training on
-/// ImageNet.
+/// Assumed number of epochs in the price of a pipeline that repeats forever. 90 epochs are typical
+/// for training on ImageNet.
 const ENDLESS: u64 = 90;
 
 impl Config {
@@ -84,8 +85,8 @@ impl Config {
                     "CACHE needs a directory for the rows: OPTIONS (cache_dir = '..')"
                 );
             }
-            // Freezing draws changes the meaning of the stream, so the clause decides, and an
-            // earlier choice does not.
+            // FREEZING RANDOMNESS changes the values in the stream, so the clause overrides the
+            // cache point of an earlier choice.
             (Some(CacheClause::At { step, freezing }), Some(_), earlier)
                 if *freezing || earlier.is_none() =>
             {
@@ -118,7 +119,7 @@ impl Config {
         })
     }
 
-    /// The rules over two operators that the tier and `disable_rules` allow.
+    /// The rules over two operators that `self.tier` and `self.disabled` allow.
     pub(super) fn rules(&self) -> Vec<Rule> {
         let rules = rules().into_iter();
         rules
@@ -126,8 +127,8 @@ impl Config {
             .collect()
     }
 
-    /// Returns the facts behind a choice, from which another machine can repeat the choice. Without
-    /// a `report`, the optimiser was off.
+    /// Returns the facts by which a plan was chosen, so that another machine can choose the same
+    /// plan. `report` is `None` if the optimiser was off.
     pub fn inputs(&self, context: &PlanningContext, report: Option<&Report>) -> PlanningInputs {
         let cache = self.cache.budget.map(|budget| CacheInputs {
             quota: u64::try_from(budget.bytes).ok(),

@@ -1,4 +1,4 @@
-//! The context in which a plan is chosen.
+//! The prices, machine, cache and sample rows for which a plan is chosen.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use super::inputs::PlanningInputs;
 use super::profile::Probe;
 use super::stored::CacheContents;
 
-/// The prices, machine, cache and rows that a choice depends on.
+/// The prices, machine, cache and sample rows on which the choice of a plan depends.
 #[derive(Debug, Clone)]
 pub struct PlanningContext {
-    /// Prices of one core.
+    /// Prices of reading, moving and computing rows on one core.
     pub prices: Arc<Coefficients>,
     /// Number of computing cores; 0 counts as one.
     pub cores: u64,
@@ -18,11 +18,12 @@ pub struct PlanningContext {
     pub cache_write: Option<u64>,
     /// Measured read bandwidth of the cache's storage, in bytes per second.
     pub cache_read: Option<u64>,
-    /// A lookup of the rows that are cached already; `None` if the cache was not inspected.
+    /// A lookup of the rows that the cache holds already; `None` if the cache was not inspected.
     pub stored: Option<Arc<dyn CacheContents>>,
-    /// Provides rows of the pipeline's sources for a profile.
+    /// Reads sample rows of the pipeline's sources for a profile; `None` to plan without a profile.
     pub probe: Option<Arc<dyn Probe>>,
-    /// The facts of an earlier choice to repeat. No rows are read then.
+    /// The facts by which a plan was chosen earlier. If present, the same plan is chosen again, and
+    /// no sample rows are read.
     pub inputs: Option<Arc<PlanningInputs>>,
 }
 
@@ -41,7 +42,7 @@ impl Default for PlanningContext {
 }
 
 impl PlanningContext {
-    /// Creates the context that repeats the choice behind `inputs`.
+    /// Creates the context that chooses the same plan as was chosen by the facts in `inputs`.
     pub fn again(inputs: &Arc<PlanningInputs>) -> Self {
         let cache = inputs.cache.as_ref();
         Self {
@@ -55,9 +56,9 @@ impl PlanningContext {
         }
     }
 
-    /// Price of reading or writing a cached byte, in picoseconds of one core, at the `measured`
-    /// bytes per second or else the `declared` picoseconds per byte: all cores could compute while
-    /// storage is busy.
+    /// Price of reading or writing a cached byte, in picoseconds of one core. The storage moves
+    /// `measured` bytes per second; if not measured, a byte takes `declared` picoseconds. This time
+    /// is multiplied by the number of cores, since all cores could compute meanwhile.
     pub(super) fn cache_price(&self, measured: Option<u64>, declared: u128) -> u128 {
         let wall = measured.map_or(declared, |bytes| {
             1_000_000_000_000 / u128::from(bytes.max(1))

@@ -1,4 +1,5 @@
-//! Costs of plans, in whole picoseconds of one core, so that sums do not depend on their order.
+//! Costs of operators, in whole picoseconds of one core. Sums of integers do not depend on the
+//! order of the terms.
 
 use egg::Id;
 
@@ -13,8 +14,9 @@ use super::spec::OpKind;
 /// A cost in picoseconds of one core.
 pub(crate) type Cost = u128;
 
-/// Cost per epoch of a node by itself, given its operator and the facts of its class and its
-/// inputs. The cost is positive, so that no best plan contains itself.
+/// Cost per epoch of `node` without its inputs. `param` is the node's operator, `out` has the facts
+/// about the node's rows, and `of` returns the facts about an input. The cost of a plan node is
+/// positive, so that the cheapest plan of a class does not contain that class again.
 pub(crate) fn self_cost<'a>(
     arena: &Arena,
     prices: &Coefficients,
@@ -58,7 +60,8 @@ pub(crate) fn self_cost<'a>(
                 | OpKind::Filters(_)
                 | OpKind::Flatten { .. }
                 | OpKind::Lookup { .. } => compute.saturating_add(moved(out)),
-                // A batch is a slice of the computed rows, so no bytes are copied.
+                // A batch is a slice of the computed rows and copies no bytes, so its cost does not
+                // depend on the size of the rows.
                 OpKind::Batch { rows, .. } => {
                     let out = out.rows.number();
                     let batches = out.div_ceil(u128::from(rows).max(1));
@@ -67,8 +70,8 @@ pub(crate) fn self_cost<'a>(
                     compute.saturating_add(rows).saturating_add(batches)
                 }
                 OpKind::Limit { .. } | OpKind::Take { .. } => out.rows.number(),
-                // Keys are ordered before anything is read, so the position of a shuffle has no
-                // cost.
+                // Row keys are shuffled before any row is read, so a shuffle costs the same at
+                // every position in a plan.
                 OpKind::Shuffle { .. } => 0,
             }
         }
@@ -76,7 +79,7 @@ pub(crate) fn self_cost<'a>(
     cost.saturating_add(1)
 }
 
-/// Cost of the computation of an operator per row, without the cost of copying columns.
+/// Cost of the operator `param` per input row, without the cost of copying columns.
 fn computing(arena: &Arena, param: ParamId, input: &PlanFact, out: &PlanFact) -> Cost {
     let spec = arena.spec(param);
     let read = values(arena, input, &spec.reads);
@@ -91,8 +94,8 @@ fn computing(arena: &Arena, param: ParamId, input: &PlanFact, out: &PlanFact) ->
         .saturating_add(written.saturating_mul(price.ps_per_value_out.into()))
 }
 
-/// The number of values in the given slots of a row: elements of images, and bytes of other
-/// columns.
+/// The number of values per row in `slots`: for an image, its elements, and for any other column,
+/// its bytes.
 fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
     let columns = slots.iter().filter_map(|slot| fact.columns.get(slot));
     let each = columns.map(|column| {
@@ -104,7 +107,7 @@ fn values(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> u128 {
     each.sum()
 }
 
-/// True if one of the slots holds images of floats.
+/// True if a slot in `slots` holds images whose elements are floats.
 fn has_floats(arena: &Arena, fact: &PlanFact, slots: &SlotSet) -> bool {
     let mut columns = slots.iter().filter_map(|slot| fact.columns.get(slot));
     columns.any(|c| {

@@ -1,4 +1,4 @@
-//! Estimates of bytes per row, and of the rows that a predicate keeps.
+//! Estimates of bytes per row, and of the fraction of rows that a predicate keeps.
 
 use datafusion::logical_expr::{Expr, Operator};
 use forebay_udfs::TensorType;
@@ -10,12 +10,12 @@ use super::log2::Log2;
 use super::plan_fact::PlanFact;
 use super::spec::OpSpec;
 
-/// Bytes per row that an operator reads.
+/// Bytes per row in the slots that an operator reads.
 pub(super) fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
     let mut read = spec.reads.iter().filter_map(|slot| input.columns.get(slot));
     match (read.next(), read.next()) {
-        // The logarithm of a single column is taken unchanged, since converting it to a number
-        // would round it.
+        // If the operator reads only one slot, the logarithm of this slot's size is returned
+        // unchanged. A conversion to a number and back would round the logarithm.
         (Some(only), None) => only.bytes,
         _ => {
             let bytes = input.bytes(spec.reads.iter());
@@ -24,9 +24,9 @@ pub(super) fn read_bytes(spec: &OpSpec, input: &PlanFact) -> Log2 {
     }
 }
 
-/// Estimated bytes of an image of unknown height and width: the bytes of its input image, scaled by
-/// the ratio of the sizes of a pixel. The scale is a factor, so that factors cancel out in any
-/// order.
+/// Estimated bytes of the image that an operator yields, if the image's height and width are
+/// unknown: the bytes of the input image, times the ratio of output to input bytes per pixel.
+/// Products of such ratios do not depend on the order of operators.
 pub(super) fn image_bytes(
     arena: &Arena,
     spec: &OpSpec,
@@ -42,7 +42,7 @@ pub(super) fn image_bytes(
     let per_pixel = match source {
         Some(source) => pixel(&source),
         None if spec.algebra == Algebra::Decode => {
-            /// Bytes of the pixel by which [`DECODED_PER_ENCODED`] counts.
+            /// Bytes per pixel of the decoded images to which [`DECODED_PER_ENCODED`] refers.
             const COLORS: u64 = 3;
             let decoded = Log2::of(DECODED_PER_ENCODED);
             return read
@@ -55,8 +55,8 @@ pub(super) fn image_bytes(
     read.times(pixel(made)).over(per_pixel)
 }
 
-/// The fraction of rows that a predicate is assumed to keep if there is no profile: the estimates
-/// of System R (Selinger et al., SIGMOD 1979, table 1).
+/// The fraction of rows that a predicate is assumed to keep if this was not measured. The fractions
+/// are the estimates of System R (Selinger et al., SIGMOD 1979, table 1).
 pub(crate) fn selectivity(predicate: &Expr) -> Log2 {
     /// Fraction of rows that pass an equality or IS NULL: 1/10.
     const EQUAL: Log2 = Log2(-3402);
@@ -94,7 +94,8 @@ mod tests {
     use crate::optimizer::slots::SlotSet;
     use crate::rows::slot as column;
 
-    /// The estimated bytes of an image after calls over a file of 1000 bytes.
+    /// The estimated bytes of the image that `calls` yield, applied in order to a file of 1000
+    /// bytes.
     fn after(calls: &[(&str, &[Expr])]) -> Log2 {
         let mut arena = Arena::default();
         let slot = arena.slot("x");

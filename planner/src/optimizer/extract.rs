@@ -1,13 +1,14 @@
-//! Extracts the cheapest plan of a class, with at most one cache point.
+//! Extracts, from a class of the e-graph, the cheapest plan with at most one cache point.
 //!
-//! Row counts and bytes belong to classes, so a node's own cost is the same in every plan, and the
-//! best plan of a class is its best node over the best plans of the node's inputs. With a cache,
-//! each class has two optima: the cost per epoch with nothing below cached (`each`), and the cost
-//! of all epochs with one point below cached (`cached`). Order and cache point are thus chosen
-//! together: a cached plan may have another order than the best plan without a cache.
+//! Row counts and bytes belong to classes, so a node's own cost is the same in every plan that
+//! contains the node. The best plan of a class is therefore its best node over the best plans of
+//! the node's inputs. With a cache, each class has two optima: the least cost of one epoch without
+//! a cache point in the plan (`each`), and the least cost of all epochs with one cache point in the
+//! plan (`cached`). So order and cache point are chosen together, and a plan with a cache may have
+//! another order than the best plan without.
 //!
-//! Among plans of equal cost, the text of the plan decides, never the order in which the graph was
-//! built.
+//! Among plans of equal cost, the plan whose text sorts first is chosen, so the choice does not
+//! depend on the order in which the graph was built.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,20 +23,22 @@ use super::lang::Node;
 use super::price::own;
 use super::tree::OperatorTree;
 
-/// The cost of a plan.
+/// The cost of a plan, and its cache point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Priced {
     /// Cost of all epochs of the plan together.
     pub total: Cost,
-    /// The cached class, if there is one.
+    /// The class whose rows the plan caches; `None` if the plan caches no rows.
     pub cached_at: Option<Id>,
-    /// Cost of computing one row of the cached class.
+    /// Cost of computing one row of the cached class; 0 if the plan caches no rows.
     pub cached_row: Cost,
 }
 
-/// Returns the cheapest plan of `root` over all epochs, cached at one point if that pays. If `at`
-/// names operators, the plan is cached right above one of them, if that is legal. `stored` returns
-/// the number of a class's rows that are stored already, or `None` if they must not be cached.
+/// Returns the plan of the class `root` that is cheapest over all epochs, with a cache point if one
+/// lowers the cost. If `at` is present, the plan caches the rows of one of the operators in `at` if
+/// that is legal, even if a cache does not lower the cost. `stored(class)` returns the number of
+/// rows of `class` that the cache holds already, or `None` if the rows of `class` must not be
+/// cached.
 ///
 /// Returns `None` if `root` contains no plan of finite cost.
 pub(crate) fn cheapest(
@@ -60,7 +63,8 @@ pub(crate) fn cheapest(
         Some(cached) if cached < each || at.is_some() => (Caching::Cached, cached),
         _ => (Caching::Each, each),
     };
-    // A saturated sum no longer exceeds each of its terms, so a plan could contain itself.
+    // A cost of `Cost::MAX` means that the sum overflowed. Costs then no longer grow from input to
+    // output, so a class's best node could have the class itself as an input.
     if total == Cost::MAX {
         return None;
     }
@@ -74,25 +78,26 @@ pub(crate) fn cheapest(
     Some((tree, priced))
 }
 
-/// The two optima of a class.
+/// The two optima that are found for each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Caching {
-    /// The least cost of one epoch with nothing cached.
+    /// The least cost of one epoch of a plan without a cache point.
     Each,
-    /// The least cost of all epochs with one point cached.
+    /// The least cost of all epochs of a plan with one cache point.
     Cached,
 }
 
-/// A way to obtain the plan of a class.
+/// The topmost part of a plan of a class: a node of the class, or a cache point.
 #[derive(Debug, Clone, Copy)]
 enum Way<'a> {
-    /// By a node. With an index, the node's input with this index contains the cache.
+    /// A node of the class, and the index of the input that contains the cache point; `None` if no
+    /// input contains one.
     Node(&'a Node, Option<usize>),
-    /// By caching the best plan of the class.
+    /// A cache point over the best plan of the class without a cache point.
     Cache,
 }
 
-/// The least costs of all classes.
+/// The least costs of all classes. `totals` has an entry for each class and optimum that was found.
 struct Best<'a> {
     graph: &'a PlanGraph,
     prices: &'a Coefficients,
@@ -136,8 +141,9 @@ impl<'a> Best<'a> {
         best
     }
 
-    /// Lowers the totals of all classes in the state `state` until no total can be lowered. Every
-    /// node has a positive cost, so no best plan contains itself.
+    /// Finds the least cost of every class for the optimum `state`, by lowering the costs in
+    /// `totals` until no cost can be lowered. Every operator has a positive cost, so the best plan
+    /// of a class does not contain that class again.
     fn settle(&mut self, nodes: &[(Id, &'a Node, Cost)], state: Caching) {
         let mut changed = true;
         while changed {
@@ -167,8 +173,8 @@ impl<'a> Best<'a> {
         plain.into_iter().chain(held)
     }
 
-    /// The inputs of a node, each with the optimum that the node needs: the input with the index
-    /// `cached` contains the cache.
+    /// The inputs of `node`, each with the optimum of its class to use: `Cached` for the input with
+    /// the index `cached`, which contains the cache point, and `Each` for all other inputs.
     fn inputs(&self, node: &Node, cached: Option<usize>) -> Vec<(Id, Caching)> {
         let inputs = node.children().iter().enumerate();
         let state = |place| {
@@ -183,7 +189,8 @@ impl<'a> Best<'a> {
             .collect()
     }
 
-    /// True if the user named no operator to cache, or named one at the top of this class.
+    /// True if the user named no operator in CACHE AT, or named an operator that is the topmost
+    /// operator of a plan of `class`.
     fn may_be_cached_at(&self, class: Id) -> bool {
         let Some(at) = self.at else { return true };
         self.graph[class].nodes.iter().any(|node| match node {
@@ -194,8 +201,8 @@ impl<'a> Best<'a> {
         })
     }
 
-    /// Total cost of a class whose plan is obtained in the given way, or `None` if that is not
-    /// possible; `own` is the node's own cost per epoch.
+    /// Cost of the plan of `class` whose topmost part is `way`; `None` if there is no such plan.
+    /// `own` is the cost per epoch of the node in `way` without its inputs.
     fn total(&self, class: Id, way: Way<'_>, own: Cost) -> Option<Cost> {
         let epochs = Cost::from(self.cache.epochs);
         match way {
@@ -230,14 +237,15 @@ impl<'a> Best<'a> {
 
 struct Chooser<'a> {
     best: &'a Best<'a>,
-    /// For each class, the chosen way to obtain its plan, and the text of this plan.
+    /// For each class and optimum, the topmost part of the chosen plan, and the text of that plan.
     chosen: HashMap<(Id, Caching), (Way<'a>, String)>,
-    /// The cached class, and the cost of computing one of the class's rows.
+    /// The class whose rows are cached, and the cost of computing one of these rows.
     cached: Option<(Id, Cost)>,
 }
 
 impl<'a> Chooser<'a> {
-    /// Chooses the plan of a class: among the cheapest ways, the one whose text sorts first.
+    /// Chooses, among the cheapest plans of a class for the optimum `state`, the plan whose text
+    /// sorts first. Returns this text.
     fn choose(&mut self, class: Id, state: Caching) -> Option<String> {
         if let Some((_, text)) = self.chosen.get(&(class, state)) {
             return Some(text.clone());
@@ -272,7 +280,8 @@ impl<'a> Chooser<'a> {
         let arena = &self.best.graph.analysis.arena;
         let name = match node {
             Node::Param(param) => return Some(arena.spec(*param).text.clone()),
-            // The slots passed on follow from the operators above, so they need no text.
+            // The text of a plan is unique without the slots that an operator passes on, since
+            // these slots follow from the operators above.
             Node::LiveSlots(_) => return Some(String::new()),
             Node::Scan(scan) => {
                 let spec = arena.scan(*scan);

@@ -1,7 +1,7 @@
-//! Facts about the rows of a plan, regardless of how they are computed.
+//! Derives facts about the rows of a plan: their number, and the types and sizes of their columns.
 //!
-//! Two plans of one e-class have the same rows, so facts belong to classes. The types of both plans
-//! must agree, and of two estimates the lower one is kept.
+//! Two plans of one e-class have the same rows, so facts belong to classes. All plans of a class
+//! must have the same types. If the plans' estimates differ, the lowest estimate is used.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::slots::{Slot, SlotSet};
 use super::spec::{OpKind, OpSpec};
 use crate::rows::mix::{MixStop, PARTS};
 
-/// Derives the fact of a node from those of its children. The error says why the node is not a
+/// Derives the fact of `node` from the facts of its children. An error says why `node` is not a
 /// valid plan.
 pub(crate) fn fact<'a>(
     arena: &mut Arena,
@@ -30,7 +30,7 @@ pub(crate) fn fact<'a>(
 ) -> Result<Fact, String> {
     let plan = |id: Id| match of(id) {
         Some(Fact::Plan(plan)) => Ok(plan.as_ref()),
-        _ => Err("an operator over no plan".to_owned()),
+        _ => Err("an operator without an input plan".to_owned()),
     };
     match node {
         Node::Param(param) => Ok(Fact::Param(*param)),
@@ -56,7 +56,8 @@ pub(crate) fn fact<'a>(
     }
 }
 
-/// The fact of a union of two plans. The columns of a union are nullable, as in the row plan.
+/// The fact of a union of two plans with the facts `a` and `b`. The columns of a union are
+/// nullable, as in the row plan.
 pub(crate) fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<PlanFact, String> {
     let different = || "the inputs of a union have different columns".to_owned();
     if !a.columns.slots().eq(b.columns.slots()) {
@@ -88,18 +89,20 @@ pub(crate) fn cat_fact(arena: &mut Arena, a: &PlanFact, b: &PlanFact) -> Result<
     })
 }
 
-/// The fact of a mix, whose columns are those of a union of its arms.
+/// The fact of a mix of plans with the facts `arms`. The columns of a mix have the same types as
+/// those of a union of the arms.
 fn mix_fact(arena: &mut Arena, arms: &[&PlanFact]) -> Result<PlanFact, String> {
     let (Some((first, others)), Some(mix)) = (arms.split_first(), arena.mix.clone()) else {
         return Err("MIX has no inputs, or no weights for them".to_owned());
     };
-    // A single arm has nullable columns, too.
+    // The columns of a mix are nullable even if the mix has only one arm.
     let mut out = cat_fact(arena, first, first)?;
     (out.rows, out.pool) = (first.rows, first.pool);
     for arm in others {
         out = cat_fact(arena, &out, arm)?;
     }
-    // For each arm, the number of rows that the mix has yielded when the arm has no rows left.
+    // For each arm, the estimated number of rows that the mix has yielded when the arm has no rows
+    // left.
     let ends = arms.iter().zip(mix.weights()).map(|(arm, &parts)| {
         let rows = arm.rows.times(Log2::of(PARTS).over(Log2::of(parts)));
         u64::try_from(rows.number()).unwrap_or(u64::MAX)
@@ -109,16 +112,17 @@ fn mix_fact(arena: &mut Arena, arms: &[&PlanFact]) -> Result<PlanFact, String> {
         MixStop::Longest => ends.max(),
     };
     out.rows = Log2::of(rows.unwrap_or(0));
-    // Later epochs take the rows that one epoch leaves out, so the pool is the sum of the arms'
-    // pools.
+    // Rows of an arm that one epoch does not reach may occur in later epochs, so the pool is the
+    // sum of the arms' pools.
     Ok(out)
 }
 
 /// Assumed number of rows of a source that does not state its number of rows.
 const UNKNOWN_ROWS: u64 = 100_000;
-/// Assumed number of bytes of a text or list of unknown size.
+/// Assumed number of bytes of a text, list or other value of unknown size that is not binary.
 const UNKNOWN_BYTES: u64 = 32;
-/// Assumed number of bytes of encoded content of unknown size: about those of a photo of ImageNet.
+/// Assumed number of bytes of a binary value of unknown size: about the size of a JPEG file of
+/// ImageNet.
 const UNKNOWN_BLOB: u64 = 100_000;
 
 fn scan_fact(arena: &mut Arena, profile: &Profile, scan: ScanId) -> PlanFact {
@@ -153,15 +157,17 @@ fn scan_fact(arena: &mut Arena, profile: &Profile, scan: ScanId) -> PlanFact {
     }
 }
 
-/// Makes all columns nullable, as unions, lookups and unnests do in the row plan.
+/// Makes all columns of `plan` nullable. In the row plan, all output columns of lookups and unnests
+/// are nullable.
 fn all_nullable(arena: &mut Arena, plan: &mut PlanFact) {
     for column in plan.columns.values_mut() {
         column.data_type = arena.nullable(column.data_type);
     }
 }
 
-/// Derives the fact of an operator that passes on the slots in `kept`, from the fact of its input.
-/// The error says why the operator cannot stand above this input.
+/// Derives the fact of the plan that applies the operator `param` to a plan with the fact `input`,
+/// and passes on the slots in `kept`. An error says why `param` cannot be applied to the plan with
+/// the fact `input`.
 pub(crate) fn op_fact(
     arena: &mut Arena,
     profile: &Profile,
@@ -172,7 +178,10 @@ pub(crate) fn op_fact(
     let spec = Arc::clone(arena.spec(param));
     let missing = spec.reads.difference(&input.slots());
     if !missing.is_empty() {
-        return Err(format!("{:?} is not there yet", arena.names(&missing)));
+        return Err(format!(
+            "the input lacks the columns {:?}",
+            arena.names(&missing)
+        ));
     }
     let mut out = input.clone();
     out.draws = either(out.draws, spec.draws.then_some(param));
@@ -192,14 +201,14 @@ pub(crate) fn op_fact(
         OpKind::Flatten { lists, .. } => {
             for &(list, element) in lists {
                 let Some(column) = out.columns.remove(list) else {
-                    return Err(format!("the list {} is not there yet", arena.name(list)));
+                    return Err(format!("the input lacks the list {}", arena.name(list)));
                 };
                 let (DataType::List(item)
                 | DataType::LargeList(item)
                 | DataType::FixedSizeList(item, _)) =
                     arena.field(column.data_type).data_type().clone()
                 else {
-                    return Err(format!("{} is no list", arena.name(list)));
+                    return Err(format!("{} is not a list", arena.name(list)));
                 };
                 let data_type = arena.type_of(&item);
                 let element_of = Column {
@@ -215,7 +224,8 @@ pub(crate) fn op_fact(
             all_nullable(arena, &mut out);
         }
         OpKind::Lookup { build, columns, .. } => {
-            // The rows of a lookup also come from another table, which may change.
+            // A lookup's rows also depend on the build side's table, which may change. So the
+            // position of a stored row does not identify a row of the lookup.
             out.unaddressed = either(out.unaddressed, Some(param));
             let schema = Arc::clone(&arena.build(*build).schema);
             for (name, slot) in columns {
@@ -236,7 +246,8 @@ pub(crate) fn op_fact(
         }
         OpKind::Take { take, shuffled, .. } => {
             out.rows = out.rows.min(Log2::of(*take));
-            // Each shuffled epoch takes other rows, so the pool is not reduced.
+            // Each shuffled epoch may take other rows, so all epochs together may read the whole
+            // pool.
             if !shuffled {
                 out.pool = out.pool.min(Log2::of(*take));
             }
@@ -247,7 +258,8 @@ pub(crate) fn op_fact(
     finish(arena, out, kept)
 }
 
-/// The column that a row operator writes.
+/// The slot that the row operator `param` writes, with the type and estimated size of the written
+/// column.
 fn column_of(
     arena: &mut Arena,
     profile: &Profile,
@@ -256,14 +268,14 @@ fn column_of(
 ) -> Result<(Slot, Column), String> {
     let spec = Arc::clone(arena.spec(param));
     let OpKind::Row { slot, expr } = &spec.kind else {
-        return Err(format!("{spec} writes no slot"));
+        return Err(format!("{spec} computes no column"));
     };
     let data_type = arena.output(param, expr, &input.columns)?;
     let field = Arc::clone(arena.field(data_type));
     let seen = profile.growth.get(&param).copied();
     let tensor = arena.tensor(data_type);
-    // The size of an image of unchanged shape follows from its pixels alone. So a flip of a flip
-    // has the size of the image, whatever a profile says.
+    // If an operator keeps an image's shape, the image's size follows from its type alone, and a
+    // measured size is ignored. So a flip of a flip has exactly the size of the original image.
     let keeps_shape = spec.facts().is_some_and(|facts| facts.keeps_shape);
     let seen = seen.filter(|_| tensor.is_none() || !keeps_shape);
     let bytes = match (fixed_bytes(field.data_type()), tensor) {
@@ -281,8 +293,8 @@ fn column_of(
     Ok((*slot, column))
 }
 
-/// Reduces the estimated rows, and the bytes of columns that correlate with a filter, to what the
-/// filter keeps.
+/// Reduces the number of rows in `out` to the fraction that the filter `param` keeps. Scales the
+/// bytes of each column as measured for the rows that the filter keeps.
 fn filtered(arena: &Arena, profile: &Profile, param: ParamId, out: &mut PlanFact) {
     let seen = profile.kept.get(&param).copied();
     let part = seen.unwrap_or_else(|| match &arena.spec(param).kind {
@@ -301,8 +313,8 @@ fn filtered(arena: &Arena, profile: &Profile, param: ParamId, out: &mut PlanFact
     }
 }
 
-/// The stored column from which all columns of known origin that an operator reads derive; `None`
-/// if they derive from several, or none is known.
+/// The stored column whose size correlates with the sizes of the columns that `spec` reads; `None`
+/// if several stored columns do, or none does.
 fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
     let read = spec.reads.iter().filter_map(|slot| input.columns.get(slot));
     let mut stored = read.filter_map(|column| column.stored);
@@ -310,15 +322,18 @@ fn stored(spec: &OpSpec, input: &PlanFact) -> Option<Slot> {
     stored.all(|other| other == first).then_some(first)
 }
 
-/// Restricts a fact to the slots in `kept`, which are passed on. Fails if one of them is missing.
+/// Restricts the fact `out` to the slots in `kept`. Fails if `out` lacks one of these slots.
 fn finish(arena: &Arena, mut out: PlanFact, kept: &SlotSet) -> Result<PlanFact, String> {
     out.columns.keep(kept);
     if out.columns.len() == kept.iter().count() {
         Ok(out)
     } else {
-        Err(format!("{:?} is not all there", arena.names(kept)))
+        Err(format!(
+            "the plan lacks some of the columns {:?}",
+            arena.names(kept)
+        ))
     }
 }
 
-/// Assumed number of elements of a list: 4.
+/// Assumed number of elements of a list, as a base-2 logarithm: 4 elements.
 const FANOUT: Log2 = Log2(2048);

@@ -1,4 +1,5 @@
-//! The e-graph of a plan, with the facts of each class and the detection of contradictions.
+//! The e-graph of a plan, with facts about each class. Contradicting facts in one class are
+//! detected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use super::lang::{Node, Term};
 use super::plan_fact::{Fact, PlanFact, either};
 use super::profile::Profile;
 
-/// The e-graph's data besides its nodes.
+/// Data that the e-graph holds besides its nodes.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
-    /// The objects to which the leaves refer.
+    /// The operators, slots and scans to which the e-graph's leaves refer.
     pub arena: Arena,
-    /// The measurements of a profile; empty without one.
+    /// Sizes and selectivities measured on sample rows; empty if none were measured.
     pub profile: Profile,
-    /// Total number of columns of all classes created.
+    /// Number of columns of all classes together, including classes that were merged later.
     pub columns: usize,
-    /// The reason to distrust the graph, if there is one: two plans of one class have different
-    /// columns.
+    /// The contradiction found in the e-graph, if any, such as two plans of one class with
+    /// different columns. The search's result is not used then.
     pub poisoned: Option<String>,
 }
 
@@ -76,7 +77,7 @@ impl Analysis<Node> for Knowledge {
     }
 }
 
-/// Merges the facts of two plans of one class, with the lower of each two estimates.
+/// Merges the facts of two plans of one class: for each estimate, the lower of the two is used.
 fn join(a: &PlanFact, b: &PlanFact) -> PlanFact {
     let mut joined = a.clone();
     joined.rows = a.rows.min(b.rows);
@@ -93,7 +94,7 @@ fn join(a: &PlanFact, b: &PlanFact) -> PlanFact {
 /// The e-graph of a plan.
 pub(crate) type PlanGraph = EGraph<Node, Knowledge>;
 
-/// The operator that a leaf class names; `None` for a class of another kind.
+/// The operator that the class `id` names; `None` if the class is not a `Param` leaf.
 pub(crate) fn param_of(graph: &PlanGraph, id: Id) -> Option<ParamId> {
     match graph[id].data {
         Some(Fact::Param(param)) => Some(param),
@@ -101,7 +102,8 @@ pub(crate) fn param_of(graph: &PlanGraph, id: Id) -> Option<ParamId> {
     }
 }
 
-/// The facts of a class of plans; `None` for a class of another kind.
+/// The facts about the plans of the class `id`; `None` if the class is a leaf that names an
+/// operator or slots.
 pub(crate) fn plan_fact(graph: &PlanGraph, id: Id) -> Option<&Arc<PlanFact>> {
     match &graph[id].data {
         Some(Fact::Plan(plan)) => Some(plan),
@@ -109,7 +111,7 @@ pub(crate) fn plan_fact(graph: &PlanGraph, id: Id) -> Option<&Arc<PlanFact>> {
     }
 }
 
-/// True if both classes are plans, with the same columns.
+/// True if both classes are plans, and their columns have the same slots and types.
 pub(crate) fn agree(graph: &PlanGraph, a: Id, b: Id) -> bool {
     match (plan_fact(graph, a), plan_fact(graph, b)) {
         (Some(a), Some(b)) => a.agrees(b),
@@ -117,12 +119,12 @@ pub(crate) fn agree(graph: &PlanGraph, a: Id, b: Id) -> bool {
     }
 }
 
-/// Maximum number of operators of a plan for which egg searches short proofs. With more operators,
-/// such proofs take longer than the search itself.
+/// Maximum number of operators of a plan for which egg searches for short proofs. For a larger
+/// plan, shortening the proofs would take longer than the search for the plan.
 const SHORT_PROOFS: usize = 15;
 
-/// Creates a graph from a plan, and returns the plan's class. With `proofs`, the graph records why
-/// plans are equal.
+/// Creates an e-graph that contains the plan `term`, and returns the e-graph and the plan's class.
+/// If `proofs` is true, the e-graph records why plans are equal.
 pub(crate) fn seed_egraph(
     arena: Arena,
     profile: Profile,

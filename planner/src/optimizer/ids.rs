@@ -1,10 +1,11 @@
-//! Leaves of the e-graph: indices into the arena. They keep nodes small, and make the order of
-//! nodes depend on this plan alone.
+//! Leaves of the e-graph: indices into the arena. Indices keep the e-graph's nodes small, and order
+//! the nodes by their plan alone.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Defines an index type with a letter, by which terms are written and parsed.
+/// Defines an index type that is written and parsed as `$letter` followed by the index, such as
+/// `p3`.
 macro_rules! leaf {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
@@ -29,21 +30,21 @@ macro_rules! leaf {
 }
 
 leaf!(
-    /// An operator, as the index of its [`OpSpec`](super::spec::OpSpec).
+    /// Index of an operator's [`OpSpec`](super::spec::OpSpec) in the arena.
     ParamId,
     "p"
 );
 leaf!(
-    /// The slots that an operator passes on, as an index.
+    /// Index, in the arena, of the set of slots that an operator passes on to the operators above.
     LiveSlotsId,
     "k"
 );
 leaf!(
-    /// A scan, as the index of its [`ScanSpec`](super::arena::ScanSpec).
+    /// Index of a scan's [`ScanSpec`](super::arena::ScanSpec) in the arena.
     ScanId,
     "s"
 );
 
-/// The type of a slot, as an index.
+/// Index of a slot's type in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub(super) u32);

@@ -1,10 +1,11 @@
-//! A good operator order from which the search also starts, besides the written one.
+//! A good order of a plan's operators. The search starts from both the written order and this
+//! order.
 //!
-//! A large group of commuting operators has more orders than a search can hold. The operators are
-//! sorted by rank, which is the classical optimum for separable costs (Ibaraki and Kameda, TODS
-//! 1984; Hellerstein, SIGMOD 1993): filters first, by cost divided by the fraction of rows dropped;
-//! then functions, shrinking ones before growing ones; random ones last, so that everything before
-//! them can be cached.
+//! A large group of commuting operators has more orders than the e-graph can hold. So the operators
+//! are sorted by rank, as is optimal for separable costs (Ibaraki and Kameda, TODS 1984;
+//! Hellerstein, SIGMOD 1993). Filters come first, by cost divided by the fraction of rows dropped.
+//! Then come functions that do not draw, by the bytes that they add to a row. Random functions come
+//! after these, so that the rows below them can be cached.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,22 +23,22 @@ use super::rules::{Rule, Site};
 use super::spec::OpKind;
 use super::tree::OperatorTree;
 
-/// Name, in EXPLAIN, of the step from the written order to the sorted order.
+/// Name in EXPLAIN of the rewrite from the written order to the sorted order.
 pub(crate) const NAME: &str = "sort";
 
-/// The effect of an operator on its input rows, in the written plan.
+/// Estimated effect of an operator on its input rows, at its position in the written plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Effect {
     /// Fraction of its input rows that the operator keeps.
     kept: f64,
     /// Cost per input row, in picoseconds.
     cost: f64,
-    /// Number of bytes by which a row grows; negative if it shrinks.
+    /// Number of bytes by which the operator enlarges a row; negative if it makes rows smaller.
     growth: i64,
 }
 
-/// Returns the effects of a term's operators. Operators that the graph does not contain are left
-/// out.
+/// Returns the effect of each operator of the plan `term`. The result is empty if `graph` does not
+/// contain `term`.
 pub(crate) fn effects(
     graph: &PlanGraph,
     prices: &Coefficients,
@@ -76,7 +77,7 @@ pub(crate) fn effects(
     effects
 }
 
-/// Sorts the operators of a plan, as far as the rules let them pass each other.
+/// Sorts the operators of `tree` by rank. Two operators change places only if a rule swaps them.
 pub(crate) fn initial_order(
     arena: &mut Arena,
     rules: &[Rule],
@@ -99,7 +100,8 @@ struct Sorting<'a> {
     swaps: HashMap<Site, bool>,
 }
 
-/// The sort key of an operator; lower keys come first.
+/// The sort key of an operator. An operator with a lower rank comes earlier, so nearer to the
+/// source.
 type Rank = (u8, i64);
 
 impl Sorting<'_> {
@@ -125,11 +127,12 @@ impl Sorting<'_> {
         sorted.into_iter().fold(base, OperatorTree::then)
     }
 
-    /// Repeatedly picks the operator of the lowest rank that is blocked by no remaining operator
-    /// below it.
+    /// Sorts `ops`, the lowest operator first. Repeatedly picks the operator of the lowest rank
+    /// among those that can pass all remaining operators below them.
     fn schedule(&mut self, ops: Vec<ParamId>) -> Vec<ParamId> {
-        // For each operator: the operators above that cannot pass it, and the number of operators
-        // below that it cannot pass itself.
+        // `blocks[i]` has the operators above operator `i` that cannot pass operator `i`.
+        // `blocked[i]` is the number of remaining operators below operator `i` that operator `i`
+        // cannot pass.
         let mut blocks = vec![Vec::new(); ops.len()];
         let mut blocked = vec![0_usize; ops.len()];
         for above in 0..ops.len() {
@@ -141,7 +144,8 @@ impl Sorting<'_> {
             }
         }
         let ranked = |index: usize| (self.rank(ops[index]), index);
-        // The lowest remaining operator is never blocked, so there always is a free one.
+        // The lowest remaining operator is never blocked, so at least one operator can always be
+        // picked.
         let free = (0..ops.len()).filter(|&index| blocked[index] == 0);
         let mut free: BTreeSet<(Rank, usize)> = free.map(ranked).collect();
         let mut sorted = Vec::with_capacity(ops.len());

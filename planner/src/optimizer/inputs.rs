@@ -1,5 +1,5 @@
-//! Facts that a plan's choice depends on, besides the pipeline itself. With them, another machine
-//! repeats the choice.
+//! Facts that determine, together with the pipeline, which plan is chosen. With these facts,
+//! another machine chooses the same plan.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,38 +7,40 @@ use super::coefficients::Coefficients;
 use super::statistics::Statistics;
 use super::stored::StoredPoint;
 
-/// The prices, machine, epochs and sizes that a plan was chosen by.
+/// The prices, machine, number of epochs and sizes by which a plan was chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanningInputs {
-    /// Number of epochs that plans were priced over.
+    /// Number of epochs over which the cost of a plan is summed.
     pub epochs: u64,
     /// Number of computing cores of the machine.
     pub cores: u64,
     /// The cache; `None` if the plan was chosen without a cache.
     pub cache: Option<CacheInputs>,
-    /// Sizes and selectivities that the plan was chosen by.
+    /// Sizes and selectivities by which the plan was chosen.
     #[serde(rename = "seen")]
     pub statistics: Statistics,
-    /// Prices of one core.
+    /// Prices of reading, moving and computing rows on one core.
     pub prices: Coefficients,
 }
 
-/// The cache that a plan was chosen for, without its location.
+/// The cache for which a plan was chosen, without the cache's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheInputs {
     /// Capacity of the cache in bytes; `None` if unlimited.
     pub quota: Option<u64>,
-    /// Price of keeping a byte in the cache, in picoseconds of one core.
+    /// Price of keeping a byte in the cache, in picoseconds of one core, paid once for all epochs.
     pub price: u64,
-    /// The operator to cache, if the user named it.
+    /// The function or column that the user named in CACHE AT; `None` if the optimiser chose the
+    /// cache point.
     pub at: Option<String>,
     /// Measured write bandwidth of the cache's storage, in bytes per second.
     pub write_bps: Option<u64>,
     /// Measured read bandwidth of the cache's storage, in bytes per second.
     pub read_bps: Option<u64>,
-    /// The cache point that was already stored, wholly or partly.
+    /// The cache point of the chosen plan, if the cache held some or all of its rows when the plan
+    /// was chosen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stored: Option<StoredPoint>,
 }

@@ -1,27 +1,27 @@
-//! Base-2 logarithms in whole 1024ths of an octave, so that products of factors do not depend on
-//! their order.
+//! Base-2 logarithms in whole 1024ths, so that a product of several factors is the same in every
+//! order of the factors.
 
-/// A base-2 logarithm in 1024ths.
+/// A base-2 logarithm in 1024ths: `Log2(1024)` stands for the number 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Log2(pub i32);
 
 impl Log2 {
-    /// The logarithm of a whole number; 0 counts as 1.
+    /// The logarithm of `number`; 0 counts as 1.
     pub fn of(number: u64) -> Self {
         Self((libm::log2(number.max(1) as f64) * 1024.0) as i32)
     }
 
-    /// Returns the number of which this is the logarithm, at least 1.
+    /// Returns the number whose logarithm this is, at least 1.
     pub fn number(self) -> u128 {
         libm::exp2(f64::from(self.0.clamp(0, 100 * 1024)) / 1024.0) as u128
     }
 
-    /// Multiplies by `factor`, by adding logarithms.
+    /// The logarithm of a product: of the numbers whose logarithms are this and `factor`.
     pub const fn times(self, factor: Self) -> Self {
         Self(self.0.saturating_add(factor.0))
     }
 
-    /// Divides by `factor`, by subtracting logarithms.
+    /// The logarithm of a quotient: of the numbers whose logarithms are this and `factor`.
     pub const fn over(self, factor: Self) -> Self {
         Self(self.0.saturating_sub(factor.0))
     }

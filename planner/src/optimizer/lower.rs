@@ -1,7 +1,7 @@
 //! Lowers a row plan to a tree of operators.
 //!
-//! Nested calls of a projection become a chain of operators over one slot, innermost first, so that
-//! each operator can move by itself.
+//! Nested function calls of a projection become a chain of operators over one slot, innermost
+//! first, so that rules can move each operator separately.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,12 +27,12 @@ use crate::rows::fallible::fallible;
 use crate::rows::{NamedExpr, RowOp, RowPlan};
 use crate::source::Format;
 
-/// A plan as a tree, with its output columns.
+/// A plan lowered to a tree of operators, with its output columns.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     /// The plan as a tree of operators.
     pub tree: OperatorTree,
-    /// The output columns: the name of each, and its slot.
+    /// The output columns: the name of each column, and the slot that holds the column.
     pub outputs: Vec<(String, Slot)>,
 }
 
@@ -43,8 +43,8 @@ impl Lowered {
     }
 }
 
-/// Lowers a plan and its clauses, to be priced over `epochs`. Statistics in `known` override those
-/// that the sources state.
+/// Lowers `plan` and its training clauses. `epochs` is the number of epochs over which the cost of
+/// a plan is summed. Statistics in `known`, by scan number, override those that the sources state.
 pub(crate) fn lower(
     arena: &mut Arena,
     plan: &RowPlan,
@@ -70,16 +70,17 @@ pub(crate) fn lower(
     })
 }
 
-/// Requirements that the operators above have for a column.
+/// Requirements of the operators above for one output column of a plan that is being lowered.
 #[derive(Debug, Clone, Copy, Default)]
 struct SlotWish {
-    /// The slot that must hold the column, if the operators above require one.
+    /// The slot that must hold the column; `None` if any slot may hold the column.
     slot: Option<Slot>,
-    /// True if an operator reads the column, instead of just passing it on.
+    /// True if an operator above reads the column, false if the operators above only pass the
+    /// column on.
     is_read: bool,
 }
 
-/// Records in `wishes` which columns the expressions read.
+/// Sets `is_read` in `wishes` for each of `columns` that an expression in `exprs` reads.
 fn read<'e>(
     wishes: &mut [SlotWish],
     columns: &ColumnIndex<'_>,
@@ -94,29 +95,31 @@ fn read<'e>(
 
 struct TreeLowering<'a> {
     arena: &'a mut Arena,
-    /// Slots that may hold an error. An operator that reads such a slot passes the error on.
+    /// Slots whose computation may raise an error. An operator that reads such a slot reports the
+    /// same error.
     failing: SlotSet,
-    /// The order in which an epoch takes stored rows.
+    /// The SHUFFLE clause, on which the price of a scan depends; `None` for stored order.
     shuffle: Option<ShuffleWindow>,
-    /// Number of epochs that the plan is priced over.
+    /// Number of epochs over which the cost of a plan is summed.
     epochs: u64,
-    /// Statistics of sources from an earlier choice, by the scan's number.
+    /// Statistics of sources, by scan number, from an earlier choice of a plan.
     known: Option<&'a BTreeMap<u32, SourceStats>>,
 }
 
 impl TreeLowering<'_> {
-    /// True if one of these slots may hold an error.
+    /// True if computing a slot in `reads` may raise an error.
     fn reads_failing(&self, reads: &SlotSet) -> bool {
         !reads.is_disjoint(&self.failing)
     }
 
-    /// The slot for an output column: the requested one, or a new one.
+    /// The slot for the output column `name`: `wanted`, or a new slot if `wanted` is `None`.
     fn target(&mut self, wanted: Option<Slot>, name: &str) -> Slot {
         wanted.unwrap_or_else(|| self.arena.slot(name))
     }
 
-    /// Lowers `plan`. Output column `i` goes to the slot of `wishes[i]`, if that names one. Returns
-    /// the tree and the slots of the output columns; the tree may have further slots.
+    /// Lowers `plan` so that output column `i` is in the slot `wishes[i].slot`, or in any slot if
+    /// that is `None`. Returns the tree and the slots of the output columns. The tree may also
+    /// yield other slots.
     fn plan(&mut self, plan: &RowPlan, wishes: &[SlotWish]) -> Result<(OperatorTree, Vec<Slot>)> {
         match &plan.op {
             RowOp::Scan {
@@ -136,7 +139,7 @@ impl TreeLowering<'_> {
             }
             RowOp::Filter { conjuncts } => self.filter(&plan.inputs[0], wishes, conjuncts),
             RowOp::Project { exprs } => self.project(&plan.inputs[0], wishes, exprs),
-            // A cache point of the row plan is dropped, since the search chooses a new one.
+            // A cache point in `plan` is dropped, since the search chooses the cache point.
             RowOp::Cache => self.plan(&plan.inputs[0], wishes),
             RowOp::Union => {
                 let (trees, slots) = self.inputs(&plan.inputs, wishes)?;
@@ -173,7 +176,7 @@ impl TreeLowering<'_> {
         }
     }
 
-    /// Adds a scan, priced by the statistics of its source.
+    /// Adds a scan to the arena, with the sizes that its source states and the price of its format.
     fn scan(
         &mut self,
         occurrence: u32,
@@ -228,7 +231,7 @@ impl TreeLowering<'_> {
         Ok((self.above(tree, &steps), slots))
     }
 
-    /// Lowers a projection to the operators that compute its columns.
+    /// Lowers a projection to one or more operators per computed column.
     fn project(
         &mut self,
         input: &RowPlan,
@@ -236,8 +239,8 @@ impl TreeLowering<'_> {
         exprs: &[NamedExpr],
     ) -> Result<(OperatorTree, Vec<Slot>)> {
         let columns = ColumnIndex::of(&input.schema);
-        // A column that is passed on once keeps its slot. If it is passed on again, the slot is
-        // copied.
+        // A column that the projection passes on keeps its slot. If the projection passes the
+        // column on several times, each further output gets a copy in another slot.
         let mut below = vec![SlotWish::default(); input.schema.fields().len()];
         let mut passed = BTreeMap::new();
         for (output, named) in exprs.iter().enumerate() {
@@ -269,8 +272,9 @@ impl TreeLowering<'_> {
             let steps = chain(expr, self.arena.name(slot))?;
             let alone = steps.len() == 1;
             for step in steps {
-                // Within a chain of several links, the slot has intermediate types, which no schema
-                // contains. Only image functions have such types.
+                // Within a chain of several operators, the slot has intermediate types, which no
+                // schema contains. But such a chain has only image functions, whose fallibility
+                // does not depend on a schema.
                 let can_fail = if alone {
                     let plain = forebay_udfs::without_pins(named.expr.clone())?.data;
                     fallible(&plain, &columns.read_by(&plain)?)
@@ -296,7 +300,7 @@ impl TreeLowering<'_> {
         Ok((self.above(tree, &operators), slots))
     }
 
-    /// Lowers an unnest, with one slot for each list and one for its elements.
+    /// Lowers an unnest. Each unnested list has one slot, and its elements have another.
     fn unnest(
         &mut self,
         plan: &RowPlan,
@@ -330,7 +334,8 @@ impl TreeLowering<'_> {
             slots.push(element);
         }
         let reads = pairs.iter().map(|&(list, _)| list).collect();
-        // Above the unnest the lists no longer exist, so no operator that uses them may pass it.
+        // Above the unnest, the slots of the lists no longer exist. The unnest counts as writing
+        // these slots, so no rule moves an operator that uses a list past the unnest.
         let writes = pairs.iter().flat_map(|&(l, e)| [l, e]).collect();
         let text = plan.op.to_string();
         let kind = OpKind::Flatten {
@@ -341,7 +346,8 @@ impl TreeLowering<'_> {
         Ok((tree.then(param), slots))
     }
 
-    /// Lowers the probe side of a lookup; the build side stays a row plan.
+    /// Lowers a lookup and its first input, the probe side. The second input, the build side, stays
+    /// a row plan.
     fn lookup(
         &mut self,
         plan: &RowPlan,
@@ -387,14 +393,15 @@ impl TreeLowering<'_> {
         Ok((tree.then(param), slots))
     }
 
-    /// Stacks operators on a plan, lowest first. If many of them are plain, those are combined.
+    /// Applies the operators `steps`, lowest first, to the plan `tree`. If many of these operators
+    /// are plain, the plain ones are combined into one operator.
     fn above(&mut self, tree: OperatorTree, steps: &[LoweredOp]) -> OperatorTree {
         let operators = joined(self.arena, steps);
         operators.into_iter().fold(tree, OperatorTree::then)
     }
 
-    /// Lowers the inputs of a union or a mix with all their columns. Each column has the same slot
-    /// in every input.
+    /// Lowers the inputs of a union or a mix, so that output column `i` has the same slot in every
+    /// input.
     fn inputs(
         &mut self,
         inputs: &[RowPlan],
@@ -413,7 +420,7 @@ impl TreeLowering<'_> {
         Ok((trees, slots.collect()))
     }
 
-    /// Adds the operators of the training clauses.
+    /// Applies the operators of SHUFFLE, SKIP, TAKE and BATCH to `tree`.
     fn clauses(&mut self, mut tree: OperatorTree, clauses: &Clauses) -> OperatorTree {
         let none = SlotSet::default;
         if let Some(shuffle) = clauses.shuffle {
@@ -436,8 +443,8 @@ impl TreeLowering<'_> {
             tree = tree.then(param);
         }
         let batch = clauses.batch.unwrap_or_default();
-        // The number of rows in a `BATCH BY TOKENS` batch is unknown, but the price per batch
-        // hardly matters there.
+        // The number of rows in a batch of `BATCH BY TOKENS` is unknown, so the default batch size
+        // is assumed. The price per batch hardly matters for such batches.
         let rows = batch.rows().or(BatchClause::default().rows()).unwrap_or(1);
         let kind = OpKind::Batch {
             rows,
@@ -448,7 +455,7 @@ impl TreeLowering<'_> {
     }
 }
 
-/// Returns the format and sizes that a source states.
+/// Returns the format and the sizes that a source states about itself.
 fn source_stats(source: &Arc<dyn TableSource>) -> SourceStats {
     let Ok(provider) = source_as_provider(source) else {
         return SourceStats::default();
@@ -463,7 +470,8 @@ fn source_stats(source: &Arc<dyn TableSource>) -> SourceStats {
     }
 }
 
-/// The format of a table, from its definition; `None` if it has no known format.
+/// The name of a table's format, found in the table's definition; `None` if the definition names no
+/// format of Forebay.
 fn format_of(table: &dyn TableProvider) -> Option<String> {
     let definition = table.get_table_definition()?;
     let stored = |format: &&Format| definition.contains(&format!("STORED AS {format} "));

@@ -1,22 +1,23 @@
-//! Places in the e-graph that rules may rewrite.
+//! Pairs of nodes in the e-graph that rules may rewrite.
 
 use egg::Id;
 
 use super::ids::ParamId;
 use super::rules::Site;
 
-/// A place in a plan where rules may apply: two adjacent operators, or an operator next to a union.
+/// Two adjacent nodes that rules may rewrite: two operators, or an operator and a union.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Match {
-    /// The operators of `site`, one directly above the other, over `input`.
+    /// The operators `site.outer` directly above `site.inner`, which reads `input`.
     Pair { class: Id, site: Site, input: Id },
-    /// The operator `param` over a union of `inputs`.
+    /// The operator `param` directly above a union of `inputs`.
     OverCat {
         class: Id,
         param: ParamId,
         inputs: [Id; 2],
     },
-    /// A union whose inputs both have the operator `param` on top, over `inputs`.
+    /// A union of two plans whose topmost operator is `param`. The two operators read `inputs[0]`
+    /// and `inputs[1]`.
     CatOf {
         class: Id,
         param: ParamId,
@@ -25,7 +26,7 @@ pub(super) enum Match {
 }
 
 impl Match {
-    /// The class whose plan is rewritten.
+    /// The class of the upper node, whose plan is rewritten.
     pub(super) fn class(self) -> Id {
         match self {
             Self::Pair { class, .. } | Self::OverCat { class, .. } | Self::CatOf { class, .. } => {

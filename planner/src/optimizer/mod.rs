@@ -1,32 +1,33 @@
 //! The optimiser: rewrites the row plan in an e-graph, and chooses the cheapest plan.
 //!
-//! A plan is lowered to a term over slots. The rules of the allowed tiers are applied until nothing
-//! changes, and the cheapest plan of the root's class is raised to a row plan again. If anything
-//! looks inconsistent, the written plan runs, and the report says why.
+//! A plan is lowered to a term over slots. The rules of the allowed tiers are applied until no rule
+//! changes the e-graph or a limit is reached. The cheapest plan of the root's class is then raised
+//! to a row plan. If a check of the e-graph or of that plan fails, the plan runs as written, and
+//! the report gives the reason.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `context`, `config`, `inputs` | the machine, the settings, and the facts that a choice depends on |
-//! | [`slots`](mod@slots), `slot_map` | columns under names that no operator changes |
-//! | [`spec`](mod@spec), `operators` | operators, with the properties that rules may assume |
-//! | [`ids`](mod@ids), [`arena`](mod@arena) | the leaves of a term, and the objects behind them |
+//! | `context`, `config`, `inputs` | the machine, the settings, and the facts that a choice of a plan depends on |
+//! | [`slots`](mod@slots), `slot_map` | columns under names that no operator changes, and maps from such columns |
+//! | [`spec`](mod@spec), `operators` | operators with the properties that rules may assume, and their constructors |
+//! | [`ids`](mod@ids), [`arena`](mod@arena) | the leaves of a term, and the arena that they index |
 //! | `tree` | a plan as a tree of operators |
 //! | `wide` | groups of operators that are searched as one |
 //! | `lower`, `raise` | conversion of a row plan to a tree and back |
-//! | `chain` | nested calls as chains of operators |
+//! | `chain` | nested function calls as chains of operators |
 //! | [`rules`](mod@rules) | the rewrite rules, one file per family |
-//! | `always_rules` | the rules that always pay, applied before the search |
-//! | `initial_order` | a good order to start the search from |
+//! | `always_rules` | the rules that never make a plan worse, applied before the search |
+//! | `initial_order` | a good order of operators, from which the search also starts |
 //! | `lang`, `plan_fact`, `facts` | terms, and facts about the rows of a class |
 //! | `log2`, `estimate` | estimates of rows and bytes |
-//! | `graph`, `saturate` | the e-graph and its saturation |
+//! | `graph`, `matches`, `saturate` | the e-graph, the matches of rules in it, and its saturation |
 //! | [`profile`](mod@profile) | sizes and selectivities measured on a few rows |
-//! | [`statistics`](mod@statistics) | serialised profiles, with the sizes that sources state |
+//! | [`statistics`](mod@statistics) | profiles in serialisable form, with the sizes that sources state |
 //! | [`coefficients`](mod@coefficients), `cost`, `price` | prices, and costs of operators and terms |
-//! | `cache`, [`stored`](mod@stored) | legality and cost of caching, and the rows stored already |
+//! | `cache`, [`stored`](mod@stored) | legality and cost of caching, and the rows that a cache holds already |
 //! | `extract`, `choose` | extraction of the cheapest plan, with its cache point |
 //! | `search`, `report` | the whole search, and its report |
-//! | `proof`, [`explain`](mod@explain) | the derivation of the result, for EXPLAIN |
+//! | `proof`, [`explain`](mod@explain) | the derivation of the chosen plan, for EXPLAIN |
 
 pub(crate) mod always_rules;
 pub mod arena;

@@ -1,4 +1,4 @@
-//! Constructors of operators from expressions and from other operators.
+//! Constructors of operators: from expressions, and from other operators.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::rows::fallible::fallible;
 use crate::rows::{draws, human};
 
 impl Arena {
-    /// The operator that computes `slot`.
+    /// Interns the operator that computes `slot` by `expr`. `fallible` is true if `expr` may raise
+    /// an error on a row.
     pub fn row(&mut self, slot: Slot, expr: Expr, fallible: bool) -> ParamId {
         let spec = OpSpec {
             text: format!("{} = {}", self.name(slot), human(&expr)),
@@ -34,7 +35,8 @@ impl Arena {
         self.intern(spec)
     }
 
-    /// The operator that keeps the rows for which `predicate` is true.
+    /// Interns the operator that keeps the rows for which `predicate` is true. `fallible` is true
+    /// if `predicate` may raise an error on a row.
     pub fn filter(&mut self, predicate: Expr, fallible: bool) -> ParamId {
         let spec = OpSpec {
             text: human(&predicate),
@@ -52,7 +54,7 @@ impl Arena {
         self.intern(spec)
     }
 
-    /// The operator that computes `expr` over an image, in the slot of the row operator `param`.
+    /// Interns the operator that computes `expr`, an image call, in the slot that `param` computes.
     /// `None` if `param` is not a row operator.
     pub fn over(&mut self, param: ParamId, expr: Expr) -> Option<ParamId> {
         let OpKind::Row { slot, .. } = self.spec(param).kind else {
@@ -62,9 +64,9 @@ impl Arena {
         Some(self.row(slot, expr, fallible))
     }
 
-    /// Combines several row operators, or several filters, into one operator. No row operator may
-    /// read or write a slot that another one of them writes. A single member is returned as it is;
-    /// `None` if there are no members.
+    /// Combines several row operators, or several filters, into one operator. A row operator in
+    /// `members` must not read or write a slot that another member writes. If `members` has one
+    /// operator, that operator is returned, and if `members` is empty, `None`.
     pub fn together(&mut self, members: Vec<ParamId>) -> Option<ParamId> {
         let [first, .., last] = members[..] else {
             return members.first().copied();
@@ -86,7 +88,7 @@ impl Arena {
             fallible: specs.iter().any(|spec| spec.fallible),
             pinned: specs.iter().any(|spec| spec.pinned),
             algebra: Algebra::Opaque,
-            // Each member has its own cost.
+            // A combined operator is priced as the sum of its members, so it has no cost besides.
             cost: FunctionCost::default(),
             kind: if is_row {
                 OpKind::Rows(members)
@@ -97,8 +99,8 @@ impl Arena {
         Some(self.intern(spec))
     }
 
-    /// Drops the members of a combined row operator whose slots are not in `wanted`; other
-    /// operators are unchanged.
+    /// Returns the combined row operator `param` without the members whose slots are not in
+    /// `wanted`. Any other operator is returned unchanged.
     pub fn narrowed(&mut self, param: ParamId, wanted: &SlotSet) -> ParamId {
         let spec = Arc::clone(self.spec(param));
         let OpKind::Rows(members) = &spec.kind else {
@@ -112,7 +114,7 @@ impl Arena {
         self.together(used).unwrap_or(param)
     }
 
-    /// A copy of the operator that is pinned to its place.
+    /// Returns a copy of the operator `param` that no rule may move.
     pub fn pin(&mut self, param: ParamId) -> ParamId {
         let mut spec = self.spec(param).as_ref().clone();
         spec.text = match &spec.kind {
@@ -125,8 +127,9 @@ impl Arena {
         self.intern(spec)
     }
 
-    /// The operator that drops `skip` rows of an epoch and keeps the next `take`. If `shuffled`,
-    /// the epoch's order decides which rows these are.
+    /// Interns the operator that drops the first `skip` rows of each epoch and keeps the next
+    /// `take` rows. `shuffled` is true if the epochs are shuffled, so that each may keep other
+    /// rows.
     pub fn take(&mut self, skip: u64, take: u64, shuffled: bool) -> ParamId {
         let text = match take {
             u64::MAX => format!("skip {skip}"),
@@ -141,7 +144,8 @@ impl Arena {
         self.plain(kind, text, none(), none())
     }
 
-    /// An operator that neither draws nor fails, at almost no cost of its own.
+    /// Interns an operator that neither draws nor raises errors, and that costs 1000 picoseconds
+    /// per row.
     pub fn plain(
         &mut self,
         kind: OpKind,
@@ -152,7 +156,8 @@ impl Arena {
         self.lookup(kind, text, reads, writes, false)
     }
 
-    /// Adds a lookup. `fallible` is true if computing a key may raise an error.
+    /// Interns a lookup, or another operator that does not draw. `fallible` is true if computing a
+    /// key may raise an error.
     pub fn lookup(
         &mut self,
         kind: OpKind,

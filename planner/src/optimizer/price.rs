@@ -1,4 +1,4 @@
-//! Prices the nodes of terms.
+//! Prices the nodes of a plan, which is a term or part of an e-graph.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use super::lang::{Node, Term};
 use super::plan_fact::{Fact, PlanFact};
 use super::profile::Profile;
 
-/// The price of a node of a term: its fact, and its own cost per epoch.
+/// A node's cost, and the facts from which the cost was computed.
 #[derive(Debug, Clone)]
 pub(crate) struct NodePrice {
-    /// The fact of the node's rows; `None` if the node is not a plan.
+    /// Facts about the rows that the node yields; `None` for a leaf that names an operator or
+    /// slots.
     pub fact: Option<Arc<PlanFact>>,
-    /// The node's own cost per epoch, without its inputs.
+    /// Cost of the node per epoch, without the cost of its inputs, in picoseconds of one core.
     pub own: Cost,
 }
 
-/// Cost per epoch of a term. The error says why the term is not a valid plan.
+/// Cost per epoch of the plan `term`. An error says why `term` is not a valid plan.
 pub(crate) fn price(
     arena: &mut Arena,
     profile: &Profile,
@@ -34,8 +35,8 @@ pub(crate) fn price(
     Ok(own.fold(0, Cost::saturating_add))
 }
 
-/// Prices each node of a term, with facts derived from the term alone. The error says why the term
-/// is not a valid plan.
+/// Prices each node of the plan `term`, with facts that are derived from `term` without an e-graph.
+/// An error says why `term` is not a valid plan.
 pub(crate) fn price_each(
     arena: &mut Arena,
     profile: &Profile,
@@ -71,8 +72,8 @@ pub(crate) fn price_each(
     Ok(priced)
 }
 
-/// Prices each node of a term of the graph, with the facts of the node's class. `None` if the graph
-/// does not contain the term.
+/// Prices each node of the plan `term` with the facts of the node's class in `graph`. `None` if
+/// `graph` does not contain `term`.
 pub(crate) fn price_in(
     graph: &PlanGraph,
     prices: &Coefficients,
@@ -89,7 +90,7 @@ pub(crate) fn price_in(
     Some(nodes.collect())
 }
 
-/// Own cost per epoch of a node of the graph.
+/// Cost per epoch of `node`, a node of `class`, without the cost of its inputs.
 pub(crate) fn own(graph: &PlanGraph, prices: &Coefficients, class: Id, node: &Node) -> Cost {
     let param = match node {
         Node::Param(_) | Node::LiveSlots(_) => return 0,

@@ -1,8 +1,8 @@
-//! Terms for proofs: the exact operators that a rule rewrote.
+//! Finds the exact term that a rule rewrote, so that EXPLAIN's proof shows this term.
 //!
-//! A class contains many terms, and egg's proof of a union concerns the two terms whose ids were
-//! united. So with proofs, the matched operators are united with their replacement over the same
-//! input; without proofs, the classes are united.
+//! A class contains many terms, but egg's proof that two classes are equal shows the two terms
+//! whose ids were united. So if proofs are recorded, the term of the matched operators is united
+//! with the term that replaces these operators. If not, the matched class is united with that term.
 
 use egg::Id;
 
@@ -11,8 +11,9 @@ use super::ids::ParamId;
 use super::lang::Node;
 use super::matches::Match;
 
-/// Returns the term that matched if the graph keeps proofs, and the matched class otherwise. The
-/// graph must be rebuilt before, so that no class is added.
+/// Returns the id of the matched term if the graph records proofs, and the matched class otherwise.
+/// The caller must rebuild the graph first, so that the matched term is found in the graph and no
+/// class is added.
 pub(super) fn matched(graph: &mut PlanGraph, found: Match) -> Id {
     let class = found.class();
     if !graph.are_explanations_enabled() {
@@ -54,7 +55,8 @@ pub(super) fn matched(graph: &mut PlanGraph, found: Match) -> Id {
     term.unwrap_or(class)
 }
 
-/// Returns a node of the class that is the operator `param` over an input for which `over` is true.
+/// Returns the children of a node in `class` that applies the operator `param` to an input for
+/// which `over` is true.
 fn op_in(
     graph: &PlanGraph,
     class: Id,

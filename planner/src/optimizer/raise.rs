@@ -1,8 +1,8 @@
 //! Raises a tree of operators to a row plan.
 //!
-//! Shuffle, take and batch become clauses again: the engine orders, takes and batches keys, and
-//! computes only the rows that it needs. So a row function above a shuffle, take or batch in the
-//! term is part of the same fragment as the operators below.
+//! Shuffles, takes and batches of the tree are left out of the row plan: the engine applies these
+//! clauses to row keys, and then computes only the rows that each batch needs. So a row function
+//! above a shuffle in the tree stands directly above the shuffle's input in the row plan.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::spec::OpKind;
 use super::tree::OperatorTree;
 use crate::rows::{NamedExpr, RowOp, RowPlan, slot as column};
 
-/// Raises a tree to a row plan with these output columns.
+/// Raises `tree` to a row plan with the output columns `outputs`.
 pub(crate) fn raise(
     arena: &Arena,
     tree: &OperatorTree,
@@ -31,7 +31,7 @@ pub(crate) fn raise(
     RowPlan::project(plan, named.collect())
 }
 
-/// Raises a tree of which only the slots in `wanted` are needed.
+/// Raises `tree` to a row plan that yields at least the slots in `wanted`.
 fn plan(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan> {
     let names = || -> Vec<String> { wanted.iter().map(|s| arena.name(s).to_owned()).collect() };
     match tree {
@@ -57,7 +57,7 @@ fn plan(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan>
             op(arena, *param, plan(arena, input, &below)?)
         }
         OperatorTree::Cache(input) => {
-            // Only the columns that are needed above are cached.
+            // Only the columns that the operators above need are cached.
             let input = plan(arena, input, wanted)?.exactly(&names())?;
             RowPlan::over(RowOp::Cache, vec![input])
         }
@@ -65,7 +65,7 @@ fn plan(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan>
             let [a, b] = inputs.each_ref();
             let a = plan(arena, a, wanted)?.exactly(&names())?;
             let b = plan(arena, b, wanted)?.exactly(&names())?;
-            // Nested unions are flattened.
+            // A union directly below this union is merged into this union.
             let mut inputs = Vec::new();
             for input in [a, b] {
                 match input.op {
@@ -88,8 +88,8 @@ fn plan(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan>
     }
 }
 
-/// Raises consecutive row operators. Operators that are independent of each other share one
-/// projection, so that the other columns are passed on once for all of them.
+/// Raises the row operators at the top of `tree`. Operators that are independent of each other
+/// become one projection, so that unchanged columns are passed on only once.
 fn rows(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan> {
     let (mut above, mut at, mut wanted) = (Vec::new(), tree, wanted.clone());
     while let OperatorTree::Op(param, input) = at
@@ -114,8 +114,8 @@ fn rows(arena: &Arena, tree: &OperatorTree, wanted: &SlotSet) -> Result<RowPlan>
     project(arena, &group, raised)
 }
 
-/// A projection that computes the slots of independent row operators, after the columns of its
-/// input.
+/// A projection that passes on the columns of `input`, and computes the slots of `operators`, which
+/// are independent of each other.
 fn project(arena: &Arena, operators: &[ParamId], input: RowPlan) -> Result<RowPlan> {
     let mut computed = Vec::new();
     let mut names = HashSet::new();

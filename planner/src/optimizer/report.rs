@@ -1,4 +1,4 @@
-//! The optimiser's report.
+//! The optimiser's report about its choice of a plan.
 
 use super::always_rules::Applied;
 use super::cost::Cost;
@@ -6,35 +6,36 @@ use super::saturate::Saturation;
 use super::statistics::Statistics;
 use super::stored::StoredPoint;
 
-/// The optimiser's account of how it chose a plan.
+/// Costs, search size and statistics of a choice of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Cost of the written plan over all epochs.
     pub written: Cost,
     /// Cost of the chosen plan over all epochs.
     pub chosen: Cost,
-    /// Number of epochs that plans were priced over.
+    /// Number of epochs over which the cost of a plan is summed.
     pub epochs: u64,
-    /// True if the plan caches rows.
+    /// True if the chosen plan caches rows.
     pub cached: bool,
-    /// Cost of computing one cached row; 0 without a cache.
+    /// Cost of computing one of the cached rows; 0 if the chosen plan caches no rows.
     pub cached_row: Cost,
-    /// The cache point, wholly or partly stored, that the plan was chosen for; `None` if its rows
-    /// were not stored.
+    /// The cache point of the chosen plan, if the cache already held some or all of its rows and
+    /// the plan was chosen for that reason.
     pub stored: Option<StoredPoint>,
     /// The rules applied before the search, in order.
     pub before: Vec<Applied>,
-    /// The size of the search, and what ended it.
+    /// The size of the search, whether a limit ended it, and the uses of each rule.
     pub saturation: Saturation,
-    /// Statistics of the sources and operators.
+    /// Statistics of the plan's sources and operators, by which the plan was chosen.
     pub statistics: Statistics,
-    /// The reason why the written plan runs instead of the result of the search; `None` if the
-    /// result runs.
+    /// The reason why the plan runs as written, instead of the plan that the search chose; `None`
+    /// if the chosen plan runs.
     pub doubt: Option<String>,
 }
 
 impl Report {
-    /// Cost per epoch of the chosen plan; the mean, if a cache makes epochs differ.
+    /// Mean cost per epoch of the chosen plan. With a cache, the first epoch costs more than later
+    /// epochs.
     pub fn epoch_cost(&self) -> Cost {
         self.chosen / Cost::from(self.epochs.max(1))
     }

@@ -1,8 +1,9 @@
-//! Saturation: applies the rules wherever they match, until nothing changes.
+//! Saturation of the e-graph: applies the rules to every match, until no rule changes the e-graph
+//! or a limit is reached.
 //!
-//! The loop replaces egg's runner for two reasons. A rule is a function of two operators, whose
-//! verdict is computed once however often the two meet; and the limits are counts alone, so that
-//! every machine finds the same plan.
+//! The loop replaces egg's runner for two reasons. First, a rule is a function of two operators, so
+//! its verdict on two operators is computed only once, although the two may be adjacent in many
+//! plans. Second, the limits are counts and not times, so every machine finds the same plan.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,15 +20,15 @@ use super::proof::matched;
 use super::rules::{Rule, Site, Verdict, concat, in_place};
 use super::slots::SlotSet;
 
-/// Limits of a search, which ends as soon as it reaches one of them.
+/// Limits of a search. The search ends as soon as it reaches one of these limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of iterations. A plan of `n` operators needs about `n + 1`.
+    /// Maximum number of iterations. The search of a plan of `n` operators takes about `n + 1`.
     pub iterations: usize,
-    /// Maximum number of nodes.
+    /// Maximum number of e-graph nodes.
     pub nodes: usize,
-    /// Maximum number of columns of all classes together, since the facts of each column take
-    /// memory and time.
+    /// Maximum number of columns of all e-graph classes together. Columns are limited because the
+    /// facts about each column take memory and time.
     pub columns: usize,
 }
 
@@ -41,30 +42,32 @@ impl Default for Limits {
     }
 }
 
-/// The size of a finished search, what ended it, and what the rules did.
+/// The size of a finished search, whether the search was complete, and how often each rule was
+/// applied or refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Saturation {
-    /// Final number of nodes.
+    /// Number of e-graph nodes at the end of the search.
     pub nodes: usize,
-    /// Final number of classes.
+    /// Number of e-graph classes at the end of the search.
     pub classes: usize,
-    /// Number of columns of all classes together, including merged ones.
+    /// Number of columns of all e-graph classes together, including classes that were merged later.
     pub columns: usize,
     /// Number of iterations of the search.
     pub iterations: usize,
-    /// True if no rule found anything to change; false if a limit ended the search.
+    /// True if the search ended because no rule changed the e-graph any more, false if a limit
+    /// ended the search.
     pub saturated: bool,
-    /// For each rule, the number of times that it proved two plans equal that were not yet known to
-    /// be equal.
+    /// For each rule, the number of times that the rule merged two e-graph classes.
     pub fired: BTreeMap<&'static str, usize>,
-    /// For each rule, the pairs of operators that it matched but whose rewrite a condition refused,
-    /// with that condition.
+    /// For each rule, the pairs of operators that the rule matched but must not rewrite, each with
+    /// the condition that does not hold.
     pub refused: BTreeMap<&'static str, BTreeMap<Site, &'static str>>,
-    /// The operators that could not be moved past a union, with the condition that refused.
+    /// The operators that must not be moved past a union, each with the condition that does not
+    /// hold.
     pub refused_over_union: BTreeMap<ParamId, &'static str>,
 }
 
-/// Applies the rules until nothing changes or a limit is reached.
+/// Applies `rules` to `graph` until no rule changes the graph or a limit is reached.
 pub(crate) fn saturate(
     graph: &mut PlanGraph,
     rules: &[Rule],
@@ -88,7 +91,8 @@ struct Search<'a> {
     rules: &'a [Rule],
     distribute: bool,
     share: bool,
-    /// The verdicts that the rules gave on each two operators, by rule.
+    /// For each pair of operators examined, the name and verdict of each rule that matches the pair
+    /// and does not refuse to rewrite the pair.
     verdicts: HashMap<Site, Arc<Vec<(&'static str, Verdict)>>>,
     report: Saturation,
 }
@@ -125,7 +129,8 @@ impl Search<'_> {
             if self.is_full(limits) {
                 break;
             }
-            // A class may have changed without growing, so the last iteration visits all classes.
+            // A merge of classes can create a match although no class gained nodes. So before the
+            // search ends, one iteration visits all classes.
             if !changed && all {
                 self.report.saturated = true;
                 break;
@@ -141,7 +146,8 @@ impl Search<'_> {
         self.graph.total_size() > limits.nodes || self.graph.analysis.columns > limits.columns
     }
 
-    /// The matches that involve a class for which `fresh` is true.
+    /// Finds the matches whose upper node is in a class for which `fresh` is true, or has an input
+    /// in such a class.
     fn matches(&self, fresh: impl Fn(Id) -> bool) -> Vec<Match> {
         let graph = &*self.graph;
         let mut found = Vec::new();
@@ -193,8 +199,8 @@ impl Search<'_> {
         found
     }
 
-    /// The site of two operators over a class. If both rewrite one slot, the site has the slot's
-    /// type.
+    /// The site of the operator `outer` directly above `inner`, which reads the class `input`. If
+    /// both operators rewrite one slot, the site has the type of that slot in `input`.
     fn site(&self, outer: ParamId, inner: ParamId, input: Id) -> Site {
         let arena = &self.graph.analysis.arena;
         let below = in_place(arena.spec(outer), arena.spec(inner)).and_then(|slot| {
@@ -207,7 +213,8 @@ impl Search<'_> {
         }
     }
 
-    /// Finds the operators that stand over both inputs of a union.
+    /// Adds to `found` each operator that is the topmost operator of both `a` and `b`, the inputs
+    /// of the union `class`.
     fn shared_operators(&self, class: Id, a: Id, b: Id, found: &mut Vec<Match>) {
         let graph = &*self.graph;
         for left in &graph[a].nodes {
@@ -250,7 +257,8 @@ impl Search<'_> {
         found
     }
 
-    /// Applies the matching rules to the matched term. Returns true if two classes were merged.
+    /// Applies the rules that match `found`, and makes each result equal to `term`, the matched
+    /// term. Returns true if this merged two classes.
     fn apply(&mut self, found: Match, term: Id) -> bool {
         match found {
             Match::Pair { class, site, input } => {
@@ -289,14 +297,14 @@ impl Search<'_> {
         }
     }
 
-    /// Stacks operators on `input`, lowest first, such that together they yield the slots of
-    /// `class`.
+    /// Adds to the graph the plan that applies `ops`, lowest first, to `input` and yields the slots
+    /// of `class`. Returns the plan's id.
     fn stack(&mut self, class: Id, input: Id, ops: &[ParamId]) -> Result<Id, &'static str> {
         let (Some(whole), Some(below)) = (
             plan_fact(self.graph, class).map(Arc::clone),
             plan_fact(self.graph, input).map(Arc::clone),
         ) else {
-            return Err("it is no plan");
+            return Err("the class is not a plan");
         };
         let mut keeps = vec![whole.slots()];
         for &op in ops.iter().rev() {
@@ -304,12 +312,12 @@ impl Search<'_> {
             let spec = self.graph.analysis.arena.spec(op);
             keeps.push(spec.needed(wanted));
         }
-        // The last entry is what the lowest operator needs from `input`; no operator of the stack
-        // passes it on.
+        // The last entry holds the slots that the lowest operator needs from `input`. No operator
+        // in `ops` yields these slots, so the entry is dropped.
         keeps.pop();
         keeps.reverse();
-        // The plan is typed before it is added, since a class with contradictory types would poison
-        // the graph.
+        // The types of the plan are checked before the plan is added: a class with contradictory
+        // types would make the whole graph unusable.
         let mut fact = below;
         let mut at = Some(input);
         for (&op, keep) in ops.iter().zip(&keeps) {
@@ -319,7 +327,9 @@ impl Search<'_> {
                 None => {
                     let Knowledge { arena, profile, .. } = &mut self.graph.analysis;
                     let typed = op_fact(arena, profile, op, keep, &fact);
-                    Arc::new(typed.map_err(|_| "what it needs is not there")?)
+                    Arc::new(
+                        typed.map_err(|_| "an operator could not be applied to its new input")?,
+                    )
                 }
             };
         }
@@ -333,7 +343,8 @@ impl Search<'_> {
         Ok(id)
     }
 
-    /// The class of an operator over `input`, if the graph contains it.
+    /// The class of the node that applies `op` to `input` and passes on the slots `keep`; `None` if
+    /// the graph does not contain this node.
     fn known(&mut self, op: ParamId, keep: &SlotSet, input: Id) -> Option<Id> {
         let live = self.graph.analysis.arena.intern_slots(keep.clone());
         let live = self.graph.lookup(Node::LiveSlots(live))?;
@@ -348,8 +359,8 @@ impl Search<'_> {
         self.graph.add_uncanonical(Node::Op([param, live, input]))
     }
 
-    /// Applies the operator to each input of a union instead of to the union, if that is
-    /// equivalent.
+    /// Adds to the graph the plan that applies the operator `param` to each input of a union
+    /// instead of to the union, if both plans are equivalent.
     fn distributed(
         &mut self,
         class: Id,
@@ -370,7 +381,8 @@ impl Search<'_> {
         Ok(self.graph.add_uncanonical(Node::Cat(inputs)))
     }
 
-    /// Applies the operator to a union instead of to each of its inputs, if that is equivalent.
+    /// Adds to the graph the plan that applies the operator `param` to a union instead of to each
+    /// input of the union, if both plans are equivalent.
     fn shared(&mut self, class: Id, param: ParamId, inputs: [Id; 2]) -> Result<Id, &'static str> {
         concat::past_union(self.graph.analysis.arena.spec(param))?;
         let [whole, a, b] = facts_of(self.graph, [class, inputs[0], inputs[1]])?;
@@ -390,7 +402,7 @@ impl Search<'_> {
         if changed {
             *self.report.fired.entry(rule).or_default() += 1;
         }
-        // Another proof of a known equality may be shorter.
+        // Even if the classes are equal already, another proof of this equality may be shorter.
         if changed || self.graph.are_explanations_enabled() && term != id {
             self.graph.union_trusted(term, id, rule);
         }
@@ -398,7 +410,7 @@ impl Search<'_> {
     }
 }
 
-const OTHER_TYPES: &str = "the result would have other columns";
+const OTHER_TYPES: &str = "the rewritten plan would have other columns or other column types";
 
 fn facts_of<const N: usize>(
     graph: &PlanGraph,
@@ -406,13 +418,13 @@ fn facts_of<const N: usize>(
 ) -> Result<[Arc<PlanFact>; N], &'static str> {
     let facts = classes.map(|class| plan_fact(graph, class).map(Arc::clone));
     if facts.iter().any(Option::is_none) {
-        return Err("it is no plan");
+        return Err("the class is not a plan");
     }
     let facts: Vec<_> = facts.into_iter().flatten().collect();
-    facts.try_into().map_err(|_| "it is no plan")
+    facts.try_into().map_err(|_| "the class is not a plan")
 }
 
-/// The upper and lower operator of a site, for display.
+/// The texts of the upper and of the lower operator of `site`.
 #[cfg(test)]
 pub(crate) fn site_text(arena: &super::arena::Arena, site: Site) -> (String, String) {
     let text = |param| arena.spec(param).text.clone();

@@ -26,25 +26,27 @@ use super::wide;
 use crate::clauses::Clauses;
 use crate::rows::{RowOp, RowPlan};
 
-/// The result of a search, with the state from which EXPLAIN derives its answers.
+/// The result of a search, with the e-graph and the plans from which EXPLAIN builds its output.
 pub(super) struct Searched {
     pub(super) graph: graph::PlanGraph,
     /// The plan from which the search started.
     pub(super) start: Term,
-    /// The plan `start` as a tree, and its sorted variant, from which the search also started.
+    /// The plan `start` as a tree.
     pub(super) normal: OperatorTree,
+    /// The plan `normal` with its operators in a good order, from which the search also started.
     pub(super) sorted: OperatorTree,
     pub(super) chosen: OperatorTree,
     pub(super) report: Report,
 }
 
-/// Searches for the cheapest plan that is equal to a lowered plan. The error says why the result
-/// cannot be trusted.
+/// Searches for the cheapest plan that is equivalent to the plan `lowered`. An error says why the
+/// search found no reliable result.
 pub(super) fn search(arena: Arena, lowered: &Lowered, config: &Config) -> Result<Searched, String> {
     search_with(arena, Profile::default(), lowered, config)
 }
 
-/// Searches with the sizes of `profile`, unless the configuration has statistics or a probe.
+/// Like [`search`], but estimates sizes from `profile`, unless `config` has statistics or a probe
+/// for a profile.
 pub(super) fn search_with(
     mut arena: Arena,
     mut profile: Profile,
@@ -54,7 +56,7 @@ pub(super) fn search_with(
     let operators = wide::operators(&lowered.tree);
     if operators > wide::MAX_OPERATORS {
         return Err(format!(
-            "the plan has {operators} operators, and at most {} are searched",
+            "the plan has {operators} operators, but only plans of at most {} are optimised",
             wide::MAX_OPERATORS
         ));
     }
@@ -93,7 +95,8 @@ pub(super) fn search_with(
     let known = effects(&graph, &config.prices, &term);
     let sorted = initial_order(&mut graph.analysis.arena, &rules, &known, &tree);
     if sorted != tree {
-        // Operators that may pass each other pairwise may still have no valid types in some order.
+        // The rules allow each swap of two operators, but the sorted order as a whole may have no
+        // valid types.
         let Knowledge { arena, profile, .. } = &mut graph.analysis;
         let term = sorted.term(arena, &wanted);
         if price(arena, profile, &config.prices, &term).is_ok() {
@@ -111,7 +114,7 @@ pub(super) fn search_with(
     let at = config.cache.at.as_ref();
     let at = at.map(|step| cache::steps(&graph.analysis.arena, lowered, step));
     let found = choose::cheapest(&graph, config, lowered, at.as_ref(), root);
-    let (chosen, priced, stored) = found.ok_or("no plan could be chosen")?;
+    let (chosen, priced, stored) = found.ok_or("no plan of finite cost was found")?;
     report.chosen = priced.total;
     report.cached = priced.cached_at.is_some();
     report.cached_row = priced.cached_row;
@@ -126,7 +129,8 @@ pub(super) fn search_with(
     })
 }
 
-/// Finds the cheapest plan for `plan` that the rules of the allowed tiers reach.
+/// Returns the cheapest plan that the allowed rules derive from `plan`, and a report. If the search
+/// has no reliable result, returns `plan` as written.
 pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(RowPlan, Report)> {
     let (plan, builds) = with_builds(plan, config)?;
     let mut arena = Arena::new(Arc::clone(&config.prices));
@@ -156,13 +160,13 @@ pub fn optimize(plan: RowPlan, clauses: &Clauses, config: &Config) -> Result<(Ro
     Ok((raised, searched.report))
 }
 
-/// Optimises the build side of each lookup separately. Returns the plan with these build sides, and
-/// the statistics that their sources state.
+/// Optimises the build side of each lookup of `plan` by itself. Returns `plan` with the optimised
+/// build sides, and the statistics that the sources of the build sides state.
 pub(super) fn with_builds(
     plan: RowPlan,
     config: &Config,
 ) -> Result<(RowPlan, BTreeMap<u32, SourceStats>)> {
-    // The build side is read once, so it is neither cached nor profiled.
+    // A build side is read only once, so neither a cache nor a profile would pay.
     let config = Config {
         cache: CacheCosts::default(),
         probe: None,
@@ -187,7 +191,8 @@ pub(super) fn with_builds(
     Ok((plan, scans))
 }
 
-/// Lowers a plan for the search.
+/// Lowers a row plan to the tree from which the search starts. If CACHE AT freezes draws, the
+/// operators that draw are pinned.
 pub(super) fn lowered(
     arena: &mut Arena,
     plan: &RowPlan,
@@ -202,7 +207,8 @@ pub(super) fn lowered(
     Ok(lowered)
 }
 
-/// Returns the written plan, since the result of the search is in doubt.
+/// Returns the plan as written, with a report that gives `why`, the reason not to use the search's
+/// result.
 fn doubted(
     plan: RowPlan,
     clauses: &Clauses,
@@ -210,7 +216,9 @@ fn doubted(
     statistics: Statistics,
 ) -> Result<(RowPlan, Report)> {
     if clauses.freezes() {
-        return plan_err!("FREEZING RANDOMNESS needs a chosen plan, and there is none: {why}");
+        return plan_err!(
+            "FREEZING RANDOMNESS needs an optimised plan, but the optimiser has no result: {why}"
+        );
     }
     let report = Report {
         doubt: Some(why),

@@ -1,9 +1,9 @@
-//! A map from slots to values in one allocation: a plan of thousands of columns has such a map for
-//! each class of its e-graph.
+//! A map from slots to values in one allocation. The map is compact, since each class of a plan's
+//! e-graph has such a map, and a plan may have thousands of slots.
 
 use super::slots::{Slot, SlotSet};
 
-/// Values by slot, ascending.
+/// Pairs of a slot and its value, in ascending order of slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotMap<V>(Vec<(Slot, V)>);
 
@@ -23,7 +23,7 @@ impl<V> SlotMap<V> {
         self.0.len()
     }
 
-    /// True if there is no slot.
+    /// True if the map has no slot.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -46,37 +46,38 @@ impl<V> SlotMap<V> {
         self.find(slot).ok().map(|at| self.0.remove(at).1)
     }
 
-    /// Keeps only the slots that are in a set.
+    /// Removes the slots that are not in `slots`.
     pub fn keep(&mut self, slots: &SlotSet) {
         self.0.retain(|&(slot, _)| slots.contains(slot));
     }
 
-    /// The slots.
+    /// The slots of the map, in ascending order.
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.0.iter().map(|&(slot, _)| slot)
     }
 
-    /// The values.
+    /// The values of the map, in ascending order of slots.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// The values, mutably.
+    /// Mutable references to the values, in ascending order of slots.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.0.iter_mut().map(|(_, value)| value)
     }
 
-    /// Slots with their values.
+    /// The pairs of a slot and its value, in ascending order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &V)> {
         self.0.iter().map(|(slot, value)| (*slot, value))
     }
 }
 
 impl<V> Extend<(Slot, V)> for SlotMap<V> {
-    /// Sets the values of slots. Of several values for a slot, the last wins.
+    /// Sets the value of each slot in `values`. If a slot occurs several times, its last value is
+    /// stored.
     fn extend<I: IntoIterator<Item = (Slot, V)>>(&mut self, values: I) {
-        /// Maximum number of values that are inserted one by one. More are appended and sorted
-        /// together.
+        /// Number of values that are inserted one by one. All further values are appended, and the
+        /// map is sorted once.
         const FEW: usize = 4;
         let mut values = values.into_iter();
         for (slot, value) in values.by_ref().take(FEW) {
@@ -87,7 +88,8 @@ impl<V> Extend<(Slot, V)> for SlotMap<V> {
         if self.0.len() == sorted {
             return;
         }
-        // The sort is stable, so the last value of a slot stays last.
+        // The sort is stable, so several values of one slot stay in their order, and the last can
+        // be stored.
         self.0.sort_by_key(|&(slot, _)| slot);
         let all = std::mem::take(&mut self.0);
         self.0.reserve(all.len());

@@ -1,19 +1,20 @@
 //! Slots: the columns of a plan under names that no operator changes.
 //!
-//! A slot is created by a scan or by the first operator that writes it. Operators read and rewrite
-//! slots in place. So two operators with disjoint slots commute, and no column reference is ever
-//! renumbered.
+//! A slot is created by a scan, or by the first operator that writes the slot. Later operators read
+//! the slot, or replace its values under the same name. So two operators with disjoint slots
+//! commute, and a rewrite never renumbers column references.
 
 use std::fmt;
 
-/// A column of a plan, as an index into the arena's slots.
+/// A column of a plan: an index into the arena's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
 /// A set of slots.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SlotSet {
-    /// Bit `i % 64` of word `i / 64` stands for slot `i`; the last word is not zero.
+    /// Bit `i % 64` of word `i / 64` is 1 if slot `i` is in the set. The last word is not zero, so
+    /// equal sets have equal words.
     words: Vec<u64>,
 }
 
@@ -27,7 +28,7 @@ impl SlotSet {
         self.words[word] |= 1 << (slot % 64);
     }
 
-    /// Adds the slots of another set.
+    /// Adds the slots of `other`.
     pub fn extend(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -48,7 +49,7 @@ impl SlotSet {
         self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)
     }
 
-    /// True if every slot of this set is in the other.
+    /// True if every slot of this set is in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self
@@ -58,12 +59,12 @@ impl SlotSet {
                 .all(|(a, b)| a & !b == 0)
     }
 
-    /// True if there is no slot.
+    /// True if the set has no slot.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The slots of either set.
+    /// The slots that are in this set, in `other`, or in both.
     pub fn union(&self, other: &Self) -> Self {
         let (long, short) = if self.words.len() >= other.words.len() {
             (self, other)
@@ -77,7 +78,7 @@ impl SlotSet {
         Self { words }
     }
 
-    /// The slots of this set that are not in the other.
+    /// The slots of this set that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         let mut words = self.words.clone();
         for (word, less) in words.iter_mut().zip(&other.words) {
@@ -89,12 +90,12 @@ impl SlotSet {
         Self { words }
     }
 
-    /// The slots in both sets.
+    /// The slots that are both in this set and in `other`.
     pub fn intersection(&self, other: &Self) -> Self {
         self.difference(&self.difference(other))
     }
 
-    /// The slots, ascending.
+    /// The slots of the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let bits = (0..64).filter(move |bit| word >> bit & 1 == 1);

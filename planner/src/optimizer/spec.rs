@@ -1,5 +1,5 @@
-//! Operators as the e-graph sees them: the slots that they read and write, and their other
-//! properties, regardless of where they stand in a plan.
+//! Operators of the e-graph, with the slots that an operator reads and writes, and its other
+//! properties. None of these depends on the operator's position in a plan.
 
 use std::fmt;
 
@@ -16,79 +16,83 @@ use super::slots::{Slot, SlotSet};
 /// The kind of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OpKind {
-    /// Computes a slot of each row from other slots, or from the slot's own value.
+    /// Computes one slot of each row from other slots of the row, or from the slot's previous
+    /// value.
     Row {
         /// The slot that is computed.
         slot: Slot,
         /// The expression that computes the slot, over slot names.
         expr: Box<Expr>,
     },
-    /// Computes several slots of each row at once, by independent row operators: the plain columns
-    /// of a wide projection.
+    /// Computes several slots of each row by independent row operators, combined into one operator.
+    /// The slots are the plain columns of a wide projection.
     Rows(Vec<ParamId>),
     /// Keeps the rows for which the predicate is true.
     Filter {
         /// The predicate, over slot names.
         predicate: Box<Expr>,
     },
-    /// Keeps the rows that pass several filters.
+    /// Keeps the rows that pass all of several filters, combined into one operator.
     Filters(Vec<ParamId>),
-    /// Yields a row per element of a list. Each list has a slot, and its elements have another.
+    /// Yields one row per element of a list (`unnest`). The elements have another slot than the
+    /// list.
     Flatten {
-        /// Pairs of a list's slot and its elements' slot.
+        /// Pairs of slots: the slot of a list, and the slot of the list's elements.
         lists: Vec<(Slot, Slot)>,
-        /// True if an empty or null list yields a row.
+        /// True if an empty or null list yields one row, whose element is null.
         preserve_nulls: bool,
     },
-    /// Adds the columns of the one matching row of another plan.
+    /// Joins each row with the one matching row of another plan, the build side, and adds the
+    /// columns of that row.
     Lookup {
-        /// The index of the other plan in the arena.
+        /// The index of the build side in the arena.
         build: usize,
-        /// Pairs of expressions that must be equal: one over slot names, and one over the other
-        /// plan's columns.
+        /// Pairs of expressions that must be equal: one over this plan's slot names, and one over
+        /// the build side's columns.
         on: Vec<(Expr, Expr)>,
-        /// The other plan's columns, each with its slot.
+        /// The build side's columns: the name of each, and the slot that receives its values.
         columns: Vec<(String, Slot)>,
-        /// True if rows without a match are kept.
+        /// True if rows without a match are kept, with nulls in the added columns.
         keep_unmatched: bool,
     },
-    /// Rows `skip .. skip + fetch` in stored order.
+    /// Keeps rows `skip .. skip + fetch` in stored order (`LIMIT` and `OFFSET` of a query).
     Limit {
         /// Number of rows dropped at the start of the stored order.
         skip: u64,
-        /// Maximum number of rows kept; all rows if absent.
+        /// Maximum number of rows kept; `None` to keep all rows after `skip`.
         fetch: Option<u64>,
     },
-    /// Orders the rows of an epoch.
+    /// Puts the rows of an epoch in random order (`SHUFFLE`).
     Shuffle {
-        /// True if one window holds all rows.
+        /// True if all rows of the epoch are shuffled together, false if rows are shuffled within
+        /// windows.
         global: bool,
     },
-    /// Rows `skip .. skip + take` of an epoch.
+    /// Keeps rows `skip .. skip + take` of an epoch (`SKIP` and `TAKE`).
     Take {
-        /// Number of rows dropped at the start of the epoch.
+        /// Number of rows dropped at the start of each epoch.
         skip: u64,
-        /// Maximum number of rows kept; `u64::MAX` for all.
+        /// Maximum number of rows kept; `u64::MAX` to keep all rows after `skip`.
         take: u64,
-        /// True if the epoch's order decides which rows are kept.
+        /// True if the epoch is shuffled, so that each epoch may keep other rows.
         shuffled: bool,
     },
     /// Groups rows into batches.
     Batch {
-        /// Rows per batch.
+        /// Number of rows per batch.
         rows: u64,
-        /// True if rows that do not fill a batch are dropped.
+        /// True if the last batch is dropped when it has too few rows.
         drop_remainder: bool,
     },
 }
 
 impl OpKind {
-    /// True if the operator computes slots of each row by itself.
+    /// True if the operator computes slots of each row from that row alone.
     pub fn is_row(&self) -> bool {
         matches!(self, Self::Row { .. } | Self::Rows(_))
     }
 
-    /// True if the operator keeps some of the rows, and decides on each row by itself.
+    /// True if the operator keeps some of the rows, and decides on each row from that row alone.
     pub fn is_filter(&self) -> bool {
         matches!(self, Self::Filter { .. } | Self::Filters(_))
     }
@@ -99,17 +103,17 @@ impl OpKind {
         matches!(self, Self::Take { .. } | Self::Limit { .. })
     }
 
-    /// True if the operator looks rows up in another plan.
+    /// True if the operator is a lookup (`JOIN`).
     pub fn looks_up(&self) -> bool {
         matches!(self, Self::Lookup { .. })
     }
 
-    /// True if the operator orders the rows of an epoch.
+    /// True if the operator puts the rows of an epoch in random order.
     pub fn shuffles(&self) -> bool {
         matches!(self, Self::Shuffle { .. })
     }
 
-    /// The members of a combined operator; empty for any other operator.
+    /// The operators that a `Rows` or `Filters` operator combines; empty for any other operator.
     pub fn members(&self) -> &[ParamId] {
         match self {
             Self::Rows(members) | Self::Filters(members) => members,
@@ -118,31 +122,34 @@ impl OpKind {
     }
 }
 
-/// An operator with the properties that the optimiser may assume.
+/// An operator with the properties on which the optimiser relies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OpSpec {
     /// The kind of operator.
     pub kind: OpKind,
-    /// The text that EXPLAIN shows. Two operators of one plan with the same text are equal.
+    /// The operator's text in EXPLAIN. Two operators of one plan are equal if their texts are
+    /// equal.
     pub text: String,
     /// Slots that the operator reads.
     pub reads: SlotSet,
     /// Slots that the operator writes.
     pub writes: SlotSet,
-    /// True if the result of the operator depends on the row's draws.
+    /// True if the operator's result depends on random draws.
     pub draws: bool,
-    /// True if a row can fail in the operator.
+    /// True if the operator can raise an error on a row.
     pub fallible: bool,
-    /// True if the operator must stay in its place: the user pinned it, or it is volatile.
+    /// True if no rule may move the operator: the user marked it as PINNED, or the operator calls a
+    /// function that is not declared deterministic.
     pub pinned: bool,
-    /// Relation between the pixels that the operator writes and those that it reads.
+    /// Relation between the pixels that the operator writes and the pixels that the operator reads.
     pub algebra: Algebra,
     /// The cost of the operator's expression.
     pub cost: FunctionCost,
 }
 
 impl OpSpec {
-    /// The slots that the operator needs from its input to pass on the slots in `wanted`.
+    /// The slots that the operator's input must have, if the operators above need the slots in
+    /// `wanted`.
     pub fn needed(&self, wanted: &SlotSet) -> SlotSet {
         let made = match &self.kind {
             OpKind::Flatten { lists, .. } => lists.iter().map(|&(_, element)| element).collect(),
@@ -151,7 +158,7 @@ impl OpSpec {
         wanted.difference(&made).union(&self.reads)
     }
 
-    /// The operator as EXPLAIN shows it among others.
+    /// The operator's text in a list of operators in EXPLAIN, which marks filters.
     pub fn shown(&self) -> String {
         if self.kind.is_filter() {
             format!("filter {}", self.text)
@@ -168,8 +175,8 @@ impl OpSpec {
         }
     }
 
-    /// The first argument of the outermost function of a row operator: the image of an image
-    /// function.
+    /// The first argument of a row operator's outermost function. For an image function, this
+    /// argument is the image.
     pub fn first_argument(&self) -> Option<&Expr> {
         match self.expr()? {
             Expr::ScalarFunction(call) => call.args.first(),
@@ -177,7 +184,8 @@ impl OpSpec {
         }
     }
 
-    /// The facts of the outermost function of a row operator.
+    /// The facts of a row operator's outermost function; `None` for a function without facts and
+    /// for any other operator.
     pub fn facts(&self) -> Option<FunctionFacts> {
         match self.expr()? {
             Expr::ScalarFunction(call) => forebay_udfs::facts_of_call(call),
@@ -185,13 +193,14 @@ impl OpSpec {
         }
     }
 
-    /// The image call of a row operator's outermost function.
+    /// The call of an image function that is outermost in a row operator; `None` for any other
+    /// operator.
     pub fn image_call(&self) -> Option<ImageCall> {
         ImageCall::of(self.expr()?)
     }
 
-    /// True if the operator calls a function that is not declared deterministic, so that the
-    /// operator must not move.
+    /// True if the operator calls a function that is not declared deterministic. Such an operator
+    /// must not move.
     pub fn is_volatile(&self) -> bool {
         match &self.kind {
             OpKind::Row { expr, .. } => forebay_udfs::is_volatile(expr),
@@ -200,7 +209,7 @@ impl OpSpec {
         }
     }
 
-    /// The name of the outermost function of a row operator.
+    /// The name of a row operator's outermost function; `None` for any other operator.
     pub fn function(&self) -> Option<&str> {
         match self.expr()? {
             Expr::ScalarFunction(call) => Some(call.func.name()),
@@ -215,7 +224,7 @@ impl fmt::Display for OpSpec {
     }
 }
 
-/// The cost of an expression: the sum over its calls.
+/// The cost of an expression: the sum of the costs of its calls and operators.
 pub fn cost_of(expr: &Expr, prices: &Coefficients) -> FunctionCost {
     let pass = FunctionCost::from(OpCost {
         ps_per_row: prices.expression,
@@ -242,7 +251,7 @@ pub fn cost_of(expr: &Expr, prices: &Coefficients) -> FunctionCost {
     sum
 }
 
-/// The cost that a host function declares.
+/// The cost that a function declared by the host program states, or a default cost.
 fn declared_cost(function: &dyn DeclaredFunction) -> FunctionCost {
     let ns = function.ns_per_row().unwrap_or(UNKNOWN_NS_PER_ROW);
     FunctionCost::from(OpCost {
@@ -251,7 +260,8 @@ fn declared_cost(function: &dyn DeclaredFunction) -> FunctionCost {
     })
 }
 
-/// The effect of an expression's outermost function on pixels.
+/// The relation between the output pixels and the input pixels of an expression's outermost
+/// function.
 pub fn algebra(expr: &Expr) -> Algebra {
     match forebay_udfs::pinned(expr).unwrap_or(expr) {
         Expr::ScalarFunction(call) => {

@@ -1,9 +1,8 @@
-//! Statistics of a plan's sources and operators, in a form that other processes can read: the sizes
-//! that sources state, and those measured on a few rows.
+//! Statistics of a plan's sources and operators: the sizes that sources state, and the sizes and
+//! selectivities measured on a few rows. Serialised statistics can be read by other processes.
 //!
-//! The keys of a [`Profile`] are indices of one arena. Here an operator is identified by a hash of
-//! itself and everything below it, so that the same plan finds the operator's statistics again and
-//! another plan does not.
+//! The keys of a [`Profile`] are indices into one process's arena. The keys of statistics are valid
+//! everywhere: an operator's key is a hash of the operator and everything below it.
 
 use std::collections::BTreeMap;
 
@@ -18,39 +17,42 @@ use super::spec::OpKind;
 use super::tree::OperatorTree;
 use crate::rows::fingerprint::{expr_text, quoted};
 
-/// Largest plausible absolute value of the logarithm of a size or fraction, in octaves. A file with
-/// a larger one is refused.
+/// Largest absolute value of a base-2 logarithm that [`Statistics::check`] accepts. No real size or
+/// fraction has a larger one.
 const MAX_OCTAVES: i32 = 128;
 
 /// Statistics of a plan's sources and operators.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statistics {
-    /// Statistics that sources state, by the scan's number.
+    /// Statistics that sources state about themselves, by scan number.
     pub scans: BTreeMap<u32, SourceStats>,
-    /// Statistics measured on a few rows; `None` if none were read.
+    /// Statistics measured on a few rows; `None` if no rows were read.
     pub profile: Option<RowStats>,
 }
 
-/// The format and the sizes that a source states.
+/// The format and the sizes that a source states about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceStats {
-    /// Name of the source's format, if known.
+    /// Name of the source's file format; `None` if unknown.
     pub format: Option<String>,
-    /// Number of rows of the source, if known.
+    /// Number of rows of the source; `None` if unknown.
     pub rows: Option<u64>,
-    /// Stored bytes per row of the source, if known.
+    /// Mean stored bytes per row of the source; `None` if unknown.
     pub row_bytes: Option<u64>,
 }
 
-/// Statistics measured on a few rows. Numbers are base-2 logarithms in 1024ths, as in `Log2`.
+/// Statistics measured on a few rows. All sizes and fractions are base-2 logarithms in 1024ths, as
+/// in `Log2`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowStats {
-    /// Bytes per row of a stored column, by scan number and name: `0.image`.
+    /// Mean bytes per row of each stored column. A key is the scan's number and the column's name,
+    /// such as `0.image`.
     pub stored: BTreeMap<String, i32>,
-    /// Operators, by the hash of themselves and everything below them.
+    /// Statistics of operators. A key is the hash of the operator and everything below that
+    /// operator.
     pub operators: BTreeMap<String, OperatorStats>,
 }
 
@@ -58,22 +60,23 @@ pub struct RowStats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorStats {
-    /// The operator, for display.
+    /// The operator's text, for display.
     pub operator: String,
-    /// Bytes that the operator writes per byte that it reads; absent if not measured.
+    /// Bytes that the operator writes, divided by bytes that the operator reads; `None` if not
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub growth: Option<i32>,
-    /// Fraction of its input rows that the operator keeps; absent if not measured.
+    /// Fraction of its input rows that the operator keeps; `None` if not measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kept: Option<i32>,
-    /// For each stored column, the mean bytes per row among the rows that the operator keeps,
-    /// divided by the mean among its input rows.
+    /// For each stored column measured, its mean bytes per row among the rows that the operator
+    /// keeps, divided by its mean bytes per row among all input rows of the operator.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub narrowed: BTreeMap<String, i32>,
 }
 
 impl Statistics {
-    /// Collects the statistics that the sources of a plan state.
+    /// Collects the statistics that the sources of the plan in `arena` state about themselves.
     pub fn of(arena: &Arena) -> Self {
         let scans = arena.scans().iter().map(|scan| {
             let seen = SourceStats {
@@ -89,10 +92,10 @@ impl Statistics {
         }
     }
 
-    /// Checks that all numbers are plausible sizes or fractions.
+    /// Checks that all measured numbers are possible sizes or fractions.
     ///
     /// # Errors
-    /// Returns the name of the implausible number.
+    /// Returns a name for the first impossible number, such as `the size of the column 0.image`.
     pub fn check(&self) -> Result<(), String> {
         let far = |log2: i32| log2.unsigned_abs() > MAX_OCTAVES as u32 * 1024;
         let Some(rows) = &self.profile else {
@@ -113,7 +116,8 @@ impl Statistics {
 }
 
 impl RowStats {
-    /// Converts a profile of a plan to keys that other processes can derive.
+    /// Converts `profile`, a profile of the plan `tree`, to statistics, whose keys are valid in
+    /// other processes.
     pub fn of(arena: &Arena, profile: &Profile, tree: &OperatorTree) -> Result<Self> {
         let mut seen = Self::default();
         let mut columns = Vec::new();
@@ -146,8 +150,8 @@ impl RowStats {
         Ok(seen)
     }
 
-    /// Returns the profile of a plan, as far as the statistics cover the plan's sources and
-    /// operators.
+    /// Returns a profile of the plan `tree`, with the measurements of those sources and operators
+    /// of `tree` that these statistics contain.
     pub fn profile(&self, arena: &Arena, tree: &OperatorTree) -> Result<Profile> {
         let mut profile = Profile::default();
         let mut columns = Vec::new();
@@ -179,15 +183,16 @@ impl RowStats {
     }
 }
 
-/// A part of a plan that a profile may describe.
+/// A stored column or an operator of a plan, with its key in [`RowStats`].
 enum ProfiledPart {
-    /// A stored column, by its name, and its slot.
+    /// A stored column: its key in `stored`, and its slot.
     Column(String, super::slots::Slot),
-    /// An operator, by the hash of itself and everything below it.
+    /// An operator: its key in `operators`, and its index in the arena.
     Operator(String, ParamId),
 }
 
-/// Calls `f` on each part of a plan, inputs first, and returns the hash of the plan.
+/// Calls `f` on each stored column and operator of `tree`, inputs first, and returns the hash of
+/// `tree`.
 fn walk(arena: &Arena, tree: &OperatorTree, f: &mut impl FnMut(ProfiledPart)) -> Result<String> {
     let mut text = String::new();
     match tree {
@@ -229,7 +234,8 @@ fn walk(arena: &Arena, tree: &OperatorTree, f: &mut impl FnMut(ProfiledPart)) ->
 }
 
 fn hash_of(text: &str) -> String {
-    /// Digits of a hash: enough to exclude collisions within a file.
+    /// Hexadecimal digits of a hash that are used: 128 bits, enough to exclude collisions within a
+    /// file.
     const DIGITS: usize = 32;
     blake3::hash(text.as_bytes()).to_hex().as_str()[..DIGITS].to_owned()
 }
@@ -241,7 +247,8 @@ fn operator_text(arena: &Arena, param: ParamId) -> Result<String> {
             format!("{} = {}", quoted(arena.name(*slot)), expr_text(expr)?)
         }
         OpKind::Filter { predicate } => format!("filter {}", expr_text(predicate)?),
-        // Operators of these kinds are never profiled, so their display text suffices.
+        // Operators of these kinds are never profiled, so the display text of such an operator is
+        // good enough, although it is ambiguous.
         _ => spec.text.clone(),
     };
     Ok(format!(" pinned={} {does}", spec.pinned))

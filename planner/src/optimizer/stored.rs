@@ -1,4 +1,4 @@
-//! Rows that a cache holds already.
+//! Rows that a cache holds already when a plan is chosen.
 
 use std::fmt;
 
@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 
 /// Looks up the rows that a cache holds.
 pub trait CacheContents: fmt::Debug + Send + Sync {
-    /// Returns how many of the rows with this [text](crate::rows::canonical::rows_text) are stored.
+    /// Returns the number of stored rows of the plan that `text`, a
+    /// [`rows_text`](crate::rows::canonical::rows_text), identifies.
     fn rows(&self, text: &str) -> u64;
 }
 
-/// A cache point that was stored, wholly or partly, when a plan was chosen.
+/// A cache point some or all of whose rows were in the cache when a plan was chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredPoint {
-    /// BLAKE3 of the text that identifies the rows of the cache point.
+    /// BLAKE3 hash, in hexadecimal, of the text that identifies the rows of the cache point.
     pub prefix: String,
-    /// Number of these rows that were stored.
+    /// Number of rows of the cache point that were in the cache.
     pub rows: u64,
 }
 
@@ -30,7 +31,8 @@ impl CacheContents for StoredPoint {
     }
 }
 
-/// The name under which a saved plan lists the rows with this text: BLAKE3 of the text.
+/// The name by which a saved plan refers to the rows that `text` identifies: the BLAKE3 hash of
+/// `text`, in hexadecimal.
 pub(super) fn name_of(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }

@@ -1,4 +1,5 @@
-//! A plan as a tree of operators, the form that is lowered, sorted and raised.
+//! A plan as a tree of operators. Row plans are lowered to trees, operators are sorted in trees,
+//! and a chosen tree is raised to a row plan.
 
 use super::arena::Arena;
 use super::ids::{ParamId, ScanId};
@@ -6,7 +7,7 @@ use super::lang::{Node, Term};
 use super::slots::SlotSet;
 use egg::Id;
 
-/// A plan, given by its topmost operator and the plans below.
+/// A plan: its topmost operator, and the plans below this operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperatorTree {
     /// The rows of a source.
@@ -15,20 +16,21 @@ pub enum OperatorTree {
     Op(ParamId, Box<Self>),
     /// All rows of one plan, followed by all rows of another.
     Cat(Box<[Self; 2]>),
-    /// Rows of several plans, drawn by the weights of the arena's mix.
+    /// Rows of several plans, drawn by the weights in [`Arena::mix`].
     Mix(Vec<Self>),
-    /// A plan whose rows are cached, and so kept from epoch to epoch.
+    /// A plan whose rows are cached for later epochs.
     Cache(Box<Self>),
 }
 
 impl OperatorTree {
-    /// Places an operator on top of this plan.
+    /// Returns the plan in which the operator `param` is applied to the rows of this plan.
     #[must_use]
     pub fn then(self, param: ParamId) -> Self {
         Self::Op(param, Box::new(self))
     }
 
-    /// Calls `f` on the plan and every plan within it, inputs first.
+    /// Calls `f` on this plan and on every plan within it. `f` sees the inputs of an operator
+    /// before the operator.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
         match self {
             Self::Scan(_) => {}
@@ -39,7 +41,7 @@ impl OperatorTree {
         f(self);
     }
 
-    /// Replaces each operator of the plan by the result of `of`.
+    /// Returns a copy of the plan in which each operator `p` is replaced by `of(p)`.
     pub fn with_operators(&self, of: &mut impl FnMut(ParamId) -> ParamId) -> Self {
         if let Self::Mix(arms) = self {
             return Self::Mix(arms.iter().map(|arm| arm.with_operators(of)).collect());
@@ -57,7 +59,8 @@ impl OperatorTree {
         }
     }
 
-    /// Removes the operators, members and scanned columns that the slots in `wanted` do not need.
+    /// Returns a copy of the plan without the operators, members of combined operators, and scanned
+    /// columns that do not contribute to the slots in `wanted`.
     pub fn needed(&self, arena: &mut Arena, wanted: &SlotSet) -> Self {
         match self {
             Self::Scan(scan) => {
@@ -68,8 +71,8 @@ impl OperatorTree {
             Self::Op(param, input) => {
                 let spec = arena.spec(*param);
                 let unused = spec.writes.is_disjoint(wanted) && !spec.pinned;
-                // A row operator whose slots are not needed is dropped, since the error of an
-                // unneeded slot is never reported.
+                // A row operator whose slots are not needed is dropped. Its errors are lost, which
+                // is allowed: an error in an unneeded column is never reported.
                 if spec.kind.is_row() && unused {
                     return input.needed(arena, wanted);
                 }
@@ -89,8 +92,8 @@ impl OperatorTree {
         }
     }
 
-    /// Converts the plan to a term that passes on the slots in `wanted`, and reads and computes
-    /// only what these slots need.
+    /// Converts the plan to a term that yields the slots in `wanted`, without the operators and
+    /// scanned columns that these slots do not need.
     pub fn term(&self, arena: &mut Arena, wanted: &SlotSet) -> Term {
         let mut term = Term::default();
         let needed = self.needed(arena, wanted);

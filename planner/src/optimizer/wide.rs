@@ -1,19 +1,22 @@
-//! Wide projections and long conditions: groups of operators that the search takes as one.
+//! Wide projections and filters of many conjuncts: groups of operators that the search treats as
+//! one operator.
 //!
-//! Independent operators may stand in any order, so a search over `n` columns computed side by side
-//! would see an exponential number of plans of equal cost. If there are many such operators, the
-//! plain ones are combined into one operator. A column that an operator above reads stays separate,
-//! so that a filter over this column can still move below the others.
+//! Independent operators may stand in any order. So a search over `n` independent columns would
+//! examine a number of plans of equal cost that is exponential in `n`. If a projection or filter
+//! has many such operators, the plain ones are combined into one operator. A column that an
+//! operator above reads is not plain and stays separate, so that a filter on this column can still
+//! move below the other columns.
 
 use super::arena::Arena;
 use super::ids::ParamId;
 use super::tree::OperatorTree;
 
-/// Maximum number of plain columns of a projection, or conjuncts of a filter, that remain separate
-/// operators. If there are more, all of them are combined.
+/// Maximum number of plain columns of a projection, or of conjuncts of a filter, that remain
+/// separate operators. A larger number is combined into one operator.
 pub(crate) const APART: usize = 32;
 
-/// Maximum number of operators of a plan that is searched. A larger plan runs as written.
+/// Maximum number of operators of a plan that is optimised. A plan with more operators runs as
+/// written.
 pub(crate) const MAX_OPERATORS: usize = 512;
 
 /// The number of operators of a plan; a combined operator counts once.
@@ -23,18 +26,18 @@ pub(crate) fn operators(tree: &OperatorTree) -> usize {
     count
 }
 
-/// An operator of a plan that is being lowered.
+/// An operator of a projection or filter that is being lowered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoweredOp {
     /// The operator.
     pub(super) param: ParamId,
-    /// True if the operator is independent of the operators beside it, and no operator above reads
-    /// its result.
+    /// True if the operator is independent of the other operators of its projection or filter, and
+    /// no operator above reads its result.
     pub(super) is_plain: bool,
 }
 
-/// Returns the operators of `steps`. If many of them are plain, those are combined into one, at the
-/// position of the first.
+/// Returns the operators of `steps`. If more than [`APART`] of these operators are plain and not
+/// pinned, the plain ones are combined into one operator, at the position of the first plain one.
 pub(super) fn joined(arena: &mut Arena, steps: &[LoweredOp]) -> Vec<ParamId> {
     let all = || steps.iter().map(|step| step.param);
     let is_joined = |step: &&LoweredOp| step.is_plain && !arena.spec(step.param).pinned;
@@ -131,7 +134,7 @@ mod tests {
         let (below, above) = (nested(0, "SELECT id FROM t"), nested(10, "SELECT * FROM p"));
         let found = compiled(&format!("CREATE PIPELINE p AS {below}; {above}")).await;
         let doubt = found.report.unwrap().doubt.unwrap();
-        assert!(doubt.contains("at most 512 are searched"), "{doubt}");
+        assert!(doubt.contains("at most 512 are optimised"), "{doubt}");
         assert_eq!(found.chosen.schema.fields().len(), 601);
     }
 

@@ -1,10 +1,11 @@
-//! Binds random function calls: each gets its stream, as a literal, and the hidden row column.
+//! Binds random function calls: adds to each call two arguments, the number of its random stream
+//! and the hidden row column.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// True if a query calls a function that draws, and so needs row keys.
+/// True if a query calls a function that draws random numbers. The draws depend on row keys.
 pub fn draws(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -18,14 +19,14 @@ pub fn draws(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Assigns stream numbers to the random calls of a plan, in evaluation order.
+/// Assigns a stream number to each random call of a plan, in the order in which calls are bound.
 #[derive(Debug, Default)]
 pub struct Streams {
     next: u64,
 }
 
 impl Streams {
-    /// Binds the random calls of `expr`, arguments before the call that takes them.
+    /// Binds the random calls of `expr`. Calls within a call's arguments are bound before the call.
     pub fn bind(&mut self, expr: Expr) -> Result<Expr> {
         let bound = expr.transform_up(|e| match e {
             Expr::ScalarFunction(call) if forebay_udfs::is_random(call.func.name()) => {

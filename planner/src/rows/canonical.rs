@@ -1,9 +1,10 @@
 //! The canonical text of a pipeline, and its semantic hash.
 //!
-//! Texts and builder calls with the same meaning should have the same hash, however their
-//! projections nest. Operators that fix the shape of their output (scan, union, mix, limit, unnest,
-//! lookup) appear in the text as they are. Between these operators, expressions are inlined,
-//! columns are named by their origin, and filters form a set.
+//! SQL texts and builder calls with the same meaning should have the same hash, even if their
+//! projections are nested differently. Operators that fix the shape of their output (scan, union,
+//! mix, limit, unnest, lookup) appear in the text in the plan's order. Between two such operators,
+//! the expressions of projections are inlined, each column is named by the shape-fixing operator
+//! and the column from which it derives, and filters form a set.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -22,8 +23,8 @@ use crate::clauses::{
     ShuffleWindow,
 };
 
-/// The semantic hash, which identifies the meaning of a stream: 32 bytes of BLAKE3 (design
-/// contract, "Two hashes").
+/// The semantic hash, which identifies the meaning of a stream: a BLAKE3 hash of 32 bytes ("Two
+/// hashes" in the design contract).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SemanticHash([u8; 32]);
 
@@ -39,37 +40,39 @@ impl std::fmt::Debug for SemanticHash {
     }
 }
 
-/// Version of the canonical text. It is raised when the text of an unchanged pipeline changes, or
-/// when the same text comes to mean another stream.
+/// Version of the canonical text, which must be raised when a change of the code changes the text
+/// of an unchanged pipeline, or changes the stream that a text stands for.
 const VERSION: u32 = 5;
 
-/// Returns the semantic hash of a lowered, unoptimised plan with its clauses.
+/// Returns the semantic hash of a pipeline: of its lowered, unoptimised plan and its clauses.
 ///
-/// Seed, number of epochs, thread counts and locations are excluded, since they do not change the
-/// meaning of the stream.
+/// The seed, the number of epochs, the numbers of threads and the locations of files are left out,
+/// since they do not change the meaning of the stream.
 pub fn semantic_hash(plan: &RowPlan, clauses: &Clauses) -> Result<SemanticHash> {
     Ok(SemanticHash(
         *blake3::hash(text(plan, clauses)?.as_bytes()).as_bytes(),
     ))
 }
 
-/// Normalises the text of a number, which can be written in several ways.
+/// Returns the normal form of the number `text`, since a number can be written in several ways.
 fn number(text: &str) -> String {
     if let Ok(whole) = text.parse::<i128>() {
         return whole.to_string();
     }
     match text.parse::<f64>() {
-        // With more digits, a decimal is more precise than a float.
+        // A longer text may have more digits than a float can represent, so such a text is left
+        // unchanged.
         Ok(value) if text.len() <= 15 => value.to_string(),
         _ => text.to_owned(),
     }
 }
 
-/// Returns the text that the semantic hash is computed from.
+/// Returns the text from which the semantic hash is computed.
 pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     let rows = Canonical::of(plan)?.render(&plan.schema)?;
-    // A cache changes rows only if it keeps their draws: the draws of the operators below the
-    // cached operator in the written plan.
+    // A cache changes the values of rows only if draws are frozen (`FREEZING RANDOMNESS`). The
+    // frozen draws are those of the operators below the cached operator in the written plan, so the
+    // text then contains the written plan.
     let frozen = match &clauses.cache {
         Some(CacheClause::At {
             step,
@@ -81,10 +84,10 @@ pub fn text(plan: &RowPlan, clauses: &Clauses) -> Result<String> {
     Ok(format!("forebay {VERSION}\n{rows}{clauses}\n{frozen}"))
 }
 
-/// Returns the meaning of a pipeline's clauses, one per line.
+/// Returns a text for the meaning of a pipeline's clauses, with one line per clause.
 ///
-/// Seed, number of epochs, cache and error budgets are excluded, since they do not change the
-/// stream.
+/// The seed, the number of epochs, the cache and the error budgets are left out, since they do not
+/// change the meaning of the stream.
 pub fn clauses_text(clauses: &Clauses) -> String {
     let Clauses {
         shuffle,
@@ -145,7 +148,8 @@ pub fn clauses_text(clauses: &Clauses) -> String {
     lines.join("\n")
 }
 
-/// Returns the clauses that decide which rows are grouped, one per line.
+/// Returns the clauses that decide which rows are grouped into a batch, pack or bucket, one line
+/// per clause.
 pub fn groups_lines(clauses: &Clauses) -> Vec<String> {
     let Clauses {
         pack,
@@ -190,7 +194,7 @@ const fn scope_text(scope: BatchScope) -> &'static str {
     }
 }
 
-/// The word for a remainder in hashed texts.
+/// The word, in hashed texts, for the treatment of a last batch with too few rows.
 const fn remainder_text(remainder: Remainder) -> &'static str {
     match remainder {
         Remainder::Keep => "keep",
@@ -199,9 +203,9 @@ const fn remainder_text(remainder: Remainder) -> &'static str {
     }
 }
 
-/// Returns a text with the meaning of a plan's rows, regardless of the names and order of its
-/// columns, and for each column of the text the index of the plan's column. The cache identifies
-/// rows by this text.
+/// Returns a text for the meaning of a plan's rows, by which the cache identifies the rows. The
+/// text does not depend on the names and order of the plan's columns. Also returns, for each column
+/// in the text, the index of that column in the plan.
 pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
     let Canonical {
         base,
@@ -225,9 +229,9 @@ pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
     Ok((ordered.render(&schema)?, order))
 }
 
-/// The filters and projections above a shape-fixing operator. `base` is the text of that operator
-/// and everything below it; `filters` and `outputs` are expressions over the columns of that
-/// operator.
+/// A plan in canonical form: a shape-fixing operator, with filters and a projection above it.
+/// `base` is the text of that operator and of everything below that operator. `filters` and
+/// `outputs` are expressions over that operator's output columns.
 struct Canonical {
     base: String,
     filters: Vec<Expr>,
@@ -252,7 +256,8 @@ impl Canonical {
                 }
                 Ok(this)
             }
-            // Cached rows mean the same as computed ones.
+            // A cached row has the same values as a computed row, so cache points do not appear in
+            // the text.
             RowOp::Cache => Ok(only(inputs)),
             RowOp::Project { exprs } => {
                 let mut this = only(inputs);
@@ -309,8 +314,9 @@ impl Canonical {
         }
     }
 
-    /// Starts without filters and projections above a shape-fixing operator. The base is the
-    /// operator's text `base`, followed by the texts of the inputs.
+    /// Returns the canonical form of the shape-fixing operator of `plan`, without filters and
+    /// projections above it. Its base is the operator's own text, `base`, followed by the texts of
+    /// `inputs`.
     fn above(mut base: String, plan: &RowPlan, inputs: &[Self]) -> Result<Self> {
         for (input, node) in inputs.iter().zip(&plan.inputs) {
             for line in input.render(&node.schema)?.lines() {
@@ -327,18 +333,19 @@ impl Canonical {
         })
     }
 
-    /// Replaces the slots that `expr` reads by their expressions. `room` is the number of nodes by
-    /// which this expression and later ones of the same operator may grow; beyond it, a large slot
-    /// is replaced by the hash of its expression.
+    /// Replaces each slot that `expr` reads by the slot's expression in `outputs`. `room` is the
+    /// number of nodes by which this expression and later expressions of the same operator may
+    /// grow. If `expr` would grow by more, each large slot is replaced by the hash of its
+    /// expression.
     fn inline(&self, expr: &Expr, over: &ColumnIndex<'_>, room: &mut usize) -> Result<Expr> {
-        // Pinning an operator does not change its value.
+        // PINNED does not change the value of an expression.
         let expr = forebay_udfs::without_pins(expr.clone())?.data;
         let mut grown = 0_usize;
         for column in expr.column_refs() {
             if column.name != ROW_COLUMN {
                 let held = nodes(&self.outputs[over.index_of(&column.name)?]);
-                // The slot's expression replaces one node, so each use adds one node less than the
-                // expression has.
+                // Each use of the slot is one node, which `held` nodes replace, so each use adds
+                // `held - 1` nodes.
                 let more = (held - 1).saturating_mul(uses(&expr, &column.name));
                 grown = grown.saturating_add(more);
             }
@@ -383,18 +390,20 @@ impl Canonical {
     }
 }
 
-/// Maximum number of nodes by which the expressions of one operator may grow together when slots
-/// are inlined; beyond it, large slots are hashed. Each level of `SELECT x + x AS x FROM (..)`
-/// doubles the expression, so forty levels would never end without a limit.
+/// Maximum number of nodes by which all expressions of one operator together may grow when slots
+/// are inlined. Beyond this limit, large slots are replaced by hashes. Each level of `SELECT x + x
+/// AS x FROM (..)` doubles the expression, so without a limit, forty levels would take practically
+/// forever.
 const INLINED: usize = 1 << 16;
 
-/// Maximum number of nodes of an expression that is inlined even beyond [`INLINED`].
+/// Maximum number of nodes of a slot's expression that is inlined even if the limit [`INLINED`] is
+/// exceeded.
 const SMALL: usize = 8;
 
 /// Counts the nodes of an expression.
 fn nodes(expr: &Expr) -> usize {
     let mut count = 0;
-    // Counting does not fail.
+    // The closure returns no error, so the result can be ignored.
     let _ = expr.apply(|_| {
         count += 1;
         Ok(TreeNodeRecursion::Continue)
@@ -402,8 +411,8 @@ fn nodes(expr: &Expr) -> usize {
     count
 }
 
-/// The hash that replaces a large slot: BLAKE3 of the expression's text and of the versions of its
-/// functions.
+/// Returns the text that replaces a large slot: the BLAKE3 hash of the text of the slot's
+/// expression `held` and the versions of its functions.
 fn hash_of(held: &Expr) -> Result<String> {
     let text = format!(
         "{}\n{:?}",
@@ -413,7 +422,7 @@ fn hash_of(held: &Expr) -> Result<String> {
     Ok(format!("blake3 {}", blake3::hash(text.as_bytes())))
 }
 
-/// Counts the reads of a column in an expression.
+/// Counts the occurrences of the column `name` in `expr`.
 fn uses(expr: &Expr, name: &str) -> usize {
     let mut count = 0;
     let _ = expr.apply(|e| {
@@ -424,12 +433,12 @@ fn uses(expr: &Expr, name: &str) -> usize {
 }
 
 fn only(mut inputs: Vec<Canonical>) -> Canonical {
-    // A filter or projection has one input by construction.
+    // A filter, projection or cache point always has exactly one input.
     inputs.swap_remove(0)
 }
 
-/// Widens an integer literal to Int64 and a float to Float64, so that `224` is the same in SQL and
-/// in Rust.
+/// Widens a literal: an integer to Int64, a float to Float64, and a text to Utf8. So `224` has the
+/// same hash in SQL and in the Rust builder.
 fn widen(value: &ScalarValue) -> Result<ScalarValue> {
     let wide = match value.data_type() {
         DataType::Int8

@@ -1,5 +1,6 @@
-//! An index of a node's columns by name. With this index, resolving an expression takes time for
-//! the columns that the expression reads, not for all columns of the node.
+//! An index of an operator's columns by name. With this index, the time to resolve an expression
+//! depends on the number of columns that the expression reads, and not on the number of all
+//! columns.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use datafusion::common::{DFSchema, Result, plan_datafusion_err};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
-/// The columns of a node, indexed by name.
+/// The columns of a schema, indexed by name.
 #[derive(Debug)]
 pub struct ColumnIndex<'a> {
     schema: &'a Schema,
@@ -17,7 +18,8 @@ pub struct ColumnIndex<'a> {
 }
 
 impl<'a> ColumnIndex<'a> {
-    /// Indexes a schema. Of two columns with one name, the first wins.
+    /// Indexes the columns of `schema`. If two columns have the same name, the name refers to the
+    /// first.
     pub fn of(schema: &'a Schema) -> Self {
         let mut by_name = HashMap::with_capacity(schema.fields().len());
         for (index, field) in schema.fields().iter().enumerate() {
@@ -26,20 +28,20 @@ impl<'a> ColumnIndex<'a> {
         Self { schema, by_name }
     }
 
-    /// Returns the index of a column.
+    /// Returns the index of the column `name` in the schema.
     ///
     /// # Errors
-    /// Fails if there is no column of that name.
+    /// Fails if the schema has no column `name`.
     pub fn index_of(&self, name: &str) -> Result<usize> {
         let found = self.by_name.get(name).copied();
         found.ok_or_else(|| plan_datafusion_err!("column \"{name}\" not found"))
     }
 
-    /// Returns the schema to resolve an expression against: the columns that it reads, in order,
-    /// and the hidden row column.
+    /// Returns a schema with the columns that `expr` reads, in the order of the whole schema, and
+    /// the hidden row column. Types in `expr` can be resolved with this small schema.
     ///
     /// # Errors
-    /// Fails if DataFusion refuses the schema.
+    /// Fails if DataFusion does not accept the schema.
     pub fn read_by(&self, expr: &Expr) -> Result<DFSchema> {
         let names = expr.column_refs().into_iter();
         let read: BTreeSet<usize> = names
@@ -54,10 +56,10 @@ impl<'a> ColumnIndex<'a> {
         DFSchema::try_from(Schema::new(fields))
     }
 
-    /// Returns the type of an expression's values, including its extension.
+    /// Returns the type of the values of `expr`, including the type's Arrow extension.
     ///
     /// # Errors
-    /// Fails if the expression has no type, or reads a missing column.
+    /// Fails if `expr` has no valid type, or reads a column that the schema lacks.
     pub fn field_of(&self, expr: &Expr) -> Result<FieldRef> {
         if let Expr::Column(column) = expr
             && let Some(&index) = self.by_name.get(column.name.as_str())

@@ -7,17 +7,17 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::Expr;
 use forebay_udfs::row::ROW_COLUMN;
 
-/// An expression that reads the slot `name` of an operator's input.
+/// Returns an expression that reads the slot `name` of an operator's input.
 pub fn slot(name: impl Into<String>) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// True if an expression draws, or calls a function that does not declare itself deterministic.
+/// True if `expr` draws random numbers, or calls a function that is not declared deterministic.
 pub fn draws(expr: &Expr) -> bool {
     expr.column_refs().iter().any(|c| c.name == ROW_COLUMN) || forebay_udfs::is_volatile(expr)
 }
 
-/// Returns the slots that an expression reads, without the hidden row column.
+/// Returns the names of the slots that `expr` reads, without the hidden row column.
 pub fn reads(expr: &Expr) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = expr
         .column_refs()
@@ -28,11 +28,12 @@ pub fn reads(expr: &Expr) -> BTreeSet<String> {
     names
 }
 
-/// Formats an expression for EXPLAIN: constants without their types, streams as `#n`, no hidden
-/// column.
+/// Formats an expression for EXPLAIN: constants without their types, random streams as `#n`, and
+/// calls without the hidden row column.
 pub fn human(expr: &Expr) -> String {
     let shown = expr.clone().transform_up(|e| match &e {
-        // A column's name is displayed verbatim, so it can carry any text.
+        // DataFusion displays a column's name verbatim, so the text of a constant is inserted as a
+        // column's name.
         Expr::Literal(value, _) => Ok(Transformed::yes(slot(constant_text(value)))),
         _ => match forebay_udfs::pinned(&e) {
             Some(inner) => Ok(Transformed::yes(slot(format!(
@@ -51,7 +52,7 @@ pub fn human(expr: &Expr) -> String {
 
 fn constant_text(value: &ScalarValue) -> String {
     match value {
-        // Only streams are unsigned constants, since SQL literals are signed.
+        // Unsigned constants are always random streams, since integer literals of SQL are signed.
         ScalarValue::UInt64(Some(stream)) => format!("#{stream}"),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => format!("'{text}'"),
         other => other.to_string(),

@@ -1,12 +1,13 @@
-//! Finds expressions whose evaluation can fail for a row.
+//! Finds expressions whose evaluation can raise an error on a row.
 
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
-/// True if evaluating an expression over columns of `schema` can fail for a row. A DataFusion
-/// operator counts as safe only if all operands of the given types have a result.
+/// True if evaluating `expr` over columns of `schema` can raise an error on a row. For an operator
+/// of DataFusion, this is false only if the operator has a result for all values of its operands'
+/// types.
 pub(crate) fn fallible(expr: &Expr, schema: &DFSchema) -> bool {
     let mut fallible = false;
     let visited = expr.apply(|e| {
@@ -26,7 +27,8 @@ pub(crate) fn fallible(expr: &Expr, schema: &DFSchema) -> bool {
                 let from = cast.expr.get_type(schema);
                 !from.is_ok_and(|from| widens(&from, cast.field.data_type()))
             }
-            // Integers wrap and floats overflow to infinity, but decimals and times fail.
+            // On overflow, integers wrap and floats become infinite, but decimals and times raise
+            // an error.
             Expr::BinaryExpr(BinaryExpr {
                 left,
                 op: Operator::Plus | Operator::Minus | Operator::Multiply,
@@ -58,7 +60,7 @@ pub(crate) fn fallible(expr: &Expr, schema: &DFSchema) -> bool {
     visited.is_err() || fallible
 }
 
-/// True if every value of one type converts to the other.
+/// True if a cast of any value of type `from` to type `to` succeeds.
 fn widens(from: &DataType, to: &DataType) -> bool {
     let bytes = |t: &DataType| t.primitive_width().unwrap_or(0);
     let (signed, unsigned) = (to.is_signed_integer(), to.is_unsigned_integer());

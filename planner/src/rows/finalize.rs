@@ -1,14 +1,14 @@
-//! Final rewrites of the chosen row plan, applied regardless of cost: they keep rows, bytes, order
-//! and reported errors.
+//! Final rewrites of the chosen row plan, applied without comparing costs. The rewrites change
+//! neither rows, bytes, order nor reported errors.
 //!
 //! | rewrite | condition | why it is exact |
 //! |---|---|---|
-//! | drop projections to the same columns | | nothing is computed |
-//! | merge projections | no computed column is read twice; a column that can fail is only passed on, or is the image of an image function | substitution; draws follow the row, not the operator |
-//! | filters below renames | the projection computes nothing | substitution |
-//! | prune columns | the column is not needed above | an unneeded slot's error is never reported |
-//! | prune stored rows | a filter above the scan repeats the conjunct | only rows that the filter drops are skipped |
-//! | fuse image calls | nested image calls | the program runs the same kernels in the same order |
+//! | drop projections to the same columns | the projection has exactly its input's columns | nothing is computed |
+//! | merge projections | no computed column is read twice; a column that can raise an error is only passed on, or is the image of an image function | expressions are substituted; draws depend on the row's key, not on the operator |
+//! | move filters below renames | the projection only renames and drops columns | column names are substituted |
+//! | prune columns | no operator above needs the column | an error in an unneeded column is never reported |
+//! | prune stored rows | the conjunct stays in the filter directly above the scan | only rows that the filter drops are skipped |
+//! | fuse image calls | the image calls are nested | the fused program runs the same kernels in the same order |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,12 +25,13 @@ use super::fallible::fallible;
 use super::op::{Columns, NamedExpr, Needed, RowOp};
 use super::plan::RowPlan;
 
-/// Name of the rewrite that lets a scan skip rows that the filter above the scan drops.
+/// Name of the rewrite that lets a scan skip rows that the filter directly above the scan drops.
 pub const FILTER_INTO_SCAN: &str = "filter-into-scan";
-/// Name of the rewrite that runs nested image functions as one program.
+/// Name of the rewrite that replaces nested image calls by one image program.
 pub const FUSE_IMAGES: &str = "fuse-images";
 
-/// Applies every rewrite of this module, except the named ones that are `disabled`.
+/// Applies every rewrite of this module to `plan`. A rewrite that has a name is left out if
+/// `disabled` is true for that name.
 pub fn finalize(plan: RowPlan, disabled: impl Fn(&str) -> bool) -> Result<RowPlan> {
     let plan = plan.rewrite(&mut merge_projections)?;
     let plan = plan.rewrite(&mut filters_below_renames)?;
@@ -47,15 +48,16 @@ pub fn finalize(plan: RowPlan, disabled: impl Fn(&str) -> bool) -> Result<RowPla
     }
 }
 
-/// Removes the columns that the output does not need. Even an unoptimised plan lacks such columns:
-/// a damaged stored column must not end the run under one plan and go unnoticed under another.
+/// Removes the columns that do not contribute to the output, even from a plan that is not
+/// optimised: a damaged stored column must not end the run under one plan and go unnoticed under
+/// another plan.
 pub fn needed_columns(plan: RowPlan) -> Result<RowPlan> {
     let outputs = plan.names();
     let needed = outputs.iter().cloned().collect();
     prune_columns(plan, &needed)?.exactly(&outputs)
 }
 
-/// Replaces the slots that an expression reads by their expressions in `values`.
+/// Replaces each slot in `expr` that `values` contains by its expression in `values`.
 fn substitute(expr: &Expr, values: &BTreeMap<String, Expr>) -> Result<Expr> {
     let replaced = expr.clone().transform_up(|e| match &e {
         Expr::Column(c) => match values.get(&c.name) {
@@ -67,7 +69,7 @@ fn substitute(expr: &Expr, values: &BTreeMap<String, Expr>) -> Result<Expr> {
     Ok(replaced.data)
 }
 
-/// Counts the reads of each slot.
+/// Counts the occurrences of each slot in `exprs`.
 fn count_reads<'a>(exprs: impl Iterator<Item = &'a Expr>) -> Result<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     for expr in exprs {
@@ -85,9 +87,9 @@ fn is_trivial(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(_) | Expr::Literal(..))
 }
 
-/// True if evaluating the expression always reports a failure of the columns in `fallible`, and
-/// before any other failure. CASE, AND and the like may skip operands, and an earlier operand may
-/// fail too.
+/// True if evaluating `expr` always reports the error of a column in `fallible` that `expr` reads.
+/// Only columns and image calls guarantee this: CASE and AND may skip operands, and in other
+/// expressions, another operand may raise an error first.
 fn passes_failures(expr: &Expr, fallible: &BTreeSet<String>) -> bool {
     let untouched = |e: &Expr| reads(e).is_disjoint(fallible);
     match expr {
@@ -104,8 +106,8 @@ fn calls_image(function: &str) -> bool {
     forebay_udfs::facts_of(function).is_some_and(|facts| facts.algebra != Algebra::Opaque)
 }
 
-/// Merges a projection with the projection below it, unless a column would be computed twice or
-/// fail differently.
+/// Merges the projection `node` with a projection directly below it, unless a column would then be
+/// computed twice or another error might be reported.
 fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
     let RowOp::Project { exprs } = &node.op else {
         return Ok(node);
@@ -146,7 +148,7 @@ fn merge_projections(mut node: RowPlan) -> Result<RowPlan> {
     RowPlan::project(input, merged)
 }
 
-/// Removes a projection to exactly the columns of its input.
+/// Removes the projection `node` if its output is exactly the columns of its input.
 fn without_identity(mut node: RowPlan) -> RowPlan {
     let RowOp::Project { exprs } = &node.op else {
         return node;
@@ -165,7 +167,7 @@ fn without_identity(mut node: RowPlan) -> RowPlan {
     }
 }
 
-/// Moves a filter below a projection that only renames and drops columns.
+/// Moves the filter `node` below a projection that only renames and drops columns.
 fn filters_below_renames(mut node: RowPlan) -> Result<RowPlan> {
     let RowOp::Filter { conjuncts } = &node.op else {
         return Ok(node);
@@ -190,8 +192,8 @@ fn filters_below_renames(mut node: RowPlan) -> Result<RowPlan> {
     Ok(project)
 }
 
-/// Drops the columns that neither `wanted` nor an operator needs. The output has at least the
-/// wanted columns.
+/// Removes the columns of `plan` that are not in `wanted` and that no operator needs. The output
+/// has at least the columns in `wanted`.
 pub(super) fn prune_columns(plan: RowPlan, wanted: &BTreeSet<String>) -> Result<RowPlan> {
     let schemas: Vec<_> = plan.inputs.iter().map(|input| &input.schema).collect();
     let Needed {
@@ -209,7 +211,7 @@ pub(super) fn prune_columns(plan: RowPlan, wanted: &BTreeSet<String>) -> Result<
     let mut inputs = inputs.collect::<Result<Vec<_>>>()?;
     match op {
         RowOp::Filter { conjuncts } => Ok(RowPlan::filter(inputs.swap_remove(0), conjuncts)),
-        // The input may have more columns than are wanted.
+        // A limit has all columns of its input, which may have more than the columns in `columns`.
         RowOp::Limit { .. } => RowPlan::over(op, inputs),
         _ => {
             let fields = columns
@@ -224,9 +226,9 @@ pub(super) fn prune_columns(plan: RowPlan, wanted: &BTreeSet<String>) -> Result<
     }
 }
 
-/// Passes the conjuncts of a filter to the scan right below it, whose reader may skip rows by the
-/// statistics of its files. A filter above a MIX is never passed on, since the arms are drawn
-/// before the filter is applied.
+/// Copies the conjuncts of the filter `node` to a scan directly below it. The scan's reader may
+/// then skip rows by the statistics of its files. A filter above a MIX is not copied to the scans
+/// of the arms, since arms are drawn before the filter is applied.
 fn prune_rows(mut node: RowPlan) -> RowPlan {
     let RowOp::Filter { conjuncts } = &node.op else {
         return node;
@@ -255,9 +257,9 @@ fn calls_ours(expr: &Expr) -> bool {
     .unwrap_or(true)
 }
 
-/// Fuses nested image calls into image programs.
+/// Replaces nested image calls in `node` by image programs.
 fn fuse_images(mut node: RowPlan) -> Result<RowPlan> {
-    // The keys of a lookup are evaluated separately.
+    // The key expressions of a lookup are evaluated separately, and are not fused.
     if !matches!(node.op, RowOp::Lookup { .. }) {
         let fuse = |expr| Ok(forebay_udfs::fuse(expr)?.data);
         node.op = node.op.map_exprs(&mut { fuse })?;

@@ -1,9 +1,10 @@
 //! Unambiguous texts of expressions and plans: different expressions, and different plans, have
 //! different texts.
 //!
-//! DataFusion's texts are for display. They truncate long bytes, do not quote, and write `(a = b)
-//! IS NULL` and `a = (b IS NULL)` alike; an image program shows only its main constants. Hashes are
-//! therefore computed from the texts of this module instead.
+//! DataFusion's own texts are for display and are ambiguous. DataFusion truncates long binary
+//! values, does not quote names, and writes the same text for `(a = b) IS NULL` and `a = (b IS
+//! NULL)`. The display text of an image program has only its main constants. So hashes are computed
+//! from the texts of this module.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,10 +19,11 @@ use forebay_udfs::row::ROW_COLUMN;
 
 use super::{RowOp, RowPlan, slot};
 
-/// Formats an expression, with every part quoted or bracketed.
+/// Returns an unambiguous text of `expr`: names and texts are quoted, and every operator is
+/// bracketed.
 pub fn expr_text(expr: &Expr) -> Result<String> {
-    // The expression is rewritten bottom up: each child of a node is already a column, whose name
-    // is the child's text.
+    // The expression is rewritten bottom up. When a node is visited, each of its children has been
+    // replaced by a column whose name is the child's text.
     let written = expr.clone().transform_up(|e| {
         let text = match e {
             Expr::Column(column) if column.name == ROW_COLUMN => column.name,
@@ -33,7 +35,8 @@ pub fn expr_text(expr: &Expr) -> Result<String> {
                 }
                 text
             }
-            // The name of a value is not part of its meaning.
+            // An alias does not change the value of an expression, so aliases are left out of the
+            // text.
             Expr::Alias(alias) => return Ok(Transformed::yes(*alias.expr)),
             Expr::Cast(cast) => format!("cast({} as {})", cast.expr, type_text(&cast.field)),
             Expr::TryCast(cast) => {
@@ -57,7 +60,8 @@ pub fn expr_text(expr: &Expr) -> Result<String> {
     Ok(written.data.to_string())
 }
 
-/// Formats a type with its extension, whose metadata are part of a column's meaning.
+/// Returns an unambiguous text of the type of `field`, with the metadata of its Arrow extension,
+/// which are part of the column's meaning.
 pub fn type_text(field: &Field) -> String {
     let metadata: BTreeMap<_, _> = field.metadata().iter().collect();
     if metadata.is_empty() {
@@ -67,7 +71,7 @@ pub fn type_text(field: &Field) -> String {
     }
 }
 
-/// Quotes a text on one line.
+/// Quotes `text`, and escapes line breaks, so that the result is one line.
 pub fn quoted(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     let text = text.replace('\n', "\\n").replace('\r', "\\r");
@@ -94,7 +98,8 @@ fn literal_text(value: &ScalarValue) -> Result<String> {
                 text
             })
         }
-        // DataFusion's text is empty for numbers that are not calendar dates.
+        // DataFusion's text of a date is empty if the number of days or milliseconds is outside the
+        // calendar's range.
         ScalarValue::Date32(Some(days)) => days.to_string(),
         ScalarValue::Date64(Some(milliseconds)) => milliseconds.to_string(),
         ScalarValue::List(list) => elements(list.value(0))?,
@@ -111,8 +116,9 @@ fn literal_text(value: &ScalarValue) -> Result<String> {
     Ok(format!("[{} {text}]", value.data_type()))
 }
 
-/// Returns the meaning versions of the functions that are called. Forebay's functions and the
-/// host's declare theirs; DataFusion's count as version 1.
+/// Returns the names and versions of the functions that `exprs` call. A version is raised when a
+/// function's meaning changes. Functions of Forebay and of the host declare a version, and
+/// functions of DataFusion have version 1.
 pub fn versions<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     let mut note = |name: &str, declared: Option<u32>| {
@@ -136,14 +142,15 @@ pub fn versions<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeMap<String, u
     found
 }
 
-/// Version of the plan text, raised when the text of an unchanged plan changes.
+/// Version of the plan text, which must be raised when a change of the code changes the text of an
+/// unchanged plan.
 const VERSION: u32 = 1;
 
-/// Returns the text that the plan hash is computed from: every operator with all its arguments, and
-/// its columns.
+/// Returns the text from which the plan hash is computed: every operator of `plan` with all its
+/// arguments and output columns.
 ///
-/// Names and locations of tables are excluded, as in the semantic hash: the snapshot identifies the
-/// data, and another machine stores the tables elsewhere.
+/// Like the semantic hash, the text contains no names and locations of tables: another machine may
+/// store the same tables elsewhere. The snapshot identifies the data.
 pub fn plan_text(plan: &RowPlan) -> Result<String> {
     let mut text = format!("forebay plan {VERSION}\n");
     write_plan(plan, 0, &mut text)?;
@@ -238,7 +245,7 @@ mod tests {
 
     #[test]
     fn expressions_that_differ_have_different_texts() {
-        // Each of these pairs has the same display text.
+        // The two expressions of each pair have the same display text in DataFusion.
         let twins = [
             (
                 col("a").eq(col("b")).is_null(),

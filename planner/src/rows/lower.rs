@@ -20,18 +20,19 @@ use super::{NamedExpr, RowOp, RowPlan, slot};
 use crate::functions::is_repeatable;
 use crate::mix::MixNode;
 
-/// Lowers an analysed, unoptimised plan.
+/// Lowers `plan`, which DataFusion has analysed but not optimised.
 ///
 /// # Errors
-/// Fails with "not supported yet" on operators whose output has no row keys (aggregates, general
-/// joins, DISTINCT, window functions, ORDER BY), and on a MIX in the wrong place.
+/// Fails with "not supported yet" on an operator whose output rows have no keys (aggregates,
+/// general joins, DISTINCT, window functions, ORDER BY). Also fails on a MIX at a position where a
+/// MIX is not allowed.
 pub fn lower(plan: &LogicalPlan) -> Result<RowPlan> {
     let lowered = RowLowering::default().plan(plan)?;
     mix_place::check(&lowered)?;
     named_as(lowered, plan.schema())
 }
 
-/// Renames the output columns to those of the query's own schema.
+/// Renames the output columns of `plan` to the names in `schema`, the query's output schema.
 fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
     let mut seen = BTreeSet::new();
     for field in schema.fields() {
@@ -64,12 +65,12 @@ fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
     RowPlan::project(plan, exprs)
 }
 
-/// Maximum number of scans of a pipeline; more are refused. A pipeline that reads another pipeline
-/// twice duplicates the scans of that pipeline, so thirty such levels would have a billion scans.
+/// Maximum number of scans of a pipeline. A pipeline that reads another pipeline twice has all
+/// scans of that pipeline twice, so thirty such levels would have a billion scans.
 const MAX_SCANS: u32 = 1024;
 
-/// Maximum number of operators on a path from the output to a scan; a deeper plan is refused. Every
-/// rewrite recurses over the plan, and 2 MiB of stack hold some hundred levels.
+/// Maximum number of operators on a path from the output to a scan. Every rewrite recurses over the
+/// plan, and a stack of 2 MiB is enough for only a few hundred levels.
 const MAX_DEPTH: usize = 256;
 
 #[derive(Default)]
@@ -84,8 +85,8 @@ impl RowLowering {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return plan_err!(
-                "the pipeline is nested more than {MAX_DEPTH} operators deep, with all pipelines that it reads: \
-                 write what one of them makes to a file, and read that"
+                "the pipeline is nested more than {MAX_DEPTH} operators deep, counting the pipelines that it \
+                 reads: write the rows of one of these pipelines to a file, and read that file"
             );
         }
         let lowered = self.operator(plan);
@@ -118,7 +119,7 @@ impl RowLowering {
                 let mut inputs = Vec::new();
                 for input in &union.inputs {
                     let input = self.plan(input)?;
-                    // Nested unions are flattened.
+                    // A union directly below this union is merged into this union.
                     match input.op {
                         RowOp::Union => inputs.extend(input.inputs),
                         _ => inputs.push(input),
@@ -163,16 +164,16 @@ impl RowLowering {
                 not_impl_err!("a pipeline needs a source: SELECT without FROM is not supported yet")
             }
             other => not_impl_err!(
-                "{} is not supported yet in a pipeline: its rows have no keys of their own. Run it \
-                 once (forebay sql --out rows.parquet), and read the pipeline from what it wrote",
+                "{} is not supported yet in a pipeline: its output rows have no keys. Run the query \
+                 once (forebay sql --out rows.parquet), and let the pipeline read that file",
                 operator_name(other)
             ),
         }
     }
 
     fn scan(&mut self, scan: &TableScan) -> Result<RowPlan> {
-        // A pipeline after FROM is a view. Its plan is lowered once per use, so each use draws
-        // independently.
+        // A pipeline that a query reads by name is a view. The view's plan is lowered once per use,
+        // so each use has independent random draws.
         if let Some(view) = scan.source.get_logical_plan() {
             return self.plan(&view);
         }
@@ -180,8 +181,8 @@ impl RowLowering {
         self.occurrences += 1;
         if self.occurrences > MAX_SCANS {
             return plan_err!(
-                "the pipeline reads more than {MAX_SCANS} tables, with all pipelines that it reads: write \
-                 what one of them makes to a file, and read that"
+                "the pipeline reads more than {MAX_SCANS} tables, counting those of the pipelines that it \
+                 reads: write the rows of one of these pipelines to a file, and read that file"
             );
         }
         let table = scan.source.schema();
@@ -244,7 +245,7 @@ impl RowLowering {
             }
         };
         if join.null_equality == NullEquality::NullEqualsNull {
-            return not_impl_err!("a join in which nulls match is not supported yet");
+            return not_impl_err!("a join in which NULL equals NULL is not supported yet");
         }
         let left = self.plan(&join.left)?;
         let right = self.plan(&join.right)?;
@@ -273,7 +274,8 @@ impl RowLowering {
         Ok(RowPlan::over(op, vec![left, right])?.named(unique_names(&join.schema)))
     }
 
-    /// Rewrites `expr` from logical columns to slots, and binds its random calls.
+    /// Replaces the logical columns in `expr` by slots, and binds the random calls in `expr` to
+    /// random streams.
     fn expr(&mut self, expr: &Expr, over: &Resolved<'_>) -> Result<Expr> {
         let resolved = expr
             .clone()
@@ -292,7 +294,10 @@ impl RowLowering {
                     )
                 }
                 Expr::ScalarFunction(call) if !is_repeatable(&call.func) => {
-                    plan_err!("{}() would not be the same every time", call.func.name())
+                    plan_err!(
+                        "{}() is not supported in a pipeline: its value would differ from run to run",
+                        call.func.name()
+                    )
                 }
                 Expr::OuterReferenceColumn(..) => {
                     not_impl_err!("a correlated subquery is not supported yet in a pipeline")
@@ -303,12 +308,12 @@ impl RowLowering {
     }
 }
 
-/// The columns of a logical plan, and their slots.
+/// The columns of a logical plan, and the slots of the row plan that hold these columns.
 struct Resolved<'a> {
     logical: &'a DFSchema,
     slots: &'a Schema,
     qualified: HashMap<(&'a TableReference, &'a str), usize>,
-    /// Indices of the columns by name, regardless of the table that qualifies the column.
+    /// Index of the first column with each name, whichever table qualifies the column.
     by_name: HashMap<&'a str, usize>,
 }
 
@@ -331,7 +336,7 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Returns the slot of a column.
+    /// Returns the name of the slot that holds `column`.
     fn slot(&self, column: &Column) -> Result<&'a String> {
         let name = column.name.as_str();
         let found = match &column.relation {
@@ -340,18 +345,21 @@ impl<'a> Resolved<'a> {
         };
         let index = match found {
             Some(&index) => index,
-            // The name has another form, or does not exist.
+            // The two maps lack the column: either its table is qualified in another form, or the
+            // column does not exist. DataFusion finds the column or returns an error.
             None => self.logical.index_of_column(column)?,
         };
         Ok(self.slots.field(index).name())
     }
 }
 
-/// The columns of a union or a mix of these inputs.
+/// The output columns of a union or a mix of `inputs`, with the names in `schema`. `what` names the
+/// operator in messages.
 fn united(inputs: &[RowPlan], schema: &DFSchema, what: &str) -> Result<SchemaRef> {
     let names = unique_names(schema);
     let fields = names.into_iter().enumerate().map(|(i, name)| {
-        // An extension type survives only if every input has it.
+        // The Arrow extension of a column is kept only if the column has the same extension in
+        // every input.
         let first = inputs[0].schema.field(i);
         let agree = inputs
             .iter()
@@ -368,7 +376,7 @@ fn united(inputs: &[RowPlan], schema: &DFSchema, what: &str) -> Result<SchemaRef
         for (have, want) in input.schema.fields().iter().zip(schema.fields()) {
             if have.data_type() != want.data_type() {
                 return plan_err!(
-                    "{what}: column \"{}\" is {} in one query and {} in another",
+                    "{what}: column \"{}\" has the type {} in one query, but {} in another",
                     want.name(),
                     want.data_type(),
                     have.data_type()
@@ -379,11 +387,13 @@ fn united(inputs: &[RowPlan], schema: &DFSchema, what: &str) -> Result<SchemaRef
     Ok(schema)
 }
 
-/// Splits `l = r` into the expressions over the left and the right input.
+/// Splits the join condition `l = r` into an expression over the left input and an expression over
+/// the right input.
 fn equal_pair(conjunct: Expr, join: &Join) -> Result<(Expr, Expr)> {
     let not_equal = |e: &Expr| -> Result<(Expr, Expr)> {
         not_impl_err!(
-            "the join condition {e} is not supported yet; only equalities of both sides are"
+            "the join condition {e} is not supported yet; use equalities between a column of the \
+             left side and a column of the right side"
         )
     };
     let Expr::BinaryExpr(binary) = &conjunct else {
@@ -404,8 +414,8 @@ fn equal_pair(conjunct: Expr, join: &Join) -> Result<(Expr, Expr)> {
     }
 }
 
-/// Names slots after the columns of a logical schema, qualified or numbered if two columns share a
-/// name.
+/// Returns a unique slot name for each column of `schema`: the column's name, or `table.column` or
+/// a numbered name if an earlier column has that name.
 fn unique_names(schema: &DFSchema) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let mut names = Vec::with_capacity(schema.fields().len());
@@ -425,10 +435,11 @@ fn unique_names(schema: &DFSchema) -> Vec<String> {
     names
 }
 
-/// Returns a readable name for a column that DataFusion generated.
+/// Returns a readable name for a column whose name DataFusion generated for an unnest; any other
+/// name is returned unchanged.
 fn slot_name(name: &str) -> &str {
-    // Below an unnest, the generated column holds lists. Above the unnest, the name has a depth,
-    // and the column holds the elements of the lists.
+    // Below an unnest, the column with the generated name holds lists. Above the unnest, the name
+    // ends with a depth, and the column holds the elements of the lists.
     match name.strip_prefix(UNNEST_PLACEHOLDER) {
         Some(rest) if rest.ends_with(",depth=1)") => "element",
         Some(_) => "list",

@@ -1,5 +1,5 @@
-//! Membership: the operators and columns of a plan that decide which stored rows reach the output,
-//! and how often.
+//! Membership plans: a plan reduced to the operators and columns that decide which stored rows
+//! reach the output, how many output rows each yields, and how these are grouped.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,25 @@ pub use super::plan::visit_stream;
 use super::{RowOp, RowPlan, draws, human};
 use crate::key_columns::is_hidden;
 
-/// True if each stored row yields exactly one row.
+/// True if each stored row yields exactly one output row of `plan`.
 pub fn is_one_to_one(plan: &RowPlan) -> bool {
     let mut one_to_one = true;
     visit_stream(plan, &mut |node| one_to_one &= node.op.is_one_to_one());
     one_to_one
 }
 
-/// True if a stored row may yield several rows.
+/// True if a stored row may yield several output rows of `plan`.
 pub fn multiplies(plan: &RowPlan) -> bool {
     let mut multiplies = false;
     visit_stream(plan, &mut |node| multiplies |= node.op.multiplies());
     multiplies
 }
 
-/// Removes every column that decides neither which rows reach the output nor how they are grouped.
+/// Returns the membership plan of `plan`: all columns are removed that decide neither which rows
+/// reach the output, nor into which groups (batches, packs and buckets) output rows are put.
 pub fn membership(plan: RowPlan) -> Result<RowPlan> {
-    // A cache holds more columns than a membership plan needs, so the cache is bypassed.
+    // A cache point would keep all cached columns in the plan, but a membership plan needs only a
+    // few columns. So cache points are removed.
     let plan = plan.rewrite(&mut |mut node| {
         Ok(match node.op {
             RowOp::Cache => node.inputs.swap_remove(0),
@@ -38,7 +40,7 @@ pub fn membership(plan: RowPlan) -> Result<RowPlan> {
     prune_columns(plan, &keys)
 }
 
-/// True if the plan has hidden columns that decide the groups of rows.
+/// True if the plan has hidden columns, by which rows are grouped into batches, packs or buckets.
 pub fn is_keyed(plan: &RowPlan) -> bool {
     plan.schema
         .fields()
@@ -46,8 +48,8 @@ pub fn is_keyed(plan: &RowPlan) -> bool {
         .any(|field| is_hidden(field.name()))
 }
 
-/// The scans that feed each arm of the plan's MIX, by occurrence and without the right sides of
-/// lookups. Empty without a MIX.
+/// For each arm of the plan's MIX, the numbers (`occurrence`) of the arm's scans, without scans on
+/// the right side of a lookup. Empty if the plan has no MIX.
 pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {
     let scans = |arm: &RowPlan| {
         let mut scans = BTreeSet::new();
@@ -61,9 +63,9 @@ pub fn arm_scans(plan: &RowPlan) -> Vec<BTreeSet<u32>> {
     plan.arms().unwrap_or_default().iter().map(scans).collect()
 }
 
-/// Returns the [`membership`] plan that decides which rows of a MIX reach the output. Its arms drop
-/// no rows, except those without elements to unnest, since an arm drops its rows before they are
-/// drawn. Without a MIX, returns the membership plan of the whole plan.
+/// Returns the [`membership`] plan that decides which rows drawn by the plan's MIX reach the
+/// output. An arm drops rows before rows are drawn, so filters, limits and joins of the arms are
+/// made to keep all rows. If the plan has no MIX, returns the membership plan of the whole plan.
 pub fn above_mix(plan: RowPlan) -> Result<RowPlan> {
     let plan = plan.rewrite(&mut |mut node| {
         if let RowOp::Mix(_) = node.op {
@@ -76,8 +78,8 @@ pub fn above_mix(plan: RowPlan) -> Result<RowPlan> {
     membership(plan)
 }
 
-/// Removes a filter or a limit, and makes a lookup keep the rows without a match, so that the
-/// operator drops no row.
+/// Removes `node` if it is a filter or a limit. If `node` is a lookup, makes the lookup keep rows
+/// without a match. Afterwards, only an unnest may drop rows.
 fn kept(mut node: RowPlan) -> RowPlan {
     match &mut node.op {
         RowOp::Filter { .. } | RowOp::Limit { .. } => node.inputs.swap_remove(0),
@@ -89,7 +91,7 @@ fn kept(mut node: RowPlan) -> RowPlan {
     }
 }
 
-/// True if draws decide which rows reach the output of a [`membership`] plan.
+/// True if random draws decide which rows reach the output of `plan`, a [`membership`] plan.
 pub fn is_random(plan: &RowPlan) -> bool {
     let mut random = false;
     visit_stream(plan, &mut |node| {
@@ -98,9 +100,9 @@ pub fn is_random(plan: &RowPlan) -> bool {
     random
 }
 
-/// Returns an expression of a [`membership`] plan that calls a function which does not declare
-/// itself deterministic, if there is one. Each evaluation may decide differently which rows reach
-/// the output.
+/// Returns the text of an expression in `plan`, a [`membership`] plan, that calls a function that
+/// is not declared deterministic, if any. With such an expression, each evaluation may let other
+/// rows reach the output.
 pub fn volatile(plan: &RowPlan) -> Option<String> {
     let mut found = None;
     visit_stream(plan, &mut |node| {
@@ -114,17 +116,19 @@ pub fn volatile(plan: &RowPlan) -> Option<String> {
     found
 }
 
-/// Checks that the stored rows of every LIMIT can be found when the pipeline is opened. This needs
-/// the written plan, since a refusal must not depend on where the optimiser moved the limit.
+/// Checks that the stored rows that each LIMIT keeps can be determined when the pipeline is opened.
+/// `plan` must be the written plan, since a refusal must not depend on the position to which the
+/// optimiser moves a LIMIT.
 ///
 /// # Errors
-/// Fails on a LIMIT over unnest, or over a filter that draws.
+/// Fails on a LIMIT over an unnest, or over a filter that draws random numbers.
 pub fn check_limits(plan: &RowPlan) -> Result<()> {
     plan.inputs.iter().try_for_each(check_limits)?;
     let RowOp::Limit { fetch, .. } = plan.op else {
         return Ok(());
     };
-    // The limits below this one are resolved first, and are then no longer operators.
+    // When the pipeline is opened, the limits below this limit are resolved first, so limits below
+    // are ignored here.
     let input = plan.inputs[0].clone().rewrite(&mut |mut node| {
         Ok(match node.op {
             RowOp::Limit { .. } => node.inputs.swap_remove(0),

@@ -1,23 +1,24 @@
-//! The weights of a MIX, and the end of its epoch.
+//! The weights of a MIX, and the condition that ends an epoch of the MIX.
 
 use std::fmt;
 
 use crate::error::{PlanError, Result};
 
-/// Maximum number of arms of a MIX, since an arm's number is stored in a byte.
+/// Maximum number of arms of a MIX. An arm's number is stored in one byte.
 pub const MAX_ARMS: usize = 255;
 
-/// Sum of the integer weights of a MIX: one part for each value of 32 random bits.
+/// Sum of the integer weights of a MIX. Each part stands for one of the 2^32 values of the 32
+/// random bits that draw an arm.
 pub const PARTS: u64 = 1 << 32;
 
-/// The condition that ends the epoch of a MIX.
+/// The condition that ends an epoch of a MIX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum MixStop {
-    /// The epoch ends when the drawn arm has no rows left.
+    /// The epoch ends when an arm is drawn that has no rows left.
     #[default]
     First,
-    /// The epoch ends when every arm has yielded all its rows once. Until then, an arm without rows
-    /// left starts its next pass: another traversal of all its rows.
+    /// The epoch ends when every arm has yielded each of its rows at least once. Until then, an arm
+    /// that has no rows left starts another pass over all its rows.
     Longest,
 }
 
@@ -30,26 +31,29 @@ impl fmt::Display for MixStop {
     }
 }
 
-/// The weights of a MIX as integers, so that drawing an arm is exact on every machine.
+/// The weights of a MIX as integers, so that every machine draws the same arms, and the end of an
+/// epoch.
 ///
-/// Each weight is scaled so that their sum is [`PARTS`], and rounded down. The remaining parts go
-/// to the arms with the largest remainders, one each; of equal remainders, the earlier arm's comes
-/// first. So `0.7, 0.3` and `7, 3` are the same weights, and an arm's share is off by at most 1 in
-/// 2^32.
+/// The weights are scaled to the sum [`PARTS`], and each is rounded down. The parts that remain are
+/// given to the arms with the largest remainders, one part per arm; of two arms with equal
+/// remainders, the earlier arm comes first. So `0.7, 0.3` and `7, 3` are the same weights, and the
+/// error of an arm's share is at most 2^-32.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mix {
-    /// Integer weight of each arm. They sum to [`PARTS`], which needs 64 bits if there is one arm.
+    /// Integer weight of each arm. The sum is [`PARTS`], so the weight of a single arm is 2^32 and
+    /// does not fit in 32 bits.
     weights: Vec<u64>,
     /// The condition that ends the epoch.
     stop: MixStop,
 }
 
 impl Mix {
-    /// Creates a mix from weights above 0, one per arm.
+    /// Creates a mix from one weight above 0 per arm.
     ///
     /// # Errors
-    /// Fails if there are no arms or too many, if a weight is not a number above 0, or if it is so
-    /// small beside the others that its arm would never be drawn.
+    /// Fails if `weights` is empty or has more than [`MAX_ARMS`] elements, or if a weight is not a
+    /// number above 0. Also fails if a weight is so small beside the other weights that its arm
+    /// would never be drawn.
     pub fn new(weights: &[f64], stop: MixStop) -> Result<Self> {
         if weights.is_empty() {
             return Err(PlanError::mistake("MIX expects at least one arm"));
@@ -78,7 +82,7 @@ impl Mix {
         })
     }
 
-    /// The integer weight of each arm; they sum to [`PARTS`].
+    /// The integer weight of each arm. The sum of all weights is [`PARTS`].
     pub fn weights(&self) -> &[u64] {
         &self.weights
     }
@@ -93,30 +97,30 @@ impl Mix {
         self.weights.len()
     }
 
-    /// Returns the arm that 32 uniform bits draw: the first arm at which the cumulative weight
-    /// exceeds `bits`.
+    /// Returns the index of the arm that `bits`, 32 uniform random bits, draw: the first arm for
+    /// which the sum of its weight and all earlier weights exceeds `bits`.
     pub fn arm(&self, bits: u32) -> usize {
         let mut end = 0;
         let drawn = self.weights.iter().position(|&parts| {
             end += parts;
             u64::from(bits) < end
         });
-        // The weights sum to 2^32, so the search always succeeds.
+        // The sum of the weights is 2^32 and exceeds every `bits`, so `drawn` is never `None`.
         drawn.unwrap_or(self.weights.len() - 1)
     }
 }
 
-/// True if a number is a valid weight.
+/// True if `weight` is a valid weight: a finite number above 0.
 pub fn is_weight(weight: f64) -> bool {
     weight.is_finite() && weight > 0.0
 }
 
 /// Splits [`PARTS`] into one integer weight per arm, in proportion to `weights`.
 fn parts(weights: &[f64]) -> Vec<u64> {
-    /// Remainders are rounded to 1024ths before they are compared, since the remainders of `0.1,
-    /// 0.1` and of `1, 1` differ in the last bits.
+    /// Remainders are rounded to whole 1024ths before the comparison. Without rounding, equal
+    /// ratios such as `0.1, 0.1` and `1, 1` would have remainders that differ in the last bits.
     const STEPS: u64 = 1024;
-    // Weights are divided by the largest one, so that their sum is finite.
+    // Weights are divided by the largest weight, so that their sum does not overflow to infinity.
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
     let scaled = |weight: &f64| {
@@ -125,8 +129,8 @@ fn parts(weights: &[f64]) -> Vec<u64> {
     };
     let scaled: Vec<u64> = weights.iter().map(scaled).collect();
     let mut parts: Vec<u64> = scaled.iter().map(|part| part / STEPS).collect();
-    // Rounding adds at most half a 1024th per arm, and there are fewer than 1024 arms, so the sum
-    // never exceeds [`PARTS`].
+    // Rounding to 1024ths adds at most half a 1024th per arm. A mix has fewer than 1024 arms, so
+    // the sum of the integer weights never exceeds [`PARTS`].
     let left = PARTS.saturating_sub(parts.iter().sum());
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|&arm| (std::cmp::Reverse(scaled[arm] % STEPS), arm));
@@ -173,7 +177,8 @@ mod tests {
         assert_eq!(weights(&[3.0]), [PARTS]);
         assert_eq!(weights(&[1.0, 1.0]), [PARTS / 2; 2]);
         assert_eq!(weights(&[0.7, 0.3]), [3_006_477_107, 1_288_490_189]);
-        // One part remains, and goes to the first of equal arms.
+        // One part remains after rounding down, and is given to the first of three arms with equal
+        // remainders.
         assert_eq!(
             weights(&[1.0; 3]),
             [1_431_655_766, 1_431_655_765, 1_431_655_765]

@@ -1,4 +1,4 @@
-//! Checks where a MIX stands in a plan.
+//! Checks the position of a MIX in a plan.
 
 use datafusion::common::{DataFusionError, Result};
 
@@ -7,18 +7,19 @@ use super::op::RowOp;
 use super::plan::RowPlan;
 use crate::error::PlanError;
 
-/// Refuses a MIX in a place where it has no meaning or is not supported yet. An accepted plan has
-/// at most one MIX, between its scans and the output.
+/// Refuses a MIX at a position in `plan` where a MIX has no meaning, or is not supported yet. An
+/// accepted plan has at most one MIX, and no union or limit above that MIX.
 ///
 /// # Errors
-/// Returns the author's mistake, without a position.
+/// Returns a [`PlanError`] about the MIX, without a line and column.
 pub(super) fn check(plan: &RowPlan) -> Result<()> {
     refuse(plan, None)?;
     let Some(arms) = plan.arms() else {
         return Ok(());
     };
     for (number, arm) in (1..).zip(arms) {
-        // The rows of an arm are counted once, and every pass of the arm relies on that count.
+        // The rows of an arm are counted only once. Every pass over the arm relies on this count,
+        // but a random filter would keep another number of rows in each pass.
         if is_random(&membership(arm.clone())?) {
             let what = format!("a random filter inside a MIX, in arm {number},");
             let error = PlanError::unsupported(None, &what);
@@ -30,7 +31,7 @@ pub(super) fn check(plan: &RowPlan) -> Result<()> {
     Ok(())
 }
 
-/// True if a plan contains a MIX.
+/// True if `plan` contains a MIX, at any depth.
 fn has_mix(plan: &RowPlan) -> bool {
     matches!(plan.op, RowOp::Mix(_)) || plan.inputs.iter().any(has_mix)
 }
@@ -46,7 +47,9 @@ fn refuse(plan: &RowPlan, why: Option<&PlanError>) -> Result<()> {
         }
         RowOp::Union => Some(unsupported("MIX under UNION ALL")),
         RowOp::Limit { .. } => {
-            let error = PlanError::mistake("LIMIT acts on stored order, and a MIX has none");
+            let error = PlanError::mistake(
+                "LIMIT counts rows in stored order, but a MIX has no stored order",
+            );
             Some(error.with_hint("use TAKE"))
         }
         _ => None,

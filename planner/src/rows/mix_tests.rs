@@ -1,5 +1,5 @@
-//! Tests of MIX: texts and calls with the same meaning, plans before and after optimisation, and
-//! refusals.
+//! Tests of MIX: SQL texts and builder calls with the same meaning, plans before and after
+//! optimisation, and refusals.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ async fn columns_are_matched_by_name() {
     "#);
     let types: Vec<&DataType> = plan.schema.fields().iter().map(|f| f.data_type()).collect();
     assert_eq!(types, [&DataType::Int64, &DataType::Utf8]);
-    // The columns of a MIX with a single arm are matched by name, too.
+    // The columns of a MIX are matched by name even if the MIX has only one arm.
     let sql = "SELECT path, label FROM MIX ((SELECT label, path FROM photos) WEIGHT 1)";
     assert_snapshot!(chosen(sql).await, @r#"
     Mix 100%, until the first ends
@@ -153,7 +153,7 @@ async fn no_filter_or_column_goes_below_a_mix() {
           Project id, x = id
             Scan #1 u [id]
     "#);
-    // A filter that all arms share stays in the arms.
+    // A filter that all arms have stays in the arms, and is not moved above the MIX.
     let sql = "SELECT id FROM MIX ((SELECT * FROM t WHERE id > 3) WEIGHT 1, (SELECT * FROM u WHERE id > 3) WEIGHT 1)";
     assert_snapshot!(chosen(sql).await, @r#"
     Mix 50%, 50%, until the first ends
@@ -220,7 +220,7 @@ async fn rows_are_cached_below_a_mix_or_above_it_as_with_a_union() {
         Project x = image_program[decode_image > to_float f32 > resize 4x4 > random_hflip 0.5 #0](image)
           Scan #1 photos [image]
     "#);
-    assert_snapshot!(cached(sql, "hflip").await.unwrap_err().to_string(), @"Error during planning: CACHE AT hflip: it would freeze the draws of x = random_hflip(x, #0); cache at an earlier step, or, to keep the draws of the first epoch for all, write CACHE AT hflip FREEZING RANDOMNESS");
+    assert_snapshot!(cached(sql, "hflip").await.unwrap_err().to_string(), @"Error during planning: CACHE AT hflip: it would freeze the draws of x = random_hflip(x, #0); cache at an earlier step, or, to keep the draws of the first epoch for all epochs, write CACHE AT hflip FREEZING RANDOMNESS");
     let sql = "SELECT random_hflip(y) AS y FROM (SELECT hflip(x) AS y FROM MIX (
                  (SELECT resize(decode_image(image), 4, 4) AS x FROM photos) WEIGHT 1,
                  (SELECT resize(decode_image(image), 4, 4) AS x FROM photos) WEIGHT 1, stop => 'longest'))";
@@ -375,7 +375,7 @@ async fn calls_can_be_wrong() {
     assert_snapshot!(mistake(of(mix([("t".into(), 1.0)]).into())).await, @"a MIX inside a MIX is not supported yet");
     assert_snapshot!(mistake(of(Pipeline::from(mix([("t".into(), 1.0)])).into())).await, @"a MIX inside a MIX is not supported yet");
     assert_snapshot!(mistake(of(Pipeline::from(table("t")).take(3).into())).await, @"an arm of a mix must be a pipeline without clauses, which only filters and computes columns; shuffle, take, batch and set options on the pipeline that reads the mix");
-    assert_snapshot!(mistake(Pipeline::from(Pipeline::from(table("t")))).await, @"a pipeline reads another one only as an arm of a mix, or by its name");
+    assert_snapshot!(mistake(Pipeline::from(Pipeline::from(table("t")))).await, @"a pipeline can read another pipeline only by its registered name, or as an arm of a mix");
     let random = Pipeline::from(table("t")).filter(call("random_bool", []));
     assert_snapshot!(mistake(of(random.into())).await, @"a random filter inside a MIX, in arm 2, is not supported yet; filter the rows of the MIX instead");
 }
@@ -446,7 +446,7 @@ async fn membership_is_told_arm_by_arm() {
           Scan #5 photos [label]
     "#);
     assert!(!is_one_to_one(&plan) && !multiplies(&plan) && !is_random(&plan));
-    // Rows that the arms drop do not count above them.
+    // The rows that an arm drops do not matter for the membership plan above the MIX.
     let sql = "SELECT id FROM MIX ((SELECT id FROM t WHERE id > 3) WEIGHT 1, (SELECT id FROM u) WEIGHT 1)";
     let plan = lowered(sql).await;
     assert!(!is_one_to_one(&plan) && is_one_to_one(&above_mix(plan).unwrap()));

@@ -1,19 +1,21 @@
-//! The row plan: the operations of a query on each row, between the logical plan and execution.
+//! The row plan: a query as operators on rows. DataFusion's logical plan is lowered to a row plan,
+//! which is then optimised and executed.
 //!
-//! A [`RowPlan`] is a tree of operators that keep row keys: scans at the leaves, row-wise operators
-//! above. Columns are *slots*, named uniquely within a node, so expressions need no qualifiers.
+//! A [`RowPlan`] is a tree of operators. Scans are the leaves and give each row a key, which the
+//! operators above keep. A column, called *slot*, has a unique name among the columns of its
+//! operator, so expressions need no table qualifiers.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `plan`, `op`, `expr` | plans, operators and expressions |
-//! | [`lower`] | lowering of an analysed `LogicalPlan`, which refuses operators without row keys |
-//! | [`bind`] | assignment of streams to random function calls |
-//! | [`canonical`] | the text behind the semantic hash |
-//! | [`columns`] | the columns of a node by name |
+//! | [`lower`] | lowering of an analysed `LogicalPlan`; refuses operators whose output rows have no keys |
+//! | [`bind`] | assignment of random streams to random function calls |
+//! | [`canonical`] | the text from which the semantic hash is computed |
+//! | [`columns`] | an index of an operator's columns by name |
 //! | [`fingerprint`] | unambiguous texts of expressions and plans |
 //! | [`membership`] | the part of a plan that decides which stored rows reach the output |
-//! | [`mix`](mod@mix), `mix_place` | the weights of a MIX, and the places where it may stand |
-//! | `fallible` | expressions that can fail for a row |
+//! | [`mix`](mod@mix), `mix_place` | the weights of a MIX, and the check of its position in a plan |
+//! | `fallible` | expressions that can raise an error on a row |
 //! | [`finalize`](mod@finalize) | last rewrites of a chosen plan: projections merged, columns pruned, images fused |
 
 pub mod bind;

@@ -12,21 +12,22 @@ use super::columns::ColumnIndex;
 use super::expr::{human, reads};
 use super::mix::Mix;
 
-/// A named output of a projection.
+/// An output column of a projection: its name and its expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedExpr {
-    /// Slot name.
+    /// The name of the output slot.
     pub name: String,
-    /// The value, as an expression over the input's slots (and the hidden row column).
+    /// The expression that computes the output, over the input's slots and the hidden row column.
     pub expr: Expr,
 }
 
 /// A row operator.
 #[derive(Clone)]
 pub enum RowOp {
-    /// Reads stored rows.
+    /// Reads the stored rows of a table.
     Scan {
-        /// Number of the scan in the plan, which is part of each row key.
+        /// Number of the scan in the plan, which is part of the key of each row that the scan
+        /// reads.
         occurrence: u32,
         /// The table's name, for display.
         name: String,
@@ -34,7 +35,8 @@ pub enum RowOp {
         source: Arc<dyn TableSource>,
         /// The columns to read, as indices into the table's schema.
         projection: Vec<usize>,
-        /// Conjuncts that a filter above repeats; the reader may skip rows that fail them.
+        /// Conjuncts of the filter directly above the scan. The reader may skip rows for which a
+        /// conjunct is not true.
         prune: Vec<Expr>,
     },
     /// Keeps the rows for which every conjunct is true.
@@ -42,45 +44,50 @@ pub enum RowOp {
         /// The conjuncts, in written order.
         conjuncts: Vec<Expr>,
     },
-    /// Computes the output columns.
+    /// Computes each output column by an expression over the input's columns.
     Project {
-        /// One expression per output column.
+        /// The name and the expression of each output column, in order.
         exprs: Vec<NamedExpr>,
     },
-    /// Concatenates the inputs: all rows of the first, then all of the second, and so on.
+    /// Concatenates the inputs: all rows of the first input, then all rows of the second, and so
+    /// on.
     Union,
-    /// Mixes the rows of its inputs, the arms: for each position in the epoch's order an arm is
-    /// drawn by weight, and yields its next row.
+    /// Mixes the rows of its inputs, the arms. For each position in the epoch's order, an arm is
+    /// drawn by weight, and the arm's next row takes this position.
     ///
-    /// Arms are drawn before any operator above is applied. So a filter above must never move
-    /// below, not even as a hint to a scan: with fewer rows in one arm, the rows of all other arms
-    /// would change position.
+    /// Arms are drawn before any operator above the MIX is applied. So a filter above the MIX must
+    /// never be moved into the arms, not even as a hint to a scan: with fewer rows in one arm, the
+    /// rows of all other arms would have other positions.
     Mix(Mix),
-    /// Rows `skip .. skip + fetch` in stored order.
+    /// Keeps rows `skip .. skip + fetch` in stored order (`LIMIT` and `OFFSET`).
     Limit {
-        /// Number of rows dropped at the start.
+        /// Number of rows dropped at the start of the stored order.
         skip: u64,
-        /// Maximum number of rows kept; all if absent.
+        /// Maximum number of rows kept; `None` to keep all rows after `skip`.
         fetch: Option<u64>,
     },
-    /// Yields one row per list element; other columns are repeated.
+    /// Yields one row per element of a list, and repeats the values of the other columns.
     Unnest {
-        /// For each output column, the index of the input column.
+        /// For each output column, the index of the input column whose values are repeated or
+        /// expanded.
         columns: Vec<usize>,
-        /// The input columns with the lists to expand. Several lists are zipped, and the shorter
-        /// ones padded with null.
+        /// Indices of the input columns whose lists are expanded. If a row has several such lists,
+        /// element `i` of each list goes to output row `i`, and shorter lists are padded with null.
         lists: BTreeSet<usize>,
-        /// True if an empty or null list yields one row of nulls.
+        /// True if an empty or null list yields one row, whose element is null.
         preserve_nulls: bool,
     },
-    /// Adds the columns of the one matching row of the second input to each row of the first.
+    /// Joins each row of the first input with the one matching row of the second input, and yields
+    /// the columns of both.
     Lookup {
-        /// Equal pairs: an expression over the first input, and one over the second.
+        /// The join condition: pairs of an expression over the first input and an expression over
+        /// the second input, which must be equal.
         on: Vec<(Expr, Expr)>,
-        /// True if rows without a match are kept, with nulls (`LEFT JOIN`).
+        /// True if a row of the first input without a match is kept, with nulls for the second
+        /// input's columns (`LEFT JOIN`).
         keep_unmatched: bool,
     },
-    /// Keeps the rows of its input from epoch to epoch, instead of computing them again.
+    /// Caches the rows of the input, so that later epochs do not compute these rows again.
     Cache,
 }
 
@@ -95,7 +102,7 @@ impl RowOp {
         }
     }
 
-    /// Maps each of the operator's expressions by `f`.
+    /// Replaces each expression `e` of the operator by `f(e)`.
     ///
     /// # Errors
     /// Returns the first error of `f`.
@@ -112,7 +119,7 @@ impl RowOp {
         Ok(self)
     }
 
-    /// True if each input row yields exactly one row.
+    /// True if each row of an input yields exactly one output row.
     pub fn is_one_to_one(&self) -> bool {
         match self {
             Self::Scan { .. } | Self::Project { .. } | Self::Union | Self::Mix(_) | Self::Cache => {
@@ -123,12 +130,13 @@ impl RowOp {
         }
     }
 
-    /// True if an input row may yield several rows.
+    /// True if a row of an input may yield several output rows.
     pub fn multiplies(&self) -> bool {
         matches!(self, Self::Unnest { .. })
     }
 
-    /// The number of inputs that stored rows flow through: all but the right side of a lookup.
+    /// The number of inputs whose rows become output rows: all `inputs`, except the right side of a
+    /// lookup.
     pub(super) fn streamed_inputs(&self, inputs: usize) -> usize {
         match self {
             Self::Lookup { .. } => inputs.min(1),
@@ -136,12 +144,12 @@ impl RowOp {
         }
     }
 
-    /// Derives the output columns from the inputs' columns. A lookup and an unnest keep the names
-    /// of their inputs.
+    /// Derives the output columns from the columns of the inputs. The output columns of a lookup or
+    /// an unnest have the same names as in its inputs.
     ///
     /// # Errors
-    /// Fails if an expression has no type over the input's columns, or the operator does not fit
-    /// its inputs.
+    /// Fails if an expression has no type over the input's columns, or if the operator needs more
+    /// inputs or inputs of other types.
     pub fn output_schema(&self, inputs: &[&SchemaRef]) -> Result<SchemaRef> {
         let input = || match inputs.first() {
             Some(&schema) => Ok(schema),
@@ -189,8 +197,8 @@ impl RowOp {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// Returns the operator restricted to the columns of `schema` that are in `wanted`, with the
-    /// columns that the restricted operator needs from its inputs.
+    /// Restricts the operator, whose output columns are `schema`, to the output columns in
+    /// `wanted`. Also returns the columns that the restricted operator needs from each input.
     pub(super) fn needed(
         &self,
         schema: &Schema,
@@ -232,8 +240,8 @@ impl RowOp {
                 Needed::at_least(self.clone(), kept(), vec![below])
             }
             Self::Limit { .. } => Needed::at_least(self.clone(), kept(), vec![wanted.clone()]),
-            // The cached columns must not depend on the columns that are needed above, or the same
-            // rows would be cached once for each set of columns.
+            // All cached columns stay, even if the operators above need only some of these columns.
+            // Otherwise, the same rows would be cached once for each set of needed columns.
             Self::Cache => {
                 let all = 0..schema.fields().len();
                 let below = named(schema, all.clone());
@@ -272,13 +280,13 @@ impl RowOp {
     }
 }
 
-/// An operator restricted to some of its columns.
+/// An operator restricted to some of its output columns.
 pub(super) struct Needed {
     pub(super) op: RowOp,
-    /// The remaining output columns, as indices into the output columns of the unrestricted
-    /// operator.
+    /// The output columns of the restricted operator, as indices into the output columns of the
+    /// unrestricted operator.
     pub(super) columns: Vec<usize>,
-    /// The columns needed from each input.
+    /// The columns that the restricted operator needs from each input.
     pub(super) inputs: Vec<Columns>,
 }
 
@@ -310,7 +318,9 @@ impl Needed {
     }
 }
 
-/// Splits the columns of a lookup that are wanted, or that its keys read, by input.
+/// Returns, for a lookup with the output columns `schema`, the indices of the output columns that
+/// are in `wanted` or that the join condition `on` reads. Also returns these columns' names in each
+/// input.
 fn needed_sides(
     on: &[(Expr, Expr)],
     schema: &Schema,
@@ -338,13 +348,14 @@ fn needed_sides(
     (columns, sides)
 }
 
-/// Returns the names of columns.
+/// Returns the names of the columns of `schema` with the indices `columns`.
 fn named(schema: &Schema, columns: impl IntoIterator<Item = usize>) -> Vec<String> {
     let names = columns.into_iter().map(|i| schema.field(i).name().clone());
     names.collect()
 }
 
-/// A column of a union, whose extension type survives only if every input has it.
+/// The output column `index` of a union of `inputs`. `first` is this column of the first input. The
+/// column's Arrow extension is kept only if the column has the same extension in every input.
 fn united(inputs: &[&SchemaRef], index: usize, first: &FieldRef) -> FieldRef {
     let metadata = |schema: &SchemaRef| schema.field(index).metadata() == first.metadata();
     let field = first.as_ref().clone().with_nullable(true);
@@ -356,7 +367,7 @@ fn united(inputs: &[&SchemaRef], index: usize, first: &FieldRef) -> FieldRef {
 }
 
 impl NamedExpr {
-    /// The output column of the expression over these columns.
+    /// The output column that the expression computes over `columns`.
     fn field(&self, columns: &ColumnIndex<'_>) -> Result<FieldRef> {
         let field = columns.field_of(&self.expr)?;
         Ok(if *field.name() == self.name {

@@ -1,4 +1,4 @@
-//! Plans of row operators.
+//! The type of row plans: trees of row operators.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,23 +12,25 @@ use super::expr::slot;
 use super::mix::Mix;
 use super::op::{NamedExpr, RowOp};
 
-/// An operator with its inputs and output columns.
+/// A plan: its topmost operator with the operator's inputs and output columns.
 #[derive(Clone)]
 pub struct RowPlan {
     /// The topmost operator of the plan.
     pub op: RowOp,
-    /// The operator's inputs, in evaluation order.
+    /// The operator's inputs, in the order of the query: for a lookup, the left input and then the
+    /// right.
     pub inputs: Vec<Self>,
-    /// The output columns, named uniquely and without hidden ones.
+    /// The output columns, each with a unique name, without the hidden row column.
     pub schema: SchemaRef,
 }
 
 impl RowPlan {
-    /// Places an operator on top of its inputs. Two adjacent filters become one.
+    /// Applies the operator `op` to `inputs`. If `op` is a filter and the topmost operator of its
+    /// input is a filter, the two become one filter.
     ///
     /// # Errors
-    /// Fails if an expression has no type over the input's columns, or the operator does not fit
-    /// its inputs.
+    /// Fails if an expression of `op` has no type over the input's columns, or if `inputs` has too
+    /// few plans or plans of the wrong types for `op`.
     pub fn over(op: RowOp, mut inputs: Vec<Self>) -> Result<Self> {
         if let (RowOp::Filter { conjuncts }, [input]) = (&op, inputs.as_mut_slice())
             && let RowOp::Filter { conjuncts: below } = &mut input.op
@@ -41,12 +43,13 @@ impl RowPlan {
         Ok(Self { op, inputs, schema })
     }
 
-    /// Places a projection on top of `input`.
+    /// Applies a projection to `input`, with one output column per expression in `exprs`.
     pub fn project(input: Self, exprs: Vec<NamedExpr>) -> Result<Self> {
         Self::over(RowOp::Project { exprs }, vec![input])
     }
 
-    /// Places a filter on top of `input`, merging it with a filter that is already there.
+    /// Applies a filter with these conjuncts to `input`. If the topmost operator of `input` is a
+    /// filter, the conjuncts are added to that filter.
     pub fn filter(mut input: Self, conjuncts: Vec<Expr>) -> Self {
         if conjuncts.is_empty() {
             return input;
@@ -63,7 +66,7 @@ impl RowPlan {
         }
     }
 
-    /// Renames the output columns.
+    /// Renames the output columns, in order, to `names`.
     #[must_use]
     pub(crate) fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
         let fields = self.schema.fields().iter().zip(names);
@@ -78,7 +81,8 @@ impl RowPlan {
         fields.map(|f| f.name().clone()).collect()
     }
 
-    /// Projects to exactly these columns, unless the plan already has them.
+    /// Adds a projection to exactly the columns `wanted`, in this order, unless these already are
+    /// the plan's output columns.
     pub fn exactly(self, wanted: &[String]) -> Result<Self> {
         if self.schema.fields().iter().map(|f| f.name()).eq(wanted) {
             return Ok(self);
@@ -90,7 +94,7 @@ impl RowPlan {
         Self::project(self, exprs.collect())
     }
 
-    /// The scans of the plan, by ascending occurrence.
+    /// The scans of the plan, in ascending order of `occurrence`.
     pub fn scans(&self) -> Vec<&Self> {
         let mut scans = Vec::new();
         self.visit(&mut |node| {
@@ -101,7 +105,7 @@ impl RowPlan {
         scans
     }
 
-    /// Calls `f` on each node, inputs first.
+    /// Calls `f` on each node of the plan. `f` sees the inputs of a node before the node.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Self)) {
         for input in &self.inputs {
             input.visit(f);
@@ -109,7 +113,8 @@ impl RowPlan {
         f(self);
     }
 
-    /// Rebuilds the plan with `f` applied to each node, inputs first.
+    /// Replaces each node `n` of the plan by `f(n)`. The inputs of a node are replaced before the
+    /// node.
     pub fn rewrite(mut self, f: &mut impl FnMut(Self) -> Result<Self>) -> Result<Self> {
         let inputs = std::mem::take(&mut self.inputs);
         self.inputs = inputs
@@ -119,7 +124,7 @@ impl RowPlan {
         f(self)
     }
 
-    /// The MIX that the plan's rows flow through, if there is one.
+    /// The weights of the plan's MIX; `None` if the plan has no MIX.
     pub fn mix(&self) -> Option<&Mix> {
         match &self.mixed()?.op {
             RowOp::Mix(mix) => Some(mix),
@@ -127,12 +132,13 @@ impl RowPlan {
         }
     }
 
-    /// The arms of the MIX that the plan's rows flow through, if there is one.
+    /// The arms of the plan's MIX; `None` if the plan has no MIX.
     pub fn arms(&self) -> Option<&[Self]> {
         self.mixed().map(|node| node.inputs.as_slice())
     }
 
-    /// The node of the plan's MIX. No plan has several, and none is on the right side of a lookup.
+    /// The node of the plan's MIX; `None` if the plan has no MIX. A plan has at most one MIX, which
+    /// is not on the right side of a lookup.
     pub fn mixed(&self) -> Option<&Self> {
         let mut found = None;
         visit_stream(self, &mut |node| {
@@ -143,7 +149,7 @@ impl RowPlan {
         found
     }
 
-    /// Removes the pin markers, which only the optimiser reads.
+    /// Removes the markers of PINNED expressions, which only the optimiser needs.
     pub fn without_pins(self) -> Result<Self> {
         self.rewrite(&mut |mut node| {
             let plain = |expr| Ok(forebay_udfs::without_pins(expr)?.data);
@@ -152,7 +158,8 @@ impl RowPlan {
         })
     }
 
-    /// Names of the functions in the plan that the host declared, instead of the catalogue.
+    /// Names of the functions in the plan that the host program declared. Functions of Forebay and
+    /// DataFusion are left out.
     pub fn host_functions(&self) -> BTreeSet<String> {
         let mut names: BTreeSet<String> =
             self.inputs.iter().flat_map(Self::host_functions).collect();
@@ -182,7 +189,8 @@ impl fmt::Debug for RowPlan {
     }
 }
 
-/// Calls `f` on the nodes that stored rows flow through: all but the right sides of lookups.
+/// Calls `f` on each node of `plan` that is not on the right side of a lookup. The rows of these
+/// nodes become output rows.
 pub fn visit_stream<'a>(plan: &'a RowPlan, f: &mut impl FnMut(&'a RowPlan)) {
     let streamed = plan.op.streamed_inputs(plan.inputs.len());
     for input in &plan.inputs[..streamed] {

@@ -1,4 +1,5 @@
-//! Plans before and after each rewrite, in a case that it accepts and one that it refuses.
+//! Tests of the final rewrites of row plans, with cases that a rewrite changes and cases that a
+//! rewrite must not change. Also tests of hashes.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ async fn chosen(sql: &str) -> String {
     let compiled = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap();
     assert_eq!(compiled.report.and_then(|r| r.doubt), None);
     let optimized = compiled.chosen;
-    // A rewrite keeps names, types and tensor shapes.
+    // The final rewrites change neither names, types nor tensor shapes of columns.
     for (before, after) in schema.fields().iter().zip(optimized.schema.fields()) {
         assert_eq!(
             (before.name(), before.data_type()),
@@ -217,7 +218,7 @@ async fn texts_that_mean_the_same_hash_the_same() {
     }
 }
 
-/// Pairs of queries that DataFusion or EXPLAIN displays alike.
+/// Pairs of different queries whose display texts in DataFusion or EXPLAIN are the same.
 const TWINS: [[&str; 2]; 4] = [
     [
         "SELECT id FROM t WHERE (name = 'x') IS NULL",
@@ -252,7 +253,8 @@ async fn plans_that_differ_in_what_explain_hides_have_hashes_of_their_own() {
             "{}",
             a.chosen
         );
-        // Cached rows of one query must not be read for the other query.
+        // The cache must not return rows of one query for the other query, so the row texts of the
+        // two queries must differ.
         let kept = |of: &Compiled| rows_text(&of.chosen).unwrap().0;
         assert_ne!(kept(&a), kept(&b), "{}", a.chosen);
         if !a.written.to_string().contains("IS NULL") {
@@ -275,7 +277,7 @@ async fn a_plan_hash_names_the_plan_and_not_the_place_of_its_data() {
     );
     let unpruned = "SELECT id FROM t WHERE id > 3 OPTIONS (disable_rules = 'filter-into-scan')";
     assert_ne!(base, hash(unpruned).await);
-    // The order of filters and of a union's arms is part of the computation.
+    // The order of a union's inputs is part of the plan, so another order has another plan hash.
     let arms = [
         "SELECT id FROM t UNION ALL SELECT id + 1 FROM u",
         "SELECT id + 1 AS id FROM t UNION ALL SELECT id FROM u",

@@ -7,7 +7,7 @@ const SHOWN: usize = 160;
 /// Maximum number of characters shown of a cut line before the first difference.
 const BEFORE: usize = 60;
 
-/// The first line in which the new plan differs from the saved one.
+/// The first line in which the new plan differs from the saved plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     line: usize,
@@ -30,7 +30,7 @@ impl Difference {
         }
     }
 
-    /// Adds possible reasons for the difference.
+    /// Adds possible reasons for the difference to the message.
     pub(super) fn because(self, reasons: impl IntoIterator<Item = String>) -> Self {
         Self {
             reasons: reasons.into_iter().collect(),
@@ -47,14 +47,18 @@ impl fmt::Display for Difference {
             now,
             reasons,
         } = self;
-        write!(f, "line {line} was `{saved}`, and is `{now}`")?;
+        write!(
+            f,
+            "line {line} was `{saved}` in the saved plan, but is `{now}` now"
+        )?;
         reasons
             .iter()
             .try_for_each(|reason| write!(f, "; {reason}"))
     }
 }
 
-/// Cuts out the part of a line around the character at index `at`.
+/// Returns the part of `line` around the character at index `at`, or the whole line if the line is
+/// short.
 fn around(line: &str, at: usize) -> String {
     let skip = at.saturating_sub(BEFORE);
     let all = line.trim_start().chars().count();
@@ -73,7 +77,8 @@ fn around(line: &str, at: usize) -> String {
     plain(&text)
 }
 
-/// Escapes terminal control characters in a text from a file.
+/// Replaces control characters in `text`, which comes from a file and must not control the
+/// terminal.
 pub(super) fn plain(text: &str) -> String {
     let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(visible).collect()

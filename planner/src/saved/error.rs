@@ -8,10 +8,10 @@ use crate::clauses::Relax;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedPlanError {
-    /// The file has more bytes than a saved plan can have.
+    /// The file has more than `MAX_BYTES` bytes.
     #[error("expected a saved plan of at most {MAX_BYTES} bytes; `forebay plan save` writes one")]
     Size,
-    /// The saved plan would take more bytes than its file may have.
+    /// The plan to save would take more than `MAX_BYTES` bytes.
     #[error(
         "the plan takes {0} bytes as a file, above {MAX_BYTES}: its pipeline's text has long lists, which a join \
          with a table would shorten"
@@ -42,7 +42,7 @@ pub enum SavedPlanError {
     },
     /// The pipeline's `relax` level differs from that of the saved plan.
     #[error(
-        "the plan was saved with relax = '{saved}', and the pipeline has relax = '{}': set OPTIONS (relax = \
+        "the plan was saved with relax = '{saved}', but the pipeline has relax = '{}': set OPTIONS (relax = \
          '{saved}'), or save the plan anew with `forebay plan save`",
         now.option()
     )]
@@ -52,16 +52,17 @@ pub enum SavedPlanError {
         /// The `relax` level of the pipeline.
         now: Relax,
     },
-    /// The pipeline means another stream than the pipeline whose plan was saved.
+    /// The pipeline describes another stream than the pipeline whose plan was saved.
     #[error(
         "the plan was saved for a pipeline with another meaning: {0}; restore the pipeline, or save the plan \
         anew with `forebay plan save`"
     )]
     Meaning(Difference),
-    /// Planning gives another plan than the saved one, and so another stream.
+    /// Planning yields another plan than the saved plan. Under the pipeline's `relax` level, that
+    /// may change the stream.
     #[error(
         "planning here gives another plan than the saved one: {0}. With this relax another plan gives another \
-        stream: save it anew with `forebay plan save` and restart the job, or set relax = 'none'"
+        stream: save the plan anew with `forebay plan save` and restart the job, or set relax = 'none'"
     )]
     Plan(Difference),
 }

@@ -1,11 +1,11 @@
 //! Saved plans: a file that records which plan was chosen for a pipeline, and every fact that the
 //! choice depended on.
 //!
-//! Unless `relax` is `none`, the optimiser may choose a plan that changes the stream, so resuming
-//! elsewhere needs the same plan. Another machine, which measures other costs and row counts,
-//! chooses again from the facts in the file, and refuses to run if it gets another plan. The plan
-//! in the file is only compared, never executed: an edited file cannot make a plan run that the
-//! pipeline's own `relax` forbids.
+//! Unless `relax` is `none`, the optimiser may choose a plan that changes the stream, so a run that
+//! resumes on another machine needs the same plan. That machine would measure other costs and row
+//! counts, so that machine plans from the facts in the file instead, and refuses to run if the
+//! result differs from the plan in the file. The plan in the file is only compared, never executed:
+//! an edited file cannot execute a plan that the pipeline's own `relax` forbids.
 //!
 //! | module | contents |
 //! |---|---|
@@ -41,8 +41,8 @@ use crate::optimizer::{Config, PlanningContext};
 use crate::rows::canonical;
 use crate::rows::fingerprint::plan_text;
 
-/// A plan chosen for a pipeline, with every fact that the choice depended on. Every way to read a
-/// saved plan checks it.
+/// A plan chosen for a pipeline, with every fact that the choice depended on. Deserializing a saved
+/// plan always checks the hashes in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "PlanFile", try_from = "PlanFile")]
 pub struct SavedPlan {
@@ -59,11 +59,11 @@ struct PlanFile {
     forebay: String,
     /// The pipeline's name, if it has one.
     pipeline: Option<String>,
-    /// The `relax` level, as EXPLAIN names its tier.
+    /// The `relax` level, by the name that EXPLAIN shows: `exact` for `relax = 'none'`.
     relax: String,
     /// True if the optimiser was on.
     optimized: bool,
-    /// Rules that were disabled.
+    /// Names of the rewrite rules that were disabled.
     disabled_rules: BTreeSet<String>,
     /// The semantic hash of the pipeline.
     semantic_hash: String,
@@ -71,11 +71,11 @@ struct PlanFile {
     plan_hash: String,
     /// Estimated costs; absent if the optimiser was off.
     costs: Option<SavedCosts>,
-    /// The chosen plan, for display.
+    /// The lines of the chosen plan, for display.
     plan: Vec<String>,
-    /// The text behind the semantic hash.
+    /// The text of which `semantic_hash` is the hash.
     meaning: Vec<String>,
-    /// The text behind the plan hash.
+    /// The text of which `plan_hash` is the hash.
     definition: Vec<String>,
     /// The facts that the choice of the plan depended on.
     chosen_by: Arc<PlanningInputs>,
@@ -121,7 +121,7 @@ impl TryFrom<PlanFile> for SavedPlan {
     }
 }
 
-/// Checks that a file has this version's format.
+/// Checks that `found`, the format version of a file, is [`VERSION`].
 fn check_form(found: u32, forebay: &str) -> Result<(), SavedPlanError> {
     if found == VERSION {
         return Ok(());
@@ -133,7 +133,7 @@ fn check_form(found: u32, forebay: &str) -> Result<(), SavedPlanError> {
 }
 
 impl SavedPlan {
-    /// Saves the plan of a pipeline.
+    /// Creates the saved plan of the compiled pipeline, which is named `pipeline`.
     pub fn of(compiled: &Compiled, pipeline: Option<&str>) -> Result<Self, PlanError> {
         let Compiled {
             written,
@@ -166,7 +166,7 @@ impl SavedPlan {
         Ok(Self { file })
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of the file of a saved plan.
     ///
     /// # Errors
     /// Fails if the text is not a saved plan, has another format version, or was edited.
@@ -189,10 +189,11 @@ impl SavedPlan {
         Self::try_from(file)
     }
 
-    /// Writes the text of the file. The same plan chosen from the same facts has the same text.
+    /// Returns the text of the file. Equal plans that were chosen from equal facts have equal text.
     ///
     /// # Errors
-    /// Fails if the text is larger than what can be read back.
+    /// Fails if the text has more than `MAX_BYTES` bytes, which [`from_json`](Self::from_json)
+    /// refuses.
     pub fn to_json(&self) -> Result<String, PlanError> {
         let text = serde_json::to_string_pretty(self);
         let text = text.map_err(|error| PlanError::internal(error.to_string()))? + "\n";
@@ -203,12 +204,13 @@ impl SavedPlan {
         }
     }
 
-    /// Plans a pipeline from the facts of this plan. With `relax = 'none'`, another plan yields the
-    /// same stream, so it is accepted, and returned with its first difference from this plan.
+    /// Plans a pipeline from the facts in this saved plan. With `relax = 'none'`, every plan yields
+    /// the same stream, so a plan that differs from the saved plan is accepted, and returned with
+    /// the first difference.
     ///
     /// # Errors
-    /// Fails if the pipeline has another meaning or `relax` level, or, with any other `relax`, if
-    /// the result differs.
+    /// Fails if the pipeline's meaning or `relax` level differs from that of the saved plan, or,
+    /// unless `relax = 'none'`, if the new plan differs from the saved plan.
     pub fn compile(
         &self,
         plan: &LogicalPlan,
@@ -260,22 +262,23 @@ impl SavedPlan {
         };
         let rules = (self.file.disabled_rules != *rules).then(|| {
             let (saved, now) = (list(&self.file.disabled_rules), list(rules));
-            format!("disable_rules was '{saved}', and is '{now}'")
+            format!("disable_rules was '{saved}' when the plan was saved, but is '{now}' now")
         });
         let switch = (self.file.optimized != (options.optimize == Optimize::Default)).then(|| {
             let was = if self.file.optimized { "on" } else { "off" };
-            format!("the optimiser was {was}")
+            format!("the optimiser was {was} when the plan was saved")
         });
         let reasons = self.release().into_iter().chain(rules).chain(switch);
         Ok(difference.because(reasons))
     }
 
-    /// Names the release that chose the plan; `None` if that is the running release.
+    /// Returns a text that names the release that saved the plan; `None` if this build is that
+    /// release.
     fn release(&self) -> Option<String> {
         let other = self.file.forebay != FOREBAY;
         other.then(|| {
             format!(
-                "it was saved by forebay {}, this is {FOREBAY}",
+                "the plan was saved by forebay {}, but this is forebay {FOREBAY}",
                 plain(&self.file.forebay)
             )
         })

@@ -1,4 +1,5 @@
-//! Tests of saved plans: the plans that they pin, and those that they refuse.
+//! Tests of saved plans: the pipelines for which a saved plan is reproduced, and the pipelines for
+//! which a saved plan is refused.
 
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use crate::optimizer::profile::{Evaluated, Probe};
 use crate::pipeline::Pipeline;
 use crate::testing::planned;
 
-/// A pipeline whose chosen order depends on prices: resizing is cheaper with one channel, and
-/// graying is cheaper on a small image.
+/// Returns the SQL of a pipeline in which prices decide the order of two operators: resizing is
+/// cheaper after `grayscale`, which leaves one channel, and `grayscale` is cheaper after resizing,
+/// which leaves a small image.
 fn relaxed(relax: &str) -> String {
     format!(
         "SELECT grayscale(resize(decode_image(image), 64, 64)) AS x FROM photos BATCH 2
@@ -20,7 +22,7 @@ fn relaxed(relax: &str) -> String {
     )
 }
 
-/// A machine on which `function` is expensive.
+/// Returns the planning context of a machine on which `function` is expensive.
 fn dear(function: &str) -> PlanningContext {
     let mut prices = Coefficients::clone(&Coefficients::declared());
     if let Some(cost) = prices.functions.get_mut(function) {
@@ -60,7 +62,7 @@ async fn a_file_gives_back_what_was_saved_and_two_compilations_the_same_file() {
     assert_eq!(SavedPlan::from_json(&text).unwrap(), first);
     let again = planned(&relaxed("statistical")).await;
     assert_eq!(saved(&dear("resize"), &again).to_json().unwrap(), text);
-    // Saving a pinned compilation yields the same plan with the same facts.
+    // A pipeline that was compiled from a saved plan is saved as an equal plan.
     let (compiled, differs) = first.compile(&again.plan, again.clauses.clone()).unwrap();
     assert_eq!(differs, None);
     assert_eq!(SavedPlan::of(&compiled, Some("p")).unwrap(), first);
@@ -87,8 +89,8 @@ async fn prices_that_lead_elsewhere_lead_to_the_saved_plan_with_it() {
     }
 }
 
-/// A probe that reports stored rows: half of them pass any filter, and computed values take twice
-/// their bytes.
+/// A probe with sample rows: half of the rows pass any filter, and a computed value has twice the
+/// bytes of a stored image.
 #[derive(Debug)]
 struct Rows;
 
@@ -178,7 +180,8 @@ async fn what_a_few_rows_showed_is_saved_and_found_again() {
         .compile(&pipeline.plan, pipeline.clauses.clone())
         .unwrap();
     assert_eq!(differs, None);
-    // The costs come from the same sizes, although no rows are at hand and fewer epochs are run.
+    // The costs are estimated from the sizes in the saved plan, although this context has no sample
+    // rows.
     let report = pinned.report.as_ref().unwrap();
     let costs = saved.file.costs.unwrap();
     assert_eq!(
@@ -216,7 +219,7 @@ async fn another_pipeline_and_another_tier_are_refused() {
     let exact = planned(&relaxed("none")).await;
     let why = refusal(&saved, &exact);
     let expected =
-        "the plan was saved with relax = 'statistical', and the pipeline has relax = 'none'";
+        "the plan was saved with relax = 'statistical', but the pipeline has relax = 'none'";
     assert!(why.starts_with(expected), "{why}");
 }
 
@@ -241,7 +244,7 @@ async fn a_plan_that_does_not_come_out_again_is_refused_above_exact_and_told_at_
             }
         };
         let reasons = format!(
-            "; it was saved by forebay 0.0.1, this is {}; the optimiser was off",
+            "; the plan was saved by forebay 0.0.1, but this is forebay {}; the optimiser was off when the plan was saved",
             env!("CARGO_PKG_VERSION")
         );
         assert!(
@@ -250,14 +253,15 @@ async fn a_plan_that_does_not_come_out_again_is_refused_above_exact_and_told_at_
         );
         assert!(told.contains(&reasons), "{told}");
     }
-    // Rules disabled in the pipeline now lead to another plan, and the message names them.
+    // A rule that the pipeline newly disables leads to another plan, and the message names that
+    // rule.
     let pipeline = planned(&relaxed("statistical")).await;
     let without = "gray-into-decode, fuse-images";
     let without = planned(&relaxed("statistical").replace("gray-into-decode", without)).await;
     let why = refusal(&saved(&PlanningContext::default(), &pipeline), &without);
     assert!(
         why.contains(
-            "disable_rules was 'gray-into-decode', and is 'fuse-images, gray-into-decode'"
+            "disable_rules was 'gray-into-decode' when the plan was saved, but is 'fuse-images, gray-into-decode' now"
         ),
         "{why}"
     );
@@ -304,8 +308,8 @@ async fn a_changed_file_is_refused() {
         far.contains("the size of the column 0.image is out of range"),
         "{far}"
     );
-    // A plan of another tier that claims this pipeline's tier is still planned by the pipeline's
-    // own rules.
+    // A saved plan whose `relax` level was edited is refused, because the pipeline has another
+    // level.
     let text = changed(&saved, |value| value["relax"] = json!("exact"));
     let why = refusal(&SavedPlan::from_json(&text).unwrap(), &pipeline);
     assert!(why.contains("saved with relax = 'none'"), "{why}");
@@ -336,7 +340,7 @@ async fn numbers_of_any_size_are_planned_by() {
         by["seen"]["profile"] = json!({"stored": {"0.image": 128 * 1024}, "operators": {}});
     });
     let odd = SavedPlan::from_json(&text).unwrap();
-    // With any prices, the result is a plan of this pipeline: the saved one, or an error.
+    // With any prices, compiling yields the saved plan or an error.
     match odd.compile(&pipeline.plan, pipeline.clauses.clone()) {
         Ok((compiled, _)) => assert_eq!(compiled.plan_hash().unwrap(), saved.plan_hash()),
         Err(why) => assert!(

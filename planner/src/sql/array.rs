@@ -8,8 +8,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 
 /// Plans `[0.485, 0.456]` as one list literal, instead of DataFusion's call of `make_array`.
-/// Functions then learn their constants (a mean, a scale) during type checking, before anything is
-/// evaluated.
+/// Functions that take such a constant (a mean, a scale) can then read its value during type
+/// checking.
 #[derive(Debug, Default)]
 pub(crate) struct NumericArrays;
 
@@ -26,8 +26,8 @@ impl ExprPlanner for NumericArrays {
     }
 }
 
-/// Builds one list of number literals: of Int64 if all are integers, else of Float64. `None` if an
-/// expression is no number literal.
+/// Builds a list literal from number literals: a list of Int64 if all are integers, else of
+/// Float64. `None` if an expression is not a number literal.
 pub(crate) fn numeric_list(exprs: &[Expr]) -> Option<ScalarValue> {
     let mut integers = Vec::with_capacity(exprs.len());
     let mut floats = Vec::with_capacity(exprs.len());
@@ -57,7 +57,7 @@ pub(crate) fn numeric_list(exprs: &[Expr]) -> Option<ScalarValue> {
     )))
 }
 
-/// The planner, as a DataFusion extension.
+/// Returns [`NumericArrays`] as an expression planner, to be registered with DataFusion.
 pub(crate) fn numeric_arrays() -> Arc<dyn ExprPlanner> {
     Arc::new(NumericArrays)
 }

@@ -6,8 +6,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
 use datafusion::logical_expr::{Expr as LogicalExpr, ExprSchemable, LogicalPlan};
 
-/// Refuses casts between incompatible types, which DataFusion would only detect at run time, and
-/// non-nullable fields taken out of a nullable struct.
+/// Refuses casts between incompatible types, which DataFusion would detect only at run time, reads
+/// of a non-nullable field of a nullable struct, and calls in which DataFusion mixes rows.
 pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     plan.apply_with_subqueries(|node| {
         let mut schema = DFSchema::empty();
@@ -17,7 +17,8 @@ pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let LogicalExpr::Cast(cast) = expr
-                    // Columns of an outer query have no type here.
+                    // In a correlated subquery, a column of the outer query has no type in
+                    // `schema`.
                     && let Ok(from) = cast.expr.get_type(&schema)
                     && !can_cast_types(&from, cast.field.data_type())
                 {
@@ -30,7 +31,7 @@ pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
                         expr.get_type(&schema)
                 {
                     return plan_err!(
-                        "a field of type {found} cannot be null, and so cannot be taken out of a struct that can"
+                        "a field of type {found} that cannot be null cannot be read from a struct that can be null"
                     );
                 }
                 Ok(TreeNodeRecursion::Continue)
@@ -41,8 +42,8 @@ pub(crate) fn check_casts(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
 }
 
 /// Refuses calls in which DataFusion mixes rows. `array_sort` sorts the lists of all rows by the
-/// first row's order, and `map` aligns the keys and values of all rows at once, so that a row with
-/// a surplus key takes a value of the next.
+/// first row's order, and `map` aligns the keys and values of all rows at once, so a row with a
+/// surplus key gets a value of the next row.
 fn check_rows_apart(expr: &LogicalExpr) -> DataFusionResult<()> {
     let LogicalExpr::ScalarFunction(call) = expr else {
         return Ok(());

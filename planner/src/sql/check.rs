@@ -1,4 +1,4 @@
-//! Checks of a query's syntax tree: refuses syntax that would be ignored, and unknown names.
+//! Checks of a query's syntax tree: refuses syntax that DataFusion would ignore, and unknown names.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::functions::FunctionNames;
 /// The names that a query may use.
 #[derive(Debug)]
 pub(crate) struct KnownNames<'a> {
-    /// The accepted functions, and the refused ones.
+    /// The accepted functions and the refused functions.
     pub(crate) functions: &'a FunctionNames,
     /// Names of the sources and pipelines.
     pub(crate) tables: BTreeSet<String>,
@@ -85,17 +85,16 @@ fn table_name(name: &ObjectName) -> String {
     parts.join(".")
 }
 
-/// Maximum depth of an expression, in operators and calls; a deeper one is refused. A chain
-/// `a + b + ..` is as deep as it is long. Planning takes stack, and time quadratic in the depth; 2 MiB of
-/// stack hold about 400 levels.
+/// Maximum depth of an expression, in nested operators and calls. Each operator of a chain `a + b +
+/// ..` is one level. Planning needs stack for every level, and time quadratic in the depth: 2 MiB
+/// of stack hold about 400 levels.
 const MAX_DEPTH: usize = 128;
 
-/// Maximum number of `SELECT`s of a query; more are refused. `UNION ALL` nests the plan, and 2 MiB
-/// of stack hold about 100 levels.
+/// Maximum number of `SELECT`s of a query. Every `UNION ALL` makes the plan one level deeper, and 2
+/// MiB of stack hold about 100 levels.
 const MAX_SELECTS: usize = 64;
 
-/// Maximum number of tables of each `SELECT`; more are refused. Every join makes the plan a level
-/// deeper.
+/// Maximum number of tables of each `SELECT`. Every join makes the plan one level deeper.
 const MAX_TABLES: usize = 32;
 
 struct Checker<'a> {
@@ -236,7 +235,8 @@ impl Visitor for Checker<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            // No position: computing the span of so deep an expression would recurse again.
+            // The error has no position, because computing the span of so deep an expression would
+            // recurse as deeply.
             let message = format!("an expression is nested more than {MAX_DEPTH} operators deep");
             return ControlFlow::Break(PlanError::mistake(message));
         }
@@ -283,7 +283,7 @@ impl Visitor for Checker<'_> {
     }
 }
 
-/// Checks that `PINNED` stands before something computed.
+/// Checks that `PINNED` precedes a call or another computed value, not a column or a constant.
 fn check_pinned(prefix: &Ident, value: &Expr) -> Flow {
     let mut inner = value;
     while let Expr::Nested(nested) = inner {
@@ -298,8 +298,7 @@ fn check_pinned(prefix: &Ident, value: &Expr) -> Flow {
     Flow::Break(PlanError::at(Position::of_span(prefix.span), message))
 }
 
-/// The position of a query's first word. (Computing the span of the query would visit all of the
-/// query.)
+/// Returns the position of the first word of `query`. (`query.span()` would visit the whole query.)
 fn start_of(query: &Query) -> Option<Position> {
     if let Some(with) = &query.with {
         return Position::of_span(with.with_token.0.span);
@@ -339,7 +338,7 @@ impl Checker<'_> {
         let error = match crate::error::closest(&name, candidates) {
             Some(found) => error.with_hint(format!("did you mean \"{found}\"?")),
             None if self.names.tables.is_empty() => error.with_hint(
-                "make it with CREATE EXTERNAL TABLE, or read files with images('folder'), \
+                "create it with CREATE EXTERNAL TABLE, or read files with images('folder'), \
                  parquet('file') and the like",
             ),
             None => error,

@@ -16,7 +16,7 @@ use crate::error::{PlanError, Position, Result, closest};
 const ORDER: &str = "the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, \
                      BATCH, REPEAT, CACHE, OPTIONS";
 
-/// The clauses of a statement.
+/// The training clauses of a statement, with their positions.
 pub(super) struct ParsedClauses {
     pub(super) clauses: Clauses,
     pub(super) positions: ClausePositions,
@@ -107,7 +107,8 @@ pub(super) fn parse_clauses(cursor: &mut SqlCursor<'_>) -> Result<ParsedClauses>
     }
 }
 
-/// The position of a clause in the required order of the clauses. PACK and BUCKET share one.
+/// Returns the index of a clause in the required order of the clauses. PACK and BUCKET have the
+/// same index.
 fn rank(word: &str) -> usize {
     let word = if word == "BUCKET" { "PACK" } else { word };
     CLAUSE_WORDS
@@ -125,7 +126,7 @@ fn check_order(word: &str, last: &str, position: Position) -> Result<()> {
     } else if rank(word) == rank(last) {
         format!("{word} and {last} exclude each other")
     } else {
-        format!("{word} comes before {last}")
+        format!("{word} must come before {last}")
     };
     Err(PlanError::at(position, message).with_hint(ORDER))
 }
@@ -203,7 +204,7 @@ fn batch(cursor: &mut SqlCursor<'_>, clauses: &mut Clauses) -> Result<()> {
         }
         let exclude = match remainder {
             Remainder::Keep if matches!(size, BatchSize::Tokens(_)) => {
-                "PAD REMAINDER repeats rows up to a number of rows, which BATCH BY TOKENS does not have"
+                "PAD REMAINDER needs a fixed number of rows per batch, which BATCH BY TOKENS does not set"
             }
             Remainder::Keep => {
                 remainder = Remainder::Pad;
@@ -222,7 +223,7 @@ fn batch(cursor: &mut SqlCursor<'_>, clauses: &mut Clauses) -> Result<()> {
     Ok(())
 }
 
-/// `PAD column [TO n] [WITH value], ..`.
+/// Parses the part of `PAD column [TO n] [WITH value], ..` that follows `PAD`.
 fn pad_columns(cursor: &mut SqlCursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
     loop {
         let position = cursor.position();
@@ -250,7 +251,7 @@ fn pad_columns(cursor: &mut SqlCursor<'_>, pads: &mut Vec<Pad>) -> Result<()> {
     }
 }
 
-/// Parses a number, possibly negative, as text.
+/// Parses a number, which may be negative, and returns its text.
 fn number(cursor: &mut SqlCursor<'_>) -> Result<String> {
     let sign = if cursor.parser.consume_token(&Token::Minus) {
         "-"
@@ -296,7 +297,10 @@ fn bucket(cursor: &mut SqlCursor<'_>) -> Result<(Expr, Bucket)> {
         let position = cursor.position();
         let boundary = cursor.whole("BOUNDARIES", "a whole number")?;
         if boundaries.last().is_some_and(|last| *last >= boundary) {
-            return Err(PlanError::at(position, "BOUNDARIES must ascend"));
+            return Err(PlanError::at(
+                position,
+                "BOUNDARIES must ascend: expected a number above the one before",
+            ));
         }
         boundaries.push(boundary);
         if !cursor.parser.consume_token(&Token::Comma) {
@@ -343,7 +347,7 @@ mod tests {
         NonZeroU64::new(n).unwrap()
     }
 
-    /// Each clause as written, and its parsed form.
+    /// Returns pairs of clauses: their SQL text, and their parsed form.
     fn clauses() -> Vec<(&'static str, Clauses)> {
         let none = Clauses::default;
         let batch = BatchClause {
@@ -493,7 +497,7 @@ mod tests {
         ]
     }
 
-    /// Queries that the clauses may follow.
+    /// Queries that every training clause may follow.
     const QUERIES: [&str; 25] = [
         "SELECT label FROM photos",
         "SELECT p.label FROM photos p",
@@ -531,7 +535,8 @@ mod tests {
                     let sql = format!("{sql} {text}{end}");
                     assert_eq!(query(&sql).clauses, expected, "{sql}");
                 }
-                // The columns that these clauses name are in none of the queries.
+                // Clauses that name a column are only parsed: no query of `QUERIES` has such a
+                // column.
                 if expected.length_of().is_some() {
                     continue;
                 }

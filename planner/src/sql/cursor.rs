@@ -10,8 +10,8 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use super::dialect::{ForebayDialect, clause_word};
 use crate::error::{PlanError, Position, Result};
 
-/// Maximum size, in bytes, of a text that is parsed; a longer one is refused. Pipelines are written
-/// by hand.
+/// Maximum size of an SQL text, in bytes. Pipelines are written by hand, so a longer text is
+/// refused.
 pub(super) const MAX_SQL_BYTES: usize = 1 << 20;
 
 static DIALECT: ForebayDialect = ForebayDialect;
@@ -19,10 +19,10 @@ static DIALECT: ForebayDialect = ForebayDialect;
 /// A parser over the tokens of a text.
 pub(super) struct SqlCursor<'a> {
     pub(super) parser: Parser<'static>,
-    /// Columns that were named without quotes, as written.
+    /// Column names that the text contains without quotes, in the text's spelling.
     pub(super) unquoted: BTreeSet<String>,
     text: &'a str,
-    /// Byte offset of each line's start.
+    /// Byte offset in `text` of the start of each line.
     lines: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> SqlCursor<'a> {
     pub(super) fn new(text: &'a str) -> Result<Self> {
         if text.len() > MAX_SQL_BYTES {
             return Err(PlanError::mistake(format!(
-                "SQL text of {} bytes; at most {MAX_SQL_BYTES} are accepted",
+                "expected an SQL text of at most {MAX_SQL_BYTES} bytes, found {} bytes",
                 text.len()
             )));
         }
@@ -54,7 +54,8 @@ impl<'a> SqlCursor<'a> {
         })
     }
 
-    /// Parses with a function of sqlparser, and converts its error.
+    /// Parses with `rule`, a function of sqlparser, and converts an error of `rule` to a
+    /// [`PlanError`].
     pub(super) fn sql<T>(
         &mut self,
         rule: impl FnOnce(&mut Parser<'static>) -> Result<T, ParserError>,
@@ -67,7 +68,7 @@ impl<'a> SqlCursor<'a> {
         self.parser.peek_token_ref()
     }
 
-    /// Returns the token `n` places after the next one.
+    /// Returns the token that is `n` tokens after the next token.
     pub(super) fn peek_nth(&self, n: usize) -> &Token {
         &self.parser.peek_nth_token_ref(n).token
     }
@@ -82,7 +83,7 @@ impl<'a> SqlCursor<'a> {
         Position::of_span(self.peek().span).unwrap_or_else(|| self.end())
     }
 
-    /// The end of the text, after its last non-blank character.
+    /// Position after the last non-blank character of the text.
     pub(super) fn end(&self) -> Position {
         let text = self.text.trim_end();
         let line = text.matches('\n').count() + 1;
@@ -93,7 +94,7 @@ impl<'a> SqlCursor<'a> {
         }
     }
 
-    /// The next token as an unquoted word in upper case; `None` if it is no such word.
+    /// The next token as a word in upper case; `None` if the token is not an unquoted word.
     pub(super) fn word(&self) -> Option<String> {
         self.nth_word(0)
     }
@@ -107,7 +108,8 @@ impl<'a> SqlCursor<'a> {
         }
     }
 
-    /// The last consumed token as an unquoted word in upper case; `None` if it is no such word.
+    /// The last consumed token as a word in upper case; `None` if the token is not an unquoted
+    /// word.
     pub(super) fn previous_word(&self) -> Option<String> {
         match &self.last_taken().token {
             Token::Word(word) if word.quote_style.is_none() => {
@@ -117,7 +119,8 @@ impl<'a> SqlCursor<'a> {
         }
     }
 
-    /// Consumes the words and returns true if all of them come next. Otherwise consumes nothing.
+    /// If the next tokens are `words`, consumes these tokens and returns true. Otherwise consumes
+    /// nothing and returns false.
     pub(super) fn eat(&mut self, words: &[&str]) -> bool {
         let all = words
             .iter()
@@ -131,7 +134,7 @@ impl<'a> SqlCursor<'a> {
         all
     }
 
-    /// Consumes a word, or fails saying that `context` expects it.
+    /// Consumes `word`, or fails with the message that `context` expects `word`.
     pub(super) fn expect(&mut self, word: &str, context: &str) -> Result<()> {
         if self.eat(&[word]) {
             Ok(())
@@ -140,7 +143,8 @@ impl<'a> SqlCursor<'a> {
         }
     }
 
-    /// Consumes a punctuation token, or fails saying that `context` expects it.
+    /// Consumes `token`, a punctuation token, or fails with the message that `context` expects
+    /// `token`.
     pub(super) fn expect_token(&mut self, token: &Token, context: &str) -> Result<()> {
         if self.parser.consume_token(token) {
             Ok(())
@@ -157,7 +161,7 @@ impl<'a> SqlCursor<'a> {
         )
     }
 
-    /// Formats the next token for an error.
+    /// Formats the next token for an error message.
     pub(super) fn found(&self) -> String {
         match &self.peek().token {
             Token::EOF => "the end of the text".to_owned(),
@@ -192,13 +196,14 @@ impl<'a> SqlCursor<'a> {
         NonZeroU64::new(value).ok_or_else(|| self.expected(context, &what))
     }
 
-    /// Consumes a name and returns it with its position, folded to lower case unless quoted.
+    /// Consumes a name. Returns the name, folded to lower case unless quoted, and its position.
     pub(super) fn name(&mut self, context: &str, what: &str) -> Result<(String, Position)> {
         let (ident, position) = self.ident(context, what)?;
         Ok((normalize(&ident), position))
     }
 
-    /// Consumes the name of a column, as written. The name is resolved once the columns are known.
+    /// Consumes the name of a column and returns the name as written. `settle_clauses` resolves the
+    /// name when the columns of the query have been planned.
     pub(super) fn column(&mut self, context: &str, what: &str) -> Result<String> {
         let (ident, _) = self.ident(context, what)?;
         if ident.quote_style.is_none() {
@@ -217,7 +222,7 @@ impl<'a> SqlCursor<'a> {
             return Err(PlanError::at(
                 position,
                 format!(
-                    "names cannot be qualified here; write \"{}\" without the \".\" after it",
+                    "expected a name without a qualifier, found \"{}\" before a \".\"",
                     ident.value
                 ),
             ));
@@ -233,7 +238,7 @@ impl<'a> SqlCursor<'a> {
             .unwrap_or_default()
     }
 
-    /// The remaining tokens of this statement, without white space.
+    /// The remaining tokens of the current statement, without white space.
     fn rest(&self) -> impl Iterator<Item = &TokenWithSpan> {
         let start = self.location();
         (self.parser.get_current_index()..)
@@ -243,8 +248,9 @@ impl<'a> SqlCursor<'a> {
             .take_while(|token| !matches!(token.token, Token::EOF | Token::SemiColon))
     }
 
-    /// Finds a training clause within parentheses, where none may stand: its word and position. The
-    /// position in sqlparser's own error is another.
+    /// Finds a training clause inside parentheses, where no training clause is allowed. Returns the
+    /// first word of the clause and the position of that word. sqlparser's own error would have
+    /// another position.
     pub(super) fn find_inner_clause(&self) -> Option<(&'static str, Position)> {
         let mut depth = 0_usize;
         let mut clause: Option<(&'static str, Position)> = None;
@@ -294,7 +300,7 @@ impl<'a> SqlCursor<'a> {
             .map_or(self.text.len(), |(at, _)| start + at)
     }
 
-    /// Converts an error of sqlparser, moving the position from the message to the error.
+    /// Converts an error of sqlparser to a [`PlanError`]. The position is taken out of the message.
     fn parser_error(&self, error: &ParserError) -> PlanError {
         let message = match error {
             ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
@@ -336,7 +342,8 @@ fn is_word(token: &Token, expected: &str) -> bool {
         if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
 }
 
-/// True if a token after a clause word shows that a clause is meant.
+/// True if `token`, which follows the word `clause`, shows that the word starts a clause and is not
+/// a name.
 fn clause_follows(clause: &str, token: &Token) -> bool {
     match clause {
         "SHUFFLE" => is_word(token, "WITHIN") || is_word(token, "GLOBALLY"),

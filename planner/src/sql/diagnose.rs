@@ -1,4 +1,4 @@
-//! Converts DataFusion errors to mistakes with positions.
+//! Converts DataFusion errors to [`PlanError`]s with positions in the SQL text.
 
 use std::ops::ControlFlow;
 
@@ -17,21 +17,22 @@ use crate::output::two_columns;
 /// Maximum number of columns that a message lists.
 const MAX_LISTED: usize = 12;
 
-/// Maximum number of expressions that are planned one by one to find the one that fails.
+/// Maximum number of expressions that are planned one by one to find the expression that fails.
 const MAX_TRIALS: usize = 512;
 
 /// The context of an error that DataFusion reported for a query.
 #[derive(Debug)]
 pub(crate) struct Diagnosis<'a> {
-    /// The query as it was planned.
+    /// The query that DataFusion planned.
     pub(crate) query: &'a Query,
-    /// Start of the query: the fallback position.
+    /// Start of the query: the position of an error for which no better position is found.
     pub(crate) start: Position,
 }
 
 impl Diagnosis<'_> {
-    /// Converts the error to a mistake at its position. If DataFusion reports no position, parts of
-    /// the query are planned with `plan`, innermost first, to find the one that fails.
+    /// Converts `error` to a [`PlanError`] with a position. If DataFusion reports no position, the
+    /// function plans parts of the query with `plan`, innermost parts first, to find the part that
+    /// fails.
     pub(crate) fn explain(
         &self,
         error: &DataFusionError,
@@ -66,7 +67,8 @@ impl Diagnosis<'_> {
         PlanError::at(place, tidy(&message))
     }
 
-    /// Explains a condition that is not boolean, and finds its position.
+    /// Explains a WHERE condition that is not boolean or calls an aggregate function, and finds the
+    /// position of the condition.
     fn explain_condition(&self, message: &str) -> Option<PlanError> {
         struct Find(Vec<Position>);
         impl Visitor for Find {
@@ -88,7 +90,8 @@ impl Diagnosis<'_> {
         };
         let mut conditions = Find(Vec::new());
         let _ = walk(self.query, &mut conditions);
-        // With several conditions, the first is only a guess.
+        // If the query has several conditions, the position is a guess: DataFusion does not report
+        // which condition is wrong.
         let position = conditions.0.first().copied().unwrap_or(self.start);
         Some(PlanError::at(position, explained))
     }
@@ -142,7 +145,8 @@ impl Diagnosis<'_> {
         found.first
     }
 
-    /// Finds the innermost expression that fails to plan on its own, preferably with this message.
+    /// Finds the innermost expression that fails when it is planned alone, preferably with the
+    /// error `message`. Returns the position of the expression, and its error message.
     fn locate(
         &self,
         message: &str,
@@ -166,7 +170,8 @@ impl Diagnosis<'_> {
     }
 }
 
-/// Converts the error to a mistake without a position, for queries without text.
+/// Converts `error` to a [`PlanError`] without a position, for a query that does not come from SQL
+/// text.
 pub(crate) fn explain_unplaced(error: &DataFusionError) -> PlanError {
     let error = first(error);
     if let Some(mistake) = mistake_within(error) {
@@ -215,7 +220,7 @@ fn explain_schema(error: &SchemaError, position: Option<Position>) -> PlanError 
         SchemaError::DuplicateQualifiedField { name, .. }
         | SchemaError::DuplicateUnqualifiedField { name } => {
             PlanError::at(position, format!("two columns are named \"{name}\""))
-                .with_hint("give one another name with AS")
+                .with_hint("give one of them another name with AS")
         }
     }
 }
@@ -256,7 +261,7 @@ fn column_position(column: &Column) -> Option<Position> {
     })
 }
 
-/// Returns the first of several errors, in the order of the text.
+/// Returns the first error of a collection, or else `error` itself.
 fn first(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Collection(errors) => errors.first().map_or(error, first),
@@ -304,7 +309,7 @@ fn tidy(message: &str) -> String {
     lines.join(" ").trim_end_matches('.').to_owned()
 }
 
-/// An expression of a query, to be planned alone over the `FROM` of its `SELECT`.
+/// One expression of a query, as the only item of a generated query over the same `FROM`.
 struct ExprTrial {
     query: Query,
     position: Position,
@@ -315,7 +320,7 @@ fn trials(query: &Query) -> Vec<ExprTrial> {
     struct Trials {
         withs: Vec<Option<With>>,
         selects: Vec<Select>,
-        /// Arms of the MIX calls being visited.
+        /// Arms of the MIX calls that contain the current node of the walk.
         arms: Vec<Expr>,
         found: Vec<ExprTrial>,
     }
@@ -354,7 +359,8 @@ fn trials(query: &Query) -> Vec<ExprTrial> {
                 expr,
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
             );
-            // An arm of a MIX is not a value, alone or with its weight.
+            // An arm of a MIX, with or without its weight, is not a value that can be planned
+            // alone.
             let arm = weighted(expr).is_some() || self.arms.last() == Some(expr);
             if weighted(expr).is_some() {
                 self.arms.pop();
@@ -362,7 +368,8 @@ fn trials(query: &Query) -> Vec<ExprTrial> {
             if arm || trivial || self.found.len() >= MAX_TRIALS {
                 return ControlFlow::Continue(());
             }
-            // After the last SELECT, ORDER BY and the like have no FROM to be tried over.
+            // Expressions after the last SELECT, such as those of ORDER BY, have no FROM over which
+            // to plan them.
             if let Some(select) = self.selects.last()
                 && let Some(position) = Position::of_span(expr.span())
             {

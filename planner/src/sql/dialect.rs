@@ -121,10 +121,11 @@ impl Dialect for ForebayDialect {
     }
 }
 
-/// Prefix of a call that the optimiser must leave in place.
+/// Keyword before a call that the optimiser must not move, drop or duplicate.
 pub(super) const PINNED: &str = "PINNED";
 
-/// Keywords that may stand between a value and a parenthesis, besides those that cannot be aliases.
+/// Keywords that may follow a value and precede a parenthesis, in addition to the keywords that
+/// cannot be aliases.
 const AFTER_A_VALUE: [Keyword; 19] = [
     Keyword::AND,
     Keyword::AS,
@@ -147,8 +148,8 @@ const AFTER_A_VALUE: [Keyword; 19] = [
     Keyword::WHEN,
 ];
 
-/// True if the next word is `PINNED` as the prefix of a call or a parenthesis. A column named
-/// `pinned` may also be followed by a keyword, as in `pinned IN (1, 2)`.
+/// True if the next word is `PINNED` as the prefix of a call or a parenthesis. A keyword after
+/// `pinned`, as in `pinned IN (1, 2)`, shows that the word is the name of a column.
 fn begins_pinned(parser: &Parser<'_>) -> bool {
     if word_at(parser, 0).as_deref() != Some(PINNED) {
         return false;
@@ -166,11 +167,12 @@ fn begins_pinned(parser: &Parser<'_>) -> bool {
     }
 }
 
-/// True if the word just consumed starts a training clause, rather than naming something.
+/// True if the last consumed word starts a training clause, and is not a name.
 ///
-/// The word starts a clause if the following token fits the word's clause. A number, a string, the
-/// end of the text or another clause word count as well: otherwise a clause with a mistake would
-/// become an alias, and a pipeline that silently does not shuffle is worse than an error.
+/// The word starts a clause if the following token can continue that clause. A number, a string,
+/// the end of the text and another clause word count as continuations of every clause: otherwise a
+/// malformed clause would be read as an alias, and a pipeline that silently does not shuffle is
+/// worse than an error.
 fn begins_clause(parser: &Parser<'_>) -> bool {
     let Some(word) = clause_word(&parser.get_current_token().token) else {
         return false;
@@ -205,7 +207,7 @@ fn begins_clause(parser: &Parser<'_>) -> bool {
     }
 }
 
-/// The clause that an unquoted clause word starts; `None` for any other token.
+/// Returns the clause that `token`, an unquoted clause word, starts; `None` for any other token.
 pub(super) fn clause_word(token: &Token) -> Option<&'static str> {
     let Token::Word(word) = token else {
         return None;

@@ -1,4 +1,5 @@
-//! Select items of the builder, which stand alone: `label`, `price * 2 AS double`, `*`.
+//! Plans the SQL texts of the builder that hold only items of a select list: `label`, `price * 2 AS
+//! double`, `*`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,10 +24,10 @@ use crate::functions::FunctionNames;
 
 /// The text before a select list that makes the list a query.
 const BEFORE: &str = "SELECT ";
-/// Name of the table that has the columns of the select list. No user table has this name.
+/// Name of the generated table from which the select list reads. No user table has this name.
 const ROWS: &str = "__rows";
 
-/// Plans the expressions of a select list over rows with these columns.
+/// Plans the expressions of the select list `text` over rows with the columns `columns`.
 pub(crate) fn select_list(
     text: &str,
     columns: SchemaRef,
@@ -42,7 +43,7 @@ fn parsed(
     state: &SessionState,
     functions: &FunctionNames,
 ) -> Result<Vec<Expr>> {
-    // `FROM` is on a new line, so that a comment at the end of the text does not hide it.
+    // `FROM` is on a new line because `text` may end with a comment.
     let mut statements = parse(&format!("{BEFORE}{text}\nFROM {ROWS}"))?;
     let (Some(Statement::Query(parsed)), true) = (statements.pop(), statements.is_empty()) else {
         return Err(PlanError::mistake("expected expressions, found statements"));
@@ -66,7 +67,7 @@ fn parsed(
         tables: &tables,
     };
     let plan = context.plan(&query).and_then(|plan| {
-        // Types are checked here, where errors can point at the text.
+        // Types are checked here because the error of a later check could not point into `text`.
         context.analyze(plan.clone())?;
         Ok(plan)
     });
@@ -103,7 +104,7 @@ fn unqualified(expr: Expr) -> Result<Expr> {
         .map_err(|error| super::explain_unplaced(&error).with_source(error))
 }
 
-/// Converts the position of an error in the generated query to a position in the text.
+/// Converts the position of an error in the generated query to a position in the user's text.
 fn at_text(mut error: PlanError) -> PlanError {
     let place = match &mut error {
         PlanError::Mistake(mistake) => &mut mistake.position,

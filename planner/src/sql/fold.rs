@@ -1,10 +1,10 @@
 //! Rewrites function arguments before a query is planned.
 //!
-//! Sizes and probabilities must reach functions as constants, since the plan determines output
-//! shapes. So arithmetic of literals (`256 / 2`) is computed here, with SQL semantics. `stream =>
-//! 'name'` becomes a last positional argument `__stream('name')`, which the functions crate
-//! understands: DataFusion's named arguments cannot be left out in the middle. `PINNED f(..)`
-//! becomes `__pinned(f(..))`, likewise.
+//! Sizes and probabilities must reach functions as constants, because output shapes are determined
+//! during planning. So arithmetic of literals (`256 / 2`) is computed here, with SQL semantics.
+//! `stream => 'name'` becomes a last positional argument `__stream('name')`, which `forebay_udfs`
+//! reads. The stream cannot remain a named argument, because DataFusion allows no omitted argument
+//! before a named argument. `PINNED f(..)` becomes a call `__pinned(f(..))`.
 
 use std::ops::ControlFlow;
 
@@ -120,7 +120,7 @@ impl Folder<'_> {
             .any(|argument| matches!(argument, FunctionArg::Named { .. }))
         {
             let Some(parameters) = (self.parameters)(&name) else {
-                let message = format!("{name} has no named arguments but stream");
+                let message = format!("{name} accepts no named argument except stream");
                 return Err(PlanError::at(position, message));
             };
             make_positional(&mut list.args, &parameters)?;
@@ -153,8 +153,8 @@ fn marker(name: &str, span: Span, argument: FunctionArg) -> Function {
     }
 }
 
-/// Makes named arguments positional, in the order of the parameters, so that the stream can be the
-/// last argument.
+/// Converts named arguments to positional arguments, in the order of `parameters`, so that the
+/// stream can be appended as the last argument.
 fn make_positional(arguments: &mut Vec<FunctionArg>, parameters: &[String]) -> Result<()> {
     let mut slots: Vec<Option<FunctionArg>> = vec![None; parameters.len()];
     let mut positional = 0;
@@ -204,7 +204,8 @@ enum NumberLiteral {
 impl NumberLiteral {
     fn as_f64(self) -> f64 {
         match self {
-            // Likewise, DataFusion coerces an operation on an integer and a float to Float64.
+            // DataFusion, too, coerces the operands to Float64 if one is an integer and the other a
+            // float.
             #[expect(clippy::cast_precision_loss, reason = "SQL's own coercion")]
             Self::Int(value) => value as f64,
             Self::Float(value) => value,
@@ -219,7 +220,8 @@ impl NumberLiteral {
             }) => {
                 let number = match text.parse() {
                     Ok(value) => Self::Int(value),
-                    // A whole number beyond 64 bits must not be rounded here.
+                    // A whole number beyond 64 bits is left as written, because a float would round
+                    // it.
                     Err(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => return None,
                     Err(_) => Self::Float(text.parse().ok()?),
                 };
@@ -270,8 +272,8 @@ impl NumberLiteral {
     }
 
     fn into_expr(self, span: Span) -> Expr {
-        // `{:?}` keeps the decimal point of a whole float, and prints the shortest text that reads
-        // back.
+        // `{:?}` keeps the decimal point of a whole float, and prints the shortest text that parses
+        // to the same float.
         let (text, negative) = match self {
             Self::Int(value) => (value.unsigned_abs().to_string(), value < 0),
             Self::Float(value) => (format!("{:?}", value.abs()), value.is_sign_negative()),
@@ -400,6 +402,6 @@ mod tests {
         insta::assert_snapshot!(message("x, a => 1, stream => 's'"), @r#"line 1, column 13: argument "a" is given twice"#);
         insta::assert_snapshot!(message("x, c => 1, stream => 's'"), @r#"argument "b" must be given too, since a later one is"#);
         insta::assert_snapshot!(message("1, 2, 3, 4, b => 1, stream => 's'"), @"line 1, column 19: too many arguments");
-        insta::assert_snapshot!(folded("SELECT g(x => 1, stream => 's')").unwrap_err(), @"line 1, column 18: g has no named arguments but stream");
+        insta::assert_snapshot!(folded("SELECT g(x => 1, stream => 's')").unwrap_err(), @"line 1, column 18: g accepts no named argument except stream");
     }
 }

@@ -1,8 +1,8 @@
 //! Plans long select lists in pieces.
 //!
-//! DataFusion compares each item of a list with all items before it, and looks a column up among
-//! all columns, so ten thousand items take it half a minute. Here a few items at a time are planned
-//! over just the columns that they name.
+//! DataFusion compares each item of a list with all items before it, and looks up each column among
+//! all columns, so planning ten thousand items takes half a minute. This module plans a few items
+//! at a time, over only the columns that these items name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -27,19 +27,19 @@ use super::provider::QueryContext;
 use super::walk::walk;
 use crate::error::PlanError;
 
-/// Maximum number of items of a list, or of columns behind a `*`, for which DataFusion plans a
-/// query in one piece.
+/// Maximum number of items of a select list, or of columns of a `*`, that DataFusion plans in one
+/// piece.
 const SHORT: usize = 256;
 
 /// Number of items that are planned together.
 const PIECE: usize = 64;
 
-/// Name of the one column that stands for the list while the rest of the query is planned.
+/// Name of the column that replaces the select list while the rest of the query is planned.
 const STAND_IN: &str = "__select_list";
 
-/// Plans a query with a long select list. Returns `None` to leave the query to DataFusion: if the
-/// list is short, holds more than columns computed row by row, or has a mistake, which DataFusion
-/// then reports.
+/// Plans a query with a long select list. Returns `None` if DataFusion must plan the query in one
+/// piece: the list is short, an item is not computed row by row, or the query has an error, which
+/// DataFusion then reports.
 pub(super) fn plan_long_list(context: &QueryContext<'_>, query: &Query) -> Option<LogicalPlan> {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return None;
@@ -65,8 +65,8 @@ fn is_long(select: &Select, tables: &BTreeMap<String, Arc<dyn TableProvider>>) -
         || select.projection.iter().any(is_wildcard) && tables.values().any(is_wide)
 }
 
-/// Plans the query with one column in place of its select list, and then substitutes the list for
-/// this column.
+/// Plans the query with one column instead of its select list, and then replaces this column by the
+/// planned list.
 fn planned(context: &QueryContext<'_>, query: &Query, select: &Select) -> Result<LogicalPlan> {
     let mut rest = select.clone();
     rest.projection = vec![SelectItem::ExprWithAlias {
@@ -96,7 +96,7 @@ fn planned(context: &QueryContext<'_>, query: &Query, select: &Select) -> Result
     }
 }
 
-/// Creates the error that leaves a query to be planned by DataFusion in one piece.
+/// Creates the error after which DataFusion plans the query in one piece.
 fn in_one_piece<T>(why: &str) -> Result<T> {
     plan_err!("not planned in pieces: {why}")
 }
@@ -173,8 +173,8 @@ impl<'a> List<'a> {
         (table.cloned(), Arc::clone(field))
     }
 
-    /// Plans and analyses some items over just the columns that they name, and adds their
-    /// expressions.
+    /// Plans and analyses `items` over only the columns that the items name, and adds the resulting
+    /// expressions to the list.
     fn piece(&mut self, items: &[SelectItem]) -> Result<()> {
         let fields = self
             .named(items)?
@@ -222,8 +222,8 @@ impl<'a> List<'a> {
         })
     }
 
-    /// The indices of the input's columns that the items name. If several tables have a column of
-    /// one name, all of these columns count.
+    /// Returns the indices of the input columns that `items` name. A name that several tables have
+    /// yields the columns of all these tables.
     fn named(&self, items: &[SelectItem]) -> Result<BTreeSet<usize>> {
         let mut named = Named {
             by_name: &self.by_name,
@@ -283,7 +283,7 @@ fn is_expression(item: &SelectItem) -> bool {
     )
 }
 
-/// True if an expression and all its parts are evaluated row by row.
+/// True if the outermost operator of `expr` is evaluated row by row.
 fn is_of_a_row(expr: &Expr) -> bool {
     !matches!(
         expr,
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use crate::testing::{catalog, filled, query, run};
 
-    /// Items whose types DataFusion has to coerce.
+    /// Returns `count` select items, whose types DataFusion has to coerce.
     fn items(count: usize) -> String {
         let item = |i: usize| match i % 6 {
             0 => format!("t.id * {i} + 1 AS c{i}"),
@@ -315,7 +315,7 @@ mod tests {
         (0..count).map(item).collect::<Vec<_>>().join(", ")
     }
 
-    /// Plans a query in pieces and in one.
+    /// Plans a query in pieces, and again in one piece.
     fn plans(sql: &str) -> (Option<LogicalPlan>, Result<LogicalPlan>) {
         let parts = Field::new_struct("st", vec![Field::new("b", DataType::Utf8, true)], true);
         let list = Field::new_list("l", Field::new_list_field(DataType::Int64, true), true);

@@ -5,7 +5,8 @@ use crate::testing::{filled, run};
 
 use super::options::list;
 
-/// The message of a mistake. The lists of all formats and of all table functions are `{formats}` and `{functions}`.
+/// Returns the error message for `sql`, in which `{formats}` stands for the list of all formats,
+/// and `{functions}` for the list of all table functions.
 async fn mistake(sql: &str) -> String {
     let error = match run(&mut filled().await, sql).await {
         Ok(_) => panic!("accepted: {sql}"),
@@ -62,9 +63,9 @@ mistakes! {
     wrong_type_in_filter: "SELECT label FROM photos WHERE label" => @"line 1, column 32: WHERE expects a condition, found a value of type Int32";
     bad_cast: "SELECT CAST(image AS DOUBLE) AS x FROM photos" => @"line 1, column 13: Binary cannot be cast to Float64";
     variable_shapes: "SELECT label, decode_image(image) AS pixels FROM photos\nBATCH 32" => @r#"line 2, column 1: BATCH needs rows of one shape, but the shape of "pixels" varies; bring it to a fixed size with resize, center_crop or random_resized_crop"#;
-    duplicate_output: "SELECT people.id, other.id FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 19: two columns are named "id"; give one another name with AS"#;
-    duplicate_expression: "SELECT label, label FROM photos" => @r#"line 1, column 15: two columns are named "label"; give one another name with AS"#;
-    duplicate_wildcard: "SELECT * FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 8: two columns are named "id"; give one another name with AS"#;
+    duplicate_output: "SELECT people.id, other.id FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 19: two columns are named "id"; give one of them another name with AS"#;
+    duplicate_expression: "SELECT label, label FROM photos" => @r#"line 1, column 15: two columns are named "label"; give one of them another name with AS"#;
+    duplicate_wildcard: "SELECT * FROM people JOIN other ON people.id = other.id" => @r#"line 1, column 8: two columns are named "id"; give one of them another name with AS"#;
     batch_zero: "SELECT label FROM photos BATCH 0" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found 0";
     batch_negative: "SELECT label FROM photos BATCH -8" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found -8";
     batch_fraction: "SELECT label FROM photos BATCH 2.5" => @"line 1, column 32: BATCH expects a whole number of rows of at least 1, found 2.5";
@@ -78,7 +79,7 @@ mistakes! {
     shuffle_nothing: "SELECT label FROM photos SHUFFLE BATCH 2" => @r#"line 1, column 34: SHUFFLE expects WITHIN n ROWS or GLOBALLY, found "BATCH""#;
     shuffle_zero: "SELECT label FROM photos SHUFFLE WITHIN 0 ROWS" => @"line 1, column 41: SHUFFLE WITHIN expects a whole number of rows of at least 1, found 0";
     shuffle_without_rows: "SELECT label FROM photos SHUFFLE WITHIN 100" => @"line 1, column 44: SHUFFLE WITHIN n expects ROWS, found the end of the text";
-    wrong_order: "SELECT label FROM photos\nBATCH 2\nSHUFFLE GLOBALLY" => @"line 3, column 1: SHUFFLE comes before BATCH; the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, BATCH, REPEAT, CACHE, OPTIONS";
+    wrong_order: "SELECT label FROM photos\nBATCH 2\nSHUFFLE GLOBALLY" => @"line 3, column 1: SHUFFLE must come before BATCH; the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, BATCH, REPEAT, CACHE, OPTIONS";
     twice: "SELECT label FROM photos BATCH 2 BATCH 3" => @"line 1, column 34: BATCH is given twice; the clauses come in the order SHUFFLE, SEED, SKIP, TAKE, PACK or BUCKET, BATCH, REPEAT, CACHE, OPTIONS";
     drop_and_pad: "SELECT label FROM photos BATCH 2 DROP REMAINDER PAD REMAINDER" => @"line 1, column 49: DROP REMAINDER and PAD REMAINDER exclude each other";
     misspelt_clause: "SELECT label FROM photos SHUFLE WITHIN 10 ROWS" => @r#"line 1, column 33: expected a training clause or the end of the statement after the query, found "WITHIN"; did you mean SHUFFLE?"#;
@@ -92,15 +93,15 @@ mistakes! {
     pack_unknown: "SELECT label FROM photos PACK labels INTO 512" => @r#"line 1, column 26: PACK names "labels", which is not a column of the query; did you mean "label"?"#;
     pack_replace: "SELECT [1, 2] AS ids FROM photos PACK ids INTO 8 OPTIONS (on_error = 'replace')" => @"line 1, column 34: on_error = 'replace' with PACK: another row's sequence may not fit in the place of a failed one; use on_error = 'skip'; packs keep their shape";
     pack_tokens: "SELECT [1, 2] AS ids FROM photos PACK ids INTO 8 BATCH BY TOKENS 16 ON ids" => @"line 1, column 50: BATCH BY TOKENS with PACK: every pack has the same number of elements; BATCH n takes n packs of 8 elements";
-    pack_taken_name: "SELECT [1, 2] AS ids, label AS ids_positions FROM photos PACK ids INTO 8" => @r#"line 1, column 58: this clause adds a column "ids_positions", which the query has too; give the query's another name with AS"#;
+    pack_taken_name: "SELECT [1, 2] AS ids, label AS ids_positions FROM photos PACK ids INTO 8" => @r#"line 1, column 58: this clause adds a column "ids_positions", which the query has too; give the query's column another name with AS"#;
     pack_bad: "SELECT label FROM photos PACK label INTO zero" => @r#"line 1, column 42: PACK column INTO expects a whole number of elements of at least 1, found "zero""#;
     bucket: "SELECT label FROM photos BUCKET BY label + 1 BOUNDARIES (1, 2)" => @"line 1, column 26: BUCKET BY needs a BATCH clause; add BATCH n";
-    bucket_descending: "SELECT label FROM photos BUCKET BY label BOUNDARIES (4, 2) BATCH 2" => @"line 1, column 57: BOUNDARIES must ascend";
+    bucket_descending: "SELECT label FROM photos BUCKET BY label BOUNDARIES (4, 2) BATCH 2" => @"line 1, column 57: BOUNDARIES must ascend: expected a number above the one before";
     bucket_column: "SELECT label FROM photos BUCKET BY lable BOUNDARIES (1) BATCH 2" => @r#"line 1, column 36: unknown column "lable"; did you mean "label"?"#;
     bucket_function: "SELECT label FROM photos BUCKET BY random() BOUNDARIES (1) BATCH 2" => @"line 1, column 36: random() is not supported: its result would differ every time; random_uniform() draws a number that moves with its row";
     bucket_large: "SELECT label FROM photos BUCKET BY label BOUNDARIES (1, 2) BATCH 2000" => @"line 1, column 26: 3 buckets of batches of 2000 rows may hold 5997 rows open, but a resume token lists at most 5000; use fewer boundaries or smaller batches";
     tokens: "SELECT path FROM photos BATCH BY TOKENS 512 ON path" => @r#"line 1, column 25: BATCH BY TOKENS needs a list or a whole number, but "path" is Utf8"#;
-    tokens_padded: "SELECT label FROM photos BATCH BY TOKENS 512 ON label PAD REMAINDER" => @"line 1, column 55: PAD REMAINDER repeats rows up to a number of rows, which BATCH BY TOKENS does not have";
+    tokens_padded: "SELECT label FROM photos BATCH BY TOKENS 512 ON label PAD REMAINDER" => @"line 1, column 55: PAD REMAINDER needs a fixed number of rows per batch, which BATCH BY TOKENS does not set";
     cache: "SELECT label FROM photos CACHE AUTO" => @"line 1, column 26: CACHE needs a directory for the rows; add OPTIONS (cache_dir = '..')";
     cache_where: "SELECT label FROM photos CACHE HERE" => @r#"line 1, column 32: expected a training clause or the end of the statement after the query, found "HERE""#;
     frozen: "SELECT label FROM photos CACHE AT label FREEZING OPTIONS (cache_dir = 'c')" => @r#"line 1, column 50: CACHE AT .. FREEZING expects RANDOMNESS, found "OPTIONS""#;
@@ -137,8 +138,8 @@ mistakes! {
     mix_missing_column: "SELECT id FROM MIX (people WEIGHT 0.7,\n photos WEIGHT 0.3)" => @r#"line 2, column 2: MIX: "photos" has no column "id", which "people" has; all arms of a MIX need the same columns; choose them with (SELECT ..)"#;
     mix_missing_column_of_a_query: "SELECT id FROM MIX (people WEIGHT 0.7,\n (SELECT name FROM other) WEIGHT 0.3)" => @r#"line 2, column 3: MIX: arm 2 has no column "id", which "people" has; all arms of a MIX need the same columns; choose them with (SELECT ..)"#;
     mix_extra_column: "SELECT id FROM MIX ((SELECT id FROM people) WEIGHT 7, other WEIGHT 3)" => @r#"line 1, column 55: MIX: "other" has the column "name", which arm 1 does not have; all arms of a MIX need the same columns; choose them with (SELECT ..)"#;
-    mix_two_columns: "SELECT id FROM MIX ((SELECT * FROM people JOIN other ON people.id = other.id) WEIGHT 7)" => @r#"line 1, column 22: MIX: two columns of arm 1 are named "id"; give one another name with AS"#;
-    mix_types: "SELECT x FROM MIX ((SELECT image AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Binary in arm 1 and Int64 in arm 2; no type holds the values of both: give one another name"#;
+    mix_two_columns: "SELECT id FROM MIX ((SELECT * FROM people JOIN other ON people.id = other.id) WEIGHT 7)" => @r#"line 1, column 22: MIX: two columns of arm 1 are named "id"; give one of them another name with AS"#;
+    mix_types: "SELECT x FROM MIX ((SELECT image AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Binary in arm 1 and Int64 in arm 2; no type holds the values of both: give one of them another name"#;
     mix_widths: "SELECT x FROM MIX ((SELECT label AS x FROM photos) WEIGHT 1, (SELECT id AS x FROM people) WEIGHT 1)" => @r#"line 1, column 63: MIX: column "x" is Int32 in arm 1 and Int64 in arm 2; bring both to one type, such as CAST(x AS BIGINT) AS x"#;
     mix_names: "SELECT * FROM MIX (people WEIGHT 1, (SELECT label AS id, class AS name FROM photos) WEIGHT 1)" => @r#"line 1, column 38: MIX: column "id" is Int64 in "people" and Int32 in arm 2; bring both to one type, such as CAST(id AS BIGINT) AS id"#;
     mix_zones: "SELECT \"At\" FROM MIX ((SELECT to_timestamp('2026-01-01') AS \"At\" FROM people) WEIGHT 1, (SELECT arrow_cast(to_timestamp('2026-01-01'), 'Timestamp(ms, \"UTC\")') AS \"At\" FROM people) WEIGHT 1)" => @r#"line 1, column 90: MIX: column "At" is Timestamp(ns) in arm 1 and Timestamp(ms, "UTC") in arm 2; bring both to one type, such as arrow_cast("At", 'Timestamp(ns, "UTC")') AS "At""#;
@@ -148,11 +149,11 @@ mistakes! {
     mix_joined: "SELECT people.id FROM people JOIN MIX (other WEIGHT 1) AS m ON people.id = m.id" => @"line 1, column 35: MIX on the right side of a JOIN is not supported yet";
     mix_of_a_pipeline_joined: "CREATE PIPELINE p AS SELECT id FROM MIX (people WEIGHT 1);\nSELECT other.id FROM other JOIN p ON other.id = p.id" => @"line 2, column 1: MIX on the right side of a JOIN is not supported yet";
     mix_in_a_union: "SELECT id FROM people UNION ALL SELECT id FROM MIX (other WEIGHT 1)" => @"line 1, column 48: MIX under UNION ALL is not supported yet";
-    mix_limited: "SELECT id FROM MIX (people WEIGHT 1) LIMIT 5" => @"line 1, column 44: LIMIT acts on stored order, and a MIX has none; use TAKE";
-    mix_limited_from_a_subquery: "SELECT id FROM (SELECT id FROM MIX (people WEIGHT 1)) AS q LIMIT 5" => @"line 1, column 66: LIMIT acts on stored order, and a MIX has none; use TAKE";
+    mix_limited: "SELECT id FROM MIX (people WEIGHT 1) LIMIT 5" => @"line 1, column 44: LIMIT counts rows in stored order, but a MIX has no stored order; use TAKE";
+    mix_limited_from_a_subquery: "SELECT id FROM (SELECT id FROM MIX (people WEIGHT 1)) AS q LIMIT 5" => @"line 1, column 66: LIMIT counts rows in stored order, but a MIX has no stored order; use TAKE";
     mix_in_an_expression: "SELECT mix(people WEIGHT 1) FROM people" => @r#"line 1, column 8: unknown function "mix"; did you mean "max"?"#;
     mix_clause_in_an_arm: "SELECT id FROM MIX ((SELECT id FROM people SHUFFLE GLOBALLY) WEIGHT 1)" => @"line 1, column 44: SHUFFLE in a subquery; put training clauses at the end of the pipeline";
-    mix_reordered_pipeline: "CREATE PIPELINE p AS SELECT id FROM people TAKE 5;\nSELECT id FROM MIX (p WEIGHT 1)" => @r#"line 2, column 21: reading pipeline "p", which shuffles, skips or takes, is not supported yet; repeat its query without these clauses"#;
+    mix_reordered_pipeline: "CREATE PIPELINE p AS SELECT id FROM people TAKE 5;\nSELECT id FROM MIX (p WEIGHT 1)" => @r#"line 2, column 21: reading pipeline "p", which shuffles, skips or takes, is not supported yet; write the pipeline's query in its place, without these clauses"#;
     mix_sampled: "SELECT id FROM MIX (people WEIGHT 1) TABLESAMPLE (10)" => @"line 1, column 16: TABLESAMPLE is not supported";
     mix_with_options: "SELECT id FROM MIX (people WEIGHT 1) WITH (a = 1)" => @"line 1, column 16: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
     mix_refused_function: "SELECT x FROM MIX ((SELECT random() AS x FROM people) WEIGHT 1)" => @"line 1, column 28: random() is not supported: its result would differ every time; random_uniform() draws a number that moves with its row";
@@ -170,11 +171,11 @@ mistakes! {
     table_function_without_path: "SELECT * FROM csv(delimiter => ';')" => @"line 1, column 15: csv expects a quoted path, found no argument";
     table_function_with_a_number: "SELECT * FROM csv(1)" => @"line 1, column 19: csv expects a quoted path first, found 1";
     name_taken: "CREATE PIPELINE photos AS SELECT 1 AS x" => @r#"line 1, column 17: "photos" is the name of a table already"#;
-    name_taken_by_the_same_kind: "CREATE EXTERNAL TABLE photos STORED AS CSV LOCATION 'x'" => @r#"line 1, column 23: table "photos" exists already; CREATE OR REPLACE puts the new one in its place"#;
+    name_taken_by_the_same_kind: "CREATE EXTERNAL TABLE photos STORED AS CSV LOCATION 'x'" => @r#"line 1, column 23: table "photos" exists already; use CREATE OR REPLACE to replace it"#;
     drop_of_nothing: "DROP PIPELINE trian" => @r#"line 1, column 15: unknown pipeline "trian""#;
     drop_of_the_other_kind: "DROP PIPELINE photos" => @r#"line 1, column 15: "photos" is a table; use DROP TABLE photos"#;
     describe_nothing: "DESCRIBE photo" => @r#"line 1, column 10: unknown table or pipeline "photo"; did you mean "photos"?"#;
-    reordered_pipeline_in_from: "CREATE PIPELINE p AS SELECT label FROM photos SHUFFLE GLOBALLY;\nSELECT label FROM p" => @r#"line 2, column 19: reading pipeline "p", which shuffles, skips or takes, is not supported yet; repeat its query without these clauses"#;
+    reordered_pipeline_in_from: "CREATE PIPELINE p AS SELECT label FROM photos SHUFFLE GLOBALLY;\nSELECT label FROM p" => @r#"line 2, column 19: reading pipeline "p", which shuffles, skips or takes, is not supported yet; write the pipeline's query in its place, without these clauses"#;
     stream_without_a_name: "SELECT random_uniform(stream => 1) AS x FROM photos" => @"line 1, column 23: stream expects a name in quotes, found 1";
     internal_function: "SELECT __stream('a') AS x FROM photos" => @r#"line 1, column 8: "__stream" is an internal function"#;
     array_of_a_column: "SELECT normalize(decode_image(image), [label]) AS x FROM photos" => @"line 1, column 8: normalize expects constant means as argument 2";
@@ -216,8 +217,8 @@ mistakes! {
     scalar_subquery_of_two_columns: "SELECT (SELECT id, name FROM people) AS x FROM other" => @"line 1, column 9: Too many columns! The subquery should only return one column: people.id, people.name";
 }
 
-/// Deep plans take stack: accepted ones must fit into a thread's, and the rest must be refused
-/// early.
+/// Deep plans need stack. An accepted plan must fit into the stack of a thread, and a deeper plan
+/// must be refused before it overflows the stack.
 #[tokio::test]
 async fn long_texts_are_planned_or_refused_without_harm() {
     let chain = |part: &str, link: &str, length: usize| vec![part; length].join(link);

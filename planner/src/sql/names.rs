@@ -1,12 +1,12 @@
 //! Resolves names in SQL text to columns and fields.
 //!
-//! An unquoted name means the column of exactly that spelling, or else the only column whose name
-//! differs just in case. If several names differ just in case, the name is refused. (DataFusion
-//! folds unquoted names to lower case: given columns `Label` and `label`, it would read `label` for
-//! `Label`.)
+//! An unquoted name means the column with exactly that spelling, or else the only column whose name
+//! is equal if case is ignored. If there are several such columns, the name is refused. (DataFusion
+//! folds unquoted names to lower case: in a table with the columns `Label` and `label`, DataFusion
+//! would read the column `label` for the name `Label`.)
 //!
-//! The columns of all tables and aliases count, in any part of the query. So the meaning of a name
-//! never depends on which of two columns happens to be in scope.
+//! In every part of the query, a name is compared with the columns of all tables and aliases. The
+//! meaning of a name therefore never depends on which of two columns is in scope.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -26,8 +26,8 @@ use super::walk::{walk, walk_mut};
 use crate::clauses::Clauses;
 use crate::error::{PlanError, Position, Result};
 
-/// Replaces the name of every column in a query by its spelling in `tables`, or by the spelling
-/// with which the query defines it.
+/// Replaces every column name in `query` by the spelling of that column in `tables`, or by the
+/// spelling with which the query defines the column.
 ///
 /// # Errors
 /// Fails if a name is ambiguous.
@@ -54,8 +54,8 @@ pub(super) fn settle_names(
         .iter()
         .for_each(|ident| names.columns.add(&ident.value));
     for ident in foldable {
-        // A name that the query defines is folded to lower case, unless a known column has exactly
-        // its spelling.
+        // A name that the query defines is folded to lower case, unless a column has exactly the
+        // same spelling.
         if !names.columns.has(&ident.value) {
             names.folded.insert(ident.value.clone());
         }
@@ -66,7 +66,8 @@ pub(super) fn settle_names(
     walk_mut(query, &mut names)
 }
 
-/// Rewrites unquoted columns in clauses to their spelling in the query's output.
+/// Replaces the unquoted column names in `clauses` by the spelling of these columns in the query's
+/// output.
 ///
 /// # Errors
 /// Fails if a name is ambiguous, or a column is padded twice.
@@ -79,8 +80,8 @@ pub(super) fn settle_clauses(
         if unquoted.contains(name) {
             let known = output.fields().iter().map(|field| field.name().as_str());
             let found = spelled(name, known).map_err(|alike| several(name, &alike, None))?;
-            // The name in CACHE AT may be that of a function, or of a column that is not in the
-            // output.
+            // The name after CACHE AT may be the name of a function, or of a column that is not in
+            // the output.
             *name = found.map_or_else(|| name.to_ascii_lowercase(), str::to_owned);
         }
     }
@@ -94,11 +95,11 @@ pub(super) fn settle_clauses(
     }
 }
 
-/// Finds the spelling of `name` in `known`: `name` itself, or else the only spelling that differs
-/// just in case. `None` if there is neither.
+/// Finds the spelling of `name` in `known`: `name` itself, or else the only spelling that is equal
+/// if case is ignored. `None` if `known` has neither.
 ///
 /// # Errors
-/// Returns the spellings if there are several.
+/// Returns the spellings that are equal if case is ignored, if there are several and none is exact.
 pub(crate) fn spelled<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
@@ -118,7 +119,7 @@ pub(crate) fn spelled<'a>(
     }
 }
 
-/// Creates the mistake of an ambiguous name, which could mean any of `alike`.
+/// Creates the error for the ambiguous name `name`, which could mean any column in `alike`.
 pub(crate) fn several(name: &str, alike: &[&str], position: Option<Position>) -> PlanError {
     let quoted: Vec<String> = alike.iter().map(|name| format!("\"{name}\"")).collect();
     let message = format!(
@@ -128,12 +129,13 @@ pub(crate) fn several(name: &str, alike: &[&str], position: Option<Position>) ->
     PlanError::at(position, message).with_hint("write it exactly as one of them is spelled")
 }
 
-/// True if an identifier has only one reading: it is quoted, or in lower case.
+/// True if folding to lower case does not change `ident`: the identifier is quoted, or in lower
+/// case.
 fn is_exact(ident: &Ident) -> bool {
     ident.quote_style.is_some() || normalize(ident) == ident.value
 }
 
-/// Spellings, grouped by their lower case.
+/// Spellings of names, grouped by their lower-case form.
 #[derive(Debug, Default)]
 struct Spellings(BTreeMap<String, BTreeSet<String>>);
 
@@ -148,7 +150,7 @@ impl Spellings {
         alike.is_some_and(|alike| alike.contains(name))
     }
 
-    /// Adds the fields of structs within a field, at any depth.
+    /// Adds the names of all struct fields inside `field`, at any depth.
     fn add_within(&mut self, field: &Field) {
         match field.data_type() {
             DataType::Struct(fields) => {
@@ -167,8 +169,8 @@ impl Spellings {
         }
     }
 
-    /// Replaces an unquoted identifier by the spelling of its column, quoted unless that is in
-    /// lower case.
+    /// Replaces an unquoted identifier by the spelling of its column. The spelling is quoted unless
+    /// the spelling is in lower case.
     fn settle(&self, ident: &mut Ident) -> Result<()> {
         if ident.quote_style.is_some() {
             return Ok(());
@@ -187,7 +189,7 @@ impl Spellings {
     }
 }
 
-/// The names that a query defines: of columns, fields and tables.
+/// The names of columns, struct fields and tables that a query defines.
 #[derive(Debug, Default)]
 struct Given {
     columns: Vec<Ident>,
@@ -265,7 +267,7 @@ impl Visitor for Given {
                 self.fields
                     .extend(entries.iter().map(|entry| entry.key.value.clone()));
             }
-            // The arguments of `named_struct` contain its field names as strings.
+            // The arguments of `named_struct` contain the names of the struct's fields as strings.
             Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("named_struct") => {
                 let _ = walk(&call.args, &mut TextCollector(&mut self.fields));
             }
@@ -301,8 +303,8 @@ struct Names {
 }
 
 impl Names {
-    /// Quotes the name of a column where the query defines it, unless the name is folded to lower
-    /// case.
+    /// Quotes `ident`, a column name in the position where the query defines the column, unless the
+    /// name is folded to lower case.
     fn define(&self, ident: &mut Ident) {
         if !is_exact(ident) && !self.folded.contains(&ident.value) {
             ident.quote_style = Some('"');
@@ -413,8 +415,8 @@ impl Names {
                 let mut parts: Vec<&mut Ident> = std::iter::once(root).chain(dots).collect();
                 self.compound(parts.iter_mut().map(|part| &mut **part))?;
                 if parts.len() > 1 {
-                    // The parts are visited next, as expressions. They are quoted, so that this
-                    // visit leaves them as they are.
+                    // The parts are visited next, as expressions. A quoted part is not changed by
+                    // that visit.
                     for part in parts {
                         part.value = normalize(part);
                         part.quote_style.get_or_insert('"');
@@ -536,7 +538,7 @@ mod tests {
             list("SELECT TOTAL FROM (SELECT id AS Total FROM people)").await,
             "total"
         );
-        // A new name that is spelled like a column becomes that name.
+        // An alias that equals a column name if case is ignored gets the spelling of the column.
         assert_eq!(
             list("SELECT upper(name) AS Name FROM cases").await,
             "upper(cases.Name) AS Name"

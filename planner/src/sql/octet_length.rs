@@ -1,4 +1,4 @@
-//! `octet_length` of binary values.
+//! The function `octet_length`, for binary values as well as text.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct OctetLength {
     signature: Signature,
 }
 
-/// Creates the function.
+/// Creates the DataFusion function `octet_length`.
 pub(crate) fn octet_length() -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(OctetLength { signature }))

@@ -1,4 +1,4 @@
-//! Parses `OPTIONS (..)`, the keys and values of pipelines and of sources.
+//! Parses the keys and values of `OPTIONS (..)`, for pipelines and for sources.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -26,7 +26,7 @@ const KEYS: [&str; 12] = [
     "dead_letter_bytes",
 ];
 
-/// A `key = value` of `OPTIONS (..)`.
+/// A pair `key = value` of `OPTIONS (..)`.
 #[derive(Debug)]
 pub(super) struct KeyValue {
     /// The key, in lower case.
@@ -144,7 +144,7 @@ fn rule_names(pair: &KeyValue) -> Result<BTreeSet<String>> {
         .collect()
 }
 
-/// Parses a value with `parse`, and adds the option's key and position to the error.
+/// Parses the value of `pair` with `parse`. An error of `parse` gets the option's key and position.
 fn measure(pair: &KeyValue, parse: fn(&str) -> Result<u64, String>) -> Result<u64> {
     parse(&pair.value)
         .map_err(|why| PlanError::at(pair.value_position, format!("{}: {why}", pair.key)))
@@ -201,7 +201,8 @@ const RELAX: [(&str, Relax); 4] = [
 
 const OPTIMIZE: [(&str, Optimize); 2] = [("off", Optimize::Off), ("default", Optimize::Default)];
 
-/// Alternative spellings of option values: the key, the spelling, and the value that it stands for.
+/// Alternative values of options: the option's key, the alternative value, and the value that the
+/// alternative means.
 const ALIASES: [(&str, &str, &str); 2] = [("relax", "exact", "none"), ("optimize", "none", "off")];
 
 fn choose<T: Copy>(pair: &KeyValue, choices: &[(&str, T)]) -> Result<T> {

@@ -1,4 +1,4 @@
-//! Parses text to statements.
+//! Parses SQL text into statements.
 
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -10,7 +10,7 @@ use super::source::parse_create_source;
 use super::statement::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement};
 use crate::error::{PlanError, Result, closest};
 
-/// Statements that databases have and Forebay does not.
+/// First words of statements that databases accept and Forebay refuses.
 const REFUSED: [&str; 27] = [
     "INSERT",
     "UPDATE",
@@ -445,7 +445,7 @@ mod tests {
         insta::assert_snapshot!(message("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x' LOCATION 'y'"), @"line 1, column 52: LOCATION is given twice");
         insta::assert_snapshot!(message("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION x"), @r#"line 1, column 48: LOCATION expects a quoted path, found "x""#);
         insta::assert_snapshot!(message("CREATE EXTERNAL TABLE t STORED AS CSV PARTITIONED BY (a) LOCATION 'x'"), @"line 1, column 39: PARTITIONED BY is not supported yet");
-        insta::assert_snapshot!(message("CREATE EXTERNAL TABLE a.b STORED AS CSV LOCATION 'x'"), @r#"line 1, column 23: names cannot be qualified here; write "a" without the "." after it"#);
+        insta::assert_snapshot!(message("CREATE EXTERNAL TABLE a.b STORED AS CSV LOCATION 'x'"), @r#"line 1, column 23: expected a name without a qualifier, found "a" before a ".""#);
         insta::assert_snapshot!(message("CREATE PIPELINE AS SELECT 1"), @r#"line 1, column 20: CREATE PIPELINE name expects AS, found "SELECT""#);
         insta::assert_snapshot!(message("CREATE PIPELINE p AS BATCH 2"), @r#"line 1, column 22: a pipeline expects SELECT, found "BATCH""#);
         insta::assert_snapshot!(message("EXPLAIN photos"), @r#"line 1, column 9: EXPLAIN expects PIPELINE name or a query, found "photos""#);
@@ -465,8 +465,8 @@ mod tests {
             "CREATE", "PIPELINE", "AS", "MIX", "WEIGHT", ";", "OPTIONS", "=", ".", "\"", "\n", "*",
             "EXTERNAL", "TABLE", "EXPLAIN", "WHY", "NOT", "/*", "é",
         ];
-        // Every sequence of tokens from a small linear congruential generator (Knuth's MMIX
-        // constants).
+        // Random sequences of tokens, from a linear congruential generator with Knuth's MMIX
+        // constants.
         let mut state = 1_u64;
         for length in 0..2_000 {
             let mut text = String::new();

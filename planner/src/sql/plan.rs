@@ -33,7 +33,8 @@ use crate::mix;
 use crate::output::{check_batch, duplicate, two_columns};
 use crate::pipeline::{BUCKET_COLUMN, Pipeline};
 
-/// Name of the table with the query's own rows, which `BUCKET BY` reads. Errors may show this name.
+/// Name of the generated table that holds the query's output rows, from which `BUCKET BY` reads.
+/// Error messages may contain this name.
 const ROWS: &str = "query";
 
 /// The planner of one query.
@@ -73,8 +74,8 @@ impl<'a> QueryPlanner<'a> {
         checked(&bucketed, &names)
     }
 
-    /// Returns a query over this query's rows that adds the value of `BUCKET BY` as a last column;
-    /// `None` without `BUCKET BY`.
+    /// Returns a query that selects all columns of this query and, as a last column, the value of
+    /// `BUCKET BY`; `None` without `BUCKET BY`.
     fn bucketed(&self) -> Option<Query> {
         let by = self.source.bucket_by.as_ref()?;
         let cast = Expr::Cast {
@@ -93,8 +94,8 @@ impl<'a> QueryPlanner<'a> {
         Some(select(vec![all, bucket], rows))
     }
 
-    /// Plans the query over `tables`. They have the names that the query contains once its table
-    /// function calls are replaced.
+    /// Plans the query over `tables`. The keys of `tables` are the names that the query contains
+    /// after the query's table function calls have been replaced.
     pub(crate) fn plan(
         &self,
         tables: &BTreeMap<String, Arc<dyn TableProvider>>,
@@ -159,7 +160,7 @@ impl<'a> QueryPlanner<'a> {
         Ok((query, plan))
     }
 
-    /// The clauses, with columns spelled as in the query's output.
+    /// Returns the clauses, with column names spelled as in the query's output.
     fn clauses(&self, schema: &DFSchema) -> Result<Clauses> {
         let mut clauses = self.source.clauses.clone();
         let positions = &self.source.positions;
@@ -183,8 +184,8 @@ impl<'a> QueryPlanner<'a> {
     }
 }
 
-/// The mistake of a duplicate select item, which DataFusion reports without a position; `None` for
-/// any other error.
+/// Returns the error for a duplicate select item, with the position that DataFusion does not
+/// report; `None` if `error` has another cause.
 fn repeated_item(query: &Query, error: &DataFusionError) -> Option<PlanError> {
     if !message_of(error).starts_with("Projections require unique expression names") {
         return None;
@@ -201,7 +202,7 @@ fn repeated_item(query: &Query, error: &DataFusionError) -> Option<PlanError> {
     None
 }
 
-/// The first `SELECT` of a query, which names its columns.
+/// Returns the first `SELECT` of a query, which determines the names of the query's columns.
 fn select_of(query: &Query) -> Option<&Select> {
     let mut body = query.body.as_ref();
     loop {
@@ -214,7 +215,7 @@ fn select_of(query: &Query) -> Option<&Select> {
     }
 }
 
-/// The column name of a select item, if the text shows it.
+/// Returns the column name of a select item; `None` if the item itself contains no such name.
 fn output(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(normalize(alias)),
@@ -224,7 +225,7 @@ fn output(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// Position of the select item with a duplicate name.
+/// Returns the position of the select item whose column `name` is a duplicate.
 fn item_position(query: &Query, name: &str, nth: usize) -> Option<Position> {
     let select = select_of(query)?;
     let mut named = select

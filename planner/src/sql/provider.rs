@@ -20,20 +20,20 @@ use sqlparser::ast::{Query, Statement};
 
 use super::mix::PLANNERS;
 
-/// The tables of one query, over the functions of a session.
+/// The tables that one query may read, with the functions and the configuration of a session.
 pub(crate) struct QueryContext<'a> {
     pub(crate) state: &'a SessionState,
     pub(crate) tables: &'a BTreeMap<String, Arc<dyn TableProvider>>,
 }
 
 impl QueryContext<'_> {
-    /// Creates DataFusion's planner over these tables and functions.
+    /// Creates DataFusion's SQL planner for `tables` and the functions of the session.
     pub(crate) fn relations(&self) -> SqlToRel<'_, Self> {
         let options = ParserOptions::from(&self.state.config_options().sql_parser);
         SqlToRel::new_with_options(self, options)
     }
 
-    /// Plans a query as written.
+    /// Plans a query as written, without coercing types.
     pub(crate) fn plan(&self, query: &Query) -> Result<LogicalPlan> {
         self.relations()
             .sql_statement_to_plan(Statement::Query(Box::new(query.clone())))

@@ -1,4 +1,4 @@
-//! `CREATE EXTERNAL TABLE`.
+//! Parses `CREATE EXTERNAL TABLE`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::statement::{Name, Statement};
 use crate::error::{PlanError, Position, Result, message_of};
 use crate::source::{Format, SourceSpec};
 
-/// Parses the rest of `CREATE [OR REPLACE] EXTERNAL TABLE`.
+/// Parses the part of the statement that follows `CREATE [OR REPLACE] EXTERNAL TABLE`.
 pub(super) fn parse_create_source(
     cursor: &mut SqlCursor<'_>,
     or_replace: bool,
@@ -127,7 +127,7 @@ fn columns(cursor: &mut SqlCursor<'_>) -> Result<SchemaRef> {
             ));
         }
     }
-    // One column at a time, so that an error has a position.
+    // Columns are converted one at a time so that an error has the position of its column.
     let fields: Vec<_> = columns.into_iter().map(field).collect::<Result<_>>()?;
     Ok(Arc::new(Schema::new(fields)))
 }

@@ -24,8 +24,8 @@ pub(crate) struct TableCall {
     pub(crate) position: Option<Position>,
 }
 
-/// Formats a source as the table function call that reads it, with options ordered by key. The call
-/// names the scanned table in plans.
+/// Formats a source as the table function call that reads it, with options ordered by key. In a
+/// plan, this text is the name of the scanned table.
 pub(crate) fn canonical_name(spec: &SourceSpec) -> String {
     let quote = |text: &str| text.replace('\'', "''");
     let mut name = format!("{}('{}'", spec.format.function(), quote(&spec.location));
@@ -57,8 +57,8 @@ pub(crate) fn table_calls(query: &Query) -> Result<Vec<TableCall>> {
     Ok(calls.0)
 }
 
-/// Replaces each table function call by a table of its canonical name. The table's alias is the
-/// function's name, unless the query gives an alias.
+/// Replaces each table function call by a table named by [`canonical_name`]. The table's alias is
+/// the function's name, unless the query contains an alias.
 pub(crate) fn replace_table_calls(query: &mut Query) {
     struct Replace;
     impl VisitorMut for Replace {

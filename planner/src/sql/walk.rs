@@ -1,8 +1,8 @@
 //! Walks over syntax trees.
 //!
 //! sqlparser's walk covers some three hundred types, and is compiled anew for each type of visitor:
-//! a dozen visitors made two thirds of this crate's code. Here all visitors share one compiled
-//! walk.
+//! a dozen visitors made two thirds of this crate's code. In this module, all visitors share one
+//! compiled walk.
 
 use std::ops::ControlFlow;
 
@@ -24,7 +24,7 @@ pub(super) fn walk(tree: &impl Visit, visitor: &mut dyn Visitor<Break = PlanErro
     }
 }
 
-/// Visits all parts of a tree, which the visitor may change.
+/// Visits all parts of `tree`. The visitor may change these parts.
 ///
 /// # Errors
 /// Returns the error with which the visitor ended the walk.

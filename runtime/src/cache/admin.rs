@@ -1,4 +1,5 @@
-//! Administration of a store: its contents, and the time that they save.
+//! Administration of a cache store: lists its entries with their sizes and benefits, and removes
+//! entries.
 
 use super::bandwidth::MEASURED_BYTES;
 use super::compression::Compression;
@@ -10,33 +11,34 @@ use super::manifest::{EntryManifest, SegmentEntry};
 use super::quota::benefit;
 use super::store::CacheStore;
 
-/// Summary of an entry, for display.
+/// Summary of a cache entry, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// Key of the entry.
     pub key: CacheKey,
-    /// Text of the entry's prefix.
+    /// Text of the sub-plan whose rows the entry stores.
     pub text: String,
-    /// Number of rows stored.
+    /// Number of rows that are stored, without dropped rows.
     pub rows: u64,
-    /// Rows that the prefix's filter dropped.
+    /// Number of rows that are recorded as dropped by the filter of the sub-plan.
     pub dropped: u64,
-    /// Total size of the segments in the store, in bytes.
+    /// Total size of the entry's segments as they are stored, in bytes.
     pub bytes: u64,
-    /// Size of the stored rows in memory, in bytes.
+    /// Size that the stored rows have in memory once decoded, in bytes.
     pub row_bytes: u64,
-    /// Time to compute a row, in picoseconds.
+    /// Time to compute one row without the cache, in picoseconds.
     pub compute_ps_per_row: u64,
-    /// Time that computing all rows took, in picoseconds; reading them instead saves it.
+    /// Time that computing all rows of the entry took, in picoseconds. Reading the rows from the
+    /// cache saves this time.
     pub saved_ps: u64,
     /// Time of the entry's last use, in milliseconds since 1970; 0 when unknown.
     pub last_used_ms: u64,
-    /// Picoseconds saved per byte, halved for every day without use. The entries of least benefit
+    /// `saved_ps` divided by `bytes`, halved for every day since the last use. Rows of low benefit
     /// are evicted first.
     pub benefit: f64,
-    /// The damage of the manifest, if it cannot be read.
+    /// Reason for which the entry's manifest cannot be read; `None` when the manifest is sound.
     pub damage: Option<String>,
-    /// The segments, in the order in which they were written.
+    /// The segments of the entry, in the order in which they were written.
     pub segments: Vec<SegmentSummary>,
 }
 
@@ -45,7 +47,7 @@ pub struct Summary {
 pub struct SegmentSummary {
     /// Name of the segment's object, without its extension.
     pub name: String,
-    /// Number of rows stored.
+    /// Number of rows that are stored, without dropped rows.
     pub rows: u64,
     /// Size of the segment in the store, in bytes.
     pub bytes: u64,
@@ -92,7 +94,7 @@ impl CacheStore {
             segments,
             ..
         } = loaded.manifest;
-        // A manifest may claim sizes whose sum overflows.
+        // Sums saturate, because a manifest may state numbers whose sum overflows.
         let sum = |of: fn(&SegmentEntry) -> u64| {
             segments
                 .iter()
@@ -116,10 +118,10 @@ impl CacheStore {
         }))
     }
 
-    /// Returns the key of the only entry whose key begins with the digits `text`.
+    /// Returns the key of the only entry whose key begins with the hexadecimal digits `text`.
     ///
     /// # Errors
-    /// No entry has such a key, or several have.
+    /// `text` is not hexadecimal, no key begins with `text`, or several keys do.
     pub async fn resolve(&self, text: &str) -> Result<CacheKey, CacheError> {
         if text.is_empty() || text.len() > 64 || !is_hex(text, text.len()) {
             return Err(CacheError::Key {
@@ -143,9 +145,9 @@ impl CacheStore {
         }
     }
 
-    /// Measures the bandwidth again by reading a part of the largest segment in `entries`. Plans
-    /// that do not read the store measure nothing, so an old measurement would count for ever. If
-    /// reading fails, the old measurement stays.
+    /// Measures the read bandwidth of the store again, by reading a part of the largest segment in
+    /// `entries`. A plan that does not read the store measures nothing, so an outdated measurement
+    /// could otherwise persist. If reading fails, the old measurement stays.
     pub async fn measure_again(&self, entries: &[Summary]) {
         let segments = entries
             .iter()
@@ -162,10 +164,10 @@ impl CacheStore {
         }
     }
 
-    /// Removes an entry.
+    /// Removes the entry of `key`.
     ///
     /// # Errors
-    /// Another process writes the entry, or the store fails.
+    /// Another process is writing the entry, or the store fails.
     pub async fn remove(&self, key: &CacheKey) -> Result<(), CacheError> {
         let lease = self.shared.options.lease;
         match Exclusive::acquire(&self.shared.files, key, lease).await? {
@@ -174,10 +176,11 @@ impl CacheStore {
         }
     }
 
-    /// Removes all entries and returns their number.
+    /// Removes all entries of the store and returns the number of removed entries.
     ///
     /// # Errors
-    /// Another process writes one of them, or the store fails.
+    /// Another process is writing one of the entries, or the store fails. Entries that were removed
+    /// before the error stay removed.
     pub async fn remove_all(&self) -> Result<u64, CacheError> {
         let mut removed = 0;
         for key in self.shared.files.keys().await? {

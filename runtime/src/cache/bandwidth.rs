@@ -1,44 +1,45 @@
-//! Bandwidth of a store, measured while it is used.
+//! Bandwidth of a cache store, measured while the store is used.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of measured bytes that the history counts, so that new measurements soon outweigh
-/// it when a store has become slower.
+/// Maximum number of bytes that earlier measurements count as. The limit lets new measurements soon
+/// outweigh the earlier ones when a store has become slower.
 const HISTORY_BYTES: u64 = 4 << 30;
 
-/// Maximum number of bytes read to measure a store again.
+/// Maximum number of bytes that are read in order to measure the bandwidth of a store again.
 pub(super) const MEASURED_BYTES: u64 = 1 << 20;
 
-/// Number of bytes from which on a new measurement replaces the history instead of being added to
-/// it.
+/// Minimum number of bytes of a new measurement that replaces the history. A smaller measurement is
+/// added to the history.
 const ENOUGH: u64 = 64 << 10;
 
 /// Lower bound of a measured bandwidth, in bytes per second. A lower value is due to a short
-/// disturbance, or to too few bytes.
+/// disturbance, or to too few measured bytes.
 const FLOOR: u64 = 256 << 10;
 
-/// Time for which a measurement is valid, in milliseconds.
+/// Time after which a measurement is discarded, in milliseconds.
 const VALID_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Bandwidth of a single request to a store, in bytes per second. Concurrent requests may reach
-/// more together. The bandwidth of a directory includes reads from the system's page cache.
+/// Bandwidth of a single request to a store, in bytes per second. Several concurrent requests may
+/// together be faster. For a directory, reads that the system's page cache serves are measured,
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// Bandwidth of writing; `None` until something was written.
+    /// Bandwidth of writing, in bytes per second; `None` until something was written.
     pub write_bps: Option<u64>,
-    /// Bandwidth of reading; `None` until something was read.
+    /// Bandwidth of reading, in bytes per second; `None` until something was read.
     pub read_bps: Option<u64>,
 }
 
-/// Bytes that were transferred in one direction, and the time that this took.
+/// Bytes that were transferred in one direction, and the time that the transfers took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Number of bytes transferred.
     pub bytes: u64,
-    /// Time in nanoseconds, summed over requests.
+    /// Time that the transfers took in nanoseconds, summed over requests.
     pub nanos: u64,
 }
 
@@ -56,10 +57,11 @@ impl Traffic {
         }
     }
 
-    /// Returns `self`, the measurement of this process, if it has enough bytes; otherwise `self`
-    /// added to the earlier measurement `before`. The second value is the time that the result
-    /// counts as measured at, in milliseconds since 1970: a few bytes do not make an old
-    /// measurement new.
+    /// Combines `self`, the measurement of this process, with the earlier measurement `before`.
+    /// Returns `self` alone if `self` has at least [`ENOUGH`] bytes or `before` has no bytes;
+    /// otherwise the sum of both. The second value is the time at which the returned measurement
+    /// counts as made, in milliseconds since 1970. For a sum, this time is `before_ms`, because a
+    /// few new bytes do not renew an old measurement.
     fn after(self, before: Self, before_ms: u64, now_ms: u64) -> (Self, u64) {
         match (before.bytes, self.bytes) {
             (0, 0) => (self, 0),
@@ -68,7 +70,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the same rate, scaled down to at most [`HISTORY_BYTES`].
+    /// Returns a measurement of the same rate that has at most about [`HISTORY_BYTES`] bytes.
     fn aged(self) -> Self {
         match self.bytes.div_ceil(HISTORY_BYTES) {
             0 | 1 => self,
@@ -80,7 +82,7 @@ impl Traffic {
     }
 }
 
-/// The measurements that are stored with a store.
+/// The bandwidth measurements that are saved in a store, as `bandwidth.json`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct History {
     pub(super) written: Traffic,
@@ -94,7 +96,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Returns the history without the measurements that are too old to count.
+    /// Returns the history without the measurements that are older than [`VALID_MS`].
     pub(super) fn unless_old(self, now_ms: u64) -> Self {
         let unless_old = |measured: Traffic, at_ms: u64| {
             if now_ms.saturating_sub(at_ms) > VALID_MS {
@@ -111,14 +113,14 @@ impl History {
     }
 }
 
-/// Counts the bytes transferred to and from a store.
+/// Measures the traffic of this process with a store, and holds the earlier measurements.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     history: History,
     written: ByteCounter,
     read: ByteCounter,
-    /// True when the store was read to measure it again: earlier measurements of reading no longer
-    /// count.
+    /// True when the store was read in order to measure its read bandwidth again. Earlier
+    /// measurements of reading are then ignored.
     was_read_again: AtomicBool,
 }
 
@@ -159,18 +161,19 @@ impl Meter {
         self.read.add(bytes, time);
     }
 
-    /// Notes that the store was read to measure it again: earlier measurements of reading no longer
-    /// count.
+    /// Records that the store was read in order to measure its read bandwidth again. Earlier
+    /// measurements of reading are ignored from now on.
     pub(super) fn read_again(&self) {
         self.was_read_again.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the traffic of this process: written, then read.
+    /// Returns the traffic of this process as `(written, read)`.
     pub(super) fn traffic(&self) -> (Traffic, Traffic) {
         (self.written.traffic(), self.read.traffic())
     }
 
-    /// Returns the measurements to store with the store.
+    /// Returns the measurements to save in the store: those of this process, combined with earlier
+    /// ones.
     pub(super) fn history(&self, now_ms: u64) -> History {
         let read_before = if self.was_read_again.load(Ordering::Relaxed) {
             Traffic::default()
@@ -237,7 +240,8 @@ mod tests {
         assert_eq!(meter.bandwidth().write_bps, Some(FLOOR));
         let later = Meter::new(meter.history(7).unless_old(7 + VALID_MS));
         assert_eq!(later.bandwidth().read_bps, Some(ENOUGH * 1000));
-        // Reading does not renew the measurement of writing, and neither does writing a few bytes.
+        // Reading does not renew the measurement of writing, and a process without traffic renews
+        // neither.
         let kept = meter.history(7);
         assert_eq!((kept.written_ms, kept.read_ms), (5, 7));
         assert_eq!(Meter::new(kept).history(9), kept);

@@ -1,8 +1,9 @@
-//! Blocks: record batches small enough to be read for the sake of one row, as Arrow IPC messages.
+//! Blocks: record batches encoded as Arrow IPC messages. Reading one row reads the row's whole
+//! block, so blocks are small.
 //!
 //! A block consists of the dictionaries of its rows and one record batch. The schema is stored
-//! once, at the front of the segment, so that the segment up to its end marker is an Arrow IPC
-//! stream.
+//! once, at the front of the segment, so that the bytes of a segment up to its end marker are an
+//! Arrow IPC stream.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,14 +23,14 @@ use super::compression::Compression;
 /// The end marker of an Arrow IPC stream.
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Maximum size in bytes of a decoded block, as it is addressed by 32-bit offsets. A row that no
-/// block can hold is not stored.
+/// Maximum size of a decoded block in bytes: the largest value of a 32-bit offset. A row that is
+/// too large for a block is not stored.
 pub(super) const MAX_BLOCK_BYTES: u64 = i32::MAX as u64;
 
-/// Size in bytes of the marker and the length in front of each message.
+/// Size in bytes of the continuation marker and the length that precede each Arrow IPC message.
 const PREFIX: usize = 8;
 
-/// Returns the message for rows of `schema` that stands at the front of a segment.
+/// Encodes `schema` as the Arrow IPC message that begins a segment.
 pub(super) fn schema_message(schema: &Schema) -> Result<Vec<u8>, ArrowError> {
     let options = IpcWriteOptions::default();
     let mut tracker = DictionaryTracker::new(false);
@@ -43,7 +44,7 @@ pub(super) fn schema_message(schema: &Schema) -> Result<Vec<u8>, ArrowError> {
     Ok(bytes)
 }
 
-/// Encodes rows as a block.
+/// Encodes the rows of `batch` as a block.
 pub(super) fn encode(batch: &RecordBatch, compression: Compression) -> Result<Vec<u8>, ArrowError> {
     let options = IpcWriteOptions::default().try_with_compression(match compression {
         Compression::None => None,
@@ -52,7 +53,7 @@ pub(super) fn encode(batch: &RecordBatch, compression: Compression) -> Result<Ve
     })?;
     let generator = IpcDataGenerator::default();
     let mut tracker = DictionaryTracker::new(false);
-    // Assigns the dictionaries the numbers that they have in the schema message.
+    // Gives the dictionaries the same ids in `tracker` that they have in the schema message.
     generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut tracker, &options);
     let mut context = IpcWriteContext::default();
     let (dictionaries, rows) = generator.encode(batch, &mut tracker, &options, &mut context)?;
@@ -63,17 +64,19 @@ pub(super) fn encode(batch: &RecordBatch, compression: Compression) -> Result<Ve
     Ok(bytes)
 }
 
-/// Decodes a block whose checksum matched. The writer of the block is not trusted: the memory that
-/// the block claims to need is checked before it is allocated, and a panic of the decoder becomes
-/// an error.
+/// Decodes a block of `rows` rows whose checksum matched. The writer of the block is not trusted:
+/// the sizes that the block states are checked before memory is allocated, and a panic of the
+/// decoder becomes an error.
 pub(super) fn decode(
     schema_message: &[u8],
     block: Bytes,
     rows: u32,
 ) -> Result<RecordBatch, String> {
-    let claimed = claimed_bytes(&block).ok_or("its messages do not fit together")?;
+    let claimed = claimed_bytes(&block).ok_or("its Arrow IPC messages are malformed")?;
     if claimed > MAX_BLOCK_BYTES {
-        return Err(format!("it claims to hold {claimed} bytes"));
+        return Err(format!(
+            "it claims to hold {claimed} bytes, above the limit of {MAX_BLOCK_BYTES}"
+        ));
     }
     guarded(|| {
         let mut decoder = StreamDecoder::new();
@@ -85,27 +88,31 @@ pub(super) fn decode(
                 }
             }
         }
-        // The decoder returns a record batch without a body only when more bytes follow it.
+        // The decoder returns a record batch with an empty body only once more bytes follow the
+        // batch.
         decoder.decode(&mut end)
     })?
     .filter(|batch| batch.num_rows() == rows as usize)
-    .ok_or_else(|| format!("it does not hold {rows} rows"))
+    .ok_or_else(|| format!("it does not hold the expected {rows} rows"))
 }
 
-/// Runs Arrow's code, and turns a panic into an error.
+/// Runs `work`, which calls Arrow's code, and turns a panic into an error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(format!("the decoder gave up: {}", text.unwrap_or_default()))
+            Err(format!(
+                "Arrow's code panicked: {}",
+                text.unwrap_or_default()
+            ))
         }
     }
 }
 
-/// Returns the number of bytes that decoding the messages allocates, as stated by their buffers;
-/// `None` when the messages are malformed.
+/// Returns the number of bytes that decoding `block` allocates, as the headers of its buffers
+/// state; `None` when the messages in `block` are malformed.
 fn claimed_bytes(block: &[u8]) -> Option<u64> {
     let mut rest = block;
     let mut total = 0u64;
@@ -183,7 +190,7 @@ mod tests {
             let again = decode(&schema, block.into(), 3).unwrap();
             assert_eq!(again, batch, "{compression}");
         }
-        // A slice of a batch is encoded without the rows outside of it.
+        // A slice of a batch is encoded without the rows outside of the slice.
         assert!(encode(&batch.slice(1, 2), Compression::None).unwrap().len() < 2500);
     }
 

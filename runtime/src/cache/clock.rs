@@ -1,17 +1,17 @@
-//! The time that the cache uses; tests replace it.
+//! The clock of the cache, which tests replace by a manual one.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A source of time.
+/// A clock: a monotonic time and the wall-clock time.
 pub(crate) trait Clock: fmt::Debug + Send + Sync {
-    /// Time since a fixed moment; it never decreases.
+    /// Returns the time since a fixed moment. The returned time never decreases.
     fn elapsed(&self) -> Duration;
-    /// Milliseconds since 1970.
+    /// Returns the wall-clock time in milliseconds since 1970.
     fn unix_ms(&self) -> u64;
 }
 
-/// The clock of the system.
+/// The clock of the operating system.
 #[derive(Debug)]
 pub(super) struct SystemClock {
     start: Instant,
@@ -31,7 +31,8 @@ impl Clock for SystemClock {
     }
 
     fn unix_ms(&self) -> u64 {
-        // With a clock before 1970 everything stored looks old, which at worst causes an eviction.
+        // A system clock before 1970 gives 0. Rows that are used at time 0 look old later, so at
+        // worst these rows are evicted.
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| since.as_millis() as u64)
     }

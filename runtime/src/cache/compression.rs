@@ -1,4 +1,4 @@
-//! Chooses a compression by measurements.
+//! Chooses the compression of cached rows by measured costs.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::bandwidth::Bandwidth;
 
-/// Assumed bandwidth of a store that was not measured yet, in bytes per second: that of a common
-/// disk.
+/// Bandwidth in bytes per second that is assumed for a store without measurements: the bandwidth of
+/// a common disk.
 const ASSUMED_BPS: u64 = 500_000_000;
 
-/// Minimum share of the cost that a compression must save to be chosen.
+/// A compression is chosen only if it saves more than this share of the cost without compression.
 const MIN_GAIN: f64 = 0.05;
 
-/// Compression of the buffers in a segment.
+/// Compression of the Arrow buffers in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
@@ -40,16 +40,17 @@ impl fmt::Display for Compression {
 pub struct Trial {
     /// The compression that was measured.
     pub compression: Compression,
-    /// Stored bytes per byte of rows.
+    /// Number of stored bytes per byte that the rows take in memory.
     pub ratio: f64,
-    /// Nanoseconds to encode one byte of rows.
+    /// Nanoseconds to encode rows, per byte that the rows take in memory.
     pub encode: f64,
-    /// Nanoseconds to decode one byte of rows.
+    /// Nanoseconds to decode rows, per byte that the rows take in memory.
     pub decode: f64,
 }
 
 impl Trial {
-    /// Returns the cost in nanoseconds of writing a byte of rows once and reading it `reads` times.
+    /// Returns the cost in nanoseconds of writing rows once and reading these rows `reads` times,
+    /// per byte that the rows take in memory.
     fn cost(&self, bandwidth: Bandwidth, reads: u32) -> f64 {
         let transfer =
             |bps: Option<u64>| self.ratio * 1e9 / bps.unwrap_or(ASSUMED_BPS).max(1) as f64;
@@ -59,8 +60,9 @@ impl Trial {
     }
 }
 
-/// Returns the compression with the lowest cost of writing rows once and reading them `reads`
-/// times. Returns [`Compression::None`] unless another one saves at least a twentieth of its cost.
+/// Returns the compression with the lowest cost of writing rows once and reading these rows `reads`
+/// times. Returns [`Compression::None`] unless another compression saves more than a twentieth of
+/// the cost that [`Compression::None`] has.
 pub fn choose(trials: &[Trial], bandwidth: Bandwidth, reads: u32) -> Compression {
     let cost = |trial: &Trial| trial.cost(bandwidth, reads);
     let plain = trials
@@ -80,7 +82,8 @@ pub fn choose(trials: &[Trial], bandwidth: Bandwidth, reads: u32) -> Compression
 mod tests {
     use super::*;
 
-    /// Typical measurements for text: LZ4 halves it fast, Zstandard reduces it to a third slowly.
+    /// Typical measurements for text, which LZ4 halves fast and Zstandard reduces to a third
+    /// slowly.
     const TEXT: [Trial; 3] = [
         Trial {
             compression: Compression::None,

@@ -1,4 +1,4 @@
-//! An entry: those rows of one prefix that are stored.
+//! A cache entry: the stored rows of one prefix, which is a sub-plan over one scan.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -13,24 +13,26 @@ use super::key::{CacheKey, RowAddress, checksum_of, hex};
 use super::known::{Known, KnownSegment};
 use super::shared::StoreState;
 
-/// Description of a prefix, which the caller of the cache provides.
+/// Description of a prefix, the sub-plan whose rows are cached. The caller of the cache provides
+/// this description.
 #[derive(Debug, Clone)]
 pub struct EntryInfo {
-    /// Text of the prefix, for display.
+    /// Text of the prefix (a sub-plan), for display.
     pub text: String,
     /// Schema of the rows, with the metadata of extension types.
     pub schema: SchemaRef,
-    /// Time to compute a row, in picoseconds.
+    /// Time to compute one row without the cache, in picoseconds.
     pub compute_ps_per_row: u64,
-    /// Expected number of reads of each row. The compression is chosen by it.
+    /// Expected number of times that each row is read. The choice of the compression depends on
+    /// this number.
     pub expected_reads: u32,
     /// Description of the writing process, for display.
     pub writer: String,
 }
 
 impl EntryInfo {
-    /// Describes a prefix whose rows are expected to be read ten times and are written by this
-    /// process.
+    /// Describes a prefix whose rows this process writes, and each of whose rows is expected to be
+    /// read ten times.
     pub fn new(text: impl Into<String>, schema: SchemaRef, compute_ps_per_row: u64) -> Self {
         Self {
             text: text.into(),
@@ -42,23 +44,25 @@ impl EntryInfo {
     }
 }
 
-/// Location of a row. It is valid for the entry that returned it, and for clones of that entry.
+/// Location of a row in the cache. A location is valid for the [`Entry`] that returned the
+/// location, and for clones of that entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
-    /// The row is stored: [`Entry::read`] reads it.
+    /// The row is stored, and [`Entry::read`] can read the row.
     Stored(StoredPlace),
     /// The filter of the prefix dropped the row: there is nothing to read or to compute.
     Dropped,
 }
 
-/// A row of a segment.
+/// Location of a stored row: a segment, and the number of the row in that segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredPlace {
     pub(super) slot: SegmentSlot,
     pub(super) row: u32,
 }
 
-/// The rows of one prefix. Cheap to clone; clones share what they know of the stored rows.
+/// The cached rows of one prefix, a sub-plan over one scan. Cheap to clone; all clones share one
+/// table of the stored rows.
 #[derive(Clone)]
 pub struct Entry {
     pub(super) inner: Arc<EntryState>,
@@ -72,12 +76,12 @@ pub(super) struct EntryState {
     pub(super) fingerprint: String,
     known: RwLock<Known>,
     pub(super) touched_ms: AtomicU64,
-    /// Held while `known` is updated from a manifest: a refresh that read an older manifest must
-    /// not forget segments that were published since.
+    /// Held while `known` is updated from a manifest. Without this mutex, a refresh that has read
+    /// an older manifest could forget segments that were published since then.
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Held while damage is repaired, and while a writer acquires the write lock. A repair holds
     /// the write lock briefly; without this mutex, a writer of the same process could be refused
-    /// because of it.
+    /// during a repair.
     pub(super) acquiring: tokio::sync::Mutex<()>,
 }
 
@@ -127,7 +131,8 @@ impl Entry {
         &self.inner.info.schema
     }
 
-    /// Finds the locations of rows; `None` for rows that have to be computed.
+    /// Returns the location of each row in `addresses`; `None` for a row that is not stored and has
+    /// to be computed.
     pub fn find(&self, addresses: &[RowAddress]) -> Vec<Option<Location>> {
         let find = |known: &Known, address: RowAddress| {
             let found = known.find(address)?;
@@ -147,12 +152,13 @@ impl Entry {
         })
     }
 
-    /// Returns the number of rows known, including those that the filter dropped.
+    /// Returns the number of rows whose location this process knows, including rows that the filter
+    /// dropped.
     pub fn rows(&self) -> u64 {
         self.with(Known::rows)
     }
 
-    /// Returns the memory that the addresses of the rows take, in bytes.
+    /// Returns the size in bytes of the in-memory index from row addresses to locations.
     pub fn index_bytes(&self) -> usize {
         self.with(Known::index_bytes)
     }

@@ -4,29 +4,29 @@ use super::key::CacheKey;
 
 /// The reason for which an operation of the cache failed.
 ///
-/// Rows that are damaged, missing or evicted are not an error: they count as absent, and are
+/// Rows that are damaged, missing or evicted are not an error: such rows count as absent, and are
 /// computed again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
     /// A text is not a cache key.
     #[error(
-        "'{text}' is no cache key: expected 64 hexadecimal digits, or the first of them as `forebay cache ls` prints"
+        "'{text}' is not a cache key: expected 64 lower-case hexadecimal digits, or the leading digits that `forebay cache ls` prints"
     )]
     Key {
         /// The text as the user wrote it.
         text: String,
     },
-    /// No entry has the key.
+    /// No entry has a key that begins with the digits that the user wrote.
     #[error("the cache has no entry '{text}': `forebay cache ls` lists them all")]
     Unknown {
-        /// The digits as the user wrote them.
+        /// The leading digits of a key, as the user wrote these digits.
         text: String,
     },
-    /// Several entries have keys that begin with the given digits.
+    /// Several entries have keys that begin with the digits that the user wrote.
     #[error("{found} entries of the cache begin with '{text}': give more digits")]
     Ambiguous {
-        /// The digits as the user wrote them.
+        /// The leading digits of a key, as the user wrote these digits.
         text: String,
         /// Number of entries whose keys begin with the digits.
         found: usize,
@@ -39,16 +39,16 @@ pub enum CacheError {
         /// The reason.
         cause: String,
     },
-    /// An entry cannot be changed while another process writes it.
-    #[error("the cache entry {} is being written by another process: try again when that has ended", .key.short())]
+    /// An entry cannot be changed, because another process is writing to the entry.
+    #[error("the cache entry {} is being written by another process: try again when that process has ended", .key.short())]
     Busy {
         /// Key of the entry.
         key: CacheKey,
     },
-    /// The store could not read or write.
+    /// An operation of the object store failed.
     #[error("the cache cannot {action} '{path}': {source}")]
     Store {
-        /// The operation, as a verb.
+        /// The failed operation, as a verb.
         action: &'static str,
         /// Path of the object in the store.
         path: String,
@@ -59,7 +59,7 @@ pub enum CacheError {
     /// A system call on a directory failed.
     #[error("the cache cannot {action} '{path}': {source}")]
     System {
-        /// The operation, as a verb.
+        /// The failed operation, as a verb.
         action: &'static str,
         /// Path of the file.
         path: String,
@@ -67,21 +67,21 @@ pub enum CacheError {
         #[source]
         source: std::io::Error,
     },
-    /// Another process took over an entry while this process wrote it.
-    #[error("another process took over the cache entry {} because this one did not renew its lease in time", .key.short())]
+    /// Another process took over the right to write an entry while this process was the writer.
+    #[error("another process took over the cache entry {} because this process did not renew its lease in time", .key.short())]
     LeaseLost {
         /// Key of the entry.
         key: CacheKey,
     },
-    /// Rows could not be put into one record batch, or not be encoded.
+    /// Rows could not be gathered into one record batch, or could not be encoded.
     #[error("the cache cannot {action} these rows: {cause}; ask for fewer at a time")]
     Rows {
-        /// The operation, as a verb.
+        /// The failed operation, as a verb.
         action: &'static str,
         /// The reason.
         cause: String,
     },
-    /// A caller of the cache broke one of its rules.
+    /// Code that calls the cache broke a rule of the cache's interface, which is a bug.
     #[error("broken invariant of the cache: {0}; please report this as a bug")]
     Invariant(String),
 }

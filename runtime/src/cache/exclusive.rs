@@ -1,4 +1,4 @@
-//! A key that only this process may change, with its manifest.
+//! The exclusive right to change the entry of a cache key, held together with the entry's manifest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::guard::Guard;
 use super::key::CacheKey;
 use super::manifest::EntryManifest;
 
-/// The exclusive right to change a key, and the key's manifest.
+/// The exclusive right to change the entry of a cache key, and the entry's manifest.
 #[derive(Debug)]
 pub(super) struct Exclusive {
     files: Arc<Files>,
@@ -23,7 +23,8 @@ pub(super) struct Exclusive {
 }
 
 impl Exclusive {
-    /// Acquires the right to change a key; `None` when another writer holds it.
+    /// Acquires the exclusive right to change the entry of `key`; `None` when another writer holds
+    /// the right. `term` is the duration of a lease.
     pub(super) async fn acquire(
         files: &Arc<Files>,
         key: &CacheKey,
@@ -32,8 +33,8 @@ impl Exclusive {
         let Some(guard) = Guard::acquire(files, key, term).await? else {
             return Ok(None);
         };
-        // The manifest is read only now that the right is held, as the previous holder may have
-        // changed it.
+        // The manifest is read only after the right is acquired, because the previous holder may
+        // have changed the manifest.
         let loaded = match EntryManifest::load(files, key).await {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -50,7 +51,7 @@ impl Exclusive {
         }))
     }
 
-    /// Checks that no other process has taken over the right.
+    /// Checks that no other process has taken over the right to change the entry.
     pub(super) async fn confirm(&mut self) -> Result<(), CacheError> {
         self.guard.confirm(&self.files, &self.key).await
     }
@@ -60,8 +61,8 @@ impl Exclusive {
         self.confirm().await?;
         let mode = match (&self.files.directory, self.version.clone()) {
             (Some(_), _) => PutMode::Overwrite,
-            // The store refuses the update if another process took over since, because this one's
-            // lease ran out.
+            // The store refuses the update if the lease of this process has expired and another
+            // process has changed the manifest since.
             (None, Some(version)) => PutMode::Update(version),
             (None, None) => PutMode::Create,
         };
@@ -79,7 +80,8 @@ impl Exclusive {
         Ok(())
     }
 
-    /// Takes segments out of the manifest and deletes them. Returns how many the manifest listed.
+    /// Removes the segments `names` from the manifest and deletes their objects. Returns the number
+    /// of these segments that the manifest listed.
     pub(super) async fn drop_segments(
         &mut self,
         names: &HashSet<String>,
@@ -100,7 +102,7 @@ impl Exclusive {
         Ok(dropped)
     }
 
-    /// Deletes what a process left behind that died while it wrote: temporary files, and segments
+    /// Deletes the leftovers of a process that died while writing: temporary files, and segments
     /// that the manifest does not list.
     pub(super) async fn remove_leftovers(&self) -> Result<(), CacheError> {
         self.files.remove_temporary(&self.key);
@@ -120,8 +122,8 @@ impl Exclusive {
         Ok(())
     }
 
-    /// Removes the entry. The manifest is deleted first, so that no process finds an incomplete
-    /// entry.
+    /// Removes the entry. The manifest is deleted before the segments, so that no process finds an
+    /// incomplete entry.
     pub(super) async fn remove(mut self) -> Result<(), CacheError> {
         self.confirm().await?;
         self.files.delete(&self.files.manifest(&self.key)).await?;
@@ -132,7 +134,7 @@ impl Exclusive {
         Ok(())
     }
 
-    /// Releases the right to change the key.
+    /// Releases the right to change the entry.
     pub(super) async fn release(self) {
         self.guard.release(&self.files, &self.key).await;
     }

@@ -1,4 +1,4 @@
-//! The objects of a store: their paths, and how they are read and written.
+//! The objects of a cache store: the paths of objects, and functions to read and write objects.
 //!
 //! ```text
 //! bandwidth.json             the measured bandwidth of the store
@@ -6,7 +6,7 @@
 //! KEY/lease.json             object stores: who may change KEY, and until when
 //! KEY/manifest.json          the segments of KEY
 //! KEY/used                   when KEY was last used, in milliseconds since 1970
-//! KEY/NAME.arrows            a segment: an Arrow IPC stream, and its index behind it
+//! KEY/NAME.arrows            a segment: an Arrow IPC stream, followed by an index
 //! ```
 
 use std::ops::Range;
@@ -27,14 +27,14 @@ use super::error::CacheError;
 use super::key::CacheKey;
 use super::key_text::is_hex;
 
-/// Extension of the names of segments.
+/// Extension of the file names of segments.
 const SEGMENT: &str = ".arrows";
 
-/// Maximum size in bytes of `bandwidth.json`, of a lease and of the file `used`; a larger one
+/// Maximum size in bytes of `bandwidth.json`, of a lease and of the file `used`. A larger object
 /// counts as damaged.
 pub(super) const SMALL: u64 = 64 << 10;
 
-/// An object store, or a directory accessed as one.
+/// The objects of a cache: an object store, or a directory that is accessed as an object store.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) store: Arc<dyn ObjectStore>,
@@ -45,7 +45,7 @@ pub(super) struct Files {
     pub(super) meter: Meter,
 }
 
-/// The reason for which bytes could not be read.
+/// The reason for which bytes of an object could not be read.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     /// The object is missing or has the wrong size; trying again does not help.
@@ -81,8 +81,8 @@ impl Files {
         self.prefix.clone().join("bandwidth.json")
     }
 
-    /// Reads a whole small object and its version; `None` when it does not exist. An object of more
-    /// than `max` bytes counts as damaged.
+    /// Reads a whole small object and its version; `None` when the object does not exist. An object
+    /// of more than `max` bytes counts as damaged.
     pub(super) async fn read_small(
         &self,
         path: &Path,
@@ -95,7 +95,7 @@ impl Files {
             Err(error) => return Err(failed(error)),
         };
         if found.meta.size > max {
-            let cause = format!("it has {} bytes, more than it can need", found.meta.size);
+            let cause = format!("it has {} bytes, above the limit of {max}", found.meta.size);
             return Err(Unreadable::Damaged(cause));
         }
         let version = UpdateVersion {
@@ -115,7 +115,7 @@ impl Files {
         }
     }
 
-    /// Reads a range of an object that should have `size` bytes.
+    /// Reads a byte range of an object whose expected size is `size` bytes.
     pub(super) async fn range(
         &self,
         path: &Path,
@@ -125,11 +125,12 @@ impl Files {
         let parts = self
             .ranges(path, size, std::slice::from_ref(&range))
             .await?;
-        // `ranges` has checked that it returns as many parts as ranges.
+        // The method `ranges` returns one part for each range, so there is exactly one part.
         Ok(parts.into_iter().next().unwrap_or_default())
     }
 
-    /// Reads several ranges of an object that should have `size` bytes.
+    /// Reads several byte ranges of an object whose expected size is `size` bytes. Returns one part
+    /// for each range.
     pub(super) async fn ranges(
         &self,
         path: &Path,
@@ -155,7 +156,8 @@ impl Files {
         Ok(parts)
     }
 
-    /// Writes a whole object, and measures the time for the bandwidth.
+    /// Writes a whole object, and measures the write bandwidth by the size of the object and the
+    /// duration.
     pub(super) async fn put_large(&self, path: &Path, parts: Vec<Bytes>) -> Result<(), CacheError> {
         let payload = PutPayload::from_iter(parts);
         let bytes = payload.content_length() as u64;
@@ -179,7 +181,7 @@ impl Files {
             .map_err(|error| CacheError::store("write", path, error))
     }
 
-    /// Deletes an object; one that does not exist is not an error.
+    /// Deletes an object. A missing object is not an error.
     pub(super) async fn delete(&self, path: &Path) -> Result<(), CacheError> {
         match self.store.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
@@ -198,7 +200,8 @@ impl Files {
         Ok(keys)
     }
 
-    /// Returns the names of all segments that are stored for a key, listed in its manifest or not.
+    /// Returns the names of all stored segments of `key`, including those that the manifest of
+    /// `key` does not list.
     pub(super) async fn segments(&self, key: &CacheKey) -> Result<Vec<String>, CacheError> {
         let folder = self.key_folder(key);
         let listed = self.store.list(Some(&folder));
@@ -215,7 +218,7 @@ impl Files {
             .await
     }
 
-    /// Returns the total size of the store in bytes.
+    /// Returns the total size of all objects in the store, in bytes.
     pub(super) async fn total_bytes(&self) -> Result<u64, CacheError> {
         let listed = self.store.list(Some(&self.prefix));
         listed
@@ -241,7 +244,8 @@ impl Files {
         stamp.unwrap_or(0).min(self.clock.unix_ms())
     }
 
-    /// Records that a key is used now. If that fails, the key only looks older than it is.
+    /// Records that `key` is used now. If recording fails, `key` only looks unused for longer than
+    /// it was.
     pub(super) async fn touch(&self, key: &CacheKey) {
         let path = self.used(key);
         let stamp = PutPayload::from(self.clock.unix_ms().to_string());
@@ -258,7 +262,7 @@ impl Files {
         found.unwrap_or_default().unless_old(self.clock.unix_ms())
     }
 
-    /// Removes the temporary files that a crashed writer of the key left.
+    /// Removes the temporary files that a crashed writer of `key` left behind.
     pub(super) fn remove_temporary(&self, key: &CacheKey) {
         let Some(directory) = &self.directory else {
             return;
@@ -267,8 +271,7 @@ impl Files {
             let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
             for entry in entries {
                 if is_temporary(FsPath::new(&entry.file_name())) {
-                    // A file that is already gone, or that belongs to another user, needs no
-                    // removal.
+                    // Errors are ignored: the file may already be gone, or belong to another user.
                     std::fs::remove_file(entry.path()).ok();
                 }
             }
@@ -276,7 +279,7 @@ impl Files {
     }
 }
 
-/// True when the name is one that `object_store` gives to unfinished files: `NAME#1`.
+/// True when `name` has the form `NAME#1`, which `object_store` gives to unfinished files.
 fn is_temporary(name: &FsPath) -> bool {
     let number = name.to_str().and_then(|name| name.rsplit_once('#'));
     number.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -287,5 +290,5 @@ fn missing() -> Unreadable {
 }
 
 fn cut_off(found: u64, expected: u64) -> Unreadable {
-    Unreadable::Damaged(format!("it has {found} bytes where {expected} belong"))
+    Unreadable::Damaged(format!("expected {expected} bytes, found {found}"))
 }

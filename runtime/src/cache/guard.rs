@@ -1,10 +1,11 @@
-//! Ensures that one process at a time changes a key.
+//! Ensures that only one process at a time changes the entry of a cache key.
 //!
 //! A directory has a lock file per key, locked by the operating system, which releases the lock
 //! when the process dies. Lock files are never removed: removing a file that another process is
-//! about to lock would let two processes in. An object store has a lease: an object that only one
-//! process can create, and that states its expiry, after which another process may take it over.
-//! The clocks of machines must differ by less than the duration of a lease.
+//! about to lock would let two processes hold the lock. An object store has a lease per key: an
+//! object that only one process can create. A lease states when it expires. After that time another
+//! process may take over the lease, so the clocks of the machines must differ by less than the
+//! duration of a lease.
 
 use std::fs::{File, TryLockError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::error::CacheError;
 use super::files::{Files, SMALL, Unreadable};
 use super::key::{CacheKey, fresh, hex};
 
-/// The exclusive right to change a key.
+/// The exclusive right to change the entry of a cache key.
 #[derive(Debug)]
 pub(super) enum Guard {
     /// A locked file; closing the file unlocks it.
@@ -37,7 +38,8 @@ struct Lease {
 }
 
 impl Guard {
-    /// Acquires the right to change a key; `None` when another writer holds it.
+    /// Acquires the right to change the entry of `key`; `None` when another writer holds the right.
+    /// `term` is the duration of a lease.
     pub(super) async fn acquire(
         files: &Files,
         key: &CacheKey,
@@ -49,7 +51,7 @@ impl Guard {
         }
     }
 
-    /// Checks that the right is still held, and renews a lease that expires soon.
+    /// Checks that this process still holds the right, and renews a lease that expires soon.
     pub(super) async fn confirm(
         &mut self,
         files: &Files,
@@ -86,7 +88,7 @@ impl Guard {
         }
     }
 
-    /// Releases the right. A lease that cannot be removed expires later.
+    /// Releases the right to change the entry. A lease that cannot be removed expires later.
     pub(super) async fn release(self, files: &Files, key: &CacheKey) {
         let Self::Lease { owner, .. } = self else {
             return;
@@ -133,7 +135,7 @@ async fn take_lease(
             {
                 return Ok(None);
             }
-            // The lease has expired, or is not a lease that anybody holds.
+            // The lease has expired, is malformed, or states an expiry too far in the future.
             _ => PutMode::Update(version),
         },
         Err(Unreadable::Damaged(cause)) => {
@@ -158,7 +160,8 @@ async fn take_lease(
     }
 }
 
-/// Maximum duration of a lease, in milliseconds. A lease that states a later expiry does not count.
+/// Maximum duration of a lease, in milliseconds. A lease that states a longer remaining time counts
+/// as free.
 const MAX_TERM_MS: u64 = 24 * 3600 * 1000;
 
 fn lease(owner: &str, expires_ms: u64) -> Result<PutPayload, CacheError> {

@@ -1,26 +1,27 @@
-//! Index of the rows of an entry: the addresses of all its segments in a sorted, compact table.
+//! In-memory index of an entry's rows: a sorted, compact table from row addresses to rows in
+//! segments.
 //!
-//! A range of consecutive rows takes 16 bytes and a file 24. So ten million rows of few files,
-//! stored in any order, take 160 MB, and ten million files of one row 400 MB: less than the list of
-//! the files.
+//! Each range of consecutive rows takes 16 bytes, and each file 24 bytes. So ten million rows of a
+//! few files, stored in random order, take 160 MB. Ten million files of one row each take 400 MB,
+//! which is less than the list of these files takes.
 
 use super::key::{FileKey, RowAddress};
 use super::layout::RowRun;
 
-/// Marks ranges of rows that the filter dropped.
+/// Value of [`Packed::at`] for a range of rows that the filter dropped.
 const DROPPED: u32 = u32::MAX;
 
 /// Number of a segment of an entry, in the order in which this process learned of the segments.
 pub(super) type SegmentSlot = u32;
 
-/// A table of row ranges, sorted by address.
+/// A table from row ranges to segments, sorted by row address.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     groups: Vec<FileGroup>,
     runs: Vec<Packed>,
 }
 
-/// The rows of a file whose numbers have the same upper 32 bits.
+/// The indexed rows of one file whose row numbers have the same upper 32 bits.
 #[derive(Debug, Clone, Copy)]
 struct FileGroup {
     file: [u8; 16],
@@ -37,7 +38,7 @@ struct Packed {
     at: u32,
 }
 
-/// The segment that has a row, and the row's number in it.
+/// The segment that holds a row, and the number of the row in that segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FoundRow {
     pub(super) slot: SegmentSlot,
@@ -48,14 +49,15 @@ pub(super) struct FoundRow {
 type Placed = ([u8; 16], u64, Packed);
 
 impl Index {
-    /// Creates the table of one segment's ranges.
+    /// Creates the table of `runs`, the row ranges of the segment `slot`.
     pub(super) fn new(slot: SegmentSlot, runs: &[RowRun]) -> Self {
         let placed = runs.iter().flat_map(|run| halves(slot, run));
         collect(placed, |_| true)
     }
 
-    /// Merges two tables, leaving out the segments for which `alive` is false. For a row that both
-    /// tables have, the result has the entry of `self`.
+    /// Merges two tables, without the segments for which `alive` is false. For a row that both
+    /// tables have, the result uses the range that begins first; if both begin at the same row, the
+    /// range of `self`.
     pub(super) fn merged(&self, other: &Self, alive: impl Fn(SegmentSlot) -> bool) -> Self {
         let (mut a, mut b) = (self.iter().peekable(), other.iter().peekable());
         let placed = std::iter::from_fn(|| {
@@ -72,7 +74,7 @@ impl Index {
         self.runs.len()
     }
 
-    /// Memory that the table takes, in bytes.
+    /// Returns the memory that the table takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.groups.as_slice()) + size_of_val(self.runs.as_slice())
     }
@@ -108,7 +110,7 @@ impl Index {
     }
 }
 
-/// Splits a range of rows where the upper 32 bits of the row numbers change.
+/// Splits a range of rows wherever the upper 32 bits of the row number change.
 fn halves(slot: SegmentSlot, run: &RowRun) -> impl Iterator<Item = Placed> {
     let file: FileKey = run.first.file;
     let (mut row, mut left, mut at) = (run.first.row, run.rows, run.at);
@@ -133,8 +135,8 @@ fn halves(slot: SegmentSlot, run: &RowRun) -> impl Iterator<Item = Placed> {
     })
 }
 
-/// Creates a table of ranges given in ascending order, without the segments for which `alive` is
-/// false. Of overlapping ranges, the first has the common rows.
+/// Creates a table of the ranges in `placed`, which are in ascending order, without the segments
+/// for which `alive` is false. If ranges overlap, the first range has the common rows.
 fn collect(placed: impl Iterator<Item = Placed>, alive: impl Fn(SegmentSlot) -> bool) -> Index {
     let mut index = Index::default();
     let mut last: Option<([u8; 16], u64)> = None;

@@ -1,17 +1,18 @@
-//! Names of prefixes, of file contents and of stored rows.
+//! Keys of cached prefixes, keys of files, and addresses of stored rows.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::clock::Clock;
 
-/// The name of a cached prefix: a fingerprint of its meaning, computed by the caller. Pipelines
-/// whose prefixes have the same meaning share the stored rows.
+/// The key of a cached prefix (a sub-plan over one scan): a fingerprint of the meaning of the
+/// prefix, computed by the caller. Pipelines whose prefixes have the same meaning share the stored
+/// rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
-    /// Creates the key with these bytes.
+    /// Creates the key that consists of `bytes`.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -21,7 +22,8 @@ impl CacheKey {
         &self.0
     }
 
-    /// Returns the first twelve digits, which are enough for people to tell keys apart.
+    /// Returns the first twelve hexadecimal digits of the key, which are enough for people to tell
+    /// keys apart.
     pub fn short(&self) -> String {
         let mut text = self.to_string();
         text.truncate(12);
@@ -41,8 +43,8 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// The name of a version of a file: a changed file has another key, so that its stored rows are not
-/// used.
+/// The key of one version of a file. A changed file has another key, so the rows stored for the old
+/// version are not used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(u128);
 
@@ -51,8 +53,8 @@ impl FileKey {
     /// last change in nanoseconds since 1970 (`None` when unknown).
     pub fn of(path: &str, identity: &[u8], modified: Option<i128>) -> Self {
         let mut hasher = blake3::Hasher::new();
-        // Lengths and markers precede the fields, so that no two descriptions consist of the same
-        // bytes.
+        // A length or a marker precedes each argument, so that different arguments never give the
+        // same hashed bytes.
         hasher.update(&(path.len() as u64).to_le_bytes());
         hasher.update(path.as_bytes());
         hasher.update(&(identity.len() as u64).to_le_bytes());
@@ -73,7 +75,7 @@ impl FileKey {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// Returns the key as bytes, whose order is the order of keys.
+    /// Returns the key as bytes. The bytes of two keys compare as the keys do.
     pub(crate) const fn bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
@@ -85,7 +87,7 @@ impl fmt::Debug for FileKey {
     }
 }
 
-/// The address of a stored row.
+/// The address of a row: its file and its row number in that file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowAddress {
     /// The file that the row is read from.
@@ -94,15 +96,15 @@ pub struct RowAddress {
     pub row: u64,
 }
 
-/// Returns the first 128 bits of BLAKE3: enough to detect damage, and to name contents without
-/// collisions.
+/// Returns the first 128 bits of the BLAKE3 hash, which are enough to detect damage, and to name
+/// contents without collisions.
 pub(super) fn checksum(hasher: &blake3::Hasher) -> [u8; 16] {
     let mut sum = [0; 16];
     hasher.finalize_xof().fill(&mut sum);
     sum
 }
 
-/// Returns the checksum of bytes.
+/// Returns the checksum of `bytes`.
 pub(super) fn checksum_of(bytes: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(bytes);
@@ -117,8 +119,8 @@ pub(super) fn fresh(clock: &dyn Clock) -> [u8; 16] {
         clock.unix_ms(),
         clock.elapsed().as_nanos() as u64,
         COUNT.fetch_add(1, Ordering::Relaxed),
-        // Where the system loads programs at random addresses, this differs between processes of
-        // two machines.
+        // If the operating system loads programs at random addresses, this address differs between
+        // processes, even between those of two machines.
         std::ptr::from_ref(&COUNT) as u64,
     ];
     checksum_of(&parts.map(u64::to_le_bytes).concat())

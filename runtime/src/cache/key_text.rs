@@ -1,4 +1,4 @@
-//! Keys as people and stores write them.
+//! Parsing of cache keys, as people and stores write them.
 
 use std::str::FromStr;
 
@@ -25,8 +25,8 @@ impl FromStr for CacheKey {
     }
 }
 
-/// True when `text` consists of exactly `digits` lower-case hexadecimal digits. Names read from a
-/// store are checked by it before they become part of a path.
+/// True when `text` consists of exactly `digits` lower-case hexadecimal digits. Names that are read
+/// from a store are checked by this function before they become part of a path.
 pub(super) fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

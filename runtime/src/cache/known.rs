@@ -1,4 +1,5 @@
-//! The segments of an entry that this process knows, and the locations of their rows.
+//! The segments of a cache entry that this process knows, and an index of the rows in these
+//! segments.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,24 +21,24 @@ pub(super) struct KnownSegment {
     pub(super) rows: u64,
 }
 
-/// The segments that this process knows of, and their rows.
+/// The segments of one entry that this process knows, and an index of their rows.
 #[derive(Default)]
 pub(super) struct Known {
     /// Segments, in the order in which this process learned of them; `None` for those that were
     /// forgotten.
     slots: Vec<Option<Arc<KnownSegment>>>,
     names: HashMap<Arc<str>, SegmentSlot>,
-    /// Tables of addresses, each at least twice as long as the next: a row's address is copied only
-    /// a logarithmic number of times while segments are added.
+    /// Tables of row addresses. Each table is at least twice as long as the next, so that an
+    /// address is copied only a logarithmic number of times while segments are added.
     levels: Vec<Index>,
     /// Names of damaged segments that the manifest may still list.
     condemned: HashSet<String>,
 }
 
 impl Known {
-    /// Adds a segment, once.
+    /// Adds `segment`, unless a segment of the same name is known already.
     pub(super) fn add(&mut self, segment: KnownSegment, layout: &SegmentLayout) {
-        // Clones of an entry may learn of the segment at the same time.
+        // Two clones of an entry may add the same segment.
         if self.names.contains_key(&segment.name) {
             return;
         }
@@ -73,12 +74,14 @@ impl Known {
         self.condemned.retain(|name| listed.contains(name.as_str()));
     }
 
-    /// True when a listed segment is neither known nor damaged, so that its index has to be read.
+    /// True when the segment `name`, which a manifest lists, is neither known nor recorded as
+    /// damaged. Its index then has to be read.
     pub(super) fn is_new(&self, name: &str) -> bool {
         !self.names.contains_key(name) && !self.condemned.contains(name)
     }
 
-    /// Records that a segment is damaged. Returns true when this was not known before.
+    /// Records that the segment `name` is damaged. Returns true when the damage was not recorded
+    /// before.
     pub(super) fn condemn(&mut self, name: &str) -> bool {
         self.forget(name);
         self.condemned.insert(name.to_owned())
@@ -88,7 +91,7 @@ impl Known {
         &self.condemned
     }
 
-    /// Records that no manifest lists these damaged segments any more.
+    /// Records that no manifest lists the damaged segments `names` any more.
     pub(super) fn absolve(&mut self, names: &HashSet<String>) {
         self.condemned.retain(|name| !names.contains(name));
     }
@@ -102,7 +105,7 @@ impl Known {
         found.find(|found| alive(&self.slots, found.slot))
     }
 
-    /// Returns the number of rows, including those that the filter dropped.
+    /// Returns the number of rows in all known segments, including rows that the filter dropped.
     pub(super) fn rows(&self) -> u64 {
         self.slots
             .iter()
@@ -111,7 +114,7 @@ impl Known {
             .sum()
     }
 
-    /// Returns the memory that the addresses take, in bytes.
+    /// Returns the memory that the index of row addresses takes, in bytes.
     pub(super) fn index_bytes(&self) -> usize {
         self.levels.iter().map(Index::bytes).sum()
     }

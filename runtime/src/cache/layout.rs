@@ -1,46 +1,47 @@
-//! The index of a segment, which follows its rows: positions and checksums of its blocks, and the
-//! addresses of its rows.
+//! The index of a segment, stored behind the segment's blocks: byte ranges and checksums of the
+//! blocks, and the addresses of the rows.
 //!
 //! ```text
 //! segment: schema message, blocks, end marker, index
 //! index:   magic, 16 bytes that no other segment has, bytes before the first block,
 //!          number of blocks, then for each: bytes, rows, checksum (16 bytes),
 //!          number of files, then for each, ascending: file key (16 bytes), number of runs, then for
-//!          each, ascending: rows since the last run's end, 2 * rows (+ 1 where they were dropped)
+//!          each, ascending: rows since the last run's end, 2 * rows (+ 1 if they were dropped)
 //! ```
-//! Numbers are LEB128. The kept rows of the ranges (runs) are the rows of the blocks, in order. A
-//! segment is named by the checksum of its index, so the name identifies its whole content. No name
-//! is used twice: a damaged segment and the same rows written again have different names.
+//! Numbers are LEB128. The kept rows of the ranges (runs) are the rows of the blocks, in the same
+//! order. A segment is named by the checksum of its index, so the name identifies its whole
+//! content. No name is used twice: a damaged segment and the same rows written again have different
+//! names.
 
 use super::block::{END, MAX_BLOCK_BYTES};
 use super::key::{FileKey, RowAddress, checksum_of, hex};
 
-/// Maximum number of rows, blocks or runs that the index of a segment may state; a writer makes
-/// fewer. It bounds the memory that a hostile index takes.
+/// Maximum number of rows, of blocks and of runs that the index of a segment may state. The limit,
+/// which writers do not reach, bounds the memory that a hostile index makes a reader allocate.
 const MAX_ROWS: usize = 1 << 20;
 
 const MAGIC: &[u8; 8] = b"FOREBAY1";
 
-/// Position and checksum of a block.
+/// Byte range, rows and checksum of a block in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     /// Offset of the block in the segment, in bytes.
     pub(super) start: u64,
-    /// Size in bytes.
+    /// Size of the block in bytes.
     pub(super) bytes: u32,
     /// Number of the block's first row in the segment.
     pub(super) first_row: u32,
-    /// Number of rows.
+    /// Number of rows in the block.
     pub(super) rows: u32,
     pub(super) checksum: [u8; 16],
 }
 
-/// A range of consecutive rows of a file that were all kept or all dropped.
+/// A range of consecutive rows of a file that the prefix's filter either all kept or all dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowRun {
     pub(super) first: RowAddress,
     pub(super) rows: u64,
-    /// Number among the segment's kept rows of the range's first row; `None` when the prefix's
+    /// Number of the range's first row among the kept rows of the segment; `None` when the prefix's
     /// filter dropped the range.
     pub(super) at: Option<u32>,
 }
@@ -57,7 +58,8 @@ pub(super) struct SegmentLayout {
     pub(super) dropped: u64,
 }
 
-/// Groups rows, given in ascending order and each with whether it was kept, into ranges.
+/// Groups `rows`, which are in ascending order, into ranges. The flag of a row is true when the
+/// filter kept the row.
 pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<RowRun> {
     let mut runs: Vec<RowRun> = Vec::new();
     let mut kept = 0;
@@ -81,7 +83,8 @@ pub(super) fn runs(rows: impl Iterator<Item = (RowAddress, bool)>) -> Vec<RowRun
     runs
 }
 
-/// Encodes an index.
+/// Encodes the index of a segment. `id` differs between any two segments; `header` is the number of
+/// bytes before the first block.
 pub(super) fn encode(id: [u8; 16], header: u64, blocks: &[Block], runs: &[RowRun]) -> Vec<u8> {
     let mut bytes = [MAGIC.as_slice(), &id].concat();
     put(&mut bytes, header);
@@ -117,14 +120,14 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Decodes an index that follows `data` bytes of a segment. `None` when the index is inconsistent,
-/// which is possible even with a matching checksum.
+/// Decodes the index that follows the first `data` bytes of a segment. `None` when the index is
+/// inconsistent, which is possible even with a matching checksum.
 fn decode(bytes: &[u8], data: u64) -> Option<SegmentLayout> {
     let mut reader = ByteReader(bytes.strip_prefix(MAGIC)?);
     reader.array()?;
     let mut start = reader.number()?;
-    // A block takes at least 18 bytes of the index, a file 18 and a run 2, so no stated count
-    // causes an allocation of more than a small multiple of the bytes read.
+    // In the index, a block takes at least 18 bytes, a file 18 bytes and a run 2 bytes. So no
+    // stated count causes an allocation of more than a small multiple of the bytes that were read.
     let count = reader.count(18)?;
     let mut blocks = Vec::with_capacity(count);
     let mut kept = 0u32;
@@ -191,12 +194,12 @@ fn decode(bytes: &[u8], data: u64) -> Option<SegmentLayout> {
     })
 }
 
-/// Decodes an index, after a check that its checksum is `name`.
+/// Decodes `bytes` as an index, after checking that `name` is the checksum of `bytes`.
 pub(super) fn decode_checked(bytes: &[u8], data: u64, name: &str) -> Result<SegmentLayout, String> {
     if hex(&checksum_of(bytes)) != name {
         return Err("the checksum of its index does not match".to_owned());
     }
-    decode(bytes, data).ok_or_else(|| "its index makes no sense".to_owned())
+    decode(bytes, data).ok_or_else(|| "its index is inconsistent".to_owned())
 }
 
 struct ByteReader<'a>(&'a [u8]);
@@ -219,8 +222,8 @@ impl ByteReader<'_> {
         None
     }
 
-    /// Reads a count of items; `None` when the rest is too short for as many of at least `each`
-    /// bytes.
+    /// Reads a number of items; `None` when the remaining bytes cannot hold that many items of at
+    /// least `each` bytes.
     fn count(&mut self, each: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count <= self.0.len() / each && count <= MAX_ROWS).then_some(count)
@@ -301,7 +304,7 @@ mod tests {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut bad = bytes.clone();
                 bad[at] = byte;
-                // Decoding does not panic, and an index that is accepted is consistent.
+                // Decoding does not panic, and any index that is accepted is consistent.
                 if let Some(layout) = decode(&bad, data) {
                     assert_eq!(layout.kept, 5);
                 }

@@ -1,4 +1,5 @@
-//! The manifest of a key: its segments, and the facts for display and eviction.
+//! The manifest of a cache entry: the list of its segments, with facts about each segment for
+//! display and eviction.
 
 use object_store::UpdateVersion;
 use serde::{Deserialize, Serialize};
@@ -13,11 +14,11 @@ use super::layout::{SegmentLayout, decode_checked};
 /// Version of the layout of manifests and segments; manifests of other versions are not read.
 const VERSION: u32 = 1;
 
-/// Maximum size of a manifest in bytes, enough for some hundred thousand segments; a larger one
-/// counts as damaged.
+/// Maximum size of a manifest in bytes, enough for some hundred thousand segments. A larger
+/// manifest counts as damaged.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Maximum size of a segment's index in bytes; a manifest that states a larger one counts as
+/// Maximum size of a segment's index in bytes. A manifest that states a larger index counts as
 /// damaged.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
@@ -26,11 +27,11 @@ const MAX_INDEX_BYTES: u64 = 64 << 20;
 pub(super) struct EntryManifest {
     version: u32,
     key: String,
-    /// Text of the prefix, for display.
+    /// Text of the prefix (the sub-plan whose rows are stored), for display.
     pub(super) text: String,
     /// Checksum of the schema's Arrow IPC message.
     pub(super) schema: String,
-    /// Time to compute a row, in picoseconds.
+    /// Time to compute one row without the cache, in picoseconds.
     pub(super) compute_ps_per_row: u64,
     pub(super) segments: Vec<SegmentEntry>,
 }
@@ -40,18 +41,19 @@ pub(super) struct EntryManifest {
 pub(super) struct SegmentEntry {
     /// Checksum of the segment's index, which contains the checksums of its blocks.
     pub(super) name: String,
-    /// Size in bytes, including the index.
+    /// Size of the segment in bytes, including its index.
     pub(super) bytes: u64,
-    /// Size in bytes of the index, which is at the end.
+    /// Size in bytes of the index, which is at the end of the segment.
     pub(super) index_bytes: u64,
-    /// Number of rows stored.
+    /// Number of rows stored in the segment.
     pub(super) rows: u64,
     /// Number of rows that the prefix's filter dropped.
     pub(super) dropped: u64,
-    /// Size of the stored rows in memory, in bytes.
+    /// Size that the stored rows have in memory once decoded, in bytes.
     pub(super) row_bytes: u64,
     pub(super) compression: Compression,
-    /// Time that computing the rows took, in picoseconds.
+    /// Time that computing the rows of the segment took, in picoseconds. Reading the rows saves
+    /// this time.
     pub(super) saved_ps: u64,
     /// Time when the segment was written, in milliseconds since 1970.
     pub(super) written_ms: u64,
@@ -64,9 +66,10 @@ pub(super) struct SegmentEntry {
 pub(super) struct Loaded {
     /// The manifest; empty when none is stored, or when the stored one is damaged.
     pub(super) manifest: EntryManifest,
-    /// Version of the stored object, damaged or not; `None` when there is none.
+    /// Version of the stored manifest, even of a damaged one; `None` when no manifest is stored.
     pub(super) version: Option<UpdateVersion>,
-    /// The damage of the stored manifest, if any.
+    /// Description of the damage of the stored manifest; `None` when the manifest is sound or
+    /// missing.
     pub(super) damage: Option<String>,
 }
 
@@ -82,7 +85,7 @@ impl EntryManifest {
         }
     }
 
-    /// Loads the manifest of a key.
+    /// Loads the manifest of `key`. A damaged manifest is logged, and counts as empty.
     pub(super) async fn load(files: &Files, key: &CacheKey) -> Result<Loaded, CacheError> {
         let path = files.manifest(key);
         let (found, version, damage) = match files.read_small(&path, MAX_BYTES).await {
@@ -118,7 +121,7 @@ impl EntryManifest {
         let mut manifest: Self = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
         if manifest.version != VERSION {
             return Err(format!(
-                "it has version {}, and this build reads version {VERSION}",
+                "it has version {}, but this build reads version {VERSION}",
                 manifest.version
             ));
         }
@@ -128,13 +131,15 @@ impl EntryManifest {
         let sound = |segment: &SegmentEntry| {
             is_hex(&segment.name, 32)
                 && segment.index_bytes <= segment.bytes.min(MAX_INDEX_BYTES)
-                // The sums over all segments must not overflow.
+                // These bounds keep sums over all segments from overflowing.
                 && segment.bytes < 1 << 40
                 && segment.row_bytes < 1 << 40
                 && segment.rows.max(segment.dropped) < 1 << 40
         };
         if !manifest.segments.iter().all(sound) {
-            return Err("a segment's name or size makes no sense".to_owned());
+            return Err(
+                "the name of a segment is malformed, or its sizes are inconsistent".to_owned(),
+            );
         }
         let mut names = std::collections::HashSet::new();
         let unique: Vec<bool> = manifest
@@ -160,8 +165,8 @@ impl SegmentEntry {
         key: &CacheKey,
     ) -> Result<SegmentLayout, Unreadable> {
         let path = files.segment(key, &self.name);
-        // The manifest may state any size. After this check, no allocation exceeds the object's
-        // size.
+        // The manifest may state any size. After this check, no allocation exceeds the size of the
+        // object.
         files.check_size(&path, self.bytes).await?;
         let data = self.bytes - self.index_bytes;
         let index = files.range(&path, self.bytes, data..self.bytes).await?;

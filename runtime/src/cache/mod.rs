@@ -1,33 +1,33 @@
-//! A content-addressed store of computed rows.
+//! The cache: a content-addressed store of computed rows.
 //!
-//! The *prefix* of a pipeline is a sub-plan over one scan, whose rows are the stored rows except
-//! those that a filter drops. The rows of a prefix are written once and read, row by row in any
-//! order, in later epochs and by other processes. Rows are addressed by file and row number, never
-//! by their position in an epoch, so the cache does not affect any stream.
+//! The *prefix* of a pipeline is a sub-plan over one scan. A prefix gives one row for each row of
+//! the scanned files, except for rows that a filter in the prefix drops. The rows of a prefix are
+//! written to the store once. Later epochs and other processes can read these rows in any order. A
+//! row is addressed by its file and its row number in that file, never by its position in an epoch,
+//! so the cache does not change any stream.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `stores` | what a location names |
-//! | `store`, `shared`, `files` | a directory or an object store, and the objects in it |
+//! | `stores` | the store that a location (a path or URL) names |
+//! | `store`, `shared`, `files` | a directory or an object store, and its objects |
 //! | `key`, `key_text` | names of prefixes, files and rows |
 //! | `entry`, `known`, `read` | finding and reading rows |
 //! | `refresh` | learning what other processes wrote, and which segments are damaged |
 //! | `writer`, `segment`, `publish` | collecting rows into immutable segments, and publishing them |
 //! | `block`, `size` | record batches as bytes; the bytes of rows |
-//! | `layout`, `index` | the addresses of a segment's rows, on disk and in memory |
+//! | `layout`, `index` | tables of row addresses: of a segment in the store, of an entry in memory |
 //! | `manifest`, `exclusive`, `guard` | which segments exist, and who may change them |
-//! | `compression`, `bandwidth`, `clock` | measured choices |
+//! | `compression`, `bandwidth`, `clock` | the choice of a compression by measured times and bandwidths |
 //! | `quota` | eviction |
 //! | `recent` | recently read blocks |
 //! | `admin`, `verify` | administration of a store |
 //!
-//! The cache needs a Tokio runtime: checksums, compression and file access run on its blocking
-//! threads.
+//! The cache needs a Tokio runtime, on whose blocking threads checksums, compression and file
+//! access run.
 //!
-//! Everything in a store is untrusted: bytes are decoded only after their checksum matched, and
-//! rows that are damaged, cut off or missing count as absent, so that they are computed and written
-//! again. Checksums detect damage, not forgery: anybody who can write to the store can change the
-//! rows.
+//! Everything in a store is untrusted: bytes are decoded only after their checksum matched. Rows
+//! that are damaged, truncated or missing count as absent, and are computed and written again.
+//! Checksums detect damage, not forgery: anybody who can write to the store can change the rows.
 
 mod admin;
 mod bandwidth;

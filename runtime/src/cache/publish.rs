@@ -1,4 +1,4 @@
-//! Publishing a segment.
+//! Publishing a segment: writing its object, then listing the segment in the manifest.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::segment::{Encoded, Pending, choose_compression, encode};
 use super::writer::{Writer, WriterState};
 
 impl Writer {
-    /// Writes the rows held in memory as a segment: first the whole object, then the manifest that
-    /// lists it.
+    /// Writes the rows held in memory as a segment: first the segment's whole object, then the
+    /// manifest that lists the segment.
     pub(super) async fn publish(&mut self) -> Result<(), CacheError> {
         let pending = std::mem::take(&mut self.pending);
         if self.state != WriterState::Writing {
@@ -36,7 +36,7 @@ impl Writer {
         };
         let Some(exclusive) = &mut self.exclusive else {
             return Err(CacheError::Invariant(
-                "a writer that ended wrote".to_owned(),
+                "a writer wrote after it had ended".to_owned(),
             ));
         };
         exclusive.confirm().await?;
@@ -62,8 +62,8 @@ impl Writer {
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            // No manifest lists the object; if it cannot be deleted, it takes space until the next
-            // writer removes it.
+            // No manifest lists this object. If deleting fails, the object takes space until the
+            // next writer of the entry deletes it as a leftover.
             inner.shared.files.delete(&path).await.ok();
             return Err(error);
         }

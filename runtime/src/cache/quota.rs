@@ -1,12 +1,13 @@
-//! Eviction under a quota.
+//! Eviction of segments from a cache store with a quota.
 //!
-//! The benefit of a segment is the time that it saves per byte that it takes, halved for every day
-//! that its key was not used. Cost over size is GreedyDual-Size (Cao and Irani, "Cost-aware WWW
-//! proxy caching algorithms", 1997). There, the benefit of the last evicted item sets a floor that
-//! ages the others. Here time ages them, for two reasons: processes that share a directory share no
-//! floor, and a segment is admitted only if the segments evicted for it have less benefit. A data
-//! set larger than the quota thus keeps its first rows, while plain eviction would drop each row
-//! just before it is read again.
+//! The benefit of a segment is the compute time that the segment saves per stored byte, halved for
+//! every day without use of its key. Ranking items by cost over size is GreedyDual-Size (Cao and
+//! Irani, "Cost-aware WWW proxy caching algorithms", 1997). In that algorithm, the benefit of the
+//! last evicted item is a floor that ages the other items. Here time ages the segments, because
+//! processes that share a directory share no floor. Moreover, a new segment is admitted only if
+//! every segment evicted for it has less benefit. The cache therefore keeps the first rows of a
+//! data set larger than the quota, whereas unconditional eviction would drop each row just before
+//! the row is read again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,8 +17,8 @@ use super::key::CacheKey;
 use super::manifest::EntryManifest;
 use super::shared::StoreState;
 
-/// Time in milliseconds for which a key counts as in use after its last use, so that two running
-/// pipelines do not evict each other's segments in turn.
+/// Time in milliseconds for which the benefit of a key stays whole after the key's last use, so
+/// that two running pipelines do not evict each other's segments in turn.
 const IN_USE_MS: u64 = 3600 * 1000;
 
 /// Time in milliseconds in which the benefit of an unused key halves.
@@ -26,7 +27,8 @@ const HALF_LIFE_MS: f64 = 24.0 * 3600.0 * 1000.0;
 /// Maximum number of bytes that a segment adds to the manifest.
 const ENTRY_BYTES: u64 = 1024;
 
-/// Returns the picoseconds saved per byte, reduced by the time since the key was last used.
+/// Returns the saved picoseconds per stored byte, halved for every day by which `idle_ms`, the time
+/// since the key's last use, exceeds an hour.
 pub(super) fn benefit(saved_ps: u64, bytes: u64, idle_ms: u64) -> f64 {
     let age = idle_ms.saturating_sub(IN_USE_MS) as f64 / HALF_LIFE_MS;
     saved_ps as f64 / bytes.max(1) as f64 * (-age).exp2()
@@ -41,8 +43,8 @@ struct Candidate {
     benefit: f64,
 }
 
-/// Returns the segments of least benefit that together free `excess` bytes; `None` when the
-/// segments whose benefit is less than `below` do not free as many.
+/// Returns the segments of least benefit that together free `excess` bytes; `None` when all
+/// segments with a benefit less than `below` together free fewer bytes.
 fn victims(mut candidates: Vec<Candidate>, excess: u64, below: f64) -> Option<Vec<Candidate>> {
     candidates.retain(|candidate| candidate.benefit < below);
     // Ties are broken by name, so that processes that evict at the same time choose the same
@@ -62,7 +64,8 @@ fn victims(mut candidates: Vec<Candidate>, excess: u64, below: f64) -> Option<Ve
 }
 
 /// Makes room for a new segment of `key` by evicting segments of less benefit. Returns false when
-/// the segment does not fit; nothing is evicted then, unless another process takes the space.
+/// the new segment does not fit. Then no segment was evicted, unless another process has used the
+/// freed space.
 pub(super) async fn make_room(
     shared: &StoreState,
     key: &CacheKey,
@@ -92,8 +95,8 @@ pub(super) async fn make_room(
     }
 }
 
-/// Removes the segments `victims`. If a key of any of them is being written, none is removed and
-/// the key is added to `busy`.
+/// Removes the segments `victims`. If another writer holds the key of any of these segments, no
+/// segment is removed, and that key is added to `busy`.
 async fn evict(
     shared: &StoreState,
     victims: Vec<Candidate>,

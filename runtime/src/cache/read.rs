@@ -20,23 +20,26 @@ use super::known::KnownSegment;
 use super::size::{compact, row_bytes};
 use crate::task;
 
-/// Target size of a request in bytes: many small blocks are read together, a large block alone.
+/// Target size in bytes of a request to the store. Many small blocks are read by one request, a
+/// large block by its own.
 const REQUEST_BYTES: u64 = 4 << 20;
 
-/// Maximum number of concurrent requests.
+/// Maximum number of concurrent requests to the store for one call of [`Entry::read`].
 const REQUESTS: usize = 4;
 
-/// The result of reading rows.
+/// The result of reading rows of a cache entry.
 #[derive(Debug)]
 pub struct CachedRows {
     /// The rows that could be read, in the requested order.
     pub batch: RecordBatch,
-    /// Positions in the request, ascending, of the rows that could not be read because they are
-    /// damaged, or were evicted since they were found. They have to be computed.
+    /// Indices into the requested locations, ascending, of the rows that could not be read: damaged
+    /// rows, and rows that were evicted after [`Entry::find`] had found them. The caller has to
+    /// compute these rows.
     pub missing: Vec<usize>,
 }
 
-/// Rows requested of a block: (row in the block, position in the request).
+/// Requested rows of one block, each as (row number in the block, index into the requested
+/// locations).
 type WantedBlocks = Vec<(u32, usize)>;
 
 /// Blocks of a segment that are read together.
@@ -45,19 +48,19 @@ struct Request {
     blocks: Vec<(usize, WantedBlocks)>,
 }
 
-/// Rows of a block, with their positions in the request.
+/// Rows of a block, with their indices into the requested locations.
 struct Piece {
     rows: RecordBatch,
     places: WantedBlocks,
 }
 
 impl Entry {
-    /// Reads rows in the given order. Each block that is read is checked against its checksum.
-    /// Beyond the rows themselves, a few blocks are in memory at a time.
+    /// Reads the rows at `locations`, in that order. Each block that is read is checked against its
+    /// checksum. Besides the returned rows, only a few blocks are in memory at a time.
     ///
     /// # Errors
-    /// A location is that of a dropped row, or the rows are more than one record batch can hold.
-    /// Rows that cannot be read are not an error.
+    /// A location is [`Location::Dropped`], or one record batch cannot hold all the rows. Rows that
+    /// cannot be read are not an error; `missing` lists these rows.
     pub async fn read(&self, locations: &[Location]) -> Result<CachedRows, CacheError> {
         let mut pieces = Vec::new();
         let mut failed = false;
@@ -83,14 +86,14 @@ impl Entry {
             })
     }
 
-    /// Groups the blocks that hold the rows into requests to the store.
+    /// Groups the blocks that hold the rows at `locations` into requests to the store.
     fn requests(&self, locations: &[Location]) -> Result<Vec<Request>, CacheError> {
         let mut wanted: BTreeMap<(u32, usize), WantedBlocks> = BTreeMap::new();
         let mut segments: BTreeMap<u32, Option<Arc<KnownSegment>>> = BTreeMap::new();
         for (at, location) in locations.iter().enumerate() {
             let Location::Stored(place) = location else {
                 return Err(CacheError::Invariant(
-                    "a row that the filter dropped was asked for".to_owned(),
+                    "a row that the filter dropped was requested".to_owned(),
                 ));
             };
             let segment = segments
@@ -130,7 +133,7 @@ impl Entry {
         Ok(requests)
     }
 
-    /// Reads the rows of a request. The flag is true when all of them could be read.
+    /// Reads the rows of a request. The returned flag is true when all these rows could be read.
     async fn serve(&self, request: Request) -> (Vec<Piece>, bool) {
         let Request { segment, blocks } = request;
         let recent = &self.inner.shared.recent;
@@ -160,7 +163,7 @@ impl Entry {
                 (Vec::new(), false)
             }
             Err(Unreadable::Failed(error)) => {
-                log::warn!("{error}: its rows are computed again");
+                log::warn!("{error}: the rows in this segment are computed again");
                 (Vec::new(), false)
             }
         };
@@ -189,7 +192,7 @@ impl Entry {
             }
             Ok((Err(error), _)) => {
                 log::warn!(
-                    "cached rows cannot be taken from their block ({error}): they are computed again"
+                    "cached rows cannot be copied from their block ({error}): these rows are computed again"
                 );
                 (Vec::new(), false)
             }
@@ -200,14 +203,18 @@ impl Entry {
         }
     }
 
-    /// Checks the checksum of a block and decodes it.
+    /// Checks the checksum of block `number` of `segment`, and decodes `bytes`, which are that
+    /// block.
     fn decode(
         &self,
         segment: &KnownSegment,
         number: usize,
         bytes: Bytes,
     ) -> Result<RecordBatch, String> {
-        let block = segment.blocks.get(number).ok_or("it has no such block")?;
+        let block = segment
+            .blocks
+            .get(number)
+            .ok_or("the segment has no such block")?;
         if checksum_of(&bytes) != block.checksum {
             return Err(format!("the checksum of block {number} does not match"));
         }
@@ -232,7 +239,8 @@ impl Entry {
     }
 }
 
-/// Keeps only the wanted rows of a block, if that frees most of its memory.
+/// Copies the wanted rows out of a block, so that the memory of the block can be freed. If at least
+/// half of the block's rows are wanted, returns the whole block instead.
 fn narrow(batch: RecordBatch, mut wanted: WantedBlocks) -> Result<Piece, String> {
     let rows = if wanted.len() * 2 < batch.num_rows() && batch.num_columns() > 0 {
         let indices = UInt32Array::from_iter_values(wanted.iter().map(|(row, _)| *row));
@@ -249,7 +257,7 @@ fn narrow(batch: RecordBatch, mut wanted: WantedBlocks) -> Result<Piece, String>
     })
 }
 
-/// Puts rows into the order of the request.
+/// Puts the rows in `pieces` into the requested order. `asked` is the number of requested rows.
 fn assemble(schema: &SchemaRef, asked: usize, pieces: &[Piece]) -> Result<CachedRows, String> {
     let mut found = vec![None; asked];
     for (number, piece) in pieces.iter().enumerate() {
@@ -283,7 +291,7 @@ fn gather(
     compact(&interleave_record_batch(&batches, places)?)
 }
 
-/// Runs a computation on a thread for blocking work.
+/// Runs `work` on one of the runtime's threads for blocking work.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CacheError> {

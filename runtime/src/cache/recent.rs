@@ -1,15 +1,15 @@
-//! Keeps recently read blocks, decoded.
+//! Keeps recently read blocks in memory, decoded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 
-/// A block, by its segment's name and its number in the segment. Segments are named by their
-/// contents, so a name never refers to two contents.
+/// Identifies a block by the name of its segment and the number of the block in that segment.
+/// Segments are named by their contents, so one name never stands for two contents.
 pub(super) type BlockId = (Arc<str>, usize);
 
-/// Recently read blocks, the most recent first.
+/// Recently read blocks, the most recently read first, of at most `max_bytes` bytes in total.
 #[derive(Debug)]
 pub(super) struct Recent {
     max_bytes: usize,
@@ -40,10 +40,11 @@ impl Recent {
     }
 
     /// Keeps a block that takes `bytes` bytes of memory, and drops the least recently read blocks
-    /// beyond `max_bytes`.
+    /// until all kept blocks take at most `max_bytes`.
     pub(super) fn keep(&self, id: BlockId, batch: &RecordBatch, bytes: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // A large block, often a single large row, is unlikely to be read again for another row.
+        // A large block is not kept: such a block is often a single large row, so it is unlikely to
+        // be read for another row.
         if bytes > self.max_bytes / 8 || held.blocks.iter().any(|(of, ..)| *of == id) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Updates an entry's knowledge of the stored segments.
+//! Keeps the segments that an entry knows up to date with the store.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::manifest::{EntryManifest, SegmentEntry};
 /// Number of segment indexes that are read concurrently.
 const INDEX_READS: usize = 8;
 
-/// Minimum time in milliseconds between two records of the entry's last use.
+/// Minimum time in milliseconds between two writes of an entry's last use to the store.
 const TOUCH_MS: u64 = 10 * 60 * 1000;
 
 impl Entry {
@@ -52,7 +52,7 @@ impl Entry {
                 Ok(layout) => loaded.push((segment, layout)),
                 Err(Unreadable::Damaged(cause)) => self.lose(&segment.name, &cause).await,
                 Err(Unreadable::Failed(error)) => {
-                    log::warn!("{error}: its rows are computed again")
+                    log::warn!("{error}: the rows in this segment are computed again")
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Makes the rows of a segment known to this process.
+    /// Adds the rows of `segment` to the rows that [`Entry::find`] finds.
     pub(super) fn adopt(&self, segment: &SegmentEntry, layout: &SegmentLayout) {
         let segment = KnownSegment {
             name: Arc::from(segment.name.as_str()),
@@ -84,8 +84,8 @@ impl Entry {
         self.with_mut(|known| known.add(segment, layout));
     }
 
-    /// Handles a segment that cannot be read. If no manifest lists it any more, it was evicted or
-    /// removed; otherwise it is damaged.
+    /// Handles a segment that cannot be read. A segment that the manifest no longer lists was
+    /// evicted or removed, and is forgotten. A segment that the manifest still lists is damaged.
     pub(super) async fn lose(&self, name: &str, cause: &str) {
         let loaded = EntryManifest::load(&self.inner.shared.files, &self.inner.key).await;
         let listed = loaded.is_ok_and(|loaded| {
@@ -111,9 +111,9 @@ impl Entry {
         self.with(|known| known.condemned().clone())
     }
 
-    /// Takes damaged segments out of the manifest, so that their rows are written again. While a
-    /// writer holds the entry this does nothing: that writer, or the next reader that finds the
-    /// damage, repairs it.
+    /// Removes damaged segments from the manifest and from the store, so that their rows are
+    /// written again. Does nothing while a writer holds the entry. That writer, or the next reader
+    /// that finds the damage, then removes the segments.
     pub(super) async fn repair(&self) {
         let condemned = self.condemned();
         if condemned.is_empty() {
@@ -138,7 +138,7 @@ impl Entry {
         }
     }
 
-    /// Records that the entry is in use, at most once per [`TOUCH_MS`].
+    /// Records in the store that the entry is in use, at most once per [`TOUCH_MS`].
     pub(super) async fn touch(&self) {
         let now = self.inner.shared.files.clock.unix_ms();
         let last = self.inner.touched_ms.load(Ordering::Relaxed);

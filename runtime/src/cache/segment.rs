@@ -1,4 +1,4 @@
-//! Encodes the rows that a writer holds as a segment.
+//! Encodes a segment from the rows that a writer holds in memory.
 
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
@@ -13,11 +13,11 @@ use super::key::{RowAddress, checksum_of, fresh, hex};
 use super::layout::{self, Block, SegmentLayout};
 use super::size::{compact, row_bytes};
 
-/// Number of rows at which a segment is written however small the rows are; it bounds the memory
-/// for their addresses.
+/// Number of rows at which a segment is written, even if the rows take few bytes. The limit bounds
+/// the memory for the addresses of the rows.
 pub(super) const MAX_ROWS: usize = 1 << 19;
 
-/// Number of bytes of rows on which each compression is tried.
+/// Size in bytes of the sample of rows on which each compression is tried.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
 /// Rows that a writer has not written yet.
@@ -25,14 +25,15 @@ const SAMPLE_BYTES: u64 = 1 << 20;
 pub(super) struct Pending {
     batches: Vec<RecordBatch>,
     rows: Vec<PendingRow>,
-    /// Size of the kept rows in bytes.
+    /// Total size in bytes of the rows that the filter kept.
     pub(super) bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct PendingRow {
     address: RowAddress,
-    /// Index of the batch, and of the row in it; `None` when the filter dropped the row.
+    /// Index into [`Pending::batches`], and number of the row in that batch; `None` when the filter
+    /// dropped the row.
     place: Option<(u32, u32)>,
     bytes: u32,
 }
@@ -42,7 +43,8 @@ impl Pending {
         self.rows.len()
     }
 
-    /// Adds rows of a batch, copied, so that the rest of the batch can be freed.
+    /// Adds copies of `rows`, each given as (row number in `batch`, address). Rows are copied so
+    /// that the memory of `batch` can be freed.
     pub(super) fn add(
         &mut self,
         batch: &RecordBatch,
@@ -69,7 +71,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Adds rows that the filter dropped.
+    /// Adds the addresses of rows that the filter dropped.
     pub(super) fn add_dropped(&mut self, rows: impl Iterator<Item = RowAddress>) {
         self.rows.extend(rows.map(|address| PendingRow {
             address,
@@ -78,7 +80,8 @@ impl Pending {
         }));
     }
 
-    /// Sorts the rows by address; of several rows with the same address, the first stays.
+    /// Sorts the rows by address. Of several rows with the same address, the row that was added
+    /// first stays.
     fn sort(&mut self) {
         self.rows.sort_by_key(|row| row.address);
         self.rows.dedup_by_key(|row| row.address);
@@ -133,7 +136,7 @@ impl Pending {
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) name: String,
-    /// The parts of the object, in order; the last one is the index.
+    /// The parts of the segment's object, in order. The last part is the index.
     pub(super) parts: Vec<Bytes>,
     pub(super) bytes: u64,
     pub(super) index_bytes: u64,
@@ -141,7 +144,8 @@ pub(super) struct Encoded {
     pub(super) layout: SegmentLayout,
 }
 
-/// Encodes all rows. Errors are texts, since no store is involved.
+/// Encodes all rows of `pending` as a segment. The error is the reason as text, to which the caller
+/// adds the operation.
 pub(super) fn encode(
     mut pending: Pending,
     schema_message: &[u8],
@@ -191,7 +195,8 @@ pub(super) fn encode(
     })
 }
 
-/// Tries every compression on the first rows, and chooses one.
+/// Tries every compression on the first rows of `pending`, and returns the compression that
+/// [`choose`] picks.
 pub(super) fn choose_compression(
     pending: &Pending,
     schema_message: &[u8],

@@ -14,19 +14,19 @@ use super::recent::Recent;
 /// Options of a store. Processes that share a store may have different options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// Maximum size of the store in bytes; `None`: as much as the disk has. Processes that write at
-    /// the same time may exceed it by one segment each.
+    /// Maximum size of the store in bytes; `None` when only the disk limits the size. Each process
+    /// that writes at the same time as others may exceed the maximum by one segment.
     pub quota: Option<u64>,
-    /// Target size of the rows in a segment, in bytes. A writer holds up to twice as much in
+    /// Target size of the rows in a segment, in bytes. A writer holds up to twice this size in
     /// memory.
     pub segment_bytes: u64,
-    /// Target size of a block in bytes, the least that is read for one row; a larger row has a
-    /// block of its own.
+    /// Target size of a block in bytes. Reading a row reads its whole block. A row larger than the
+    /// target size is a block by itself.
     pub block_bytes: u64,
     /// Maximum size in bytes of the decoded blocks that are kept in memory for later reads.
     pub kept_bytes: usize,
-    /// Time for which a lease is valid. In an object store, an idle writer keeps others from
-    /// writing for this long.
+    /// Time for which a lease, the write lock in an object store, is valid without renewal. An idle
+    /// or crashed writer keeps others from writing for this long.
     pub lease: Duration,
 }
 
@@ -48,8 +48,8 @@ pub(super) struct StoreState {
     pub(super) files: Arc<Files>,
     pub(super) options: CacheOptions,
     pub(super) recent: Recent,
-    /// Held from the check for room until the segment is written, so that two writers do not use
-    /// the same room.
+    /// Held from the check for free space until the segment is written, so that two writers do not
+    /// use the same space.
     pub(super) admission: tokio::sync::Mutex<()>,
     pub(super) damaged: AtomicU64,
 }
@@ -76,7 +76,7 @@ impl StoreState {
         put.await.map(drop)
     }
 
-    /// Reports that a stored object is damaged.
+    /// Counts and logs that the stored object at `path` is damaged.
     pub(super) fn report_damage(&self, path: &Path, cause: &str) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
         log::warn!("the cache segment '{path}' is damaged ({cause}): its rows are computed again");

@@ -1,4 +1,5 @@
-//! The size of each row of a batch, and batches that hold no memory of other rows.
+//! Computes the size of each row of a batch, and copies batches so that a copy keeps no memory of
+//! other rows alive.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ fn add(array: &dyn Array, sizes: &mut [u64]) {
     }
 }
 
-/// Returns the size in bytes of a value, if the type fixes it.
+/// Returns the size in bytes of one value of `data_type`; `None` when the size differs between
+/// values.
 fn fixed(data_type: &DataType) -> Option<u64> {
     match data_type {
         DataType::Boolean => Some(1),
@@ -115,8 +117,8 @@ fn views(views: &[u128], sizes: &mut [u64]) {
     }
 }
 
-/// Returns the same rows without the bytes that columns of view types share with other rows;
-/// encoding would write all of those bytes.
+/// Returns the rows of `batch` without the bytes of other rows in the buffers of view columns.
+/// Encoding would write those buffers whole.
 pub(super) fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     if !batch.columns().iter().any(|c| holds_views(c.data_type())) {
         return Ok(batch.clone());

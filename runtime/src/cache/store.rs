@@ -26,17 +26,18 @@ pub struct CacheStore {
 /// Traffic of this process with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Segments written.
+    /// Bytes of the segments written, and the time that writing took.
     pub written: Traffic,
-    /// Blocks and indexes read.
+    /// Bytes of the blocks and indexes read, and the time that reading took.
     pub read: Traffic,
     /// Number of times that a stored object was found damaged or missing.
     pub damaged: u64,
 }
 
 impl CacheStore {
-    /// Opens a directory, creating it if it does not exist. Its files are accessed through the
-    /// store that `wrap` returns.
+    /// Opens `directory` as a store, after creating `directory` if necessary. The files in
+    /// `directory` are accessed through the object store that `wrap` returns, which tests use to
+    /// inject failures.
     pub(super) async fn in_directory(
         directory: &FsPath,
         options: CacheOptions,
@@ -64,8 +65,9 @@ impl CacheStore {
         Ok(Self::with_files(files, options).await)
     }
 
-    /// Opens a location in an object store. Directories use [`in_directory`](Self::in_directory)
-    /// instead, as the system releases their locks when a process dies.
+    /// Opens a location in an object store. A directory is opened by
+    /// [`in_directory`](Self::in_directory) instead, because the operating system releases the lock
+    /// files of a process that dies.
     pub(super) async fn in_objects(
         store: Arc<dyn ObjectStore>,
         prefix: Path,
@@ -89,7 +91,8 @@ impl CacheStore {
         }
     }
 
-    /// Opens the entry of a key, with the rows that are stored of it now. There may be none.
+    /// Opens the entry of `key`, with the rows that are stored for `key` now. An entry without rows
+    /// is not an error.
     ///
     /// # Errors
     /// The store cannot be read, or the schema cannot be stored.
@@ -97,7 +100,7 @@ impl CacheStore {
         Entry::open(Arc::clone(&self.shared), key, info).await
     }
 
-    /// Returns the bandwidth measured by this process and earlier ones.
+    /// Returns the bandwidth of the store, measured by this process and by earlier processes.
     pub fn bandwidth(&self) -> Bandwidth {
         self.shared.files.meter.bandwidth()
     }
@@ -112,8 +115,9 @@ impl CacheStore {
         }
     }
 
-    /// Saves the measured bandwidth in the store, for future plans. A writer does this when it
-    /// finishes; call this method after an epoch that only read.
+    /// Saves the measured bandwidth in the store, for the planning of later runs.
+    /// [`Writer::finish`](super::Writer::finish) saves the bandwidth, too. After an epoch that only
+    /// read, the caller should call this method.
     ///
     /// # Errors
     /// The store cannot be written.

@@ -36,7 +36,7 @@ enum StorePlace {
 }
 
 impl Stores {
-    /// Creates a registry without object stores, whose stores are timed by `clock`.
+    /// Creates a registry without object stores. The stores that the registry opens use `clock`.
     pub(crate) fn on(clock: Arc<dyn Clock>) -> Self {
         Self {
             registered: Arc::new(DefaultObjectStoreRegistry::new()),
@@ -48,7 +48,7 @@ impl Stores {
     /// this URL. The store must support conditional puts, which coordinate its writers.
     ///
     /// # Errors
-    /// The URL is invalid, or names a file of this machine or a location within a store.
+    /// The URL is invalid, is a `file://` URL, or has a path.
     pub fn register(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<(), CacheError> {
         let parsed = parse(url)?;
         if parsed.scheme() == "file" {
@@ -56,7 +56,7 @@ impl Stores {
         }
         if !matches!(parsed.path(), "" | "/") {
             let cause = format!(
-                "a whole store is registered: {}, without the path in it",
+                "only a whole store can be registered: register {}, without the path",
                 root(&parsed)
             );
             return Err(problem(url, cause));
@@ -66,11 +66,12 @@ impl Stores {
         Ok(())
     }
 
-    /// Opens the cache at a location: a path or a `file://` URL of a directory, which is created if
-    /// it does not exist, or the URL of a location in a registered object store.
+    /// Opens the cache at a location: a path or a `file://` URL of a directory, or the URL of a
+    /// location in a registered object store. Creates the directory if necessary.
     ///
     /// # Errors
-    /// The location is none of these, or the directory cannot be created.
+    /// The location is neither a directory nor in a registered object store, or the directory
+    /// cannot be created.
     pub async fn open(
         &self,
         location: &str,
@@ -80,8 +81,8 @@ impl Stores {
         self.open_place(place, options).await
     }
 
-    /// Opens the cache at a location; `None` when it is a directory that does not exist. Unlike
-    /// [`open`](Self::open), this never creates a directory.
+    /// Opens the cache at a location; `None` when the location is a directory that does not exist.
+    /// Unlike [`open`](Self::open), this method never creates a directory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -123,7 +124,7 @@ impl Stores {
         if url.scheme() == "file" {
             let path = url.to_file_path();
             let path =
-                path.map_err(|()| problem(location, "it is no file:// URL of this machine"))?;
+                path.map_err(|()| problem(location, "it is not a file:// URL of this machine"))?;
             return Ok(StorePlace::Directory(path));
         }
         let Ok(store) = self.registered.get_store(&url) else {
@@ -139,19 +140,21 @@ impl Stores {
     }
 }
 
-/// Parses a URL that has a location and nothing else: no query, for example.
+/// Parses `location` as a URL. A URL with a query or a fragment is an error.
 fn parse(location: &str) -> Result<Url, CacheError> {
-    let url = Url::parse(location).map_err(|e| problem(location, format!("it is no URL: {e}")))?;
+    let url =
+        Url::parse(location).map_err(|e| problem(location, format!("it is not a URL: {e}")))?;
     match url.query().or(url.fragment()) {
         None => Ok(url),
         Some(_) => Err(problem(
             location,
-            "a place has neither a query (?) nor a fragment (#); write %3F and %23 for these characters",
+            "the location of a cache has neither a query (?) nor a fragment (#); write %3F and %23 for these characters",
         )),
     }
 }
 
-/// Returns the URL of the whole store that contains the location of a URL.
+/// Returns the URL of the whole object store that contains `url`: the scheme, the host and the
+/// port.
 fn root(url: &Url) -> String {
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
     format!("{}://{host}", url.scheme())
@@ -190,7 +193,7 @@ mod tests {
             ("s3://bucket", ""),
             ("s3://bucket/", ""),
             ("S3://bucket/a/b%20c/", "a/b c"),
-            // A path cannot lead out of the store.
+            // The parts `..` of a URL cannot lead out of the store.
             ("s3://bucket/../../etc", "etc"),
             ("s3://bucket/a/%2e%2e/b", "b"),
         ] {
@@ -198,12 +201,12 @@ mod tests {
         }
         for (location, part) in [
             ("", "it is empty"),
-            ("file://host/a", "no file:// URL of this machine"),
+            ("file://host/a", "not a file:// URL of this machine"),
             ("s3://other/a", "registered for s3://other; a program"),
             ("gs://bucket/a", "registered for gs://bucket; a program"),
             ("s3://bucket/a?b", "neither a query"),
             ("s3://bucket/a%2F..%2F..%2Fb", "cannot use"),
-            ("s3://bucket:x/", "it is no URL"),
+            ("s3://bucket:x/", "it is not a URL"),
         ] {
             let error = stores.place(location).unwrap_err();
             assert!(error.is_user(), "{location}");
@@ -215,7 +218,7 @@ mod tests {
     fn whole_stores_are_registered() {
         let stores = Stores::default();
         for (url, part) in [
-            ("bucket", "it is no URL"),
+            ("bucket", "it is not a URL"),
             ("file:///a", "needs no registration"),
             ("s3://bucket/a", "s3://bucket, without the path"),
         ] {

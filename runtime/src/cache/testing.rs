@@ -26,7 +26,7 @@ pub(crate) fn address(file: u8, row: u64) -> RowAddress {
     }
 }
 
-/// A clock that advances only when it is told to.
+/// A clock that advances only when [`advance`](Self::advance) is called.
 #[derive(Debug, Default)]
 pub(crate) struct ManualClock {
     nanos: AtomicU64,
@@ -51,12 +51,13 @@ impl Clock for ManualClock {
 /// Number of bytes that the token bucket of a [`Throttle`] holds.
 const BURST: u64 = 64;
 
-/// Limits bytes per second by a token bucket. Instead of waiting, it advances the clock.
+/// A hook that limits bytes per second by a token bucket. Instead of waiting, the hook advances
+/// `clock`.
 #[derive(Debug)]
 struct Throttle {
     clock: Arc<ManualClock>,
     bytes_per_second: u64,
-    /// Bytes in the bucket, and the clock's time when they were counted.
+    /// Number of bytes in the bucket, and the time of `clock` when this number was computed.
     bucket: Mutex<(u64, Duration)>,
 }
 
@@ -75,8 +76,8 @@ impl Throttle {
     }
 }
 
-/// Wraps a store so that it transfers a limited number of bytes per second; returns it with the
-/// clock that it advances.
+/// Wraps `inner` in a store that transfers at most `bytes_per_second`. Returns the wrapping store,
+/// and the clock that its transfers advance.
 pub(crate) fn throttled(
     inner: Arc<dyn ObjectStore>,
     bytes_per_second: u64,
@@ -90,8 +91,8 @@ pub(crate) fn throttled(
     (Arc::new(Hooked { inner, hook }), clock)
 }
 
-/// Functions that a [`Hooked`] store calls around its operations; an error replaces the operation's
-/// result.
+/// Functions that a [`Hooked`] store calls before or after its operations. If a function returns an
+/// error, the operation fails with that error.
 pub(crate) trait Hook: fmt::Debug + Send + Sync + 'static {
     /// Called before an object is written.
     fn before_put(&self, _location: &Path, _payload: &PutPayload) -> Result<()> {

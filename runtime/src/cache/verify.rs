@@ -1,4 +1,4 @@
-//! Verification of a store.
+//! Verification of a cache store: reads all blocks and indexes, and checks their checksums.
 
 use std::collections::HashSet;
 
@@ -19,18 +19,18 @@ pub struct Damage {
     pub key: CacheKey,
     /// Name of the segment; `None` when the manifest is damaged.
     pub segment: Option<String>,
-    /// The reason.
+    /// Description of the damage.
     pub cause: String,
 }
 
 /// The result of verifying a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Number of entries.
+    /// Number of entries checked.
     pub entries: u64,
-    /// Number of segments.
+    /// Number of segments checked.
     pub segments: u64,
-    /// Number of bytes read.
+    /// Total size in bytes of the sound segments.
     pub bytes: u64,
     /// The damage found.
     pub damaged: Vec<Damage>,
@@ -39,12 +39,12 @@ pub struct Verified {
 }
 
 impl CacheStore {
-    /// Reads all entries and checks them against their checksums. With `repair`, damaged segments
-    /// and manifests are removed, so that their rows are computed again.
+    /// Reads the segments of all entries and checks their checksums. With `repair`, damaged
+    /// segments and manifests are removed, so that their rows are computed again.
     ///
     /// # Errors
-    /// The store cannot be read or, with `repair`, written; or another process writes an entry that
-    /// is to be repaired.
+    /// The store cannot be read. With `repair`, also: the store cannot be written, or another
+    /// process is writing an entry that needs repair.
     pub async fn verify(&self, repair: bool) -> Result<Verified, CacheError> {
         let mut verified = Verified::default();
         for key in self.shared.files.keys().await? {
@@ -107,7 +107,8 @@ impl CacheStore {
         Ok(())
     }
 
-    /// Reads a segment and returns its size in bytes; the error is its damage.
+    /// Reads and checks a segment, and returns its size in bytes. The error says either how the
+    /// segment is damaged, or that the store failed.
     async fn verify_segment(
         &self,
         key: &CacheKey,

@@ -1,4 +1,4 @@
-//! Writes rows into an entry.
+//! Writing of rows to a cache entry.
 
 use std::collections::HashSet;
 
@@ -18,30 +18,32 @@ use super::size::row_bytes;
 pub enum WriterState {
     /// Appended rows are written.
     Writing,
-    /// Appended rows are left out, as they do not fit the quota.
+    /// Appended rows are ignored, because they do not fit the quota.
     Full,
-    /// Appended rows are left out, as an operation failed before.
+    /// Appended rows are ignored, because an earlier operation of the writer failed.
     Disabled,
 }
 
-/// Writes rows into an entry; each key has at most one writer at a time, over all processes.
+/// Writes rows to a cache entry. Each entry has at most one writer at a time, over all processes.
 ///
-/// Rows are held in memory until they make a segment. Dropping the writer loses the rows that were
-/// not flushed, and lets others write; [`finish`](Self::finish) writes them first.
+/// Rows are held in memory until they fill a segment. [`finish`](Self::finish) writes the remaining
+/// rows and releases the right to write. Dropping the writer without finishing loses the rows that
+/// were not flushed. In an object store, other writers then have to wait until the lease has
+/// expired.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) entry: Entry,
-    /// The right to write; `None` once the writer has ended.
+    /// The right to write; `None` once the writer has finished or failed.
     pub(super) exclusive: Option<Exclusive>,
     pub(super) pending: Pending,
     pub(super) state: WriterState,
-    /// The compression of all segments, chosen when the first segment is written.
+    /// The compression of all segments of this writer, chosen when the first segment is written.
     pub(super) compression: Option<Compression>,
 }
 
 impl Entry {
-    /// Acquires the right to write; `None` when another writer of this or another process holds it.
-    /// Leftovers of a crashed writer are removed.
+    /// Creates a writer of the entry; `None` while another writer of this entry exists, in this or
+    /// another process. Leftovers of a crashed writer are removed.
     ///
     /// # Errors
     /// The store cannot be read or locked.
@@ -67,8 +69,8 @@ impl Entry {
         }))
     }
 
-    /// Removes segments that cannot be read, and learns of those written since the entry was
-    /// opened: their rows need not be written again.
+    /// Removes segments that are damaged or have another schema. Then learns of the segments that
+    /// were written since the entry was opened, whose rows need not be written again.
     async fn prepare(&self, exclusive: &mut Exclusive) -> Result<(), CacheError> {
         let of_other_schema = exclusive.manifest.schema != self.inner.fingerprint;
         let unusable: HashSet<String> = if of_other_schema {
@@ -93,19 +95,19 @@ impl Writer {
         self.state
     }
 
-    /// Size in bytes of the rows that are held in memory and not written yet.
+    /// Returns the size in bytes of the rows that are held in memory and not written yet.
     pub fn pending_bytes(&self) -> u64 {
         self.pending.bytes
     }
 
-    /// Adds rows: those of `batch` at `addresses`, and those at `dropped`, which the prefix's
-    /// filter dropped. Rows that are stored already are left out. Writes a segment once there are
-    /// enough rows.
+    /// Adds the rows of `batch`, whose addresses are `addresses`, and records that the prefix's
+    /// filter dropped the rows at `dropped`. Skips rows that are already stored. Writes a segment
+    /// once enough rows are held in memory.
     ///
     /// # Errors
     /// The rows do not fit the entry's schema, or the store fails. After an error the writer is
-    /// [`Disabled`](WriterState::Disabled): it accepts rows and ignores them. Rows stored before
-    /// remain readable.
+    /// [`Disabled`](WriterState::Disabled): the writer accepts further rows, but ignores these
+    /// rows. Rows that were stored before the error remain readable.
     pub async fn append(
         &mut self,
         addresses: &[RowAddress],
@@ -119,7 +121,7 @@ impl Writer {
         self.settle(done).await
     }
 
-    /// Writes the rows held in memory, so that others can read them.
+    /// Writes the rows held in memory as a segment, so that other processes can read them.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -131,7 +133,7 @@ impl Writer {
         self.settle(done).await
     }
 
-    /// Writes the rows held in memory, and lets others write.
+    /// Writes the rows held in memory, and releases the right to write.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -147,7 +149,7 @@ impl Writer {
     }
 
     /// Disables the writer after an error and releases its right to write: a full disk stays full,
-    /// and others may write instead.
+    /// and another process may be able to write instead.
     async fn settle(&mut self, done: Result<(), CacheError>) -> Result<(), CacheError> {
         if done.is_err() {
             self.state = WriterState::Disabled;
@@ -168,7 +170,7 @@ impl Writer {
         let schema = self.entry.schema();
         if batch.schema_ref().fields() != schema.fields() {
             return Err(CacheError::Invariant(format!(
-                "rows of {} were appended to an entry of {schema}",
+                "rows of the schema {} were appended to an entry of the schema {schema}",
                 batch.schema_ref()
             )));
         }
@@ -187,7 +189,7 @@ impl Writer {
             .filter(|(_, known)| known.is_none())
             .map(|((row, address), _)| (row, *address))
             .collect();
-        // Rows are added in parts, as a batch may be larger than a segment.
+        // Rows are added in parts, because a batch may be larger than a segment.
         let bytes: u64 = row_bytes(batch).iter().sum();
         let each = (bytes / batch.num_rows().max(1) as u64).max(1);
         let step = (self.entry.inner.shared.options.segment_bytes / 4 / each).clamp(1, 1 << 16);

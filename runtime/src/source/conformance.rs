@@ -1,4 +1,5 @@
-//! Tests of what every source guarantees, over a table of formats with the same logical rows.
+//! Tests of the guarantees that every source gives, over a table of formats with the same logical
+//! rows.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,26 +25,26 @@ use parquet::file::properties::WriterProperties;
 use super::testing::{open, read_all, spec, tar};
 use super::{Access, FileResolver, Scan, Source};
 
-/// Rows of the first file, and of both files together.
+/// Number of rows in the first file (`FIRST`), and in both files together (`ROWS`).
 const FIRST: usize = 70;
 const ROWS: usize = 100;
 
-/// Names of files with their bytes.
+/// Files, each as (path below the data folder, bytes).
 type NamedBytes = Vec<(String, Vec<u8>)>;
 
-/// A format with a writer of its rows, each of which holds a text.
+/// A format, with a function that writes rows in this format. Each row holds a text.
 struct Case {
     format: Format,
     name: &'static str,
     /// The column that holds the texts.
     column: &'static str,
     access: Access,
-    /// True when a file that was cut off before it was opened is recognised as incomplete.
+    /// True when opening or reading a file that is cut off gives an error.
     has_end: bool,
     /// True when opening a file reads enough of its content to tell different texts apart.
     reads_content: bool,
-    /// Writes the rows of `texts` as files, given as paths below the data folder with their bytes.
-    /// `first` is the number of the first row.
+    /// Writes a row for each of `texts`. Returns the files, each as (path below the data folder,
+    /// bytes). `first` is the id of the first row.
     files: fn(first: usize, texts: &[String]) -> NamedBytes,
 }
 
@@ -206,7 +207,8 @@ const CASES: [Case; 8] = [
     },
 ];
 
-/// Returns the texts of all rows: all of the same length, and not in the order of the rows.
+/// Returns one text per row. All texts have the same length, and their sorted order differs from
+/// the order of the rows.
 fn texts() -> Vec<String> {
     (0..ROWS)
         .map(|id| format!("text {:03} of {id:03}", id * 37 % ROWS))
@@ -238,7 +240,7 @@ impl Case {
         open(self.format, data.folder.path(), &[]).await
     }
 
-    /// Index of the column that holds the texts.
+    /// Returns the index of the column that holds the texts.
     fn column(&self, source: &Arc<dyn Source>) -> usize {
         source.schema().index_of(self.column).unwrap()
     }
@@ -408,7 +410,7 @@ async fn rows_by_reference_come_in_the_order_asked_for() {
             let (nothing, _) = source.fetch(&[], projection).await.unwrap();
             assert_eq!(nothing.num_rows(), 0, "{}", case.name);
         }
-        // A request for a row that does not exist is an error and does not panic.
+        // A request for a row that does not exist is an error, not a panic.
         assert!(
             source.fetch(&[(0, 1 << 40)], &all).await.is_err(),
             "{}",
@@ -531,7 +533,7 @@ async fn missing_and_damaged_files_are_named() {
         for at in (0..bytes.len()).step_by(bytes.len().div_ceil(60)) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << (at % 8);
-            // Damage is either an error or goes unnoticed here, but never panics.
+            // Damage is an error or goes unnoticed in this test, but never causes a panic.
             let _ = read(&damaged).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Sources that count how often their splits are read, for tests.
+//! Sources that count the reads of their splits, for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use futures::stream::BoxStream;
 
 use super::{Access, FileResolver, Manifest, Scan, Source, SourceTable, StoredRows, ValueError};
 
-/// A source that counts how often a split of it is read.
+/// A source that counts the reads of its splits.
 #[derive(Debug)]
 struct CountedSource {
     inner: Arc<dyn Source>,
@@ -60,7 +60,7 @@ impl Source for CountedSource {
     }
 }
 
-/// A resolver that counts the reads of splits of one file.
+/// A resolver that counts the reads of splits, for sources whose location ends with `file`.
 #[derive(Debug)]
 struct CountingResolver {
     file: String,
@@ -83,7 +83,8 @@ impl SourceResolver for CountingResolver {
     }
 }
 
-/// Compiles a query. `reads` counts the splits that are read of the source whose location ends with `file`.
+/// Compiles a query. When the query runs, `reads` counts the reads of splits of the source whose
+/// location ends with `file`.
 pub(crate) async fn compiled(sql: &str, file: &str, reads: &Arc<AtomicUsize>) -> Compiled {
     let resolver = CountingResolver {
         file: file.to_owned(),

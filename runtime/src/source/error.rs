@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use datafusion::common::DataFusionError;
 
-/// An error in a source: in its location, an option or a file.
+/// An error in the location, in an option or in a file of a source.
 ///
-/// Callers receive it inside [`DataFusionError::External`].
+/// Callers receive a `SourceError` inside [`DataFusionError::External`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Nothing is at the location.
+    /// The location does not exist.
     #[error("no file or folder '{location}': check the path (relative paths start at {base})")]
     Missing {
         /// The location as the user wrote it.
@@ -18,7 +18,7 @@ pub enum SourceError {
         /// The folder that relative paths are resolved against.
         base: String,
     },
-    /// The location cannot be read by this build.
+    /// The location is a URL with a scheme that is not supported.
     #[error(
         "cannot read '{location}': only paths of this machine and file:// URLs are supported, not {scheme}://"
     )]
@@ -28,7 +28,7 @@ pub enum SourceError {
         /// The scheme of the URL.
         scheme: String,
     },
-    /// The location is no path, URL or glob.
+    /// The location is not a valid path, URL or glob.
     #[error("cannot understand the location '{location}': {cause}")]
     Location {
         /// The location as the user wrote it.
@@ -44,7 +44,7 @@ pub enum SourceError {
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -56,12 +56,12 @@ pub enum SourceError {
         /// The reason.
         cause: String,
     },
-    /// A symbolic link that leads nowhere, or round in a circle.
+    /// A symbolic link whose target does not exist, or is a folder that contains the link.
     #[error("'{path}' is a symbolic link {cause}: mend the link, or remove it")]
     Link {
         /// The link.
         path: PathBuf,
-        /// Description of what the link leads to.
+        /// Description of the link's target.
         cause: String,
     },
     /// A path that is neither a file nor a folder: a pipe, a socket or a device.
@@ -70,17 +70,17 @@ pub enum SourceError {
         /// The path of the pipe, socket or device.
         path: PathBuf,
     },
-    /// An option that the format does not have, or a value that it cannot take.
+    /// An option that the format does not have, or an invalid value of an option.
     #[error("{0}")]
     Option(String),
-    /// A file is not of the format, or is damaged.
+    /// The content of a file is not of the source's format, or is damaged.
     #[error("'{path}' is not a sound {format} file: {cause}")]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The format's name.
         format: &'static str,
-        /// The reason, with the place in the file where that is known.
+        /// The reason, with the line, row or byte offset in the file if that is known.
         cause: String,
     },
     /// A file was changed after the source was opened.
@@ -88,19 +88,20 @@ pub enum SourceError {
     Changed {
         /// The file.
         path: PathBuf,
-        /// The difference.
+        /// The way in which the file has changed.
         change: FileChange,
     },
-    /// A file that is to be written is one that the source reads, or one that it would read when
-    /// opened again.
+    /// A file that is to be written is an input of the source, or would become an input when the
+    /// source is opened again.
     #[error("cannot write {}: {cause}", output.display())]
     Output {
         /// The file that is to be written.
         output: PathBuf,
-        /// Why the source reads or would read the file, and what to do.
+        /// The reason why the source reads or would read the file, and a remedy.
         cause: String,
     },
-    /// The columns of the source do not fit together.
+    /// The columns of the source's files contradict each other, or the declared columns do not suit
+    /// the source.
     #[error("{0}")]
     Schema(String),
 }
@@ -108,16 +109,16 @@ pub enum SourceError {
 /// The way in which a file differs from its state when its source was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FileChange {
-    /// The file has another size.
-    #[error("it had {was} bytes and has {now}")]
+    /// The size of the file has changed.
+    #[error("it had {was} bytes then, and has {now} bytes now")]
     Size {
-        /// Bytes when the source was opened.
+        /// Size in bytes when the source was opened.
         was: u64,
-        /// Bytes now.
+        /// Size in bytes now.
         now: u64,
     },
-    /// The file has the same size and another content.
-    #[error("it was written again, with another content in as many bytes")]
+    /// The content of the file has changed, but not its size.
+    #[error("it was written again, with another content of the same size")]
     Content,
 }
 

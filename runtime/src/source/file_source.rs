@@ -1,4 +1,4 @@
-//! Sources of files that a blocking reader reads: all formats except image folders.
+//! Sources whose files a blocking reader reads: all formats except image folders.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,7 +28,7 @@ use crate::task;
 /// Number of files that are opened concurrently while a source is opened.
 const OPENERS: usize = 16;
 
-/// Content hash and splits of a file that was opened.
+/// Content hash and splits of one file of a source.
 #[derive(Debug)]
 pub(crate) struct FileRows {
     pub(crate) content: ContentHash,
@@ -37,20 +37,21 @@ pub(crate) struct FileRows {
 
 /// The reader of the files of one source. Its calls block.
 pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
-    /// Emits the rows of a split that `scan` asks for, in stored order, until all are emitted or
-    /// the consumer hangs up.
+    /// Emits the rows of the split at `place` that `scan` asks for, in stored order. Stops after
+    /// the last row, or when the consumer hangs up.
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()>;
 
-    /// Returns the content hash of the file as it is now, computed as when the source was opened.
+    /// Returns the hash of the content that the file at `path` has now, computed in the same way as
+    /// when the source was opened.
     fn content(&self, path: &Path) -> Result<ContentHash, SourceError>;
 
-    /// The cheapest way to read rows in another order than the stored one.
+    /// Returns the cheapest way to read rows in an order other than the stored order.
     fn access(&self) -> Access {
         Access::Staged
     }
 
-    /// Fetches rows by (file, row number), in the given order. `places` holds the location of each
-    /// of these files. Only readers with [`Access::Direct`] implement this method.
+    /// Fetches `rows`, given as (file index, row number), in that order. `places` holds the
+    /// location of each of these files. Only readers with [`Access::Direct`] implement this method.
     fn fetch(
         &self,
         _places: &BTreeMap<u32, SplitLocation>,
@@ -73,7 +74,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Creates the source of the listed files; `rows[i]` describes the rows of the i-th file.
+    /// Creates the source of the files in `listing`; `rows[i]` describes the rows of the i-th file.
     pub(crate) fn new(
         spec: &SourceSpec,
         schema: SchemaRef,
@@ -93,7 +94,7 @@ impl FileSource {
     }
 }
 
-/// Returns the manifest of the listed files, and the path by which to open each of them.
+/// Returns the manifest of the files in `listing`, and the path by which each file is opened.
 pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, Vec<PathBuf>) {
     let links = listing.links;
     let mut paths = Vec::with_capacity(listing.files.len());
@@ -185,8 +186,8 @@ impl Source for FileSource {
     }
 }
 
-/// Runs `inspect` over every listed file, several files at a time. If several fail, the error of
-/// the first in the order of the files is returned.
+/// Calls `inspect` for every file in `listing`, for several files at a time. If several calls fail,
+/// returns the error of the file that is listed first.
 pub(crate) async fn inspect_all<T, F>(
     listing: &Listing,
     format: &'static str,

@@ -1,8 +1,8 @@
-//! `JSON`: one object per line; a split is a range of consecutive rows.
+//! `JSON`: files with one JSON object per line; a split is a range of consecutive rows.
 //!
-//! One scan when the source is opened parses every line, so that the types of columns come from all
-//! the data and a broken line is found before training starts. Columns appear in the order in which
-//! the scan first meets them; columns first met in the same object are sorted by name.
+//! When the source is opened, one scan parses every line, so that all data decide the types of
+//! columns, and a broken line is found before training starts. Columns are in the order in which
+//! the scan first meets them; columns that first appear in the same object are sorted by name.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -32,7 +32,7 @@ use crate::task;
 
 const FORMAT: &str = "JSON";
 
-/// Maximum size of a line in bytes; a longer one is an error.
+/// Maximum size of a line in bytes; a longer line is an error.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
 const READ_BYTES: usize = 256 << 10;
@@ -47,7 +47,7 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(open(spec)),
 };
 
-/// Opens files of JSON lines, scanning each of them once. The format has no options.
+/// Opens files of JSON lines, and scans each file once. The format has no options.
 pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     let listing = list(&spec.location, &READER.files).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// Reads the lines of a file that are not blank.
+/// Reads the lines of a JSON file that are not blank.
 struct Lines<R> {
     input: R,
     text: Vec<u8>,
@@ -86,8 +86,8 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Creates a reader of `input`, which stands at the byte `start.offset`, where the line
-    /// `start.line` begins.
+    /// Creates a reader of lines. The next byte of `input` must be the byte at `start.offset` in
+    /// the file, where the line `start.line` begins.
     fn new(input: R, start: Start) -> Self {
         Self {
             input,
@@ -97,7 +97,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Returns the next line and its start, or `None` at the end.
+    /// Returns the next line that is not blank, with its start in the file; `None` at the end.
     fn next(&mut self) -> Result<Option<(Start, &[u8])>, String> {
         loop {
             self.text.clear();
@@ -127,12 +127,12 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Begins the hash of a file's content.
+/// Begins the hash of the content of a JSON file.
 fn hasher() -> ContentHasher {
     ContentHasher::new(FORMAT, "")
 }
 
-/// Iterates over the objects of all files, noting where splits begin.
+/// Iterates over the objects in all files, and records where splits begin.
 struct Objects<'a> {
     paths: std::slice::Iter<'a, PathBuf>,
     open: Option<(&'a Path, Lines<BufReader<HashedRead<File>>>)>,
@@ -184,7 +184,7 @@ impl Iterator for Objects<'_> {
     }
 }
 
-/// Parses a line as an object; the error says what is wrong.
+/// Parses a line as a JSON object. The error names the cause.
 fn parse(line: &[u8]) -> Result<Value, String> {
     match serde_json::from_slice(line) {
         Ok(object @ Value::Object(_)) => Ok(object),
@@ -196,7 +196,7 @@ fn parse(line: &[u8]) -> Result<Value, String> {
             Err("a JSON document over several lines; put one object on each line".to_owned())
         }
         Err(error) => {
-            // The parser sees a single line and would always report line 1.
+            // The parser gets a single line, so the line number in its error is always 1.
             let text = error.to_string();
             let cause = text.split(" at line ").next().unwrap_or(&text);
             Err(format!("column {}: {cause}", error.column()))
@@ -245,7 +245,7 @@ fn scan_all(
 #[derive(Debug)]
 struct JsonReader {
     schema: SchemaRef,
-    /// Start of each split, per file.
+    /// For each file, the starts of its splits.
     starts: Vec<Vec<Start>>,
 }
 
@@ -268,7 +268,7 @@ impl SplitReader for JsonReader {
         for row in place.rows.first_row..end {
             let Some((at, text)) = lines.next().map_err(damaged)? else {
                 return Err(damaged(format!(
-                    "it ends after {row} rows; it had more when it was opened"
+                    "it ends after {row} rows, but had more when the source was opened"
                 ))
                 .into());
             };
@@ -294,7 +294,7 @@ impl SplitReader for JsonReader {
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Number of each line in the file, and where it ends in `bytes`.
+    /// For each line, its number in the file, and the end of its bytes in `bytes`.
     lines: Vec<(u64, usize)>,
 }
 
@@ -307,7 +307,7 @@ impl Chunk {
         self.lines.push((line, self.bytes.len()));
     }
 
-    /// Decodes the lines into rows; the error names the line that is wrong, and the cause.
+    /// Decodes the lines as rows of `schema`. The error names the first wrong line and the cause.
     fn decode(&self, schema: &SchemaRef) -> Result<RecordBatch, String> {
         decode(schema, &self.bytes, self.lines.len()).map_err(|whole| {
             let mut start = 0;

@@ -1,4 +1,4 @@
-//! Sources: manifests of files and splits, and reading rows by split or by reference.
+//! Sources: their manifests of files and splits, and readers of rows by split or by reference.
 //!
 //! | Module | Format | Split | Access |
 //! |---|---|---|---|

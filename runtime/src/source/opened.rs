@@ -13,12 +13,12 @@ use futures::stream::BoxStream;
 use super::manifest::Manifest;
 use super::rows::{Scan, StoredRows, ValueError};
 
-/// The cheapest way to read rows in another order than the stored one.
+/// The cheapest way to read rows in an order other than the stored order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Each row is read by reference ([`Source::fetch`]).
     Direct,
-    /// Rows are read split by split; to reorder them, the rows of a window must be held in memory
+    /// Rows are read split by split. To reorder rows, all rows of a window must be held in memory
     /// or spilled.
     Staged,
 }
@@ -26,17 +26,17 @@ pub enum Access {
 /// An opened source.
 #[async_trait]
 pub trait Source: fmt::Debug + Send + Sync {
-    /// The description that the source was opened from.
+    /// The description from which the source was opened.
     fn spec(&self) -> &SourceSpec;
-    /// The columns.
+    /// The columns that the source has for users.
     fn schema(&self) -> &SchemaRef;
     /// The files, splits and stored row counts.
     fn manifest(&self) -> &Arc<Manifest>;
-    /// The cheapest way to read rows in another order than the stored one.
+    /// The cheapest way to read rows in an order other than the stored order.
     fn access(&self) -> Access;
 
-    /// Reads a split in stored order, in batches of bounded size. Structural damage is an error
-    /// that names the file.
+    /// Reads the split with the index `split` of the file with the index `file`, in stored order
+    /// and in batches of bounded size. If the file is damaged, the error names the file.
     fn read_split(
         &self,
         file: usize,
@@ -44,7 +44,7 @@ pub trait Source: fmt::Debug + Send + Sync {
         scan: &Scan,
     ) -> BoxStream<'static, Result<StoredRows>>;
 
-    /// Fetches rows by (file index, row number), in the given order. Supported only when
+    /// Fetches `rows`, each given as (file index, row number), in that order. Supported only when
     /// [`access`](Self::access) is [`Access::Direct`].
     async fn fetch(
         &self,

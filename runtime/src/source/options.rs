@@ -15,7 +15,7 @@ pub(crate) struct SourceOptions<'a> {
 }
 
 impl<'a> SourceOptions<'a> {
-    /// Checks that the source has only the options named in `legal`; another name is an error.
+    /// Reads the options of `spec`. An option that is not named in `legal` is an error.
     pub(crate) fn new(
         spec: &'a SourceSpec,
         legal: &'static [&'static str],
@@ -49,14 +49,14 @@ impl<'a> SourceOptions<'a> {
         })
     }
 
-    /// Returns the text of an option; `None` when it is not set.
+    /// Returns the text of the option `name`; `None` when the option is not set.
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         debug_assert!(self.legal.contains(&name));
         self.values.get(name).map(String::as_str)
     }
 
-    /// Returns an option that is one ASCII character (`\t` and `tab` stand for the tab); `None`
-    /// when it is not set.
+    /// Returns the value of an option that is one ASCII character (`\t` and `tab` stand for the
+    /// tab); `None` when the option is not set.
     pub(crate) fn byte(&self, name: &str) -> Result<Option<u8>, SourceError> {
         match self.text(name) {
             None => Ok(None),
@@ -68,7 +68,8 @@ impl<'a> SourceOptions<'a> {
         }
     }
 
-    /// Returns an option that is `true` or `false`, or `default` when it is not set.
+    /// Returns the value of an option that is `true` or `false`; `default` when the option is not
+    /// set.
     pub(crate) fn boolean(&self, name: &str, default: bool) -> Result<bool, SourceError> {
         match self.text(name) {
             None => Ok(default),
@@ -78,7 +79,8 @@ impl<'a> SourceOptions<'a> {
         }
     }
 
-    /// Returns an option that is a whole number above zero, or `default` when it is not set.
+    /// Returns the value of an option that is a whole number above zero; `default` when the option
+    /// is not set.
     pub(crate) fn count(&self, name: &str, default: usize) -> Result<usize, SourceError> {
         match self.text(name) {
             None => Ok(default),
@@ -89,7 +91,7 @@ impl<'a> SourceOptions<'a> {
         }
     }
 
-    /// Returns the error for an option whose value is not what is `expected`.
+    /// Returns the error for an option with an invalid value; `expected` describes valid values.
     pub(crate) fn wrong(&self, name: &str, expected: &str) -> SourceError {
         let found = self.text(name).unwrap_or_default();
         SourceError::Option(format!(

@@ -1,5 +1,5 @@
-//! Detects outputs that would overwrite a file of a source, or that the source would read the next
-//! time.
+//! Detects output files that would overwrite a file of a source, or that would become inputs when
+//! the source is opened again.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::opened::Source;
 use super::reader_of;
 use crate::output_file::{FileIdentity, resolved};
 
-/// Refuses to write `output` if it is a file of the source, under whatever name, or if the source's
-/// folder or glob would include it when listed again.
+/// Refuses to write `output` if that path is a file of the source, also through a link, or if a new
+/// listing of the source's folder or glob would include `output`.
 pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceError> {
     let spec = source.spec();
     let clash = |cause: String| {
@@ -25,7 +25,8 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     let files = &manifest.files;
     let place = FilePlace::of(&spec.location, &reader_of(spec.format).files)?;
     if let Some(identity) = FileIdentity::of(output) {
-        // The same file has the same size, so few files of a large folder have to be opened.
+        // Two paths of one file have the same size, so only few files of a large folder have to be
+        // compared.
         let mut alike = files.iter().filter(|file| file.size == identity.size);
         let same = alike.find(|file| {
             FileIdentity::of(&place.root.join(&file.path)).is_some_and(|file| file == identity)
@@ -49,8 +50,8 @@ pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceErro
     Ok(())
 }
 
-/// True when a listing of the source would find a file at the absolute path `output`: below its
-/// folder, or below a folder that one of the symbolic `links` in it leads to.
+/// True when a listing of `place` would find a file at the absolute path `output`: below the folder
+/// of `place`, or below the target of one of the symbolic `links` in that folder.
 fn is_read_next(place: &FilePlace, links: &[String], output: &Path) -> bool {
     if place.is_single_file() {
         return false;
@@ -68,7 +69,8 @@ fn is_read_next(place: &FilePlace, links: &[String], output: &Path) -> bool {
     })
 }
 
-/// True when an error is that of [`check_output`]: the source reads, or would read, the output.
+/// True when `error` is the error of [`check_output`]: the source reads the output file, or would
+/// read it when opened again.
 pub fn is_output_clash(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::External(error) => {

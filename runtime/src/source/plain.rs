@@ -1,8 +1,9 @@
-//! The column types that sources show to users, independent of the encoding in the file.
+//! The plain column types that sources show to users, which do not depend on the encoding in the
+//! file.
 //!
-//! Dictionaries, run-end encoding, views and 64-bit offsets are ways of storing values. A source
-//! shows plain strings, bytes and lists instead, so that the meaning of a pipeline does not depend
-//! on who wrote the file. Batches have a few MiB, so 32-bit offsets suffice.
+//! Dictionaries, run-end encoding, views and 64-bit offsets are only ways of storing values. A
+//! source shows plain strings, bytes and lists instead, so that the meaning of a pipeline does not
+//! depend on the program that wrote the file. Batches have a few MiB, so 32-bit offsets suffice.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use datafusion::common::Result;
 
 use super::error::SourceError;
 
-/// Returns the type that a column of the type `stored` has for users.
+/// Returns the type that users see for a column of the stored type `stored`.
 pub(crate) fn plain_type(stored: &DataType) -> DataType {
     match stored {
         DataType::Dictionary(_, values) => plain_type(values),
@@ -33,7 +34,7 @@ pub(crate) fn plain_type(stored: &DataType) -> DataType {
 }
 
 fn plain_field(field: &FieldRef) -> FieldRef {
-    // Table formats number the columns of their Parquet files by field ids in the metadata.
+    // Drops the field ids by which table formats number the columns of their Parquet files.
     let metadata: HashMap<_, _> = field
         .metadata()
         .iter()
@@ -50,13 +51,15 @@ fn plain_field(field: &FieldRef) -> FieldRef {
     )
 }
 
-/// Returns the schema that a file has for users. The metadata of the schema itself is dropped.
+/// Returns the schema that users see for a file with the schema `stored`. The metadata of the
+/// schema as a whole is dropped; the metadata of fields is kept.
 pub(crate) fn plain_schema(stored: &Schema) -> Schema {
     Schema::new(stored.fields().iter().map(plain_field).collect::<Fields>())
 }
 
-/// Merges the schemas of several files, each given by its relative path and plain schema. All must
-/// have the same columns in the same order; a column is nullable if it is nullable in any file.
+/// Merges the schemas of several files, each given as (relative path, plain schema). All schemas
+/// must have the same columns in the same order. A column of the result is nullable if it is
+/// nullable in any file.
 pub(crate) fn merged_schema<'a>(
     format: &str,
     files: impl IntoIterator<Item = (&'a str, &'a Schema)>,
@@ -126,17 +129,17 @@ pub(crate) fn merged_schema<'a>(
         if let Some(extra) = schema.fields().get(merged.len()) {
             return Err(differ(
                 file,
-                format!("'{file}' has a column '{}' more", extra.name()),
+                format!("'{file}' has the additional column '{}'", extra.name()),
             ));
         }
     }
     Ok(Arc::new(Schema::new(merged)))
 }
 
-/// For two types that are equal except for names, returns the names of the first field of a struct
-/// or union, at any depth, that is named differently in both; `None` if there is none. Fields are
-/// identified by their names, while a cast would match them by position. The items of lists and the
-/// entries of maps may have any names.
+/// Compares two types that are equal except for the names of nested fields. Returns the two names
+/// of the first field of a struct or union, at any depth, whose name differs; `None` if no name
+/// differs. Names must agree because users access such fields by name, whereas a cast matches
+/// fields by position. The names of list items and map entries are not compared.
 fn other_names<'a>(one: &'a DataType, other: &'a DataType) -> Option<(&'a str, &'a str)> {
     let within = |one: &'a FieldRef, other: &'a FieldRef| {
         if one.name() == other.name() {
@@ -172,7 +175,7 @@ fn other_names<'a>(one: &'a DataType, other: &'a DataType) -> Option<(&'a str, &
     }
 }
 
-/// Converts the stored columns of a batch to the plain `schema`.
+/// Converts the stored columns of a batch of `rows` rows to the types of the plain `schema`.
 pub(crate) fn plain_batch(
     schema: &SchemaRef,
     columns: &[ArrayRef],
@@ -293,7 +296,7 @@ mod tests {
         ] {
             assert!(merged(one, other).is_err());
         }
-        // Writers choose the names of items and entries.
+        // The names of list items and map entries depend on the writer, and do not matter.
         merged(list("item", xy.clone()), list("element", xy.clone())).unwrap();
         merged(map(spark, xy.clone()), map(arrow, xy)).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Readers of formats: what the runtime knows of a format before it opens a source.
+//! Descriptions of the formats' readers: the facts about a format that are needed before a source
+//! is opened.
 
 use std::sync::Arc;
 
@@ -10,21 +11,21 @@ use futures::future::BoxFuture;
 use super::listing::WantedFiles;
 use super::opened::Source;
 
-/// The future that opens a source.
+/// A future that opens a source.
 pub(super) type Opening<'a> = BoxFuture<'a, Result<Arc<dyn Source>>>;
 
 /// The description of a format's reader.
 #[derive(Debug)]
 pub(super) struct SourceReader {
-    /// The files that a listing takes for this format.
+    /// The names of the files that belong to this format.
     pub(super) files: WantedFiles,
     /// The names of the format's options, in the order in which messages list them.
     pub(super) options: &'static [&'static str],
-    /// Opens a source.
+    /// Opens the source that a `SourceSpec` describes.
     pub(super) open: fn(&SourceSpec) -> Opening<'_>,
 }
 
-/// Boxes the future that opens a source of type `S`.
+/// Boxes `open`, a future that opens a source of the type `S`.
 pub(super) fn boxed<'a, S: Source + 'static>(
     open: impl Future<Output = Result<S>> + Send + 'a,
 ) -> Opening<'a> {

@@ -1,4 +1,4 @@
-//! The resolver of sources.
+//! The resolver that opens sources for the planner.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use super::opened::Source;
 use super::reader_of;
 use super::table::SourceTable;
 
-/// Opens sources from files of this machine.
+/// Resolver that opens sources from files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileResolver;
 
 impl FileResolver {
-    /// Opens a source: lists its files, reads their columns and row counts.
+    /// Opens the source that `spec` describes: lists its files, and reads the columns and row
+    /// counts of the files.
     pub async fn open(&self, spec: &SourceSpec) -> Result<Arc<dyn Source>> {
         (reader_of(spec.format).open)(spec).await
     }

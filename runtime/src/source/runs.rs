@@ -1,37 +1,39 @@
-//! Splits of files in which the start of a row is found only by reading from the file's start.
+//! Splits of text files, in which the start of a row can only be found by reading the file from its
+//! start.
 
 use super::manifest::Split;
 
-/// Number of rows of a split of text and Avro files. It is part of the meaning of a pipeline, since
-/// windows are made of splits: a change needs a new version of the contract.
+/// Number of rows in a split of a text file or a compressed tar shard; a split of an Avro file ends
+/// with the block that reaches this number. The number is part of the meaning of a pipeline,
+/// because windows consist of splits: changing it needs a new version of the contract.
 pub(crate) const SPLIT_ROWS: u64 = 8192;
 
 /// Start of a row in a text file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// Offset of the row in bytes.
+    /// Byte offset of the row in the file.
     pub(crate) offset: u64,
-    /// Line of the row, from 1.
+    /// Line in which the row begins, from 1.
     pub(crate) line: u64,
 }
 
 /// Collects splits of [`SPLIT_ROWS`] rows while a text file is read.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    /// The splits so far; the last one may still grow.
+    /// The splits so far. The last split may still grow.
     pub(crate) splits: Vec<Split>,
-    /// The start of each split.
+    /// For each of `splits`, the start of its first row in the file.
     pub(crate) starts: Vec<Start>,
     rows: u64,
 }
 
 impl Runs {
-    /// Number of rows noted so far.
+    /// Returns the number of rows added so far.
     pub(crate) const fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Notes the next row, which begins at `start` and ends at the byte `end`.
+    /// Adds the next row, which begins at `start` and ends before the byte offset `end`.
     pub(crate) fn push(&mut self, start: Start, end: u64) {
         if self.rows.is_multiple_of(SPLIT_ROWS) {
             self.starts.push(start);

@@ -1,4 +1,4 @@
-//! Locations of splits, and the opening of their files.
+//! Locations of splits, and functions that open their files.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::error::{FileChange, SourceError};
 use super::listing::modified;
 use super::manifest::{Manifest, Split};
 
-/// The location of a split, and the state that its file had when the source was opened.
+/// The location of a split, and the state of its file when the source was opened.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitLocation {
     /// Index of the file in the manifest.
@@ -21,17 +21,18 @@ pub(crate) struct SplitLocation {
     pub(crate) path: PathBuf,
     /// Size of the file in bytes when the source was opened.
     pub(crate) size: u64,
-    /// Time of the file's last change, in nanoseconds since 1970, as it was when the source was
-    /// opened; `None` when unknown.
+    /// Modification time of the file when the source was opened, in nanoseconds since 1970; `None`
+    /// when unknown.
     pub(crate) modified: Option<i128>,
     /// Content hash of the file when the source was opened.
     pub(crate) content: ContentHash,
-    /// The rows of the split.
+    /// The row range and size of the split.
     pub(crate) rows: Split,
 }
 
 impl SplitLocation {
-    /// Finds the location of a split in a manifest; `paths` are the paths of the manifest's files.
+    /// Returns the location of the split `split` of the file `file`, both indices in `manifest`.
+    /// `paths` has the path by which each file is opened.
     pub(crate) fn find(
         manifest: &Manifest,
         paths: &[PathBuf],
@@ -54,15 +55,16 @@ impl SplitLocation {
         })
     }
 
-    /// Opens the file. A size other than when the source was opened is an error.
+    /// Opens the file of the split. It is an error if the file's size has changed since the source
+    /// was opened.
     pub(crate) fn open(&self) -> std::result::Result<File, SourceError> {
         let (file, now) = open_file(&self.path)?;
         self.check_size(now)?;
         Ok(file)
     }
 
-    /// Returns the time of the file's last change. A size other than when the source was opened is
-    /// an error.
+    /// Returns the time at which the file was last changed, in nanoseconds since 1970. It is an
+    /// error if the file's size has changed since the source was opened.
     pub(crate) fn modified_now(&self) -> std::result::Result<Option<i128>, SourceError> {
         let meta = std::fs::metadata(&self.path);
         let meta = meta.map_err(|error| SourceError::unreadable(&self.path, error))?;
@@ -84,7 +86,7 @@ impl SplitLocation {
     }
 }
 
-/// Opens a file and returns it with its size in bytes.
+/// Opens the file at `path`. Returns the open file and its size in bytes.
 pub(crate) fn open_file(path: &Path) -> std::result::Result<(File, u64), SourceError> {
     let unreadable = |error| SourceError::unreadable(path, error);
     let file = File::open(path).map_err(unreadable)?;

@@ -11,15 +11,15 @@ use super::error::SourceError;
 use super::rows::StoredRows;
 use crate::task::{self, panic_message};
 
-/// Target size in bytes of the batches that a reader emits. A stream can have three of them in
-/// memory: with the consumer, in the channel, and with the reader.
+/// Target size in bytes of the batches that a reader emits. A stream can have three batches in
+/// memory: one with the consumer, one in the channel, and one with the reader.
 pub(crate) const BATCH_BYTES: u64 = 4 << 20;
 
-/// Maximum number of rows of a batch, however small the rows are.
+/// Maximum number of rows in a batch, even if the rows take few bytes.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// Returns the number of rows for a batch of about [`BATCH_BYTES`], where `rows` rows take `bytes`
-/// bytes in all.
+/// Returns the number of rows for a batch of about [`BATCH_BYTES`], if `rows` rows take `bytes`
+/// bytes in total.
 pub(crate) fn rows_per_batch(rows: u64, bytes: u64) -> usize {
     let each = bytes.checked_div(rows).unwrap_or(0).max(1);
     usize::try_from(BATCH_BYTES / each)
@@ -34,17 +34,18 @@ pub(crate) struct Emit<'a> {
 }
 
 impl Emit<'_> {
-    /// Sends a batch, waiting for room in the channel. Returns false when the consumer hung up: the
-    /// reader must stop.
+    /// Sends a batch, after waiting until the channel has room. Returns false when the consumer
+    /// hung up; the reader must then stop.
     #[must_use]
     pub(crate) fn send(&self, rows: StoredRows) -> bool {
         rows.numbers.is_empty() || self.sender.blocking_send(Ok(rows)).is_ok()
     }
 }
 
-/// Returns the stream of what `read` emits. `read` runs on a thread for blocking work, which starts
-/// with the first poll and stops when the stream is dropped. A panic of a decoder over damaged
-/// bytes becomes an error that names the file.
+/// Returns the stream of the batches that `read` emits. `read` starts on a thread for blocking work
+/// when the stream is first polled. Once the stream is dropped, [`Emit::send`] tells `read` to
+/// stop. A panic of `read`, for example over damaged bytes, becomes an error that names the file
+/// `path`.
 pub(crate) fn blocking_stream<F>(
     path: PathBuf,
     format: &'static str,
@@ -56,20 +57,20 @@ where
     task::blocking_stream("reading", move |sender| {
         let emit = Emit { sender };
         if let Err(error) = guarded(&path, format, || read(&emit)) {
-            // If the consumer hung up, nobody needs the error.
+            // If the consumer hung up, the error is not needed.
             drop(sender.blocking_send(Err(error)));
         }
     })
 }
 
-/// Runs a decoder, turning a panic into an error that names the file.
+/// Runs `work`, and turns a panic into an error that names the file `path`.
 pub(crate) fn guarded<T>(
     path: &std::path::Path,
     format: &'static str,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let cause = format!("its decoder gave up: {}", panic_message(&*panic));
+        let cause = format!("its decoder panicked: {}", panic_message(&*panic));
         Err(SourceError::damaged(path, format, cause).into())
     })
 }

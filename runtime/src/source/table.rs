@@ -1,4 +1,5 @@
-//! A source as a DataFusion table, for the planner and for plain SQL queries over the data.
+//! Presents a source as a DataFusion table, for the planner and for plain SQL queries over the
+//! data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,13 +28,14 @@ use super::opened::{Access, Source};
 use super::rows::Scan;
 use super::stream::BATCH_BYTES;
 
-/// Maximum number of rows in one fetch while a source with [`Access::Direct`] is scanned.
+/// Maximum number of rows in one call of [`Source::fetch`] while a source with [`Access::Direct`]
+/// is scanned.
 const FETCH_ROWS: usize = 1024;
 
 /// A source as a table whose scan yields every row in stored order.
 ///
-/// The engine gets the [`Source`] by `provider.downcast_ref::<SourceTable>()` and
-/// [`source`](Self::source).
+/// Code that has a `dyn TableProvider` gets the [`Source`] by
+/// `provider.downcast_ref::<SourceTable>()` and [`source`](Self::source).
 #[derive(Debug, Clone)]
 pub struct SourceTable {
     source: Arc<dyn Source>,
@@ -53,7 +55,7 @@ impl SourceTable {
         }
     }
 
-    /// The source.
+    /// Returns the source.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
@@ -137,7 +139,8 @@ impl SourceExec {
 
     fn rows(&self) -> BoxStream<'static, Result<RecordBatch>> {
         let source = Arc::clone(&self.source);
-        // Sources take column indices in ascending order; DataFusion gives them in any order.
+        // Sources take column indices in ascending order, but DataFusion gives the indices in any
+        // order.
         let mut ascending = self.projection.clone();
         ascending.sort_unstable();
         ascending.dedup();
@@ -177,7 +180,8 @@ fn split_by_split(
         .boxed()
 }
 
-/// Streams rows fetched by reference, many small files at a time.
+/// Streams all rows in stored order, fetched by reference. One fetch covers many rows, which may be
+/// many small files.
 fn fetched(
     source: Arc<dyn Source>,
     projection: Vec<usize>,
@@ -265,7 +269,9 @@ impl ExecutionPlan for SourceExec {
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         if partition != 0 {
-            return internal_err!("SourceExec has one partition, asked for {partition}");
+            return internal_err!(
+                "SourceExec has only the partition 0, but partition {partition} was requested"
+            );
         }
         let rows = self.rows();
         let rows = match self.limit {
@@ -306,7 +312,7 @@ mod tests {
     use crate::source::testing::{spec, tree};
 
     async fn sql(table: Arc<dyn TableProvider>, query: &str) -> String {
-        // With several target partitions, the order of rows would not be fixed.
+        // With more than one target partition, the order of the rows would vary.
         let config = SessionConfig::new().with_target_partitions(1);
         let context = SessionContext::new_with_config(config);
         context.register_table("t", table).unwrap();

@@ -13,7 +13,7 @@ use futures::TryStreamExt;
 
 use super::{FileResolver, Scan, Source};
 
-/// Describes a source as a user would.
+/// Returns the description of a source of `format` at `location`, without declared columns.
 pub(crate) fn spec(format: Format, location: &Path, options: &[(&str, &str)]) -> SourceSpec {
     SourceSpec {
         format,
@@ -26,7 +26,7 @@ pub(crate) fn spec(format: Format, location: &Path, options: &[(&str, &str)]) ->
     }
 }
 
-/// Creates a folder of files, each of which contains its own name.
+/// Creates a folder with files of these relative paths. Each file contains its relative path.
 pub(crate) fn tree(names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in names {
@@ -37,7 +37,7 @@ pub(crate) fn tree(names: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// Opens a source; the error is the text that a user would see.
+/// Opens a source. The error is the text that a user would see.
 pub(crate) async fn open(
     format: Format,
     location: &Path,
@@ -49,7 +49,8 @@ pub(crate) async fn open(
         .map_err(|e| e.to_string())
 }
 
-/// Reads every row of a source: its file and row number, and the projected values.
+/// Reads all splits of a source. Returns the (file index, row number) of each row, and the rows
+/// with the projected columns.
 pub(crate) async fn read_all(
     source: &Arc<dyn Source>,
     projection: &[usize],
@@ -88,7 +89,8 @@ pub(crate) async fn read_all(
     Ok((keys, concat_batches(&schema, &batches).unwrap()))
 }
 
-/// Returns a folder of the shared test data; `None` unless the environment variable names the data.
+/// Returns a folder of the shared test data; `None` if the environment variable `FOREBAY_TEST_DATA`
+/// is not set, or the data has no such folder.
 pub(crate) fn shared_data(folder: &str) -> Option<PathBuf> {
     let Some(root) = std::env::var_os("FOREBAY_TEST_DATA") else {
         println!("skipped: FOREBAY_TEST_DATA is not set");
@@ -97,7 +99,7 @@ pub(crate) fn shared_data(folder: &str) -> Option<PathBuf> {
     Some(Path::new(&root).join(folder)).filter(|path| path.is_dir())
 }
 
-/// Returns the header block of a tar entry of this kind and size.
+/// Returns the header block of a tar entry with this kind, this name and a content of this size.
 pub(crate) fn tar_header(kind: u8, name: &str, size: usize) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -109,7 +111,7 @@ pub(crate) fn tar_header(kind: u8, name: &str, size: usize) -> Vec<u8> {
     with_checksum(block)
 }
 
-/// Sets the checksum of a header block.
+/// Sets the checksum of a tar header block.
 pub(crate) fn with_checksum(mut block: Vec<u8>) -> Vec<u8> {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();

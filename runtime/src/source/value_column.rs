@@ -1,4 +1,4 @@
-//! Builders of columns whose values are read one by one as bytes.
+//! Builds columns from values that are read as bytes, one value at a time.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
-/// Maximum number of bytes of a value that a message prints.
+/// Maximum number of bytes of a value that an error message quotes.
 const MAX_PRINTED_BYTES: usize = 40;
 
 /// Builds a column of type `Binary`, `Utf8` (values are UTF-8) or `Int64` (values are decimal digits).
@@ -16,7 +16,7 @@ const MAX_PRINTED_BYTES: usize = 40;
 pub(super) struct ValueColumn {
     data_type: DataType,
     bytes: Vec<u8>,
-    /// Length of each row in `bytes`.
+    /// For each row, the number of its bytes in `bytes`.
     lengths: Vec<usize>,
     /// The values of an `Int64` column.
     integers: Vec<i64>,
@@ -24,7 +24,7 @@ pub(super) struct ValueColumn {
 }
 
 impl ValueColumn {
-    /// Starts an empty column.
+    /// Creates a builder of a column, without rows so far.
     pub(super) fn new(data_type: &DataType) -> Self {
         Self {
             data_type: data_type.clone(),
@@ -35,18 +35,19 @@ impl ValueColumn {
         }
     }
 
-    /// Number of rows so far.
+    /// Returns the number of rows so far.
     pub(super) const fn rows(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Number of bytes held so far.
+    /// Returns the number of bytes held so far. An integer holds no bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds a row whose bytes `read` appends to its argument. If `read` fails, or the bytes are not
-    /// a value of the column's type, the row is null and the cause is returned as `Err`.
+    /// Adds a row. `read` appends the bytes of the row's value to its argument. If `read` fails, or
+    /// the bytes are not a value of the column's type, the row becomes null, and the cause is
+    /// returned as `Err`.
     pub(super) fn push(
         &mut self,
         read: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
@@ -68,7 +69,7 @@ impl ValueColumn {
     }
 
     /// Checks the bytes of the last row, which begin at `start`. The bytes of an integer are
-    /// removed once parsed.
+    /// removed, and the parsed integer is returned.
     fn parse(&mut self, start: usize) -> Result<Option<i64>, String> {
         let value = &self.bytes[start..];
         let text = std::str::from_utf8(value);

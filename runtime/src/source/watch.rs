@@ -8,19 +8,20 @@ use super::content::ContentHash;
 use super::error::{FileChange, SourceError};
 use super::split_location::SplitLocation;
 
-/// Notices files whose content has changed since their source was opened.
+/// Detects files whose content has changed since their source was opened.
 ///
-/// A file of another size is refused when it is opened. The content of a file of the same size is
-/// hashed again each time its time of change differs.
+/// A file whose size has changed is refused when it is opened. If only the modification time of a
+/// file has changed, the content of the file is hashed again, once for each new time.
 #[derive(Debug, Default)]
 pub(crate) struct ContentWatch {
-    /// Time of the last change of each file, by index, with which its content was found unchanged.
+    /// For each file, by its index: the latest modification time at which the content of the file
+    /// was found unchanged.
     unchanged: Mutex<HashMap<usize, Option<i128>>>,
 }
 
 impl ContentWatch {
-    /// Checks that a file is the one that the source opened; `identify` hashes the file as it is
-    /// now.
+    /// Checks that the file at `place` still has the content that it had when the source was
+    /// opened. `identify` hashes the current content of the file.
     pub(crate) fn check(
         &self,
         place: &SplitLocation,
@@ -36,7 +37,8 @@ impl ContentWatch {
         }
         match identify(&place.path) {
             Ok(content) if content == place.content => {}
-            // A file that is damaged now was sound when the source was opened: it was replaced.
+            // A file that is damaged now was sound when the source was opened, so its content has
+            // changed.
             Ok(_) | Err(SourceError::Damaged { .. }) => {
                 return Err(SourceError::Changed {
                     path: place.path.clone(),

@@ -32,8 +32,8 @@ impl Arguments {
         })
     }
 
-    /// Returns an argument's array and the row's index in that array; `None` if the argument is
-    /// absent or null.
+    /// Returns the array of `argument` and the index of `row` in that array; `None` if the argument
+    /// is absent or null.
     pub(super) fn valid(&self, argument: usize, row: usize) -> Option<(&ArrayRef, usize)> {
         let array = self.arrays.get(argument)?;
         let row = if array.len() == 1 { 0 } else { row };
@@ -58,7 +58,7 @@ impl Arguments {
         }
     }
 
-    /// Size, in bytes, of an argument's value, which may be null.
+    /// Size, in bytes, of the value of `argument` in `row`, which may be null.
     pub(super) fn bytes(&self, argument: usize, row: usize) -> u64 {
         match self.valid(argument, row) {
             Some((array, row)) => value_bytes(array, row, 1),
@@ -79,7 +79,8 @@ pub(super) fn value_bytes(array: &ArrayRef, row: usize, rows: usize) -> u64 {
     slice.get_slice_memory_size().unwrap_or(usize::MAX) as u64
 }
 
-/// Size, in bytes, of a null: types of a fixed width occupy their width even if null.
+/// Size, in bytes, of a null of type `data_type`. A null of a type of fixed width occupies that
+/// width.
 pub(super) fn null_bytes(data_type: &DataType) -> u64 {
     match data_type {
         DataType::FixedSizeBinary(size) => u64::try_from(*size).unwrap_or(0),

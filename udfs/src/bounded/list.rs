@@ -1,4 +1,4 @@
-//! Bounds of list functions.
+//! Sizes of the results of list functions, computed from the arguments.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::DataType;
@@ -45,12 +45,14 @@ pub(super) fn array_to_string(args: &Arguments, row: usize) -> Result<u64> {
     Ok(bytes.saturating_add(elements.saturating_mul((delimiter.len() + null) as u64)))
 }
 
-/// Returns the number of elements of nested lists, and the bytes of those that are stored in
-/// dictionaries: there, many elements may share one value, which is counted once for each.
+/// Returns the number of elements of nested lists, at all depths, and the size, in bytes, of the
+/// elements that are stored in dictionaries. A dictionary value that several elements share is
+/// counted once for each of these elements.
 fn elements(array: &dyn Array) -> (u64, u64) {
     let within = |values: &dyn Array| {
         let (inner, bytes) = elements(values);
-        // An empty or null list may be written as text, too.
+        // The lists themselves are counted, too, because an empty or null list may be written as
+        // text.
         (inner.saturating_add(array.len() as u64), bytes)
     };
     match array.data_type() {

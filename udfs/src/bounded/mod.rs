@@ -1,8 +1,9 @@
-//! Limits functions whose arguments determine the size of their result.
+//! Limits the results of functions whose arguments determine the size of the result.
 //!
 //! `lpad('a', 11000000000)` requests 11 GB in one value. The size of each row's result is computed
-//! from its arguments before anything is allocated. A result above the limit is an error of its
-//! row, and rows whose results do not fit into one column together are computed in smaller batches.
+//! from the row's arguments before anything is allocated. A result above the limit is an error of
+//! that row. If the results of a batch do not fit into one column, the batch is computed in smaller
+//! batches.
 
 mod arguments;
 mod limits;
@@ -19,7 +20,7 @@ use self::list::{array_repeat, array_resize, array_to_string};
 use self::series::series;
 use self::text::{pad, regexp_replace, repeat, replace, with_own_lengths};
 
-/// The results for some rows do not fit into one column together. No single row is at fault.
+/// The error of a batch whose results do not fit into one column. No single row is at fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{function}: the results for {rows} rows take more than 2 GiB together")]
 pub struct OversizedBatch {
@@ -30,10 +31,11 @@ pub struct OversizedBatch {
 }
 
 /// Computes the size, in bytes, of a row's result from the arguments; 0 if the function itself
-/// refuses the arguments.
+/// raises an error for these arguments.
 type ResultSize = fn(&Arguments, usize) -> Result<u64>;
 
-/// The functions whose results are limited, each with the computation of its result's size.
+/// The functions whose results are limited, each with the Rust function that computes the size of a
+/// result.
 const BOUNDED: [(&str, ResultSize); 10] = [
     ("array_repeat", array_repeat),
     ("array_resize", array_resize),
@@ -47,17 +49,18 @@ const BOUNDED: [(&str, ResultSize); 10] = [
     ("rpad", pad),
 ];
 
-/// Returns the index of a limited function in [`BOUNDED`]; `None` if the function is not limited.
+/// Returns the index of the function `name` in [`BOUNDED`]; `None` if the function's results are
+/// not limited.
 pub(crate) fn place(name: &str) -> Option<usize> {
     BOUNDED.iter().position(|(bounded, _)| *bounded == name)
 }
 
-/// Checks a call of the limited function at index `place` against the limits, and returns the
-/// arguments to call the function with.
+/// Checks a call of the function at index `place` of [`BOUNDED`] against the limits, and returns
+/// the arguments with which to call the function.
 ///
 /// # Errors
-/// Fails if the result of a row is above its limit, or if the results of all rows do not fit into
-/// one column.
+/// Fails if the result of a row has more than [`MAX_VALUE_BYTES`] bytes, or if the results of all
+/// rows do not fit into one column.
 pub(crate) fn measured(place: usize, args: ScalarFunctionArgs) -> Result<ScalarFunctionArgs> {
     let (name, size) = BOUNDED[place];
     let arguments = Arguments::of(&args)?;

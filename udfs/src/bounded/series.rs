@@ -1,4 +1,4 @@
-//! Bounds of series of numbers, dates and times.
+//! Sizes of series of numbers, dates and times, computed from the arguments.
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;

@@ -1,4 +1,4 @@
-//! Bounds of text functions.
+//! Sizes of the results of text functions, computed from the arguments.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub(super) fn pad(args: &Arguments, row: usize) -> Result<u64> {
         return Ok(0);
     };
     let bytes = text.len() as u64;
-    // A text has no more characters than bytes.
+    // If `length` is below the length of the text, the result is a part of the text, of at most
+    // `bytes` bytes.
     let missing = count(length).saturating_sub(text.chars().count() as u64);
     let fill = fill(args, row).unwrap_or("");
     if missing == 0 || fill.is_empty() {
@@ -40,8 +41,8 @@ fn fill(args: &Arguments, row: usize) -> Option<&str> {
 }
 
 /// Replaces the lengths in the arguments of `lpad` and `rpad` by the actual lengths of the results.
-/// DataFusion allocates as many bytes as the sum of all given lengths, also for rows that are null
-/// or have nothing to be filled with. It also reads a negative length as an unsigned one.
+/// DataFusion allocates as many bytes as the sum of all length arguments, even for rows that are
+/// null or have an empty fill text. DataFusion also reads a negative length as an unsigned number.
 pub(super) fn with_own_lengths(
     mut args: ScalarFunctionArgs,
     arguments: &Arguments,
@@ -89,8 +90,8 @@ pub(super) fn replace(args: &Arguments, row: usize) -> Result<u64> {
     Ok(size(text.matches(from).count() as u64))
 }
 
-/// Computes an upper bound on the size of a row's result. Matches do not overlap, so each reference
-/// to a group in the replacement adds at most the size of the text.
+/// Computes an upper bound on the size, in bytes, of a row's result. Matches do not overlap, so
+/// each reference to a group in the replacement adds at most the size of the text.
 pub(super) fn regexp_replace(args: &Arguments, row: usize) -> Result<u64> {
     let text = (args.text(0, row), args.text(1, row), args.text(2, row));
     let (Some(text), Some(pattern), Some(to)) = text else {

@@ -1,7 +1,7 @@
-//! Image calls as the optimiser's rules see them: functions with their constants.
+//! Calls of image functions with their constants, in the form that the optimiser's rules read.
 //!
 //! Facts describe a function as a whole; an identity between two calls (a crop of a crop is a crop)
-//! also depends on their constants.
+//! also depends on the constants of both calls.
 
 use super::kernel::geometry::centred;
 use super::values::{Interpolation, Mode};
@@ -30,7 +30,8 @@ impl Rectangle {
             && self.left as u64 + self.width as u64 <= width as u64
     }
 
-    /// Returns where the rectangle's pixels lie after an image of this size is mirrored.
+    /// Returns the rectangle that the pixels of this rectangle fill after an image of this size is
+    /// mirrored.
     pub const fn mirrored(self, axis: Axis, (height, width): (usize, usize)) -> Self {
         match axis {
             Axis::Horizontal => Self {
@@ -44,7 +45,7 @@ impl Rectangle {
         }
     }
 
-    /// True if the rectangle is within the range of `crop`'s arguments.
+    /// True if `top` and `left` are within the range that the function `crop` accepts.
     pub const fn is_writable(&self) -> bool {
         let most = MAX_SIDE as i64;
         self.top >= -most && self.top <= most && self.left >= -most && self.left <= most
@@ -60,7 +61,7 @@ pub enum Axis {
     Vertical,
 }
 
-/// The meaning of a call of an image function, as far as an identity of the optimiser uses it.
+/// The meaning of a call of an image function, as far as the optimiser's rules use this meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ImageCall {
     /// Decodes bytes to pixels.
@@ -82,13 +83,13 @@ pub enum ImageCall {
     Normalize(Vec<f64>, Vec<f64>),
     /// Converts the image to gray, with this many equal channels.
     Grayscale(usize),
-    /// Any call that no identity uses.
+    /// Any call whose meaning no rule uses.
     Other,
 }
 
 impl ImageCall {
-    /// Returns the rectangle that a crop cuts out; `None` if the call is no crop, or a central crop
-    /// of an image whose size is unknown.
+    /// Returns the rectangle that a crop cuts out; `None` if the call is not a crop, or is a
+    /// central crop and the image's `size` is unknown.
     pub fn rectangle(&self, size: Option<(usize, usize)>) -> Option<Rectangle> {
         match (self, size) {
             (Self::Crop(rectangle), _) => Some(*rectangle),

@@ -1,7 +1,7 @@
 //! Formats the texts from which plan hashes are computed.
 //!
-//! Every word is spelled out, here or in the files of `functions`, since renaming a type or a field
-//! must not change a hash. Tests compare the texts with goldens.
+//! Every word of these texts is a string literal, here or in the files of `functions`, because
+//! renaming a type or a field must not change a hash. Tests compare the texts with goldens.
 
 use super::values::{Interpolation, Range, Real};
 

@@ -1,4 +1,5 @@
-//! Estimates the memory for decoding one image and running its functions, from its header.
+//! Estimates, from the header of one image, the memory for decoding the image and running functions
+//! on it.
 
 use super::codec::EncodedHeader;
 use super::op::{Buffers, ImageOp};
@@ -12,7 +13,7 @@ const SMALL: u64 = 4 << 20;
 /// The memory that decoding one image and running its functions takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// Maximum number of bytes in use while the row is computed, including its result.
+    /// Maximum number of bytes in use while the row is computed, including the row's result.
     pub(super) peak: u64,
     /// Size of the row's result, in bytes.
     pub(super) result: u64,
@@ -26,7 +27,7 @@ impl Footprint {
 
     /// Estimates the footprint of an image that is decoded to the type `decoded` (whose shape is
     /// taken from `header`) and passes through `ops`. If an operator would fail, the estimate
-    /// covers the operators before it.
+    /// covers the operators before that operator.
     pub(super) fn of<'a>(
         header: &EncodedHeader,
         decoded: TensorType,
@@ -36,8 +37,8 @@ impl Footprint {
             shape: Some((header.height, header.width)),
             ..decoded
         };
-        // Buffers only grow. There are two (front and back), each with one vector for bytes and one
-        // for floats.
+        // Buffers only grow. The front buffer and the back buffer have one vector for bytes and one
+        // vector for floats each.
         let (mut front, mut back) = ([0, 0], [0, 0]);
         front[buffer(image)] = bytes(image);
         let mut between = 0;
@@ -45,7 +46,8 @@ impl Footprint {
             let before = image;
             image = match op.result(Some(image)) {
                 Ok(output) => TensorType {
-                    // Draws decide the shape: no turned image has more pixels than this.
+                    // The shape depends on draws. No rotated image has more pixels than `turned`
+                    // returns.
                     shape: output.shape.or_else(|| turned(before)),
                     ..output
                 },
@@ -96,8 +98,8 @@ fn bytes(image: TensorType) -> u64 {
         .saturating_mul(element)
 }
 
-/// Returns a shape with as many pixels as the image has after the rotation that makes it largest:
-/// half of the square of the sum of both sides.
+/// Returns a shape with as many pixels as the image has after the rotation that makes the image
+/// largest: half of the squared sum of both sides.
 fn turned(image: TensorType) -> Option<(usize, usize)> {
     let (height, width) = image.shape?;
     let side = height.saturating_add(width);

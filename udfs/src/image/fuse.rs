@@ -18,9 +18,9 @@ use crate::row::ROW_COLUMN;
 use crate::tensor::{Dtype, ImageLayout, TensorType};
 
 /// Rewrites each maximal chain of two or more nested image functions into one program, whose result
-/// has the same field and bytes as the chain's. A random function that is not bound, or a function
-/// with unknown constants, ends a chain. The name of a rewritten expression changes; a caller that
-/// needs the old name must add an alias.
+/// has the same field and the same bytes as the chain's result. A random function that is not
+/// bound, or a function with unknown constants, ends a chain. The name of a rewritten expression
+/// changes; a caller that needs the old name must add an alias.
 pub fn fuse(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| match chain(&expr) {
         Some((stages, input)) if stages.len() > 1 => {
@@ -50,8 +50,8 @@ fn chain(expr: &Expr) -> Option<(Vec<ProgramStage>, Expr)> {
     (!stages.is_empty()).then(|| (stages, current.clone()))
 }
 
-/// Reads a call of an image function as a stage, and returns it with the call's image; `None` if
-/// `expr` is no such call, or its constants are not known.
+/// Converts a call of an image function to a stage. Returns the stage and the image argument of the
+/// call; `None` if `expr` is not such a call, or a constant of the call is unknown.
 pub(super) fn stage(expr: &Expr) -> Option<(ProgramStage, &Expr)> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;
@@ -72,18 +72,18 @@ pub(super) fn stage(expr: &Expr) -> Option<(ProgramStage, &Expr)> {
     Some((ProgramStage { op, stream }, image))
 }
 
-/// Returns the image function of a call with its constants; `None` if the call is not of an image
-/// function, or its constants are not known.
+/// Returns the image function that `call` calls, with its constants; `None` if the function is not
+/// an image function, or a constant is unknown.
 pub(super) fn op_of(call: &ScalarFunction) -> Option<Arc<dyn ImageOp>> {
     let (stage, _) = stage(&Expr::ScalarFunction(call.clone()))?;
     Some(stage.op)
 }
 
-/// Reads the constants of a call whose image is unknown; `None` if they are not known, or invalid:
-/// the call's own type check reports that error.
+/// Parses the constants of a call whose image type is unknown. `None` if a constant is unknown or
+/// invalid; the type check of the call reports an invalid constant.
 fn constants_of(function: &ImageFunction, constants: &[Expr]) -> Option<Arc<dyn ImageOp>> {
     // Only the allowed range of a threshold depends on the image's type, and that range was checked
-    // when the call was planned. The range for a byte image includes that for floats.
+    // when the call was planned. The range for a byte image includes the range for a float image.
     let image = TensorType {
         dtype: Dtype::U8,
         channels: 3,

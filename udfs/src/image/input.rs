@@ -31,7 +31,8 @@ impl ImageKind {
         }
     }
 
-    /// Returns the kind of a field. Fails with a remedy if `function` does not accept the field.
+    /// Returns the kind of a field. The error, if `function` does not accept the field, says what
+    /// to do.
     pub(crate) fn of(field: &Field, function: &str, decodes: bool) -> Result<Self> {
         match TensorType::from_field(field) {
             Ok(Some(tensor)) if decodes => {
@@ -81,7 +82,8 @@ pub(crate) enum Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// Opens a column as images of the given kind. A column of another type is a broken invariant.
+    /// Opens `column` as images of `kind`. Fails with an internal error if the column has another
+    /// type.
     pub(crate) fn new(column: &'a ArrayRef, kind: ImageKind) -> Result<Self> {
         let found = column.data_type();
         match (kind, found) {
@@ -143,8 +145,8 @@ impl<'a> Images<'a> {
         self.bytes(row).len()
     }
 
-    /// Loads the row's pixels into `scratch.front`. Encoded images are decoded in `mode`. An error
-    /// belongs to the row.
+    /// Loads the row's pixels into `scratch.front`. Encoded images are decoded in `mode`. An `Err`
+    /// is an error of the row.
     pub(crate) fn load(&self, row: usize, mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
         match self {
             Self::Fixed(column, shape) => {
@@ -162,7 +164,7 @@ impl<'a> Images<'a> {
                 if (end - start) as usize != shape.len() {
                     let (n, expected) = (end - start, shape.len());
                     return Err(format!(
-                        "the image has {n} elements, its shape says {expected}"
+                        "expected {expected} elements for the shape of the image, found {n}"
                     ));
                 }
                 copy(&**data.values(), start as usize, shape, &mut scratch.front)

@@ -1,4 +1,4 @@
-//! Descriptors of image functions, and calls of them with checked constants.
+//! Descriptors of image functions, and image functions with checked constants.
 //!
 //! Each file of `functions` defines an [`ImageFunction`], with its documentation and the parser of
 //! its arguments, and an [`ImageOp`], with the type of the result, texts, draws and kernel.
@@ -17,8 +17,8 @@ use crate::facts::{FunctionFacts, Purity};
 use crate::info::FunctionInfo;
 use crate::tensor::{ImageLayout, TensorType};
 
-/// Parses the constants of a call. Argument 0 is the image, of the given type (`None` for encoded
-/// bytes).
+/// Parses the constants of a call. Argument 0 is the image. The second parameter is the type of the
+/// image (`None` for encoded bytes).
 pub(crate) type ParseCall = fn(&CallArgs, Option<TensorType>) -> Result<Arc<dyn ImageOp>>;
 
 /// A function from an image (or encoded bytes) to an image.
@@ -52,11 +52,12 @@ pub(crate) trait ImageOp: fmt::Debug + Send + Sync {
     /// Returns the text from which plan hashes are computed: a word for the function, and all of
     /// its constants.
     ///
-    /// Two calls are equal if their definitions are. The text is spelled out, so that renaming a
-    /// type or a field changes no hash.
+    /// Two calls are equal if their definitions are equal. The text is spelled out, so that
+    /// renaming a type or a field changes no hash.
     fn definition(&self) -> String;
 
-    /// Takes the row's draws and changes the image in `scratch.front`. An error belongs to the row.
+    /// Takes the row's draws and changes the image in `scratch.front`. An `Err` is an error of the
+    /// row.
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String>;
 
     /// Returns the constants that `EXPLAIN` shows after the function's name.
@@ -70,13 +71,13 @@ pub(crate) trait ImageOp: fmt::Debug + Send + Sync {
         Ok(input)
     }
 
-    /// True if the function accepts images stored as planes, not only those in height, width,
+    /// True if the function accepts images stored as planes, not only images in height, width,
     /// channels order.
     fn takes_planes(&self) -> bool {
         false
     }
 
-    /// Returns the call as the optimiser's rules see it.
+    /// Returns the call in the form that the optimiser's rules read.
     fn call(&self) -> ImageCall {
         ImageCall::Other
     }
@@ -92,13 +93,14 @@ pub(crate) trait ImageOp: fmt::Debug + Send + Sync {
         100
     }
 
-    /// Returns which buffers the kernel writes.
+    /// Returns the buffers that the kernel writes.
     fn buffers(&self) -> Buffers {
         Buffers::Copy
     }
 
     /// Returns the operation that can replace the function while images are written to their
-    /// column, without a separate pass over the pixels; `None` if there is none.
+    /// column, without a separate pass over the pixels; `None` if no operation can replace the
+    /// function.
     fn finish(&self) -> Option<Finish> {
         None
     }
@@ -119,7 +121,7 @@ impl dyn ImageOp + '_ {
             (ImageCall::Decode(_), Some(tensor)) => {
                 return plan_err!("{name}: expected encoded bytes, found the image {tensor}");
             }
-            (_, None) => return plan_err!("{name}: expected an image"),
+            (_, None) => return plan_err!("{name}: expected an image, found encoded bytes"),
             (_, Some(tensor)) => tensor,
         };
         if input.layout == ImageLayout::Chw && !self.takes_planes() {
@@ -167,7 +169,7 @@ pub(crate) enum Buffers {
 pub(crate) enum Finish {
     /// Each byte is replaced by its entry in a table, which the kernel computes in advance.
     Table,
-    /// The pixels of each row are written from right to left, with this probability.
+    /// Each row of pixels is written from right to left, with this probability.
     Mirror(f64),
     /// The image is written as one plane per channel.
     Planes,

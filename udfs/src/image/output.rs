@@ -1,4 +1,5 @@
-//! Writes images into their final column, together with the last operators of a program.
+//! Writes images into their final column, and applies the last operators of a program while
+//! writing.
 //!
 //! Flips, `to_float`, `normalize` and `to_chw` at the end of a program over bytes need no separate
 //! pass over the pixels: each byte is mapped by a table of 256 entries per channel and stored at
@@ -69,11 +70,10 @@ impl Element for f16 {
     }
 }
 
-/// The last operators of a program, except flips, as they are applied while a row's pixels are
-/// written.
+/// Applies the last operators of a program, except flips, while a row's pixels are written.
 #[derive(Debug)]
 pub(crate) struct ColumnWriter<E> {
-    /// One table per channel, which maps bytes to elements; `None` if the column's elements are the
+    /// One table per channel, which maps bytes to elements; `None` if no operator changes the
     /// samples.
     tables: Option<Vec<[E; 256]>>,
     /// True if the result is stored as planes.
@@ -103,8 +103,7 @@ pub(crate) fn tail_length(ops: &[(&dyn ImageOp, TensorType)]) -> usize {
 }
 
 impl<E: Element> ColumnWriter<E> {
-    /// Creates the writer that applies these operators (except flips) to byte images of `channels`
-    /// channels.
+    /// Creates the writer that applies `ops` (except flips) to byte images of `channels` channels.
     pub(crate) fn new(ops: &[&dyn ImageOp], channels: usize) -> Result<Self> {
         let mut scratch = Scratch::default();
         let ramp = &mut scratch.front;
@@ -234,7 +233,8 @@ fn fill<'a, E: 'a>(
     }
 }
 
-/// Maps the pixels of a row with three channels, in mirrored order if `flip`.
+/// Writes each pixel of `row`, which has three channels, to `out` by `map`, in mirrored order if
+/// `flip`.
 #[inline]
 fn interleaved<E>(row: &[u8], out: &mut [E], flip: bool, map: impl Fn(&[u8], &mut [E])) {
     if flip {

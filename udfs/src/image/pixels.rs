@@ -8,7 +8,7 @@ use crate::tensor::{Dtype, ImageLayout};
 /// decompression bomb (`2 * Image.MAX_IMAGE_PIXELS`). A larger image is an error of its row.
 pub const MAX_PIXELS: u64 = 178_956_970;
 
-/// Fails if an image of this height and width would have more than [`MAX_PIXELS`].
+/// Fails if an image of this height and width would have more than [`MAX_PIXELS`] pixels.
 pub(crate) fn within_limit((height, width): (usize, usize)) -> Result<(), String> {
     if (height as u64).saturating_mul(width as u64) > MAX_PIXELS {
         return Err(format!(
@@ -41,8 +41,8 @@ impl PixelShape {
 }
 
 /// The pixels of one image. Bytes are stored in `u8s`, and both float types in `f32s`. Every sample
-/// of a half-precision image is rounded after each kernel, so storing it in single precision until
-/// the next kernel changes nothing.
+/// of a half-precision image is rounded after each kernel, so storing the sample in single
+/// precision until the next kernel changes nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Pixels {
     /// Shape of the image that the buffers hold.
@@ -71,7 +71,7 @@ impl Default for Pixels {
 }
 
 impl Pixels {
-    /// Sets the shape and resizes the buffer; the elements are unspecified.
+    /// Sets the shape and resizes the buffer. The elements have unspecified values.
     pub(crate) fn reshape(&mut self, shape: PixelShape) {
         self.shape = shape;
         match shape.dtype {
@@ -90,10 +90,10 @@ impl Pixels {
     }
 }
 
-/// The capacity of a buffer is a multiple of this many elements.
+/// Unit, in elements, to a multiple of which the capacity of a buffer is rounded up.
 const ROOM: usize = 256 << 10;
 
-/// Sets the length of a buffer to `len`; the elements are unspecified.
+/// Sets the length of `elements` to `len`. The elements have unspecified values.
 fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
     if elements.capacity() < len {
         // Growing in place would copy elements that are not needed, and growing in small increments

@@ -20,10 +20,10 @@ use super::stage::{ProgramStage, output_type};
 use crate::failure::{RowFailure, RowFunction, all_or_first};
 use crate::row::RowColumn;
 
-/// A chain of image functions that runs as one: each row goes through all functions at once, from
-/// the input to its final position in the result, without intermediate columns. The arguments of
-/// the program are the image or bytes that the innermost function reads, and the hidden row column
-/// if any function takes draws.
+/// A chain of image functions that runs as one function: the image of a row passes through all
+/// functions and is written to its final position in the result, without intermediate columns. The
+/// arguments of the program are the image or bytes that the innermost function reads, and the
+/// hidden row column if any function takes draws.
 #[derive(Debug)]
 pub struct ImageProgram {
     stages: Vec<ProgramStage>,
@@ -33,7 +33,7 @@ pub struct ImageProgram {
 }
 
 impl ImageProgram {
-    /// Creates the program of these functions, innermost first.
+    /// Creates the program of the functions in `stages`, innermost function first.
     pub(crate) fn new(stages: Vec<ProgramStage>) -> Self {
         let steps: Vec<String> = stages.iter().map(|s| ShownStage(s).to_string()).collect();
         let name = format!("image_program[{}]", steps.join(" > "));
@@ -41,8 +41,8 @@ impl ImageProgram {
             "image_program[{}]",
             list(stages.iter().map(ProgramStage::definition))
         );
-        // The program is immutable even if it takes draws: these depend only on an argument, the
-        // row column.
+        // The program is immutable even if it takes draws: the draws depend only on an argument,
+        // the row column.
         Self {
             stages,
             name,
@@ -56,13 +56,13 @@ impl ImageProgram {
         Arc::new(ScalarUDF::new_from_impl(self))
     }
 
-    /// Returns the names of the functions, innermost first.
+    /// Returns the names of the functions, innermost function first.
     pub fn functions(&self) -> impl Iterator<Item = &'static str> {
         self.stages.iter().map(|s| s.op.name())
     }
 
-    /// Returns every function with its stream and all of its constants; the program's name shows
-    /// only some of the constants.
+    /// Returns a text with every function, its stream and all of its constants. The program's name
+    /// has only some of the constants.
     pub fn definition(&self) -> &str {
         &self.definition
     }
@@ -133,7 +133,8 @@ impl ScalarUDFImpl for ImageProgram {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let output = output_type(&self.stages, self.kind(args.arg_fields)?)?;
-        // The field of the chain before fusing has the name of the outermost function.
+        // The chain's field had the name of the outermost function before fusing, so the program's
+        // field gets the same name.
         let name = self.stages.last().map_or("image", |s| s.op.name());
         Ok(Arc::new(output.to_field(name)))
     }

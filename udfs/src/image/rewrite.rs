@@ -1,4 +1,4 @@
-//! Image calls as expressions: reads the calls of a plan, and constructs new ones for the
+//! Image calls as expressions: reads the calls of a plan, and constructs new calls for the
 //! optimiser's rules.
 
 use std::sync::{Arc, LazyLock};
@@ -15,8 +15,8 @@ use crate::catalogue::facts_of;
 use crate::facts::FunctionFacts;
 
 impl ImageCall {
-    /// Reads the meaning of a call; `None` if the call is not of an image function, or its
-    /// constants are not known.
+    /// Reads the meaning of the call `expr`; `None` if `expr` does not call an image function, or a
+    /// constant of the call is unknown.
     pub fn of(expr: &Expr) -> Option<Self> {
         let (stage, _) = stage(expr)?;
         Some(stage.op.call())
@@ -71,8 +71,8 @@ fn call<const N: usize>(name: &str, image: Expr, constants: [Expr; N]) -> Option
     Some(Expr::ScalarFunction(ScalarFunction { func, args }))
 }
 
-/// Returns the facts of a call: those of its function, refined by the constants. `None` if the
-/// function is not in the catalogue.
+/// Returns the facts of the function that `call` calls, refined by the constants of `call`. `None`
+/// if the function is not in the catalogue.
 pub fn facts_of_call(call: &ScalarFunction) -> Option<FunctionFacts> {
     let facts = *facts_of(call.func.name())?;
     Some(op_of(call).map_or(facts, |op| op.facts()))
@@ -85,8 +85,8 @@ pub fn work_of_call(call: &ScalarFunction) -> u64 {
     op_of(call).map_or(100, |op| op.work())
 }
 
-/// True if a call at the end of a program over bytes needs no separate pass over the pixels, since
-/// it is applied while the image is written to its column.
+/// True if `call`, at the end of a program over bytes, needs no separate pass over the pixels,
+/// because the call is applied while the image is written to its column.
 pub fn is_written_out(call: &ScalarFunction) -> bool {
     op_of(call).is_some_and(|op| op.finish().is_some())
 }

@@ -28,8 +28,8 @@ use crate::room::{self, DecodeRoom, Grant, NoRoom};
 use crate::row::RowColumn;
 use crate::tensor::{Dtype, TensorType};
 
-/// Runs the chain on each row of `column`. Returns the images, null for null inputs and failed
-/// rows, and the failures in row order.
+/// Runs the chain on each row of `column`. Returns the images, which are null for null inputs and
+/// failed rows, and the failures in row order.
 pub(crate) fn run(
     stages: &[ProgramStage],
     column: &ArrayRef,
@@ -43,8 +43,8 @@ pub(crate) fn run(
     }
 }
 
-/// A chain, split into the functions that each row runs and those that are applied while the result
-/// is written.
+/// A chain, split into the functions that run on each row's pixels, and the functions that are
+/// applied while the result is written.
 struct Chain<'a, E> {
     mode: Mode,
     head: &'a [ProgramStage],
@@ -56,7 +56,7 @@ struct Chain<'a, E> {
     memory: RowMemory,
 }
 
-/// Accounts for the memory that the rows of a call take from the thread's room.
+/// Accounts for the memory that the rows of a call take from the thread's [`DecodeRoom`].
 struct RowMemory {
     room: Option<Arc<DecodeRoom>>,
     /// Type of a row's image after decoding.
@@ -162,7 +162,7 @@ impl<E: Element> Chain<'_, E> {
                     if pixels.shape.len() != out.len() {
                         let PixelShape { height, width, .. } = pixels.shape;
                         return Err(format!(
-                            "the image of {height} x {width} does not have the type {output}"
+                            "expected an image of type {output}, found {height} x {width} pixels"
                         ));
                     }
                     tail.write(pixels, flip, out);
@@ -199,7 +199,7 @@ impl<E: Element> Chain<'_, E> {
             });
             done.map(Option::flatten)
         });
-        // No single image has that many elements, since it has at most `MAX_PIXELS` pixels.
+        // No single image has that many elements, because an image has at most `MAX_PIXELS` pixels.
         if !fit(elements.into_inner()) {
             return Err(DataFusionError::External(Box::new(OversizedBatch {
                 function: "images of different shapes".to_owned(),
@@ -220,11 +220,11 @@ impl<E: Element> Chain<'_, E> {
         Ok((variable_column(images, &output)?, failures))
     }
 
-    /// Calls `row` with each row's index and its item, in parallel. Returns the results in row
+    /// Calls `row` with the index and the item of each row, in parallel. Returns the results in row
     /// order.
     ///
-    /// Rows with the largest files start first: a photo can take as long as thirty others, and
-    /// starting with it last would leave the other threads idle.
+    /// Rows with the largest files start first: a photo can take as long as thirty others, and if
+    /// such a photo started last, the other threads would be idle.
     fn rows<T: Send, R: Send>(
         &self,
         items: impl Iterator<Item = T>,
@@ -278,13 +278,14 @@ impl<E: Element> Chain<'_, E> {
         })
     }
 
-    /// Waits until the row may take its memory; returns `None` if the row needs so little that
-    /// nothing is requested.
+    /// Waits until the room grants the memory for decoding the row. Returns `None` if the row needs
+    /// so little memory that none is requested.
     fn granted(&self, row: usize) -> Result<Option<Grant<'_>>, NoRoom> {
         let Some(room) = &self.memory.room else {
             return Ok(None);
         };
-        // A broken header is an error of its row, which the decoder reports before it allocates.
+        // A broken header is an error of its row, which the decoder reports before it allocates any
+        // pixels.
         let Ok(header) = header(self.images.bytes(row)) else {
             return Ok(None);
         };
@@ -302,7 +303,8 @@ impl<E: Element> Chain<'_, E> {
         }
     }
 
-    /// Returns the draws of a row for a stream; a function that takes no draws gets arbitrary ones.
+    /// Returns the draws of `stream` for a row. If `stream` is `None`, the function takes no draws,
+    /// and the returned draws are arbitrary.
     fn draws(&self, row: usize, stream: Option<u64>) -> Draws {
         match (stream, self.rows) {
             (Some(stream), Some(rows)) => rows.draws(row, stream),

@@ -12,8 +12,8 @@ use super::values::Interpolation;
 pub(crate) struct Scratch {
     /// The current image.
     pub(crate) front: Pixels,
-    /// Output of the next kernel that does not work in place; `swap` makes it the
-    /// current image.
+    /// Output of the next kernel that does not work in place. `swap` makes this output the current
+    /// image.
     pub(crate) back: Pixels,
     /// The resizer, which has buffers of its own.
     pub(crate) resizer: Resampler,
@@ -50,17 +50,18 @@ impl Scratch {
     }
 }
 
-/// Maximum size, in bytes, of the buffers that a thread keeps for reuse. Larger ones are freed, or
-/// each thread would end up holding the largest image that it ever met. 4 MiB hold a photo of a
-/// megapixel; a larger image takes so long to decode that allocating its buffers is negligible.
+/// Maximum size, in bytes, of the buffers that a thread keeps for reuse. Larger buffers are freed:
+/// otherwise each thread would in the end hold buffers for the largest image that it has processed.
+/// 4 MiB hold a photo of a megapixel; a larger image takes so long to decode that allocating its
+/// buffers is negligible.
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
     static SPARE: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with this thread's buffers. They are taken out, not borrowed, so a nested call on
-/// the same thread gets separate buffers.
+/// Runs `work` with this thread's buffers. The buffers are taken out of the thread-local variable,
+/// not borrowed, so a nested call on the same thread gets separate buffers.
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SPARE.take().unwrap_or_default();
     let result = work(&mut scratch);

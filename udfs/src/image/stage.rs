@@ -1,4 +1,4 @@
-//! A function of a program, with the stream that it draws from.
+//! An image function of a program, with the stream from which the function draws.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::input::ImageKind;
 use super::op::ImageOp;
 use crate::tensor::TensorType;
 
-/// An image function with its constants, and the stream that it draws from, if any.
+/// An image function with its constants, and the stream from which the function draws, if it draws.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgramStage {
     /// The function with its constants.

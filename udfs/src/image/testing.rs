@@ -104,7 +104,7 @@ pub(crate) fn failure(expr: Expr, batch: &RecordBatch) -> String {
     evaluate(expr, batch).unwrap_err().strip_backtrace()
 }
 
-/// Returns a batch of encoded images of several shapes, one of them missing.
+/// Returns a batch of encoded images of several shapes. One row has no image.
 pub(crate) fn pictures() -> RecordBatch {
     let sizes = [(64, 48), (33, 57), (50, 50), (120, 40)];
     let mut files: Vec<_> = sizes
@@ -165,7 +165,8 @@ pub(crate) fn sampled(
     samples
 }
 
-/// Asserts that bytes equal these samples, rounded; a sample that is `None` may be any byte.
+/// Asserts that the bytes of `found` equal the rounded samples of `expected`. Any byte is accepted
+/// for a sample that is `None`.
 pub(crate) fn assert_sampled(found: &Pixels, expected: &[Option<f64>]) {
     assert_eq!(found.u8s.len(), expected.len());
     let sure = expected.iter().flatten().count();
@@ -176,8 +177,8 @@ pub(crate) fn assert_sampled(found: &Pixels, expected: &[Option<f64>]) {
     }
 }
 
-/// Asserts that a function over decoded images has the same result alone and in a program, for
-/// bytes and for floats, and in a batch and row by row.
+/// Asserts that `function` has the same result for byte images and float images when it runs alone,
+/// in a fused program, and in a fused program row by row.
 pub(crate) fn assert_fused_and_row_by_row(function: &str, constants: Vec<Expr>) {
     let batch = pictures();
     let on = |image: Expr| {
@@ -225,7 +226,7 @@ pub(crate) fn draws() -> impl Iterator<Item = Draws> {
     (0..ROWS).map(|row| Draws::new(7, 3, mix64(row), 0))
 }
 
-/// An interval.
+/// Returns the closed interval from `low` to `high`.
 pub(crate) fn interval(low: f64, high: f64) -> Range {
     (Real(low), Real(high))
 }

@@ -1,4 +1,4 @@
-//! Image functions as a plan runs them, alone and fused.
+//! Tests of image functions as a plan runs them, alone and fused.
 
 use std::sync::Arc;
 
@@ -178,7 +178,7 @@ fn mistakes_are_found_by_the_plan() {
         ),
         (
             call("normalize", vec![decoded(), list(&[0.5, 0.5]), lit(1.0)]),
-            "mean has 2 numbers for 3 channels",
+            "mean must be one number, or one per channel, found 2 numbers for 3 channels",
         ),
         (
             call("normalize", vec![decoded(), lit(0.0), lit(0.0)]),
@@ -339,7 +339,7 @@ fn wrap(kind: u8, i: u64, inner: Expr) -> Expr {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Fusing any chain changes neither field nor bytes.
+    /// Fusing any chain changes neither the field nor the bytes of the result.
     #[test]
     fn fusing_changes_no_byte(kinds in proptest::collection::vec(0_u8..24, 0..7), planes: bool) {
         let batch = pictures();
@@ -365,7 +365,8 @@ proptest! {
     }
 }
 
-/// The memory of large columns is recycled; samples of an earlier batch must not show through.
+/// The memory of large columns is recycled. A row without an image must not contain samples of an
+/// earlier batch.
 #[test]
 fn the_place_of_an_image_that_is_not_there_is_zero() {
     let large = || {

@@ -78,7 +78,7 @@ impl ImageUdf {
         }
     }
 
-    /// Returns the kind of the image argument; fails if the function does not accept it.
+    /// Returns the kind of the image argument. Fails if the function does not accept that kind.
     fn kind(&self, fields: &[FieldRef]) -> Result<ImageKind> {
         let decodes = self.function.info.facts.algebra == Algebra::Decode;
         match fields.first() {

@@ -1,4 +1,4 @@
-//! The cost of caching at each operator of the chosen plan.
+//! The cost of caching the rows of each operator of the chosen plan.
 
 use egg::Id;
 
@@ -10,18 +10,19 @@ use crate::optimizer::cost::Cost;
 use crate::optimizer::lang::Node;
 use crate::optimizer::lower::Lowered;
 
-/// An operator whose rows could be cached.
+/// An operator of the chosen plan, as a point at which rows could be cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePoint {
-    /// The operator, for display.
+    /// The operator's text, for display.
     pub text: String,
-    /// Number of rows per epoch that the operator yields.
+    /// Estimated number of rows per epoch that the operator yields.
     pub rows: u128,
-    /// Bytes of these rows in the cache after all epochs.
+    /// Estimated bytes that the operator's rows take in the cache after all epochs.
     pub bytes: u128,
-    /// Cost of all epochs with this cache point, or the reason why its rows cannot be cached.
+    /// Cost of all epochs if the plan caches the operator's rows, or the reason why these rows
+    /// cannot be cached.
     pub total: Result<Cost, String>,
-    /// True if the plan caches these rows.
+    /// True if the chosen plan caches the operator's rows.
     pub chosen: bool,
 }
 
@@ -30,8 +31,8 @@ pub struct CachePoint {
 pub struct CacheTable {
     /// The cache points, from the sources up.
     pub points: Vec<CachePoint>,
-    /// Cost of all epochs of the chosen plan's operators without a cache. Another order of them may
-    /// cost less.
+    /// Cost of all epochs of the chosen plan without a cache. Without a cache, another order of the
+    /// operators might cost less.
     pub uncached: Cost,
 }
 
@@ -63,12 +64,13 @@ impl CacheTable {
                         _ => false,
                     };
                     if !here {
-                        return Err(format!("CACHE AT {step} asks for another place"));
+                        return Err(format!("CACHE AT {step} names another operator"));
                     }
                 }
                 let below = walk.below(at);
                 let above = whole.saturating_sub(below).saturating_mul(epochs);
-                // For the points that were not chosen, the number of stored rows is unknown.
+                // The number of rows that the cache holds already is known only for the chosen
+                // point. For other points, 0 is assumed.
                 let stored = if chosen == Some(at) { stored } else { 0 };
                 let total = config.cache.total(below, fact, stored);
                 Ok(total.saturating_add(above))
@@ -87,14 +89,14 @@ impl CacheTable {
         }
     }
 
-    /// The chosen cache point.
+    /// The cache point of the chosen plan; `None` if the plan caches no rows.
     pub fn chosen(&self) -> Option<&CachePoint> {
         self.points.iter().find(|point| point.chosen)
     }
 }
 
-/// The text of the operator whose rows a cache point stores. A shuffle only reorders the rows of
-/// the operator below it, so both are named.
+/// The text of the operator at the position `at`. A shuffle only reorders the rows of its input, so
+/// the text of a shuffle is the text of its input followed by `, shuffled`.
 fn rows_text(arena: &Arena, walk: &TermWalk<'_>, at: Id) -> String {
     match walk.node(at) {
         Node::Op([param, _, input]) if is_shuffle(arena, walk.node(*param)) => {

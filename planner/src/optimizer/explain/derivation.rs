@@ -1,4 +1,4 @@
-//! The derivation of the chosen plan from the written one, step by step.
+//! The steps by which the rules rewrite the written plan to the chosen plan.
 
 use super::rewrite::{Rewrite, add, site};
 use super::sorting::Move;
@@ -16,22 +16,24 @@ use crate::optimizer::profile::Profile;
 use crate::optimizer::rules::{Rule, Site, Tier, tier_of};
 use crate::optimizer::tree::OperatorTree;
 
-/// Name, in place of a rule's, of the step that chooses a cache point.
+/// The name that stands in place of a rule's name for the step that adds the cache point.
 pub const CACHE: &str = "cache";
 
-/// The facts about a search from which its derivation is built.
+/// The state of a finished search from which the derivation is built.
 pub(super) struct Told<'a> {
     pub(super) lowered: &'a Lowered,
     pub(super) config: &'a Config,
     pub(super) profile: &'a Profile,
     pub(super) rules: &'a [Rule],
-    /// The rules applied before the search, in order.
+    /// The applications of rules before the search, in order.
     pub(super) before: &'a [Applied],
-    /// The plan after the rules in `before`, from which the search started.
+    /// The plan after the rewrites in `before`, from which the search started.
     pub(super) normal: OperatorTree,
-    /// The moves that sort `normal` into the sorted plan, from which the search also started.
+    /// The moves of operators that turn `normal` into the sorted plan, from which the search also
+    /// started; `None` if no such moves were found.
     pub(super) sorting: Option<Vec<Move>>,
-    /// The moves that sort `normal` into the chosen plan, if the two differ only in order.
+    /// The moves of operators that turn `normal` into the chosen plan; `None` if the two differ in
+    /// more than the order of operators.
     pub(super) direct: Option<Vec<Move>>,
     /// Cost of all epochs of the written plan.
     pub(super) written: Cost,
@@ -48,9 +50,10 @@ impl Told<'_> {
         self.cost(arena, &term)
     }
 
-    /// Returns a step for each move, and the plan after all moves. `None` if a swap does not fit
-    /// the plan, since the same two operators occur in several places and the wrong ones were
-    /// swapped.
+    /// Applies `moves` to the plan `normal`, whose cost is `cost`. Returns a step for each move,
+    /// and the plan after all moves. `None` if two operators to swap are not adjacent. That happens
+    /// if the same two operators occur several times in the plan, and an earlier swap was applied
+    /// to another occurrence.
     fn moved(
         &self,
         arena: &mut Arena,
@@ -73,20 +76,21 @@ impl Told<'_> {
     }
 }
 
-/// A step of a derivation: a rule applied once, an operator moved past several others, or several
-/// consecutive steps that do not change the cost.
+/// A step of a derivation: one application of a rule, a move of an operator past several others, or
+/// several consecutive steps that do not change the cost, merged into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DerivationStep {
-    /// The names of the rules that the step applies.
+    /// The names of the rules that the step applies, without duplicates.
     pub rules: Vec<&'static str>,
-    /// The number of rule applications in this step.
+    /// The number of times that the step applies a rule.
     pub count: usize,
-    /// True if the rule was applied in reverse, from its result to its input.
+    /// True if the step applies its rules in reverse, so that the rule's result is rewritten to
+    /// what the rule matches.
     pub backwards: bool,
-    /// The highest tier of the step's rules.
+    /// The highest tier among the rules that the step applies.
     pub tier: Tier,
-    /// The upper and lower operator before the step's last rule application. `None` for merged
-    /// steps that do not change the cost.
+    /// The texts of the upper and the lower operator that the step's last application of a rule
+    /// rewrites. `None` for several merged steps.
     pub site: Option<(String, String)>,
     /// Cost of all epochs before the step.
     pub before: Cost,
@@ -95,7 +99,8 @@ pub struct DerivationStep {
 }
 
 impl DerivationStep {
-    /// Creates the step that moves one operator past others, by `swaps` of neighbours.
+    /// Creates the step that applies `swaps`, each of which rewrites two adjacent operators.
+    /// `before` and `after` are the costs of all epochs.
     fn of(arena: &Arena, swaps: &[(&'static str, Site)], before: Cost, after: Cost) -> Self {
         let mut rules: Vec<&'static str> = Vec::new();
         for &(rule, _) in swaps {
@@ -130,15 +135,15 @@ impl DerivationStep {
 /// The derivation of the chosen plan from the written one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Derivation {
-    /// The steps in order; consecutive steps that do not change the cost are merged.
+    /// The steps in order. Consecutive steps that do not change the cost are merged into one.
     pub steps: Vec<DerivationStep>,
 }
 
 impl Derivation {
-    /// Lists the rules applied before the search, followed by the steps from the plan after these
-    /// rules to the chosen plan. If the two plans differ only in order, the steps are the moved
-    /// operators, which is shorter than a proof by way of other orders. Otherwise the steps come
-    /// from the proof that the chosen plan is equal to `start`.
+    /// Builds the derivation. The first steps are the rewrites before the search, which lead to the
+    /// plan `start`. The other steps lead from `start` to `chosen`. They are moves of operators if
+    /// the two plans differ only in the order of operators, and otherwise the steps of egg's proof
+    /// that the plans are equal. Such a proof has more steps than there are moves.
     pub(super) fn new(
         graph: &mut PlanGraph,
         told: &Told<'_>,
@@ -154,7 +159,11 @@ impl Derivation {
             let verdict = rule.and_then(|rule| (rule.apply)(arena, site));
             match verdict {
                 Some(Ok(ops)) if replace(&mut tree, site, &ops) => {}
-                _ => return Err(format!("{name} cannot be applied again")),
+                _ => {
+                    return Err(format!(
+                        "the rule {name} cannot be applied again as before the search"
+                    ));
+                }
             }
             let after = told.tree_cost(arena, &tree)?;
             let applied = DerivationStep::of(arena, &[(name, site)], cost, after);
@@ -162,7 +171,10 @@ impl Derivation {
             cost = after;
         }
         if tree != told.normal {
-            return Err("the steps before the search lead elsewhere".to_owned());
+            return Err(
+                "the rules before the search do not lead to the plan from which it started"
+                    .to_owned(),
+            );
         }
         if let Some(moves) = &told.direct
             && let Some((steps, moved)) = told.moved(arena, moves, cost)?
@@ -193,7 +205,8 @@ impl Derivation {
                 rules: vec![rewrite.rule],
                 count: 1,
                 backwards: rewrite.backwards,
-                // Sorting may use rules of all allowed tiers.
+                // The step that sorts operators may apply rules of any allowed tier, so its tier is
+                // the highest allowed tier.
                 tier: match rewrite.rule {
                     initial_order::NAME => told.config.tier,
                     rule => tier_of(rule),
@@ -207,7 +220,8 @@ impl Derivation {
         Ok(derivation)
     }
 
-    /// Adds the last step, which caches the rows of an operator.
+    /// Adds the last step, which caches the rows of `operator`. `written` is the cost of the
+    /// written plan, and `after` the cost with the cache.
     pub(super) fn cached(&mut self, operator: String, written: Cost, after: Cost) {
         let before = self.steps.last().map_or(written, |step| step.after);
         self.steps.push(DerivationStep {
@@ -238,14 +252,16 @@ impl Derivation {
         }
     }
 
-    /// The number of rule applications; choosing a cache point does not count.
+    /// The number of times that the derivation applies a rule. The step that adds the cache point
+    /// does not count.
     pub fn rewrites(&self) -> usize {
         let steps = self.steps.iter().filter(|step| step.rules != [CACHE]);
         steps.map(|step| step.count).sum()
     }
 }
 
-/// Replaces the lowest occurrence of the two operators of `site` by `ops`. False if there is none.
+/// Replaces the lowest occurrence of the two operators of `site` in `tree` by `ops`, lowest first.
+/// Returns false if `tree` does not contain the two operators.
 fn replace(tree: &mut OperatorTree, site: Site, ops: &[ParamId]) -> bool {
     let below = match tree {
         OperatorTree::Scan(_) => false,

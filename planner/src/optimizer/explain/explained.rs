@@ -1,4 +1,4 @@
-//! An explained plan.
+//! The data that EXPLAIN shows about an optimised plan.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::units::cost_text;
 /// The reason why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// No rule found anything to change.
+    /// No rule changed the e-graph any more.
     Saturated,
-    /// The search reached its limit of iterations.
+    /// The search reached this maximum number of iterations.
     Iterations(usize),
-    /// The search reached its limit of nodes.
+    /// The search reached this maximum number of e-graph nodes.
     Nodes(usize),
-    /// The search reached its limit of columns.
+    /// The search reached this maximum number of columns of all e-graph classes together.
     Columns(usize),
 }
 
@@ -54,40 +54,40 @@ impl std::fmt::Display for SearchEnd {
 /// The explanation of an optimised plan.
 #[derive(Debug, Clone)]
 pub struct Explained {
-    /// The optimiser's report.
+    /// The report of the search that chose the plan.
     pub report: Report,
-    /// Number of epochs that costs cover.
+    /// Number of epochs that the plan's total costs cover.
     pub epochs: u64,
     /// The plan as written.
     pub written: PlanNode,
-    /// The plan that runs.
+    /// The plan that the optimiser chose, and that runs.
     pub chosen: PlanNode,
-    /// The derivation of the chosen plan from the written one.
+    /// The steps by which the rules rewrite the written plan to the chosen plan.
     pub derivation: Derivation,
-    /// The cost of caching at each operator.
+    /// The cost of caching the rows of each operator of the chosen plan.
     pub cache: CacheTable,
     /// The reason why the search ended.
     pub stop: SearchEnd,
-    /// For each rule, the number of times that it was applied: before the search, to sort the plan
-    /// from which the search also started, and during the search.
+    /// For each rule, the number of times that the rule was applied: before the search, in the
+    /// search, and to sort the operators of the plan from which the search also started.
     pub fired: BTreeMap<&'static str, usize>,
-    /// Places where rules matched but were refused.
+    /// The pairs of operators that a rule matched but refused to rewrite.
     pub refused: Vec<RefusedRewrite>,
     /// The configuration of the search.
     pub config: Config,
-    /// The reason why the derivation and the cache points belong to another plan than the chosen
-    /// one, if they do.
+    /// A message that `derivation` and `cache` belong to another plan than the plan that runs;
+    /// `None` if `derivation` and `cache` belong to the plan that runs.
     pub caveat: Option<String>,
 }
 
 impl Explained {
-    /// Takes over the report of the search without proofs. With proofs, a search that reaches a
-    /// limit may find another plan; the caveat then says so.
+    /// Replaces the report by `report`, the report of the search without proofs. A search with
+    /// proofs that reaches a limit may choose another plan. If so, `caveat` gets a message.
     pub(super) fn of(self, report: &Report) -> Self {
         let other = self.report.chosen != report.chosen;
         let caveat = other.then(|| {
             let cost = cost_text(self.report.chosen);
-            format!("the search met a limit, with proofs at another plan, which costs {cost}: these are of that one")
+            format!("the search reached a limit and, repeated with proofs, chose another plan, which costs {cost}: the derivation and the cache points are those of that plan")
         });
         Self {
             stop: SearchEnd::of(&report.saturation, self.config.limits),
@@ -97,7 +97,7 @@ impl Explained {
         }
     }
 
-    /// The number of refusals of each rule.
+    /// For each rule, the number of pairs of operators that the rule refused to rewrite.
     pub fn refusals(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for refused in &self.refused {

@@ -1,4 +1,4 @@
-//! Explains a plan by repeating its search with proofs.
+//! Explains how a plan was chosen, by repeating the search with proofs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::optimizer::report::Report;
 use crate::optimizer::search::{Searched, lowered, search, with_builds};
 use crate::rows::RowPlan;
 
-/// Explains the result of [`optimize`](crate::optimizer::optimize) for a plan, whose report was
-/// `report`.
+/// Explains how [`optimize`](crate::optimizer::optimize) optimised `plan`. `report` is the report
+/// that `optimize` returned.
 pub fn explain(
     plan: &RowPlan,
     clauses: &Clauses,
@@ -49,7 +49,7 @@ pub fn explain(
     .map_err(|why| DataFusionError::from(PlanError::internal(why)))
 }
 
-/// Explains a finished search.
+/// Builds the explanation of a finished search with proofs.
 pub(in crate::optimizer) fn told(
     searched: Searched,
     lowered: &Lowered,
@@ -71,11 +71,11 @@ pub(in crate::optimizer) fn told(
     let written = TermWalk::new(&written, &written_nodes).plan(arena, None);
     let root = graph
         .lookup_expr(&start)
-        .ok_or("the start is not in the graph")?;
+        .ok_or("the plan from which the search started is not in the e-graph")?;
     let located = plan::locate(&graph, root, &chosen);
-    let Located { term, kept } = located.ok_or("the chosen plan is not in the graph")?;
+    let Located { term, kept } = located.ok_or("the chosen plan is not in the e-graph")?;
     let priced =
-        price_in(&graph, &config.prices, &term).ok_or("the chosen plan is not in the graph")?;
+        price_in(&graph, &config.prices, &term).ok_or("the chosen plan is not in the e-graph")?;
     let walk = TermWalk::new(&term, &priced);
     let rules = config.rules();
     let parts = Told {
@@ -117,7 +117,7 @@ pub(in crate::optimizer) fn told(
     })
 }
 
-/// Explains a plan that runs as written because the search was in doubt.
+/// Builds the explanation of a plan that runs as written for the reason `why`.
 fn as_written(
     plan: &RowPlan,
     clauses: &Clauses,

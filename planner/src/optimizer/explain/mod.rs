@@ -1,14 +1,16 @@
-//! EXPLAIN of the optimiser: the derivation of the chosen plan, and the alternatives.
+//! Data for EXPLAIN: the derivation of the chosen plan, the costs of its cache points, and refused
+//! rewrites.
 //!
-//! An explanation is computed on request by repeating the search, with proofs.
+//! The optimiser records no proofs. An explanation is computed on request, by repeating the search
+//! with proofs.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`plan`] | a plan with the cost, the rows and the bytes of each operator |
-//! | [`derivation`] | the steps from the written plan to the chosen one |
-//! | [`cache_points`] | the cost of caching at each operator |
-//! | [`why_not`] | the places where a rule matched but was refused |
-//! | [`picture`] | plans as DOT and as SVG |
+//! | [`plan`] | a plan with the cost, the number of rows and the bytes of each operator |
+//! | [`derivation`] | the steps from the written plan to the chosen plan |
+//! | [`cache_points`] | the cost of caching the rows of each operator |
+//! | [`why_not`] | the pairs of operators that a rule matched but refused to rewrite |
+//! | [`picture`] | drawings of plans in DOT and SVG |
 
 pub mod cache_points;
 pub mod derivation;

@@ -1,4 +1,4 @@
-//! A plan with the cost, the rows and the bytes of each operator.
+//! A plan with the cost, the number of rows and the bytes of each operator.
 
 use egg::Id;
 
@@ -13,31 +13,31 @@ use crate::optimizer::tree::OperatorTree;
 /// An operator of a plan, with its inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanNode {
-    /// The operator, for display.
+    /// The operator's text, for display.
     pub text: String,
-    /// Number of rows per epoch that the operator yields.
+    /// Estimated number of rows per epoch that the operator yields.
     pub rows: u128,
-    /// Bytes per row that the operator yields.
+    /// Estimated bytes of each row that the operator yields.
     pub row_bytes: u128,
     /// Cost of the operator alone, per epoch.
     pub own: Cost,
     /// Cost of the operator and everything below it, per epoch.
     pub below: Cost,
-    /// True if the operator's rows are kept from epoch to epoch.
+    /// True if the operator's rows are cached for later epochs.
     pub cached: bool,
     /// The operator's inputs.
     pub inputs: Vec<Self>,
 }
 
 impl PlanNode {
-    /// Returns the operators, each before its inputs.
+    /// Returns this operator and all operators below it, each before its inputs.
     pub fn operators(&self) -> Vec<&Self> {
         let below = self.inputs.iter().flat_map(Self::operators);
         [self].into_iter().chain(below).collect()
     }
 }
 
-/// A term, with the price and facts of each of its nodes.
+/// A plan as a term, with the price and the facts of each node.
 pub(super) struct TermWalk<'a> {
     term: &'a Term,
     priced: &'a [NodePrice],
@@ -48,30 +48,32 @@ impl<'a> TermWalk<'a> {
         Self { term, priced }
     }
 
-    /// The nodes of the term that are plans, inputs first, with their positions in the term.
+    /// The nodes of the term that are plans, each after its inputs: the node's id in the term, and
+    /// its price.
     pub(super) fn positions(&self) -> impl Iterator<Item = (Id, &'a NodePrice)> {
         let ids = (0..self.term.len()).map(Id::from);
         ids.zip(self.priced).filter(|(_, node)| node.fact.is_some())
     }
 
-    /// Cost per epoch of the plan at a position, including everything below it.
+    /// Cost per epoch of the plan whose id in the term is `at`, including its inputs.
     pub(super) fn below(&self, at: Id) -> Cost {
         let inputs = inputs(&self.term[at]).iter().map(|&id| self.below(id));
         let own = self.priced[usize::from(at)].own;
         inputs.fold(own, Cost::saturating_add)
     }
 
-    /// The operator at a position, for display.
+    /// The text, for display, of the operator whose id in the term is `at`.
     pub(super) fn text(&self, arena: &Arena, at: Id) -> String {
         node_text(arena, &self.term[at], |id| &self.term[id])
     }
 
-    /// The node at a position.
+    /// The node whose id in the term is `at`.
     pub(super) fn node(&self, at: Id) -> &'a Node {
         &self.term[at]
     }
 
-    /// Builds the whole plan, in which the rows at `cached` are kept.
+    /// Converts the whole term to a [`PlanNode`]. `cached` is the id of the node whose rows are
+    /// cached, if any.
     pub(super) fn plan(&self, arena: &Arena, cached: Option<Id>) -> PlanNode {
         self.plan_at(arena, self.term.root(), cached)
     }
@@ -92,7 +94,7 @@ impl<'a> TermWalk<'a> {
     }
 }
 
-/// The inputs of a node that are plans.
+/// The children of `node` that are plans, without the leaves that name an operator or slots.
 pub(super) fn inputs(node: &Node) -> &[Id] {
     match node {
         Node::Param(_) | Node::LiveSlots(_) | Node::Scan(_) => &[],
@@ -102,7 +104,7 @@ pub(super) fn inputs(node: &Node) -> &[Id] {
     }
 }
 
-/// Formats a node for display.
+/// Returns the text of `node` for display. `of` returns the node with an id.
 pub(super) fn node_text<'a>(arena: &Arena, node: &Node, of: impl Fn(Id) -> &'a Node) -> String {
     match node {
         Node::Op([param, _, _]) => match of(*param) {
@@ -132,14 +134,14 @@ pub(super) fn node_text<'a>(arena: &Arena, node: &Node, of: impl Fn(Id) -> &'a N
     }
 }
 
-/// A plan of the graph, as a term.
+/// A plan found in the e-graph, as a term.
 pub(super) struct Located {
     pub(super) term: Term,
-    /// Position in the term of the node whose rows are cached, if there is one.
+    /// Id in the term of the node whose rows are cached; `None` if no rows are cached.
     pub(super) kept: Option<Id>,
 }
 
-/// Finds the nodes of the plan `tree` in a class; `None` if the class does not contain it.
+/// Finds the plan `tree` in the class `class`. `None` if the class does not contain this plan.
 pub(super) fn locate(graph: &PlanGraph, class: Id, tree: &OperatorTree) -> Option<Located> {
     let (mut nodes, mut kept) = (Vec::new(), None);
     locate_in(graph, class, tree, &mut nodes, &mut kept)?;

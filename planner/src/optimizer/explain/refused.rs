@@ -1,19 +1,19 @@
-//! Places where rules matched but were refused.
+//! Pairs of operators that a rule matched but refused to rewrite.
 
 use crate::optimizer::arena::Arena;
 use crate::optimizer::rules::concat;
 use crate::optimizer::saturate::Saturation;
 
-/// A place where a rule matched but was refused.
+/// Two adjacent operators that a rule matched but refused to rewrite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRewrite {
     /// The name of the rule.
     pub rule: &'static str,
-    /// The upper operator, for display.
+    /// The upper operator's text, for display.
     pub above: String,
-    /// The lower operator, for display.
+    /// The lower operator's text, or `union`, for display.
     pub below: String,
-    /// The condition that does not hold.
+    /// The reason for the refusal.
     pub why: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Reads a step of egg's proof: the rule, and the path to the node that was rewritten.
+//! Reads the steps of egg's proofs: the rule of a step, and the path to the node that it rewrites.
 
 use egg::{FlatTerm, Id, Language};
 
@@ -6,11 +6,11 @@ use super::plan::{inputs, node_text};
 use crate::optimizer::arena::Arena;
 use crate::optimizer::lang::{Node, Term};
 
-/// A step of a proof: its rule, and the node that was rewritten.
+/// A step of a proof: its rule, its direction, and the node that it rewrites.
 pub(super) struct Rewrite {
     pub(super) rule: &'static str,
     pub(super) backwards: bool,
-    /// Path from the root to the rewritten node, as child indices.
+    /// Path from the term's root to the rewritten node: at each level, the index of the child.
     pub(super) path: Vec<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Rewrite {
     }
 }
 
-/// The operator at the end of a path from the root, and the operator below it, for display.
+/// The texts of the operator at the end of `path` in `term`, and of the operator below it.
 pub(super) fn site(
     arena: &Arena,
     term: &FlatTerm<Node>,
@@ -57,7 +57,8 @@ fn flat_text(arena: &Arena, term: &FlatTerm<Node>) -> String {
     }
 }
 
-/// Adds a term of a proof to a plain term, and returns its position there.
+/// Appends the nodes of `flat`, a term of a proof, to `term`, and returns the id of the root of
+/// `flat` in `term`.
 pub(super) fn add(flat: &FlatTerm<Node>, term: &mut Term) -> Id {
     let children = flat.children.iter();
     let ids: Vec<Id> = children.map(|child| add(child, term)).collect();

@@ -1,16 +1,16 @@
-//! Sorts a plan into the order of another one, by swaps of neighbours.
+//! Brings the operators of a plan into the order of another plan, by swaps of adjacent operators.
 
 use crate::optimizer::arena::Arena;
 use crate::optimizer::ids::ParamId;
 use crate::optimizer::rules::{Rule, Site};
 use crate::optimizer::tree::OperatorTree;
 
-/// A move of one operator down past other operators: the swaps of neighbours, each with the name of
-/// the rule that allows it.
+/// A move of one operator down past other operators, as swaps of adjacent operators. Each swap has
+/// the name of the rule that allows it.
 pub(super) type Move = Vec<(&'static str, Site)>;
 
-/// Finds the moves that bring the operators of a plan into the order of another plan. `None` if the
-/// plans have different operators, or the rules do not allow every swap.
+/// Finds the moves that bring the operators of `tree` into the order of `other`. `None` if the two
+/// plans have different operators, or if `rules` do not allow one of the swaps.
 pub(super) fn moves(
     arena: &mut Arena,
     rules: &[Rule],
@@ -55,8 +55,8 @@ pub(super) fn moves(
     Some(found)
 }
 
-/// Returns the operators above a source, union or mix, lowest first, and that source, union or mix.
-/// Cache points are skipped.
+/// Returns the operators at the top of `tree`, lowest first, and the source, union or mix below
+/// them. Cache points are skipped.
 fn chain(tree: &OperatorTree) -> (Vec<ParamId>, &OperatorTree) {
     let (mut ops, mut at) = (Vec::new(), tree);
     loop {

@@ -1,4 +1,4 @@
-//! EXPLAIN reports exactly what the search did.
+//! Tests that explanations agree with the searches that they explain.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::optimizer::tests::plans::{QUERIES, planned};
 use crate::optimizer::{Config, Report, optimize};
 use crate::units::{bytes_text, cost_text};
 
-/// The example of the design document.
+/// The example query of the design document.
 const DESIGN: &str =
     "SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 24, 24)),
   'imagenet') AS pixels FROM photos WHERE octet_length(image) > 0 SHUFFLE WITHIN 5 ROWS SEED 42
   BATCH 4 DROP REMAINDER REPEAT 90";
 
-/// A query worth caching: it has an expensive prefix without draws.
+/// A query for which caching pays: its lower operators are expensive and do not draw.
 const CACHED: &str =
     "SELECT label, random_hflip(resize(decode_image(image), 8, 8)) AS x FROM photos
   WHERE label > 3 SHUFFLE GLOBALLY BATCH 4 REPEAT 90";
@@ -179,7 +179,7 @@ async fn a_cache_is_the_last_step_and_every_place_has_its_total_or_refusal() {
       33327 rows, 40.0 GB: 21.5 min: x = decode_image(image)
     * 33327 rows, 6.50 MB: 87.5 s: x = resize(x, 8, 8)
       33327 rows, 6.50 MB: it would freeze the draws of x = random_hflip(x, #0): x = random_hflip(x, #0)
-      33327 rows, 6.50 MB: its rows have no address: batch 4: batch 4
+      33327 rows, 6.50 MB: its rows cannot be identified in a cache, because of batch 4: batch 4
     "#);
 }
 
@@ -272,7 +272,7 @@ async fn a_proof_of_another_plan_is_no_proof_of_this_one() {
     };
     assert_eq!(explained(&report), None);
     report.chosen = 1_000;
-    assert_snapshot!(explained(&report).unwrap(), @"the search met a limit, with proofs at another plan, which costs 89.1 s: these are of that one");
+    assert_snapshot!(explained(&report).unwrap(), @"the search reached a limit and, repeated with proofs, chose another plan, which costs 89.1 s: the derivation and the cache points are those of that plan");
 }
 
 #[tokio::test]

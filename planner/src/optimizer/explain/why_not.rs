@@ -1,4 +1,5 @@
-//! `WHY NOT rule`: the places where a rule matched, and the conditions that refused it.
+//! The answer to `EXPLAIN WHY NOT rule`: the pairs of operators that the rule matched but refused
+//! to rewrite, with the reasons.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +9,27 @@ use crate::error::PlanError;
 use crate::optimizer::rules::{Tier, is_disabled, rule_families, tier_of};
 use crate::rows::finalize;
 
-/// The outcome of one rule in a search.
+/// The uses and refusals of one rule in a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhyNot {
     /// The name of the rule.
     pub rule: &'static str,
-    /// The tier of the rule.
+    /// The greatest change of the stream that the rule may make.
     pub tier: Tier,
-    /// The reason why the search left the rule out; `None` if the rule took part.
+    /// The reason why the rule was left out of the search; `None` if the search tried the rule.
     pub left_out: Option<String>,
-    /// The number of times that the rule was applied in plans that the search examined.
+    /// The number of times that the rule was applied, in all plans that the search examined.
     pub fired: usize,
     /// True if the derivation of the chosen plan applies the rule.
     pub used: bool,
-    /// The places where the rule matched but was refused.
+    /// The pairs of operators that the rule matched but refused to rewrite.
     pub refused: Vec<RefusedRewrite>,
 }
 
-/// Returns the rule of a name, or all rules of the family of that name.
+/// Returns the rule with the name `name`, or all rules of the family with this name.
 ///
 /// # Errors
-/// Fails if there is neither.
+/// Fails if no rule and no family has the name `name`.
 pub fn named(name: &str) -> Result<Vec<&'static str>, PlanError> {
     let known = rule_families();
     let meant: Vec<&str> = known
@@ -46,10 +47,10 @@ pub fn named(name: &str) -> Result<Vec<&'static str>, PlanError> {
 }
 
 impl Explained {
-    /// Explains why a rule, or each rule of a family, did not apply.
+    /// Explains why the rule `name`, or each rule of the family `name`, was not applied.
     ///
     /// # Errors
-    /// Fails if there is no such rule.
+    /// Fails if no rule and no family has the name `name`.
     pub fn why_not(&self, name: &str) -> Result<Vec<WhyNot>, PlanError> {
         let answers = named(name)?.into_iter().map(|rule| {
             let refused = self.refused.iter().filter(|refused| refused.rule == rule);
@@ -72,7 +73,7 @@ impl Explained {
             return Some(format!("the written plan runs: {why}"));
         }
         if is_disabled(&self.config.disabled, rule) {
-            return Some("OPTIONS (disable_rules = '..') leaves it out".to_owned());
+            return Some("OPTIONS (disable_rules = '..') disables the rule".to_owned());
         }
         if tier > allowed {
             return Some(format!(

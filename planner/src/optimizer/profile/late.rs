@@ -1,4 +1,5 @@
-//! Rows with columns that are computed only when something reads them.
+//! Rows of a profile, some of whose columns are computed only when an expression reads these
+//! columns.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,25 +14,25 @@ use forebay_udfs::row::ROW_COLUMN;
 use super::probe::{Evaluated, Probe};
 use super::table::{row_bytes, with_column};
 
-/// Maximum size, in bytes, of the encoded rows whose images a profile decodes (but at least one
-/// row). Decoding them takes some twenty milliseconds, at the start of a run that needs a profile.
+/// Maximum number of bytes of encoded rows whose images a profile decodes. Even if the first row is
+/// larger, that row is decoded. Decoding delays the start of a run by some twenty milliseconds.
 const DECODED: u64 = 1 << 20;
 
-/// The rows of a profile. A column whose type fixes its size is not computed until an expression
-/// reads it.
+/// Rows over which a plan is profiled. A column whose size can be told from its type or from file
+/// headers is computed only when an expression reads this column.
 #[derive(Debug, Clone)]
 pub(super) struct ProfiledRows {
     pub(super) batch: RecordBatch,
     late: Vec<Late>,
 }
 
-/// A column that is not computed yet.
+/// A column that is not computed yet: its name, its expression and its type.
 #[derive(Debug, Clone)]
 pub(super) struct Late {
     pub(super) name: String,
     pub(super) expr: Expr,
     pub(super) field: Field,
-    /// True if the column decodes images.
+    /// True if computing the column decodes images.
     pub(super) decodes: bool,
 }
 
@@ -45,8 +46,8 @@ impl From<RecordBatch> for ProfiledRows {
 }
 
 impl ProfiledRows {
-    /// The schema of the columns that an expression reads, including uncomputed ones, and of the
-    /// hidden row column.
+    /// The schema of the columns that `expr` reads, including columns that are not computed yet,
+    /// and of the hidden row column.
     pub(super) fn schema_of(&self, expr: &Expr) -> SchemaRef {
         let schema = self.batch.schema_ref();
         let is_late = |name: &String| self.late.iter().any(|late| late.name == *name);
@@ -67,13 +68,13 @@ impl ProfiledRows {
         Arc::new(Schema::new(fields))
     }
 
-    /// Adds a column to compute on demand.
+    /// Adds the column `late`, which is computed only when an expression reads this column.
     pub(super) fn with_late(mut self, late: Late) -> Self {
         self.late.push(late);
         self
     }
 
-    /// True if all columns that an expression reads are computed.
+    /// True if all columns that `expr` reads have been computed.
     pub(super) fn has(&self, expr: &Expr) -> bool {
         let read = expr.column_refs();
         !self
@@ -82,8 +83,8 @@ impl ProfiledRows {
             .any(|late| read.iter().any(|column| column.name == late.name))
     }
 
-    /// Computes all remaining columns, and drops the rows that fail. If a column decodes images,
-    /// only a few rows are kept.
+    /// Computes all columns that are not computed yet, and drops the rows on which an expression
+    /// raises an error. If such a column decodes images, only a few rows are kept.
     pub(super) fn at_hand(self, probe: &dyn Probe) -> Option<RecordBatch> {
         let mut batch = self.batch;
         for late in self.late {
@@ -94,7 +95,7 @@ impl ProfiledRows {
         Some(batch)
     }
 
-    /// Keeps the rows that the mask selects.
+    /// Keeps the rows for which `mask` is true.
     pub(super) fn filtered(self, mask: &BooleanArray) -> Option<Self> {
         Some(Self {
             batch: filter_record_batch(&self.batch, mask).ok()?,
@@ -103,7 +104,8 @@ impl ProfiledRows {
     }
 }
 
-/// The indices, ascending, of the columns that an expression reads and of the hidden row column.
+/// The indices in `schema`, ascending, of the columns that `expr` reads and of the hidden row
+/// column.
 fn read_by(schema: &Schema, expr: &Expr) -> Vec<usize> {
     let read = expr.column_refs();
     let names = read.iter().map(|column| column.name.as_str());
@@ -113,12 +115,13 @@ fn read_by(schema: &Schema, expr: &Expr) -> Vec<usize> {
     places.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The columns of `rows` that an expression reads, and the hidden row column.
+/// Restricts `rows` to the columns that `expr` reads and the hidden row column.
 pub(super) fn only(rows: &RecordBatch, expr: &Expr) -> Option<RecordBatch> {
     rows.project(&read_by(rows.schema_ref(), expr)).ok()
 }
 
-/// Adds the evaluated column, and drops the rows that failed.
+/// Adds the column `name` with the values in `evaluated`, and drops the rows whose evaluation
+/// raised an error.
 pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Option<RecordBatch> {
     let Evaluated {
         values,
@@ -132,17 +135,16 @@ pub(super) fn sound(rows: RecordBatch, name: &str, evaluated: Evaluated) -> Opti
     filter_record_batch(&rows, &sound).ok()
 }
 
-/// Copies the first `count` rows to their own memory: a slice of lists would keep all of the lists
-/// alive.
+/// Copies the first `count` rows to new memory. A slice would keep the memory of all rows alive.
 ///
 /// # Errors
-/// Fails if rows of a column's type cannot be copied.
+/// Fails if Arrow cannot copy rows of a column's type.
 pub fn first(rows: &RecordBatch, count: usize) -> Result<RecordBatch, ArrowError> {
     let count = count.min(rows.num_rows()) as u32;
     take_record_batch(rows, &UInt32Array::from_iter_values(0..count))
 }
 
-/// Returns the first rows, up to [`DECODED`] bytes, but at least one row.
+/// Returns the first rows of `rows`: as many as have about [`DECODED`] bytes, and at least one.
 pub(super) fn few(rows: RecordBatch) -> RecordBatch {
     let columns = rows.columns().iter();
     let each = columns.map(row_bytes).sum::<u64>().max(1);

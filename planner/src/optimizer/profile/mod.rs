@@ -1,9 +1,9 @@
-//! Profiles: the effect of operators on the sizes and the number of a few rows.
+//! Profiles: sizes and selectivities of a plan's operators, measured on a few rows.
 //!
-//! Types reveal the size of a resized image, but not that of a folder's photos, nor how many rows a
-//! predicate keeps. If a choice depends on these facts, the written plan is run over a few rows,
-//! chosen by hash, operator by operator. A profile contains no times, so the same data lead to the
-//! same plan.
+//! The size of a resized image follows from its type. But neither the size of a stored photo, nor
+//! the fraction of rows that a predicate keeps, follows from a type. If the choice of a plan
+//! depends on such facts, the operators of the written plan are run over a few rows, which are
+//! chosen by hash. No times are measured, so the same data lead to the same plan.
 
 mod late;
 mod probe;

@@ -1,4 +1,4 @@
-//! Measured sizes and selectivities of a plan's operators.
+//! The type of measured sizes and selectivities.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,17 @@ use crate::optimizer::ids::ParamId;
 use crate::optimizer::log2::Log2;
 use crate::optimizer::slots::Slot;
 
-/// Sizes and selectivities measured on a few rows.
+/// Sizes and selectivities of a plan's operators, measured on a few rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Bytes per row of each slot that a scan reads.
+    /// Mean bytes per row of each slot that a scan reads.
     pub stored: HashMap<Slot, Log2>,
-    /// Bytes that an operator writes per byte that it reads.
+    /// For each row operator measured, the bytes that the operator writes, divided by the bytes
+    /// that the operator reads.
     pub growth: HashMap<ParamId, Log2>,
-    /// Fraction of its input rows that a filter keeps.
+    /// For each filter measured, the fraction of its input rows that the filter keeps.
     pub kept: HashMap<ParamId, Log2>,
-    /// Mean bytes per row of a stored column among the rows that a filter keeps, divided by the
-    /// mean among the filter's input rows.
+    /// For a filter and a stored column, the column's mean bytes per row among the rows that the
+    /// filter keeps, divided by the column's mean bytes per row among all input rows of the filter.
     pub narrowed: HashMap<(ParamId, Slot), Log2>,
 }

@@ -1,4 +1,4 @@
-//! Small tables of profiled rows.
+//! Functions over record batches of profiled rows.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ pub(super) fn batch(columns: Vec<(String, ArrayRef, Field)>, rows: usize) -> Opt
     let mut fields = Vec::with_capacity(columns.len());
     let mut values = Vec::with_capacity(columns.len());
     for (name, column, field) in columns {
-        // A failed row has no value, even if the plan declares the column not null.
+        // A row on which evaluation raised an error has no value, so the column is nullable, even
+        // if the plan declares the column not null.
         fields.push(field.with_name(name).with_nullable(true));
         values.push(column);
     }
@@ -23,7 +24,7 @@ pub(super) fn batch(columns: Vec<(String, ArrayRef, Field)>, rows: usize) -> Opt
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), values, &options).ok()
 }
 
-/// Replaces or adds a column.
+/// Replaces the column `name` of `rows`, or adds a column `name` if `rows` has none.
 pub(super) fn with_column(
     rows: &RecordBatch,
     name: &str,

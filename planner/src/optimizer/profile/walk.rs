@@ -1,4 +1,4 @@
-//! Creates a profile by running a plan over a few rows.
+//! Creates a profile by running the operators of a plan over a few rows.
 
 use std::sync::Arc;
 
@@ -23,19 +23,21 @@ use crate::optimizer::spec::OpKind;
 use crate::optimizer::tree::OperatorTree;
 use crate::rows::columns::ColumnIndex;
 
-/// With fewer rows than this left by a filter, the filter's input rows are used instead.
+/// Minimum number of rows to continue with after a filter. If a filter keeps fewer, the operators
+/// above are run over the filter's input rows.
 const FEW: usize = 4;
 
 impl Profile {
-    /// Profiles a plan by running it over rows of `probe`.
+    /// Profiles the plan `tree` by running its operators over rows that `probe` provides.
     pub fn of(arena: &Arena, tree: &OperatorTree, probe: &dyn Probe) -> Self {
         let mut profile = Self::default();
         profile.walk(arena, tree, probe);
         profile
     }
 
-    /// Runs a plan over sampled rows, as far as possible. Returns the rows that the plan yields, or
-    /// `None` if an operator cannot be run.
+    /// Runs the operators of `tree` over sample rows, and records measurements. Returns the rows
+    /// that `tree` yields; `None` if an operator cannot be run, in which case only operators below
+    /// this operator are recorded.
     fn walk(
         &mut self,
         arena: &Arena,
@@ -77,7 +79,7 @@ impl Profile {
                 }
             }
             OperatorTree::Cache(input) => self.walk(arena, input, probe),
-            // The rows of the first input that has rows stand for the union.
+            // The first input that yields rows represents the union.
             OperatorTree::Cat(inputs) => {
                 let [a, b] = inputs
                     .each_ref()
@@ -86,7 +88,8 @@ impl Profile {
             }
             OperatorTree::Mix(arms) => {
                 let arms = arms.iter().map(|arm| self.walk(arena, arm, probe));
-                // All arms are walked before one is taken, so that every arm is profiled.
+                // All arms are run, although only the rows of the first arm that yields rows are
+                // returned, so that every arm is profiled.
                 let arms: Vec<Option<ProfiledRows>> = arms.collect();
                 arms.into_iter().flatten().next()
             }
@@ -134,12 +137,14 @@ impl Profile {
                     ProfiledRows::from(rows.at_hand(probe)?)
                 };
                 let mask = self.passes(param, predicate, &rows, probe)?;
-                // With almost no rows left, the filter's input rows reveal more about sizes.
+                // If the filter keeps almost no rows, the sizes of its input rows are a better
+                // estimate.
                 if mask.true_count() < FEW {
                     return Some(rows);
                 }
                 let left = rows.clone().filtered(&mask)?;
-                /// Minimum number of rows whose mean size is meaningful.
+                /// Minimum number of rows whose mean size is recorded, since the mean of fewer rows
+                /// is too uncertain.
                 const ENOUGH: usize = 8;
                 if mask.true_count() >= ENOUGH {
                     self.narrowed(arena, param, &rows.batch, &left.batch);
@@ -157,8 +162,8 @@ impl Profile {
         }
     }
 
-    /// Evaluates a predicate, records the fraction of rows that pass, and returns the mask of these
-    /// rows.
+    /// Evaluates `predicate`, the condition of the filter `param`, and records the fraction of
+    /// `rows` for which `predicate` is true. Returns the mask of these rows.
     fn passes(
         &mut self,
         param: ParamId,
@@ -173,15 +178,17 @@ impl Profile {
             0 => truth.clone(),
             _ => prep_null_mask_filter(truth),
         };
-        // Laplace's rule of succession: a predicate that a few rows all pass may still drop others.
+        // Laplace's rule of succession: a predicate that is true for all of a few rows may still be
+        // false for other rows.
         let part = (truth.true_count() + 1) as f64 / (truth.len() + 2) as f64;
         self.kept
             .insert(param, Log2((libm::log2(part) * 1024.0) as i32));
         Some(truth)
     }
 
-    /// Profiles each column of a wide projection separately. Operators above that read these
-    /// columns are not profiled.
+    /// Profiles each operator in `members` over `rows`. The operators compute the columns of a wide
+    /// projection, which are not added to `rows`, so operators above that read these columns are
+    /// not profiled.
     fn columns(
         &mut self,
         arena: &Arena,
@@ -206,8 +213,8 @@ impl Profile {
         }
     }
 
-    /// Profiles several filters, each over all rows, and returns the rows that pass all of them. If
-    /// almost no rows pass, returns all rows.
+    /// Profiles each filter in `members` over all of `rows`, and returns the rows that pass every
+    /// filter. If fewer than [`FEW`] rows pass every filter, returns all rows.
     fn filters(
         &mut self,
         arena: &Arena,
@@ -233,7 +240,8 @@ impl Profile {
         }
     }
 
-    /// Records how much larger the stored columns' values are among the rows that a filter keeps.
+    /// Records, for each stored column, its mean bytes per row in `left`, the rows that the filter
+    /// `param` keeps, divided by its mean bytes per row in `all`.
     fn narrowed(&mut self, arena: &Arena, param: ParamId, all: &RecordBatch, left: &RecordBatch) {
         let schema = all.schema();
         let columns = ColumnIndex::of(&schema);
@@ -249,7 +257,8 @@ impl Profile {
         }
     }
 
-    /// Records the bytes that an operator writes per byte that it reads.
+    /// Records the growth of the operator `param`: `written`, the bytes that the operator writes
+    /// per row, divided by the mean bytes that the operator reads per row.
     fn grew(&mut self, arena: &Arena, param: ParamId, rows: &RecordBatch, written: u64) {
         let spec = arena.spec(param);
         let columns = spec.reads.iter();
@@ -260,14 +269,16 @@ impl Profile {
     }
 }
 
-/// Bytes per decoded row, according to the headers of the image files and without decoding.
+/// Mean bytes of a decoded image, computed from the sizes in the headers of the image files,
+/// without decoding. `expr` is the call that decodes, and `field` is its type.
 fn decoded_bytes(
     expr: &Expr,
     field: &Field,
     rows: &ProfiledRows,
     probe: &dyn Probe,
 ) -> Option<u64> {
-    /// Bytes of a variable-shape tensor's offset and shape.
+    /// Bytes that Arrow stores per variable-shape tensor besides its elements: a 4-byte offset, and
+    /// the shape as three 4-byte numbers.
     const SHAPE: u64 = 4 + 3 * 4;
     let Expr::ScalarFunction(call) = expr else {
         return None;

@@ -1,4 +1,5 @@
-//! Rules of functions that are affine in each sample: `to_float`, `normalize`.
+//! Rules of functions that map each sample `x` of an image to `a x + b`: `to_float` and
+//! `normalize`.
 
 use forebay_udfs::Dtype;
 use forebay_udfs::image::{ImageCall, normalize};
@@ -9,7 +10,7 @@ use crate::clauses::Relax as Tier;
 use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpSpec;
 
-/// The family's rules.
+/// The rules of the family `affine`.
 pub const RULES: &[Rule] = &[
     Rule::exact("float-float", float_float).always(),
     Rule::exact("float-normalize", float_normalize),
@@ -19,8 +20,8 @@ pub const RULES: &[Rule] = &[
 
 const UNKNOWN_TYPE: &str = "the image's element type is not known";
 
-/// Drops `to_float` of an image that is of the resulting float type already: `to_float` then
-/// changes nothing.
+/// Drops `to_float` above a function that already yields floats of the same type, since `to_float`
+/// then changes nothing.
 fn float_float(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -29,7 +30,7 @@ fn float_float(arena: &mut Arena, site: Site) -> Option<Verdict> {
     };
     let below = match (call, site.image(arena).map(|image| image.dtype)) {
         (ImageCall::ToFloat(dtype), _) => Ok(dtype),
-        // From bytes, `normalize` makes floats of single precision.
+        // `normalize` converts an image of bytes to single-precision floats.
         (ImageCall::Normalize(..), Some(Dtype::U8)) => Ok(Dtype::F32),
         (ImageCall::Normalize(..), Some(float)) => Ok(float),
         (ImageCall::Normalize(..), None) => Err(UNKNOWN_TYPE),
@@ -39,15 +40,16 @@ fn float_float(arena: &mut Arena, site: Site) -> Option<Verdict> {
         if below == above {
             Ok(())
         } else {
-            Err("it makes floats of another type")
+            Err("the two functions yield floats of different types")
         }
     });
     let refused = [unpinned(f, g), same].into_iter().find_map(Result::err);
     Some(refused.map_or_else(|| Ok(vec![site.inner]), Err))
 }
 
-/// Drops a conversion to floats below `normalize`, which converts bytes itself, to single
-/// precision. Half precision is refused, since it rounds the floats in between.
+/// Drops `to_float` below `normalize`, since `normalize` itself converts bytes to single-precision
+/// floats. Refuses if `to_float` reads or yields floats of half precision, since values would then
+/// be rounded differently.
 fn float_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -59,13 +61,14 @@ fn float_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let same = match (dtype, site.image(arena).map(|image| image.dtype)) {
         (Dtype::F32, Some(Dtype::U8 | Dtype::F32)) => Ok(()),
         (_, None) => Err(UNKNOWN_TYPE),
-        _ => Err("half precision rounds the floats in between"),
+        _ => Err("dropping to_float would change where values are rounded to half precision"),
     };
     let refused = [unpinned(f, g), same].into_iter().find_map(Result::err);
     Some(refused.map_or_else(|| Ok(vec![site.outer]), Err))
 }
 
-/// `((x - m) / s - n) / t` is `(x - (m + s n)) / (s t)`, up to rounding.
+/// Merges two calls of `normalize`: `((x - m) / s - n) / t` is equal to `(x - (m + s n)) / (s t)`,
+/// up to rounding.
 fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -78,7 +81,7 @@ fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
         return Some(Err(pinned));
     }
     let channels = [&m, &s, &n, &t].into_iter().map(Vec::len).max()?;
-    // A single number applies to all channels.
+    // If a call has only one number, the number applies to all channels.
     let at = |values: &[f64], channel: usize| values.get(channel).or(values.first()).copied();
     let mut mean = Vec::with_capacity(channels);
     let mut std = Vec::with_capacity(channels);
@@ -91,15 +94,18 @@ fn normalize_normalize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     if !mean.iter().chain(&std).all(single)
         || std.iter().any(|s| (*s as f32).abs() < f32::MIN_POSITIVE)
     {
-        return Some(Err("the numbers of both in one leave single precision"));
+        return Some(Err(
+            "the merged means or standard deviations do not fit single precision",
+        ));
     }
     let call = normalize(g.first_argument()?.clone(), &mean, &std)?;
     Some(Ok(vec![arena.over(site.outer, call)?]))
 }
 
-/// Moves an affine function past a function that averages pixels, in either direction: a mean of
-/// `a x + b` is `a` times the mean plus `b`, up to rounding. Means of bytes or half floats are
-/// rounded to their type, which would show.
+/// Swaps a function that maps samples `x` to `a x + b` with a function that averages pixels: a mean
+/// of `a x + b` is `a` times the mean of `x` plus `b`, up to rounding. Images of bytes or
+/// half-precision floats are refused: a mean is rounded to the image's type, so the result would
+/// differ visibly.
 fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     in_place(f, g)?;
@@ -110,8 +116,10 @@ fn affine_past_resample(arena: &mut Arena, site: Site) -> Option<Verdict> {
     }
     let single = match site.image(arena).map(|image| image.dtype) {
         Some(Dtype::F32) => Ok(()),
-        Some(Dtype::F16) => Err("means of half floats are rounded to half floats"),
-        Some(_) => Err("means of bytes are rounded to bytes"),
+        Some(Dtype::F16) => Err(
+            "averages of half-precision floats are rounded to half precision, so the order matters",
+        ),
+        Some(_) => Err("averages of bytes are rounded to bytes, so the order matters"),
         None => Err(UNKNOWN_TYPE),
     };
     Some(swapped(
@@ -136,8 +144,8 @@ mod tests {
         let normal = call("normalize", [lit("imagenet")]);
         assert_snapshot!(said(rule, &float, &float, None), @"x = to_float(x)");
         assert_snapshot!(said(rule, &normal, &float, Some(bytes)), @"x = normalize(x, 'imagenet')");
-        assert_snapshot!(said(rule, &half, &float, None), @"no: it makes floats of another type");
-        assert_snapshot!(said(rule, &normal, &half, Some(floats)), @"no: it makes floats of another type");
+        assert_snapshot!(said(rule, &half, &float, None), @"no: the two functions yield floats of different types");
+        assert_snapshot!(said(rule, &normal, &half, Some(floats)), @"no: the two functions yield floats of different types");
         assert_snapshot!(said(rule, &normal, &float, None), @"no: the image's element type is not known");
         for below in [&float, &normal] {
             assert_same_bytes(rule, below, &float, bytes);

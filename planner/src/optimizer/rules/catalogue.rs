@@ -17,8 +17,8 @@ const FAMILIES: [(&str, &[Rule]); 7] = [
     ("decode", decode::RULES),
 ];
 
-/// Names and families of the rules that are not over two operators: rules over unions, and rewrites
-/// that finalize a chosen plan.
+/// Names and families of the rewrites that are not a [`Rule`] over two operators: rewrites of an
+/// operator and a union, and final rewrites of the chosen plan.
 const OTHERS: [(&str, &str); 4] = [
     (concat::DISTRIBUTE, "concat"),
     (concat::SHARE, "concat"),
@@ -26,12 +26,12 @@ const OTHERS: [(&str, &str); 4] = [
     (finalize::FUSE_IMAGES, "image"),
 ];
 
-/// The rules over two operators.
+/// All rules over two operators.
 pub fn rules() -> Vec<Rule> {
     FAMILIES.map(|(_, rules)| rules).concat()
 }
 
-/// The names of all rules, each with its family.
+/// Pairs of a rule's name and its family, for all rules.
 pub fn rule_families() -> Vec<(&'static str, &'static str)> {
     let pairs = FAMILIES
         .iter()
@@ -39,14 +39,14 @@ pub fn rule_families() -> Vec<(&'static str, &'static str)> {
     pairs.chain(OTHERS).collect()
 }
 
-/// True if a rule is disabled, by its name or by its family.
+/// True if `disabled` contains the name or the family of the rule `rule`.
 pub fn is_disabled(disabled: &BTreeSet<String>, rule: &str) -> bool {
     let of_rule = |&(name, _): &(&str, &str)| name == rule;
     let family = rule_families().into_iter().find(of_rule);
     disabled.contains(rule) || family.is_some_and(|(_, family)| disabled.contains(family))
 }
 
-/// The tier of a rule; exact for a rule that is not over two operators.
+/// The tier of the rule named `rule`. Rules that are not over two operators are all exact.
 pub fn tier_of(rule: &str) -> Tier {
     let known = rules().into_iter().find(|known| known.name == rule);
     known.map_or(Tier::Exact, |known| known.tier)

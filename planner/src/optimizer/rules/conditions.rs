@@ -1,4 +1,4 @@
-//! Conditions that several rules share.
+//! Conditions under which two operators may be rewritten, shared by several rules.
 
 use datafusion::logical_expr::Expr;
 use forebay_udfs::image::{ImageCall, Mode};
@@ -7,8 +7,9 @@ use super::rule::{Site, Verdict};
 use crate::optimizer::slots::Slot;
 use crate::optimizer::spec::{OpKind, OpSpec};
 
-/// The slot that two image functions rewrite in place: both read the slot's value as their first
-/// argument, and write it. `None` if they are not two such functions.
+/// The slot that two image functions rewrite in place: each reads its image from the slot, and
+/// writes its result to the same slot. `None` if the operators are not two such functions of one
+/// slot.
 pub fn in_place(outer: &OpSpec, inner: &OpSpec) -> Option<Slot> {
     let rewrites = |spec: &OpSpec| -> Option<Slot> {
         match &spec.kind {
@@ -21,7 +22,8 @@ pub fn in_place(outer: &OpSpec, inner: &OpSpec) -> Option<Slot> {
     (rewrites(inner) == Some(slot) && outer.reads == inner.reads).then_some(slot)
 }
 
-/// Refuses to move a pinned or a volatile operator.
+/// Refuses two operators if one of them is pinned, or calls a function that is not declared
+/// deterministic.
 pub(super) fn unpinned(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
     if outer.is_volatile() || inner.is_volatile() {
         return Err("one of them calls a function that is not declared deterministic");
@@ -32,7 +34,7 @@ pub(super) fn unpinned(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static st
     Ok(())
 }
 
-/// Refuses two operators if one of them reads or writes a slot that the other writes.
+/// Refuses two operators if one of them writes a slot that the other reads or writes.
 pub(super) fn independent(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
     if !outer.reads.is_disjoint(&inner.writes) {
         return Err("the upper one reads what the lower one writes");
@@ -46,8 +48,8 @@ pub(super) fn independent(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static
     Ok(())
 }
 
-/// Refuses two operators over the same slot, or two filters, that can both fail: a row that fails
-/// in both reports the first error.
+/// Refuses two operators that can both raise an error on a row. A row reports only the error of the
+/// operator that is applied first, so a swap would change the reported error.
 pub(super) fn not_both_fallible(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'static str> {
     if outer.fallible && inner.fallible {
         return Err("both may fail, and a row reports its first error");
@@ -55,7 +57,8 @@ pub(super) fn not_both_fallible(outer: &OpSpec, inner: &OpSpec) -> Result<(), &'
     Ok(())
 }
 
-/// Swaps the two operators if every condition holds, and returns the first refusal otherwise.
+/// Returns the two operators of `site` in swapped order if every condition holds, and otherwise the
+/// first refusal.
 pub(super) fn swapped(site: Site, conditions: &[Result<(), &'static str>]) -> Verdict {
     for condition in conditions {
         (*condition)?;
@@ -63,8 +66,8 @@ pub(super) fn swapped(site: Site, conditions: &[Result<(), &'static str>]) -> Ve
     Ok(vec![site.outer, site.inner])
 }
 
-/// The call of `outer` over pixels that `inner` decodes, and the mode in which they are decoded.
-/// `None` if the operators are not such a pair.
+/// The image call of `outer`, and the mode in which `inner` decodes the image of this call. `None`
+/// if `inner` is not a decoder whose image `outer` reads.
 pub(super) fn over_decoding(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, Mode)> {
     match (&outer.kind, inner.image_call()) {
         (OpKind::Row { slot, .. }, Some(ImageCall::Decode(mode)))

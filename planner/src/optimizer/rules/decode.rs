@@ -1,4 +1,5 @@
-//! Rules of decoding: filters below decoding, and operations that a decoder could do itself.
+//! Rules over a function that decodes images. The rules move filters below the function, or let the
+//! decoder do the work of the function above.
 
 use forebay_udfs::facts::Algebra;
 use forebay_udfs::image::{ImageCall, Mode, decode_luma};
@@ -10,7 +11,7 @@ use crate::clauses::Relax as Tier;
 use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpKind;
 
-/// The family's rules.
+/// The rules of the family `decode`.
 pub const RULES: &[Rule] = &[
     Rule::exact("filter-below-decode", filter_below),
     Rule::exact("crop-into-decode", refusals::crop_into_decode),
@@ -18,8 +19,9 @@ pub const RULES: &[Rule] = &[
     Rule::exact("gray-into-decode", gray_into).at(Tier::Statistical),
 ];
 
-/// Moves a filter below decoding, so that fewer rows are decoded. Errors are values: a dropped row
-/// reports no decoding error in either order.
+/// Moves a filter below a function that decodes images, so that fewer images are decoded. The
+/// reported errors stay the same: a row that the filter drops reports no decoding error in either
+/// order.
 fn filter_below(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, d) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || d.algebra != Algebra::Decode {
@@ -33,9 +35,10 @@ fn filter_below(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &[unpinned(p, d), blind]))
 }
 
-/// Replaces gray of decoded colors by the luma that a JPEG stores. The results differ, since colors
-/// are rounded and clamped to 0 to 255 before gray is computed, and the weights differ in the
-/// fourth digit. Files without luma are decoded to colors first.
+/// Replaces `grayscale` of an image decoded to colors by decoding only the luma, which a JPEG file
+/// stores. The pixels differ slightly: decoded colors are rounded and clamped to 0 to 255 before
+/// `grayscale`, and the weights of the colors differ in the fourth digit. A file without luma is
+/// decoded to colors first.
 fn gray_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, d) = (arena.spec(site.outer), arena.spec(site.inner));
     let (ImageCall::Grayscale(channels), mode) = over_decoding(f, d)? else {
@@ -45,11 +48,11 @@ fn gray_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
         unpinned(f, d),
         match channels {
             1 => Ok(()),
-            _ => Err("three equal channels are wanted, and luma is one"),
+            _ => Err("grayscale yields three equal channels here, but decoded luma is one channel"),
         },
         match mode {
             Mode::Rgb => Ok(()),
-            Mode::Gray | Mode::Luma => Err("it decodes to gray already"),
+            Mode::Gray | Mode::Luma => Err("the image is already decoded to gray"),
         },
     ];
     for condition in conditions {

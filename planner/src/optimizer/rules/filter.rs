@@ -1,4 +1,4 @@
-//! Moves filters down, where fewer or smaller rows pass them.
+//! Rules that move filters below other operators, which then process fewer rows.
 
 use forebay_udfs::facts::Algebra;
 
@@ -8,7 +8,7 @@ use super::rule::{Rule, Site, Verdict};
 use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpKind;
 
-/// The family's rules.
+/// The rules of the family `filter`.
 pub const RULES: &[Rule] = &[
     Rule::exact("filter-below-row", below_row),
     Rule::exact("filter-swap", swap),
@@ -17,23 +17,25 @@ pub const RULES: &[Rule] = &[
     Rule::exact("filter-past-take", refusals::filter_past_take),
 ];
 
-/// Moves a filter below a function whose slot the filter does not read. Errors are values: a
-/// dropped row reports no error of the function, and a row on which both fail reports the
-/// predicate's error, in either order.
+/// Moves a filter below a function whose slot the filter does not read. The reported errors stay
+/// the same: in either order, a row that the filter drops reports no error of the function, and a
+/// row on which both raise an error reports the filter's error.
 fn below_row(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, f) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !f.kind.is_row() {
         return None;
     }
-    // Decoding has its own rule, so that WHY NOT can ask for that rule.
+    // Functions that decode images have a separate rule, `filter-below-decode`, so that users can
+    // ask WHY NOT about that rule.
     if f.algebra == Algebra::Decode {
         return None;
     }
     Some(swapped(site, &[unpinned(p, f), independent(p, f)]))
 }
 
-/// Swaps two filters. In a conjunction, false prevails over an error, so both orders keep the same
-/// rows. If both filters can fail, the swap would report another error.
+/// Swaps two filters. A row for which one filter is false is dropped even if the other raises an
+/// error, so both orders keep the same rows. Refuses if both filters can raise errors, since a row
+/// would then report another error.
 fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, q) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !q.kind.is_filter() {
@@ -42,7 +44,7 @@ fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &[unpinned(p, q), not_both_fallible(p, q)]))
 }
 
-/// Moves a filter on the probe side's slots below a lookup.
+/// Moves a filter below a lookup, if the filter does not read the columns that the lookup adds.
 fn below_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, l) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !l.kind.looks_up() {
@@ -52,14 +54,17 @@ fn below_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &conditions))
 }
 
-/// Moves a filter on stored slots below an unnest.
+/// Moves a filter below an unnest, if the filter reads neither the unnested lists nor their
+/// elements.
 fn below_flatten(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (p, u) = (arena.spec(site.outer), arena.spec(site.inner));
     if !p.kind.is_filter() || !matches!(u.kind, OpKind::Flatten { .. }) {
         return None;
     }
     let draws = if p.draws {
-        Err("above an unnest it draws for each element, below it for each row")
+        Err(
+            "the filter is random: it draws for each element above the unnest, but for each row below",
+        )
     } else {
         Ok(())
     };

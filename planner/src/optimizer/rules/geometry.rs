@@ -1,4 +1,5 @@
-//! Rules of crops, mirrorings and resizes of one image, by their constants.
+//! Rules over two crops, flips or resizes of one image, whose conditions depend on the constant
+//! arguments of both functions.
 
 use forebay_udfs::image::{ImageCall, Interpolation, Rectangle, crop, resize};
 
@@ -9,7 +10,7 @@ use crate::optimizer::arena::Arena;
 use crate::optimizer::ids::ParamId;
 use crate::optimizer::spec::OpSpec;
 
-/// The family's rules.
+/// The rules of the family `geometry`.
 pub const RULES: &[Rule] = &[
     Rule::exact("crop-crop", crop_crop),
     Rule::exact("crop-past-flip", crop_past_flip),
@@ -18,16 +19,17 @@ pub const RULES: &[Rule] = &[
 ];
 
 const UNKNOWN_SIZE: &str = "the image's size is not known from the plan";
-const BEYOND: &str = "the rectangle would begin further off than a crop may";
+const BEYOND: &str = "the rectangle would begin at an offset that is too large for a crop";
 
-/// The calls of two operators that rewrite one image in place, the upper one first; `None` for
-/// other operators.
+/// The image calls of `outer` and `inner`; `None` if these operators do not rewrite the same image
+/// in place.
 fn calls(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, ImageCall)> {
     in_place(outer, inner)?;
     Some((outer.image_call()?, inner.image_call()?))
 }
 
-/// Replaces the operator `of` by a crop of the same image to a rectangle.
+/// Returns the crop to `rectangle` that replaces the operator `of`, and crops the same image as
+/// `of` reads.
 fn cropped(arena: &mut Arena, of: ParamId, rectangle: Rectangle) -> Option<Verdict> {
     if !rectangle.is_writable() {
         return Some(Err(BEYOND));
@@ -37,9 +39,9 @@ fn cropped(arena: &mut Arena, of: ParamId, rectangle: Rectangle) -> Option<Verdi
     Some(Ok(vec![arena.over(of, call)?]))
 }
 
-/// Merges two crops. Both fill with zeros outside the image, so the upper rectangle must lie within
-/// the lower one: outside the lower rectangle, the upper crop sees zeros where the image may have
-/// pixels.
+/// Merges two crops into one. A crop yields zeros outside its input. So the upper crop's rectangle
+/// must lie within the lower crop's rectangle: outside, the upper crop yields zeros, but a merged
+/// crop might yield pixels of the image.
 fn crop_crop(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (upper, lower) = calls(f, g)?;
@@ -60,7 +62,7 @@ fn crop_crop(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let upper = upper.rectangle(Some((lower.height, lower.width)))?;
     if !upper.is_within((lower.height, lower.width)) {
         return Some(Err(
-            "the upper rectangle leaves the lower one, and sees zeros there",
+            "the upper crop reaches outside the rectangle of the lower crop, where it yields zeros",
         ));
     }
     let merged = Rectangle {
@@ -71,8 +73,8 @@ fn crop_crop(arena: &mut Arena, site: Site) -> Option<Verdict> {
     cropped(arena, site.outer, merged)
 }
 
-/// Moves a crop past a mirroring, in either direction, by mirroring the crop's rectangle. If the
-/// mirroring is random, the rectangle must be its own mirror image.
+/// Swaps a crop and a flip, and mirrors the crop's rectangle. If the flip is random, the rectangle
+/// must be its own mirror image.
 fn crop_past_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (cut, axis, crop_is_outer) = match calls(f, g)? {
@@ -97,7 +99,7 @@ fn crop_past_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     }
     if f.draws || g.draws {
         return Some(Err(
-            "it is drawn whether the image is mirrored, and the rectangle is not its own mirror image",
+            "the flip is random, and the crop's rectangle is not its own mirror image",
         ));
     }
     let (of, flip) = if crop_is_outer {
@@ -117,7 +119,8 @@ fn crop_past_flip(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(Ok(ops))
 }
 
-/// Drops the lower of two resizes if the lower resize loses nothing that the upper resize shows.
+/// Drops the lower of two resizes, unless the lower resize yields an image of smaller height or
+/// width than the upper resize, and so loses detail.
 fn resize_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (
@@ -130,12 +133,12 @@ fn resize_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let same_filter = if filter == filter_below {
         Ok(())
     } else {
-        Err("they sample in different ways")
+        Err("the two resizes use different interpolations")
     };
     let finer = if height <= height_below && width <= width_below {
         Ok(())
     } else {
-        Err("the lower one makes the image smaller than the upper one")
+        Err("the lower resize yields a smaller image than the upper resize")
     };
     let conditions = [unpinned(f, g), same_filter, finer];
     let refused = conditions.into_iter().find_map(Result::err);
@@ -145,10 +148,12 @@ fn resize_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// A range of pixel positions along one side: the first position, and one past the last.
 type Span = (usize, usize);
 
-/// For a side of `from` pixels resized to `to` pixels: the range `begin..end` of the result widened
-/// by the kernel's reach, and the range of the source that the widened range depends on.
+/// For one side of an image, resized from `from` to `to` pixels, returns two ranges. The first is
+/// the range `begin..end` of the result, widened by the reach of the resize's kernel. The second is
+/// the range of the source from which the first range is computed.
 fn halo((begin, end): Span, from: usize, to: usize, filter: Interpolation) -> (Span, Span) {
-    // Number of pixels of the coarser image that a kernel reaches to each side.
+    // Number of pixels that the kernel reaches to each side, counted in pixels of the smaller
+    // image.
     let lobes = match filter {
         Interpolation::Nearest => 0,
         Interpolation::Bilinear => 1,
@@ -161,9 +166,9 @@ fn halo((begin, end): Span, from: usize, to: usize, filter: Interpolation) -> (S
     (wide, source)
 }
 
-/// Moves a crop below a resize. The resize then covers only the part of the image that the crop
-/// shows, widened by the reach of the resize's kernel. The source rectangle is rounded to whole
-/// pixels, so the image shifts by less than a pixel.
+/// Moves a crop below a resize. The resize then computes only the part of the image that the crop
+/// shows, widened by the reach of the resize's kernel. The rectangle of the new lower crop is
+/// rounded to whole pixels, so the result is shifted by less than one source pixel.
 fn crop_past_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     let (cut, ImageCall::Resize(height, width, filter)) = calls(f, g)? else {
@@ -190,7 +195,7 @@ fn crop_past_resize(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (rows_wide, rows_from) = halo(rows, from.0, height, filter);
     let (columns_wide, columns_from) = halo(columns, from.1, width, filter);
     if rows_from == (0, from.0) && columns_from == (0, from.1) {
-        return Some(Err("it is made of all of the image"));
+        return Some(Err("the cropped part is computed from the whole image"));
     }
     let within = |rows: Span, columns: Span| Rectangle {
         top: rows.0 as i64,

@@ -1,4 +1,4 @@
-//! Rules that never apply. They exist so that `WHY NOT` has an answer.
+//! Rules that refuse every rewrite. These rules exist so that `WHY NOT` can report the reason.
 
 use forebay_udfs::image::ImageCall;
 
@@ -7,10 +7,11 @@ use super::rule::{Site, Verdict};
 use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::{OpKind, OpSpec};
 
-/// A reason against rewriting two operators by a rule.
+/// The reason why a rule must not rewrite two operators of certain kinds.
 struct RuleRefusal {
     rule: &'static str,
-    /// True if the rule is about the two operators, the upper one given first.
+    /// True if the rule matches the upper operator, which is the first argument, and the lower
+    /// operator.
     matches: fn(&OpSpec, &OpSpec) -> bool,
     why: &'static str,
 }
@@ -52,7 +53,8 @@ const REFUSALS: [RuleRefusal; 5] = [
     },
 ];
 
-/// The refusal of a rule over two operators; `None` if the rule is not about their kinds.
+/// The reason why the rule `rule` refuses the operators of `site`; `None` if the rule does not
+/// match these operators.
 fn refusal(arena: &Arena, site: Site, rule: &str) -> Option<&'static str> {
     let (above, below) = (arena.spec(site.outer), arena.spec(site.inner));
     let found = REFUSALS
@@ -61,18 +63,18 @@ fn refusal(arena: &Arena, site: Site, rule: &str) -> Option<&'static str> {
     found.map(|refusal| refusal.why)
 }
 
-/// Refuses to move a filter past an operator that counts rows.
+/// Refuses to move a filter below a TAKE, LIMIT or BATCH, which would then count other rows.
 pub(super) fn filter_past_take(arena: &mut Arena, site: Site) -> Option<Verdict> {
     refusal(arena, site, "filter-past-take").map(Err)
 }
 
-/// Refuses to let a decoder crop, with the reason.
+/// Refuses to replace decoding and a crop by decoding only a part of the image.
 pub(super) fn crop_into_decode(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let unable = Err(refusal(arena, site, "crop-into-decode")?);
     Some(unpinned(arena.spec(site.outer), arena.spec(site.inner)).and(unable))
 }
 
-/// Refuses to let a decoder resize, with the reason.
+/// Refuses to replace decoding and a resize by decoding to another size.
 pub(super) fn resize_into_decode(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let unable = Err(refusal(arena, site, "resize-into-decode")?);
     Some(unpinned(arena.spec(site.outer), arena.spec(site.inner)).and(unable))

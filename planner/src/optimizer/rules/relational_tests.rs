@@ -1,5 +1,5 @@
-//! Tests of rules over filters, functions of different columns, lookups, unnest, orders and unions:
-//! where they apply, and where they refuse.
+//! Tests of the rules over filters, functions of different columns, lookups, unnests, shuffles,
+//! takes and unions: for each rule, a case that the rule rewrites, and cases that the rule refuses.
 
 use datafusion::logical_expr::{Expr, col, lit};
 
@@ -10,7 +10,7 @@ use crate::optimizer::ids::ParamId;
 use crate::optimizer::slots::{Slot, SlotSet};
 use crate::optimizer::spec::OpKind;
 
-/// Operators over the slots `id`, `name`, `list` and `other`.
+/// Creates operators over the slots `id`, `name`, `list` and `other`.
 struct Operators {
     arena: Arena,
     slots: [Slot; 4],
@@ -32,7 +32,7 @@ impl Operators {
         slots.iter().map(|&slot| self.slots[slot]).collect()
     }
 
-    /// A function that writes a slot.
+    /// A function that writes the slot with the index `slot` in `slots`.
     fn row(&mut self, slot: usize, expr: Expr) -> ParamId {
         self.arena.row(self.slots[slot], expr, false)
     }
@@ -49,7 +49,7 @@ impl Operators {
         self.arena.filter(predicate, true)
     }
 
-    /// A lookup by `id` that adds `other`.
+    /// A lookup by `id` that adds the slot `other`.
     fn lookup(&mut self, fallible: bool) -> ParamId {
         let kind = OpKind::Lookup {
             build: 0,
@@ -170,7 +170,8 @@ fn a_filter_of_stored_columns_passes_an_unnest() {
     let unnest = ops.flatten();
     ops.swaps("filter-below-flatten", stored, unnest);
     ops.refuses("filter-below-flatten", element, unnest, READS);
-    let why = "above an unnest it draws for each element, below it for each row";
+    let why =
+        "the filter is random: it draws for each element above the unnest, but for each row below";
     ops.refuses("filter-below-flatten", drawn, unnest, why);
 }
 
@@ -267,7 +268,7 @@ fn a_shuffle_goes_below_what_is_not_pinned() {
     ops.refuses("shuffle-below-filter", shuffle, filter, PINNED);
 }
 
-/// This is the condition of `union-distribute` and `union-share`.
+/// Tests `past_union`, the condition of the rules `union-distribute` and `union-share`.
 #[test]
 fn operators_of_single_rows_pass_a_union() {
     let mut ops = Operators::new();
@@ -280,11 +281,20 @@ fn operators_of_single_rows_pass_a_union() {
     assert_eq!(verdict(row), Ok(()));
     assert_eq!(verdict(filter), Ok(()));
     assert_eq!(verdict(pinned), Err("it is pinned"));
-    assert_eq!(verdict(take), Err("each input would be cut by itself"));
+    assert_eq!(
+        verdict(take),
+        Err("the rows of both inputs together are counted, not those of each input")
+    );
     assert_eq!(
         verdict(shuffle),
-        Err("each input would be shuffled by itself")
+        Err("both inputs are shuffled together, not each input by itself")
     );
-    assert_eq!(verdict(batch), Err("each input would be batched by itself"));
-    assert_eq!(verdict(lookup), Err("it is kept whole"));
+    assert_eq!(
+        verdict(batch),
+        Err("the rows of both inputs are batched together, not those of each input")
+    );
+    assert_eq!(
+        verdict(lookup),
+        Err("an unnest or a join is not split between the inputs of a union")
+    );
 }

@@ -1,23 +1,24 @@
-//! Moves row functions past each other, and past filters.
+//! Rules that move row functions past each other, and past filters and lookups.
 
 use super::conditions::{independent, not_both_fallible, swapped, unpinned};
 use super::rule::{Rule, Site, Verdict};
 use crate::optimizer::arena::Arena;
 use crate::optimizer::spec::OpKind;
 
-/// The family's rules.
+/// The rules of the family `row`.
 pub const RULES: &[Rule] = &[
     Rule::exact("row-swap", swap),
     Rule::exact("row-below-filter", below_filter),
     Rule::exact("row-past-lookup", past_lookup),
 ];
 
-/// Swaps two functions of different slots. Draws follow the row, so random functions move too. A
-/// row on which both fail reports the error of the first output column, in either order.
+/// Swaps two functions of different slots. Random functions may move, since draws depend only on
+/// the row's key. A row on which both functions raise an error reports the error of the first
+/// output column, in either order.
 fn swap(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, g) = (arena.spec(site.outer), arena.spec(site.inner));
     match (&f.kind, &g.kind) {
-        // Functions of the same slot belong to the image family.
+        // Two functions of the same slot are left to the families `image`, `geometry` and `affine`.
         (OpKind::Row { slot: a, .. }, OpKind::Row { slot: b, .. }) if a == b => return None,
         (above, below) if above.is_row() && below.is_row() => {}
         _ => return None,
@@ -35,8 +36,8 @@ fn below_filter(arena: &mut Arena, site: Site) -> Option<Verdict> {
     Some(swapped(site, &[unpinned(f, p), independent(f, p)]))
 }
 
-/// Moves a function past a lookup, in either direction, if the function does not read the lookup's
-/// columns.
+/// Swaps a function and a lookup, in either direction, if neither reads or overwrites what the
+/// other writes.
 fn past_lookup(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (a, b) = (arena.spec(site.outer), arena.spec(site.inner));
     if !(a.kind.is_row() && b.kind.looks_up() || a.kind.looks_up() && b.kind.is_row()) {

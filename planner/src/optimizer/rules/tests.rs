@@ -1,5 +1,6 @@
-//! Tests of each rule over images: a case that it accepts, one that it refuses, and both plans run
-//! with the real kernels.
+//! Tests of the rules over images. Each rule has a case that the rule rewrites and a case that the
+//! rule refuses. The calls before and after a rewrite are run over images, and the results are
+//! compared.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(super) fn call(name: &str, constants: impl IntoIterator<Item = Expr>) -> Exp
     }
 }
 
-/// A call with integer arguments.
+/// A call of the function `name` over an image, with the integer arguments `numbers`.
 fn sized<const N: usize>(name: &str, numbers: [i64; N]) -> Expr {
     call(name, numbers.map(lit))
 }
@@ -63,7 +64,8 @@ pub(super) fn image(dtype: Dtype, height: usize, width: usize) -> TensorType {
     }
 }
 
-/// Applies a rule to two calls over an image. Returns the calls, lowest first, or the refusal.
+/// Applies the rule named `rule` to the calls `outer` and `inner` of an image. Returns the
+/// rewritten calls, lowest first, or the refusal.
 fn apply(
     rule: &str,
     inner: &Expr,
@@ -97,7 +99,7 @@ fn apply(
     Some(Ok(shown.collect()))
 }
 
-/// The outcome of [`apply`], for display.
+/// The outcome of [`apply`] as text: the rewritten calls, or `no:` and the refusal.
 pub(super) fn said(rule: &str, inner: &Expr, outer: &Expr, image: Option<TensorType>) -> String {
     match apply(rule, inner, outer, image, false) {
         None => "another rule's".to_owned(),
@@ -109,7 +111,7 @@ pub(super) fn said(rule: &str, inner: &Expr, outer: &Expr, image: Option<TensorT
     }
 }
 
-/// Pixels of a test image: noise, or a smooth picture with edges.
+/// A column of test images: a smooth picture with edges if `smooth`, and noise otherwise.
 fn pixels(image: &TensorType, smooth: bool) -> ArrayRef {
     let (height, width) = image.shape.unwrap();
     let count = IMAGES * height * width * image.channels;
@@ -148,7 +150,7 @@ fn hidden_rows() -> ArrayRef {
     rows.to_array().unwrap()
 }
 
-/// Runs calls over a column of images, first to last.
+/// Applies `calls`, in order, to a column of test images.
 fn run(calls: &[Expr], image: &TensorType, smooth: bool) -> (ArrayRef, FieldRef) {
     let mut field: FieldRef = Arc::new(image.to_field("x"));
     let mut values = pixels(image, smooth);
@@ -167,7 +169,7 @@ fn run(calls: &[Expr], image: &TensorType, smooth: bool) -> (ArrayRef, FieldRef)
     (values, field)
 }
 
-/// The samples of all images as numbers.
+/// The samples of all images of a column, as `f64`.
 fn samples(images: &ArrayRef) -> Vec<f64> {
     let values = images.as_fixed_size_list().values();
     match values.data_type() {
@@ -182,8 +184,8 @@ fn samples(images: &ArrayRef) -> Vec<f64> {
     }
 }
 
-/// Distance between the rewritten and the written calls on a scale of 0 to 1: mean and maximum.
-/// `None` if the rule refuses.
+/// Mean and maximum distance between samples of the rewritten and of the written calls, where 1 is
+/// the full range of a sample. `None` if the rule refuses.
 fn distance(
     rule: &str,
     inner: &Expr,
@@ -208,7 +210,7 @@ pub(super) fn assert_same_bytes(rule: &str, inner: &Expr, outer: &Expr, image: T
     assert_eq!(far, Some((0.0, 0.0)), "{rule}: {outer} over {inner}");
 }
 
-/// A number from `low` to `high`, determined by `seed`.
+/// A pseudorandom number from `low` to `high` inclusive, determined by `seed`.
 fn pick(seed: u64, low: i64, high: i64) -> i64 {
     low + (mix64(seed) % (high - low + 1) as u64) as i64
 }
@@ -231,11 +233,11 @@ fn crops_of_crops() {
     let inner = sized("crop", [-2, 1, 9, 9]);
     let outer = sized("crop", [1, 2, 5, 6]);
     assert_snapshot!(said(rule, &inner, &outer, None), @"x = crop(x, -1, 3, 5, 6)");
-    assert_snapshot!(said(rule, &inner, &sized("crop", [5, 2, 5, 6]), None), @"no: the upper rectangle leaves the lower one, and sees zeros there");
+    assert_snapshot!(said(rule, &inner, &sized("crop", [5, 2, 5, 6]), None), @"no: the upper crop reaches outside the rectangle of the lower crop, where it yields zeros");
     assert_snapshot!(said(rule, &sized("center_crop", [4, 4]), &sized("center_crop", [2, 2]), None), @"no: the image's size is not known from the plan");
     assert_snapshot!(said(rule, &sized("center_crop", [4, 4]), &sized("center_crop", [2, 2]), Some(photo)), @"x = crop(x, 3, 4, 2, 2)");
     let far = sized("crop", [60_000, 0, 9_000, 1]);
-    assert_snapshot!(said(rule, &far, &sized("crop", [8_000, 0, 1, 1]), None), @"no: the rectangle would begin further off than a crop may");
+    assert_snapshot!(said(rule, &far, &sized("crop", [8_000, 0, 1, 1]), None), @"no: the rectangle would begin at an offset that is too large for a crop");
     let mut merged = 0;
     for seed in 0..200 {
         let (inner, outer) = (any_crop(seed), any_crop(seed + 1000));
@@ -255,7 +257,7 @@ fn crops_past_mirrorings() {
     assert_snapshot!(said(rule, &plain("hflip"), &corner, Some(photo)), @"x = crop(x, -1, 4, 4, 5); x = hflip(x)");
     assert_snapshot!(said(rule, &corner, &plain("vflip"), Some(photo)), @"x = vflip(x); x = crop(x, 5, 1, 4, 5)");
     assert_snapshot!(said(rule, &plain("hflip"), &corner, None), @"no: the image's size is not known from the plan");
-    assert_snapshot!(said(rule, &corner, &plain("random_hflip"), Some(photo)), @"no: it is drawn whether the image is mirrored, and the rectangle is not its own mirror image");
+    assert_snapshot!(said(rule, &corner, &plain("random_hflip"), Some(photo)), @"no: the flip is random, and the crop's rectangle is not its own mirror image");
     let middle = sized("center_crop", [4, 4]);
     assert_snapshot!(said(rule, &middle, &plain("random_hflip"), Some(photo)), @"x = random_hflip(x, #0); x = center_crop(x, 4, 4)");
     let flips = ["hflip", "vflip", "random_hflip", "random_vflip"];
@@ -283,10 +285,10 @@ fn functions_of_pixels_past_moves_of_pixels() {
     );
     let inside = sized("crop", [1, 2, 4, 5]);
     assert_snapshot!(said(rule, &inside, &shift, Some(photo)), @"x = normalize(x, [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]); x = crop(x, 1, 2, 4, 5)");
-    assert_snapshot!(said(rule, &sized("crop", [5, 2, 4, 5]), &shift, Some(photo)), @"no: one of them mixes pixels, or adds some");
-    assert_snapshot!(said(rule, &inside, &shift, None), @"no: one of them mixes pixels, or adds some");
-    assert_snapshot!(said(rule, &plain("hflip"), &plain("vflip"), None), @"no: it takes one that acts on each pixel, and one that moves pixels");
-    assert_snapshot!(said(rule, &sized("random_crop", [3, 3, 2]), &shift, Some(photo)), @"no: one of them mixes pixels, or adds some");
+    assert_snapshot!(said(rule, &sized("crop", [5, 2, 4, 5]), &shift, Some(photo)), @"no: one of them mixes pixels, or adds pixels");
+    assert_snapshot!(said(rule, &inside, &shift, None), @"no: one of them mixes pixels, or adds pixels");
+    assert_snapshot!(said(rule, &plain("hflip"), &plain("vflip"), None), @"no: only a function of single pixels and a function that moves pixels can be swapped");
+    assert_snapshot!(said(rule, &sized("random_crop", [3, 3, 2]), &shift, Some(photo)), @"no: one of them mixes pixels, or adds pixels");
     let points = [
         shift,
         plain("to_float"),
@@ -320,8 +322,8 @@ fn mirrorings_of_mirrorings() {
     assert_same_bytes("flip-flip", &plain("hflip"), &plain("hflip"), photo);
     assert_same_bytes("flip-flip", &plain("vflip"), &plain("vflip"), photo);
     let (flip, drawn) = (plain("hflip"), plain("random_hflip"));
-    assert_snapshot!(said("flip-flip", &drawn, &drawn, None), @"no: the two are not the same flip: both must mirror along one axis, and neither at random");
-    assert_snapshot!(said("flip-flip", &flip, &drawn, None), @"no: the two are not the same flip: both must mirror along one axis, and neither at random");
+    assert_snapshot!(said("flip-flip", &drawn, &drawn, None), @"no: only two flips along the same axis cancel, and neither may be random");
+    assert_snapshot!(said("flip-flip", &flip, &drawn, None), @"no: only two flips along the same axis cancel, and neither may be random");
 }
 
 #[test]
@@ -332,8 +334,8 @@ fn floats_normalised() {
     let half = call("to_float", [lit("f16")]);
     let (bytes, floats) = (image(Dtype::U8, 8, 10), image(Dtype::F32, 8, 10));
     assert_snapshot!(said(rule, &float, &normal, Some(bytes)), @"x = normalize(x, 'imagenet')");
-    assert_snapshot!(said(rule, &half, &normal, Some(bytes)), @"no: half precision rounds the floats in between");
-    assert_snapshot!(said(rule, &float, &normal, Some(image(Dtype::F16, 8, 10))), @"no: half precision rounds the floats in between");
+    assert_snapshot!(said(rule, &half, &normal, Some(bytes)), @"no: dropping to_float would change where values are rounded to half precision");
+    assert_snapshot!(said(rule, &float, &normal, Some(image(Dtype::F16, 8, 10))), @"no: dropping to_float would change where values are rounded to half precision");
     assert_snapshot!(said(rule, &float, &normal, None), @"no: the image's element type is not known");
     assert_same_bytes(rule, &float, &normal, bytes);
     assert_same_bytes(rule, &float, &normal, floats);
@@ -346,7 +348,7 @@ fn normalised_twice() {
     let twice = call("normalize", [lit(0.1), list(&[2.0, 0.5, 4.0])]);
     assert_snapshot!(said(rule, &once, &twice, None), @"x = normalize(x, [0.525, 0.42500000000000004, 0.325], [0.5, 0.125, 1.0])");
     let tiny = call("normalize", [lit(0.0), lit(1e-30)]);
-    assert_snapshot!(said(rule, &tiny, &tiny, None), @"no: the numbers of both in one leave single precision");
+    assert_snapshot!(said(rule, &tiny, &tiny, None), @"no: the merged means or standard deviations do not fit single precision");
     for dtype in [Dtype::U8, Dtype::F32] {
         let far = distance(rule, &once, &twice, image(dtype, 8, 10), false);
         assert!(far.is_some_and(|(_, most)| most < 1e-5), "{far:?}");
@@ -360,7 +362,7 @@ fn affine_functions_past_means() {
     let floats = image(Dtype::F32, 18, 20);
     let small = sized("resize", [7, 9]);
     assert_snapshot!(said(rule, &small, &normal, Some(floats)), @"x = normalize(x, 'imagenet'); x = resize(x, 7, 9)");
-    assert_snapshot!(said(rule, &small, &normal, Some(image(Dtype::U8, 18, 20))), @"no: means of bytes are rounded to bytes");
+    assert_snapshot!(said(rule, &small, &normal, Some(image(Dtype::U8, 18, 20))), @"no: averages of bytes are rounded to bytes, so the order matters");
     assert_snapshot!(said(rule, &small, &normal, None), @"no: the image's element type is not known");
     let resized = |filter| call("resize", [lit(7_i64), lit(9_i64), lit(filter)]);
     let means = [
@@ -387,11 +389,11 @@ fn resizes_of_resizes() {
     let rule = "resize-resize";
     let (large, small) = (sized("resize", [40, 44]), sized("resize", [15, 18]));
     assert_snapshot!(said(rule, &large, &small, None), @"x = resize(x, 15, 18)");
-    assert_snapshot!(said(rule, &small, &large, None), @"no: the lower one makes the image smaller than the upper one");
-    // The lower call may fail, and its error would be lost.
+    assert_snapshot!(said(rule, &small, &large, None), @"no: the lower resize yields a smaller image than the upper resize");
+    // The lower call may raise an error on a row, which would be lost.
     assert_snapshot!(said(rule, &sized("resize_shortest", [40]), &small, None), @"another rule's");
     let nearest = call("resize", [lit(15_i64), lit(18_i64), lit("nearest")]);
-    assert_snapshot!(said(rule, &large, &nearest, None), @"no: they sample in different ways");
+    assert_snapshot!(said(rule, &large, &nearest, None), @"no: the two resizes use different interpolations");
     let far = distance(rule, &large, &small, image(Dtype::U8, 64, 72), true);
     assert!(far.is_some_and(|(mean, _)| mean < 0.01), "{far:?}");
 }
@@ -404,7 +406,7 @@ fn crops_of_resizes() {
     let corner = sized("crop", [2, 30, 10, 12]);
     assert_snapshot!(said(rule, &resize, &corner, Some(photo)), @"x = crop(x, 2, 48, 24, 24); x = resize(x, 12, 14, 'bilinear'); x = crop(x, 1, 1, 10, 12)");
     assert_snapshot!(said(rule, &resize, &corner, None), @"no: the image's size is not known from the plan");
-    assert_snapshot!(said(rule, &resize, &sized("center_crop", [47, 47]), Some(photo)), @"no: it is made of all of the image");
+    assert_snapshot!(said(rule, &resize, &sized("center_crop", [47, 47]), Some(photo)), @"no: the cropped part is computed from the whole image");
     assert_snapshot!(said(rule, &resize, &sized("crop", [40, 0, 10, 10]), Some(photo)), @"no: the crop reaches outside the image");
     let mut moved = 0;
     for seed in 0..30 {
@@ -429,7 +431,7 @@ fn what_decoders_do_themselves() {
     let decode = plain("decode_image");
     let said = |rule, outer| said(rule, &decode, &outer, None);
     assert_snapshot!(said("gray-into-decode", plain("grayscale")), @"x = decode_image(x, 'luma')");
-    assert_snapshot!(said("gray-into-decode", sized("grayscale", [3])), @"no: three equal channels are wanted, and luma is one");
+    assert_snapshot!(said("gray-into-decode", sized("grayscale", [3])), @"no: grayscale yields three equal channels here, but decoded luma is one channel");
     assert_snapshot!(said("crop-into-decode", sized("crop", [0, 0, 8, 8])), @"no: no decoder reads a part of an image without the rest");
     assert_snapshot!(said("resize-into-decode", sized("resize", [8, 8])), @"no: no decoder scales while it decodes");
 }
@@ -441,7 +443,7 @@ fn functions_of_one_image_swapped_by_relaxation() {
     assert_snapshot!(said(rule, &small, &flip, None), @"x = hflip(x); x = resize(x, 7, 9)");
     let nearest = call("resize", [lit(7_i64), lit(9_i64), lit("nearest")]);
     assert_snapshot!(said(rule, &sized("crop", [0, 0, 9, 9]), &nearest, None), @"no: both change the image's size");
-    assert_snapshot!(said(rule, &sized("crop", [0, 0, 9, 9]), &small, None), @"no: a crop of a smaller image shows more of it");
+    assert_snapshot!(said(rule, &sized("crop", [0, 0, 9, 9]), &small, None), @"no: both cut, resize or mix pixels, so their order decides what the image shows");
     let far = distance(rule, &small, &flip, image(Dtype::U8, 18, 20), true);
     assert!(far.is_some_and(|(mean, _)| mean < 0.01), "{far:?}");
 }
@@ -522,7 +524,7 @@ fn functions_of_something_made_of_an_image_are_left_alone() {
     assert!(apply("gray-into-decode", &decode, &gray, photo, false).is_none());
 }
 
-/// `docs/rules.md` has a line `| name | tier | ..` for each rule.
+/// Each rule has a table row in `docs/rules.md` that begins `| name | tier |`.
 #[test]
 fn the_documentation_lists_exactly_the_rules_that_exist() {
     let documented: BTreeMap<&str, &str> = include_str!("../../../../docs/rules.md")

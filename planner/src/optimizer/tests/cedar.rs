@@ -1,5 +1,6 @@
-//! A test against the SimCLRv2 profile that cedar publishes (Zhao et al., PVLDB 18(2), 2024):
-//! milliseconds and bytes per image. An operator's cost is proportional to the bytes of its input.
+//! Tests with the measurements of the SimCLRv2 pipeline in the paper on cedar (Zhao et al., PVLDB
+//! 18(2), 2024): milliseconds and kilobytes per image. The cost of an operator is assumed to be
+//! proportional to the bytes that the operator reads.
 
 use std::sync::Arc;
 
@@ -28,11 +29,11 @@ use crate::optimizer::spec::{OpKind, OpSpec};
 use crate::optimizer::tree::OperatorTree;
 use crate::rows::slot as column;
 
-/// An operator of the profile.
+/// An operator of the published measurements.
 struct Profiled {
     name: &'static str,
     ms: f64,
-    /// Kilobytes per image that the operator reads, and that it writes.
+    /// Kilobytes per image that the operator reads and writes, in this order.
     kilobytes: (f64, f64),
     algebra: Algebra,
     draws: bool,
@@ -54,7 +55,8 @@ const fn profiled(
     }
 }
 
-/// The operators in the written order. Reading (1.82 ms) and batching (4.33 ms) do not move.
+/// The operators in the written order, without reading (1.82 ms) and batching (4.33 ms), which do
+/// not move.
 const PROFILE: [Profiled; 7] = [
     profiled("to_float", 0.25, (487.0, 1949.0), Algebra::Pointwise, false),
     profiled(
@@ -76,11 +78,11 @@ const PROFILE: [Profiled; 7] = [
     ),
     profiled("normalize", 0.21, (238.0, 238.0), Algebra::Pointwise, false),
 ];
-/// The cost of reading and batching, in milliseconds. Neither moves.
+/// The cost of reading and batching an image, in milliseconds. These operators do not move.
 const FIXED: f64 = 1.82 + 4.33;
 
-/// A stand-in for a function of the profile. `to_float` returns floats, and `normalize` requires
-/// them.
+/// A function that stands for an operator of the published measurements. `to_float` returns floats,
+/// and `normalize` accepts only floats.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Stand(&'static str, Signature);
 
@@ -201,7 +203,8 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
     (searched, order, ms + FIXED)
 }
 
-/// The cost of an order in cedar's model, in milliseconds.
+/// The cost per image of the operators in this order by cedar's model, in milliseconds. `order` has
+/// indices into [`PROFILE`].
 fn modelled(order: &[usize]) -> f64 {
     let mut kilobytes = 487.0;
     let mut total = FIXED;
@@ -214,7 +217,8 @@ fn modelled(order: &[usize]) -> f64 {
     total
 }
 
-/// Every legal order: the flip follows the crop, and normalising follows the conversion to floats.
+/// Every legal order of the operators. The flip must follow the crop, and normalising must follow
+/// the conversion to floats.
 fn orders() -> Vec<Vec<usize>> {
     let mut found = Vec::new();
     let mut order = Vec::new();
@@ -250,11 +254,11 @@ fn the_relaxed_search_finds_the_cheapest_order_of_cedars_pipeline() {
         .min_by(|a, b| modelled(a).total_cmp(&modelled(b)))
         .unwrap();
     let written: Vec<usize> = (0..PROFILE.len()).collect();
-    // The published times are rounded; their sum is published as 24.82.
+    // The published times are rounded. Their published sum is 24.82 milliseconds.
     assert!((modelled(&written) - 24.82).abs() < 0.06);
     let (_, order, ms) = planned(Tier::Statistical);
-    // Operators that keep the size cost the same in any order among themselves, so the published
-    // order (blur, flip, jitter) is one of several cheapest ones.
+    // The order among operators that keep an image's size does not change the cost, so the
+    // published order (blur, flip, jitter) is one of several cheapest orders.
     let at = |name: &str| PROFILE.iter().position(|p| p.name == name).unwrap();
     let found: Vec<usize> = order.iter().map(|name| at(name)).collect();
     assert!(orders.contains(&found), "{order:?}");
@@ -264,7 +268,7 @@ fn the_relaxed_search_finds_the_cheapest_order_of_cedars_pipeline() {
     );
     assert_eq!(order[..2], ["grayscale", "random_resized_crop"]);
     assert_eq!(order[5..], ["to_float", "normalize"]);
-    // Sizes are rounded to whole 1024ths of an octave.
+    // The tolerance is needed since logarithms of sizes are rounded to 1024ths.
     assert!((ms / modelled(cheapest) - 1.0).abs() < 0.005, "{ms}");
     assert!((ms - 9.40).abs() < 0.07, "{ms}");
 }

@@ -1,4 +1,4 @@
-//! Tests of the optimiser with functions that the host declares.
+//! Tests of the optimiser with functions that the host program declares.
 
 use std::sync::Arc;
 
@@ -63,7 +63,8 @@ async fn planned(sql: &str, version: u32, cost: Option<u64>) -> Pipeline {
     run(&mut catalog, sql).await.unwrap().expect("a query")
 }
 
-/// The operators of the chosen plan, last first, and the refusals of filters.
+/// The operators of the plan chosen for `sql`, the topmost first, and the refusals of rules over
+/// filters.
 async fn chosen(sql: &str) -> (Vec<String>, Vec<String>) {
     let pipeline = planned(sql, 1, None).await;
     let plan = crate::rows::lower::lower(&pipeline.plan).unwrap();

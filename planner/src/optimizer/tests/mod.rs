@@ -1,4 +1,5 @@
-//! Tests of the whole optimiser: plans, declared functions, the example of cedar's paper, and an oracle that tries every plan.
+//! Tests of the whole optimiser: plans, functions that a host declares, the example in the paper on
+//! cedar, and a comparison with an enumeration of all plans.
 
 mod cedar;
 mod declared;

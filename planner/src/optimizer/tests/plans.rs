@@ -1,5 +1,5 @@
-//! Tests of rules, with a case that each accepts and one that it refuses, and of the soundness of
-//! the whole.
+//! Tests of the plans that the optimiser chooses for SQL queries: rewrites, refusals, pins and
+//! cache points, and that optimising keeps a query's meaning.
 
 use insta::assert_snapshot;
 
@@ -17,13 +17,14 @@ use crate::rows::canonical::semantic_hash;
 use crate::rows::{RowOp, RowPlan};
 use crate::units::{bytes_text, parse_price};
 
-/// Plans a query, and lowers it to a row plan.
+/// Plans the query `sql`, and lowers the plan to a row plan.
 pub(crate) async fn planned(sql: &str) -> (RowPlan, Pipeline) {
     let pipeline = crate::testing::planned(sql).await;
     (crate::rows::lower::lower(&pipeline.plan).unwrap(), pipeline)
 }
 
-/// The chosen term of a query, one operator per line, last first, followed by the refusals.
+/// The plan that the optimiser chooses for `sql`, one operator per line with the topmost first,
+/// followed by the refusals of rules.
 async fn chosen(sql: &str, tier: Tier) -> String {
     let (plan, pipeline) = planned(sql).await;
     let mut arena = Arena::default();
@@ -90,9 +91,10 @@ async fn lowering_and_raising_gives_a_plan_of_the_same_meaning() {
     }
 }
 
-/// True if the canonical text of a query depends on its meaning alone. Unions, mixes, lookups,
-/// unnests and limits appear in the text as written; `tests/properties.rs` runs pipelines with these
-/// operators both ways.
+/// True if equivalent plans of a query have the same canonical text. Unions, mixes, lookups,
+/// unnests and limits appear in the text where the plan has them, so for a query with such
+/// operators, rewritten plans have other texts. `tests/properties.rs` compares the rows of such
+/// pipelines with and without the optimiser.
 fn has_canonical_text(sql: &str) -> bool {
     ["UNION", "MIX", "JOIN", "unnest", "LIMIT"]
         .iter()
@@ -139,8 +141,8 @@ async fn bytes_are_mirrored_rather_than_the_floats_made_of_them() {
     x = random_hflip(x, #0)
     x = resize(x, 64, 64)
     x = decode_image(image)
-    no pointwise-past-select: x = normalize(x, 'imagenet') | x = resize(x, 64, 64): one of them mixes pixels, or adds some
-    no pointwise-past-select: x = random_hflip(x, #0) | x = resize(x, 64, 64): one of them mixes pixels, or adds some
+    no pointwise-past-select: x = normalize(x, 'imagenet') | x = resize(x, 64, 64): one of them mixes pixels, or adds pixels
+    no pointwise-past-select: x = random_hflip(x, #0) | x = resize(x, 64, 64): one of them mixes pixels, or adds pixels
     "#);
 }
 
@@ -163,10 +165,10 @@ async fn grayscale_goes_before_colour_jitter_only_where_the_user_allows_it() {
     x = resize(x, 64, 64)
     x = decode_image(image, 'luma')
     no pointwise-past-select: x = resize(x, 64, 64) | x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0): one of them reads every pixel
-    no pointwise-past-select: x = resize(x, 64, 64) | x = grayscale(x): one of them mixes pixels, or adds some
+    no pointwise-past-select: x = resize(x, 64, 64) | x = grayscale(x): one of them mixes pixels, or adds pixels
     no pointwise-past-select: x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0) | x = resize(x, 64, 64): one of them reads every pixel
     no pointwise-past-select: x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0) | x = grayscale(x): one of them reads every pixel
-    no pointwise-past-select: x = grayscale(x) | x = resize(x, 64, 64): one of them mixes pixels, or adds some
+    no pointwise-past-select: x = grayscale(x) | x = resize(x, 64, 64): one of them mixes pixels, or adds pixels
     no pointwise-past-select: x = grayscale(x) | x = color_jitter(x, 0.4, 0.4, 0.4, 0.1, #0): one of them reads every pixel
     no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image): no decoder scales while it decodes
     no resize-into-decode: x = resize(x, 64, 64) | x = decode_image(image, 'luma'): no decoder scales while it decodes
@@ -255,10 +257,10 @@ async fn a_threshold_is_not_moved_to_samples_of_another_scale() {
         plan.lines()
             .position(|l| l.starts_with(&format!("x = {name}(")))
     };
-    // The plan lists the last operator first.
+    // The text of the plan lists the topmost operator first.
     assert!(place("solarize") < place("to_float"), "{plan}");
     assert!(
-        plan.contains("one of them changes the scale that the other reads"),
+        plan.contains("one of them changes the range of values on which the other depends"),
         "{plan}"
     );
 }
@@ -297,8 +299,8 @@ async fn a_disk_with_a_price_keeps_less_and_in_the_end_nothing() {
             format!("{} ({})", point.text, bytes_text(point.bytes))
         });
         found.push(format!("{price}: {place}"));
-        // The cost of scanning is the same under every price; the total includes the price of
-        // keeping the scan's bytes.
+        // The cost of the scan is the same under every price. The total also includes the price of
+        // keeping the scan's bytes in the cache.
         let scan = &table.points[0];
         let total = *scan.total.as_ref().unwrap();
         let kept = scan.bytes * u128::from(parse_price(price).unwrap());
@@ -331,14 +333,22 @@ async fn which_draws_are_kept_does_not_follow_the_order() {
         }
     });
     assert!(prefix.contains("random_vflip"), "{}", compiled_with.chosen);
-    // Two different calls of the function keep different draws.
+    // The pipeline has two different calls of the named function, and a cache after each would
+    // freeze different draws.
     let twice = "center_crop(random_vflip(center_crop(decode_image(image), 16, 16)), 8, 8)";
     let error = compiled(twice, kept).await.unwrap_err();
-    assert!(error.contains("the pipeline calls it 2 times"), "{error}");
-    // Two equal calls are one operator in two places. A union has rows of several tables.
+    assert!(
+        error.contains("the pipeline calls center_crop 2 times"),
+        "{error}"
+    );
+    // Two equal calls are one operator that occurs twice in the plan. A union has rows of several
+    // tables.
     let equal = twice.replace("16, 16", "8, 8");
     let error = compiled(&equal, kept).await.unwrap_err();
-    assert!(error.contains("the pipeline calls it 2 times"), "{error}");
+    assert!(
+        error.contains("the pipeline calls center_crop 2 times"),
+        "{error}"
+    );
     let flip = "SELECT random_vflip(resize(decode_image(image), 8, 8)) AS x FROM photos";
     let (_, pipeline) = planned(&format!(
         "{flip} UNION ALL {flip} BATCH 2 {}",
@@ -347,7 +357,7 @@ async fn which_draws_are_kept_does_not_follow_the_order() {
     .await;
     let error = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap_err();
     assert!(error.to_string().contains("several tables"), "{error}");
-    // The side of the cached operator on which a random call is written is part of the pipeline's
+    // Whether a random call is written above or below the cached operator is part of the pipeline's
     // meaning.
     let below = "SELECT resize(d, 8, 8) AS x, y FROM (SELECT decode_image(image) AS d,
                  random_bool(0.5) AS y FROM photos) AS q";
@@ -362,7 +372,7 @@ async fn which_draws_are_kept_does_not_follow_the_order() {
     }
     assert_eq!(hashes[0], hashes[2]);
     assert_ne!(hashes[1], hashes[3]);
-    // Without the optimiser, nothing is cached.
+    // Without the optimiser, no rows can be cached.
     let off = kept.replace("'c'", "'c', optimize = 'off'");
     let error = compiled(flipped, &off).await.unwrap_err();
     assert!(error.contains("leave out optimize = 'off'"), "{error}");

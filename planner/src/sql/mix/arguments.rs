@@ -64,7 +64,7 @@ pub(super) fn number(expr: &Expr) -> Result<f64> {
             Expr::Identifier(_) => format!("\"{expr}\""),
             _ => expr.to_string(),
         };
-        // The span of a negative number is that of its digits.
+        // The parser's span of a negative number covers only the digits, not the minus sign.
         let mut position = Position::of_span(expr.span());
         if let (
             Expr::UnaryOp {

@@ -10,7 +10,8 @@ use crate::error::{PlanError, Position, Result};
 use crate::sql::cursor::normalize;
 use crate::sql::select::{select, table};
 
-/// Converts an arm to a subquery; a name or a table function becomes a query of all its rows.
+/// Converts an arm to a subquery. The name of a table or a table function becomes a query of all
+/// rows of the table.
 pub(super) fn subquery(arm: &Expr) -> Result<Expr> {
     let factor = match arm {
         Expr::Subquery(_) => return Ok(arm.clone()),
@@ -49,8 +50,8 @@ pub(super) fn subquery(arm: &Expr) -> Result<Expr> {
     Ok(Expr::Subquery(Box::new(select(vec![all], factor))))
 }
 
-/// Returns the table expression that [`subquery`] wrapped in a query; `None` for a query from the
-/// text. Only generated queries have no start position.
+/// Returns the table expression that [`subquery`] wrapped in a query; `None` if `query` stands in
+/// the user's text. Only generated queries have no start position.
 pub(super) fn written(query: &Query) -> Option<&TableFactor> {
     match query.body.as_ref() {
         SetExpr::Select(select) if Position::of_span(select.select_token.0.span).is_none() => {
@@ -60,7 +61,7 @@ pub(super) fn written(query: &Query) -> Option<&TableFactor> {
     }
 }
 
-/// The name of an arm in errors.
+/// Returns the name of an arm for error messages.
 pub(super) fn named(factor: &TableFactor) -> String {
     let TableFactor::Table { name, .. } = factor else {
         return factor.to_string();

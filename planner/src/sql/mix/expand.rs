@@ -1,4 +1,5 @@
-//! Expands every MIX of a query to subqueries, and finds the positions of mistakes about a MIX.
+//! Converts the arms of every MIX of a query to subqueries, and finds the positions of errors about
+//! a MIX.
 
 use std::ops::ControlFlow;
 
@@ -15,10 +16,10 @@ use crate::error::{PlanError, Position, Result};
 use crate::rows::mix::MAX_ARMS;
 use crate::sql::walk::{walk, walk_mut};
 
-/// Checks every MIX of a query, and converts its arms to subqueries.
+/// Checks every MIX of a query, and converts the arms of each MIX to subqueries.
 pub(in crate::sql) fn expand(query: &mut Query) -> Result<()> {
     struct Expand {
-        /// Positions of the MIX calls being visited.
+        /// Positions of the MIX calls that contain the current node of the walk.
         outer: Vec<Option<Position>>,
     }
     impl VisitorMut for Expand {
@@ -49,8 +50,8 @@ pub(in crate::sql) fn expand(query: &mut Query) -> Result<()> {
     walk_mut(query, &mut Expand { outer: Vec::new() })
 }
 
-/// Position of a mistake about a MIX that only the plan reveals: the MIX on the right side of a
-/// join, the LIMIT at fault, or else the first MIX.
+/// Returns the position of `error`, an error about a MIX that planning found: the MIX on the right
+/// side of a join, the LIMIT at fault, or else the first MIX.
 pub(in crate::sql) fn place_of(query: &Query, error: &PlanError) -> Option<Position> {
     #[derive(Default)]
     struct Find {

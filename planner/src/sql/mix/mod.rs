@@ -2,7 +2,8 @@
 //!
 //! sqlparser parses a MIX as a table function, since the dialect declares `WEIGHT` as an operator
 //! between an arm and a number. Each arm is then converted to a subquery, so that every walk of the
-//! syntax tree finds its tables. A relation planner hands the call to DataFusion.
+//! syntax tree finds the tables of the arm. DataFusion calls a relation planner of this module to
+//! plan the MIX.
 //!
 //! | module | contents |
 //! |---|---|

@@ -9,11 +9,12 @@ use crate::rows::mix::MAX_ARMS;
 const MIX: &str = "MIX";
 pub(super) const WEIGHT: &str = "WEIGHT";
 
-/// Precedence of `WEIGHT`: below every operator, so that the whole expression before it is the arm.
+/// Precedence of `WEIGHT`: lower than that of every other operator, so that the whole expression
+/// before `WEIGHT` is the arm.
 pub(in crate::sql) const PRECEDENCE: u8 = 1;
 
-/// True if the next token is the `WEIGHT` of an arm: the word stands in the parentheses of a `MIX
-/// (`.
+/// True if the next token is the operator `WEIGHT`: the word `WEIGHT` inside the parentheses of a
+/// `MIX (..)`.
 pub(in crate::sql) fn weight_follows(parser: &Parser<'_>) -> bool {
     if !is_word(&parser.peek_token_ref().token, WEIGHT) {
         return false;
@@ -33,7 +34,8 @@ pub(in crate::sql) fn weight_follows(parser: &Parser<'_>) -> bool {
             Token::Comma if depth == 0 => commas += 1,
             _ => {}
         }
-        // Bounds the search: scanning back from each of very many arms would take quadratic time.
+        // The search is bounded, because a scan back to the parenthesis from each of very many arms
+        // would take quadratic time.
         if commas > 2 * MAX_ARMS {
             return false;
         }

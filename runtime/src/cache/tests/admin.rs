@@ -14,7 +14,7 @@ async fn entries_are_listed_explained_and_removed() {
     let other = CacheKey::new([8; 32]);
     let cheap = EntryInfo::new("cheap", schema(), 1);
     write(&store.entry(other, cheap).await.unwrap(), &[1, 2, 3]).await;
-    // Files and folders in the directory that are not entries are ignored.
+    // Folders in the directory whose names are not keys are ignored.
     fs::create_dir(folder.path().join("not a key")).unwrap();
     let found = store.list().await.unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes leaves nothing half-written that can be read.
+//! Tests that a process killed while writing leaves no half-written rows that can be read.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -15,12 +15,13 @@ use crate::cache::testing::{Hook, Hooked};
 const PLACE: &str = "FOREBAY_TEST_CACHE_CRASH";
 const STOPPED: &str = "stopped here";
 
-/// A hook that stops the process at the second segment, or at the manifest that would list it.
+/// A hook that stops the process before the second segment is written, or before the manifest that
+/// would list the second segment is written.
 #[derive(Debug)]
 struct Stop {
     folder: PathBuf,
-    /// `segment`, `manifest`, `half segment` or `half manifest`. With `half`, half of the object is
-    /// first written under its temporary name.
+    /// `segment`, `manifest`, `half segment` or `half manifest`. With `half`, the process stops
+    /// after writing half of the object under its temporary name.
     at: String,
     seen: std::sync::atomic::AtomicU32,
 }
@@ -45,7 +46,7 @@ impl Hook for Stop {
         }
         println!("{STOPPED}");
         std::io::stdout().flush().unwrap();
-        // Waits until the parent kills this process, or has died itself.
+        // Waits until the parent process kills this process, or has died.
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         std::process::exit(1);
     }
@@ -93,7 +94,8 @@ async fn a_writer_that_is_killed_leaves_what_it_finished() {
         let store = directory(&folder, small()).await;
         let all: Vec<u64> = (0..40).collect();
         let finished: Vec<u64> = (0..20).collect();
-        // While the child lives, others can read but not write.
+        // While the child process lives, other processes can read the entry, but cannot write to
+        // the entry.
         let entry = entry(&store).await;
         assert_eq!(there(&entry, &all).await, finished, "{at}");
         assert!(entry.writer().await.unwrap().is_none(), "{at}");

@@ -1,5 +1,5 @@
-//! Damaged rows count as absent, are reported, and are written again. They are never returned as
-//! sound.
+//! Tests that damaged rows count as absent, are reported, and are written again, and are never
+//! returned as sound.
 
 use std::fs;
 
@@ -11,7 +11,8 @@ use crate::cache::layout::{self, Block};
 use crate::cache::manifest::{EntryManifest, SegmentEntry};
 use crate::cache::{Compression, RowAddress};
 
-/// Creates a directory with one segment of twenty rows; returns it with the segment's path.
+/// Creates a store in a directory, with one segment of twenty rows. Returns the directory and the
+/// path of the segment.
 async fn stored() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let options = CacheOptions {
@@ -28,7 +29,7 @@ async fn stored() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, segments.pop().unwrap())
 }
 
-/// Reads all rows. Returns those that could be read, and whether damage was reported.
+/// Reads all rows. Returns the rows that could be read, and true when damage was reported.
 async fn read(folder: &tempfile::TempDir) -> (Vec<u64>, bool) {
     let store = directory(folder, small()).await;
     let all: Vec<u64> = (0..20).collect();
@@ -55,7 +56,7 @@ async fn a_flipped_byte_anywhere_is_found() {
             continue;
         }
         assert!(got.len() < 20 && reported, "byte {at}");
-        // The damaged segment was taken out of the manifest, so the next reader reports nothing.
+        // The damaged segment was removed from the manifest, so the next reader reports nothing.
         assert!(!segment.exists(), "byte {at}");
         assert_eq!(read(&folder).await, (vec![], false));
     }
@@ -113,7 +114,7 @@ async fn what_was_damaged_is_written_again() {
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
     let all: Vec<u64> = (0..20).collect();
-    // A writer's own process finds the damage while it writes.
+    // The damage is found while a writer of the same process is open.
     let mut writer = entry.writer().await.unwrap().unwrap();
     assert!(there(&entry, &all).await.len() < 20);
     append(&mut writer, 0..20).await.unwrap();
@@ -154,14 +155,15 @@ async fn a_damaged_manifest_is_an_empty_one() {
         fs::write(&manifest, bad).unwrap();
         assert_eq!(read(&folder).await.0, [0; 0]);
     }
-    // Sizes larger than the object on disk are not allocated.
+    // A stated size that is larger than the file on disk is not allocated.
     let size = fs::metadata(&segment).unwrap().len();
     let huge = listed.replace(&format!("\"bytes\":{size}"), "\"bytes\":999999999999");
     assert_ne!(huge, listed);
     fs::write(&manifest, huge).unwrap();
     assert_eq!(read(&folder).await, (vec![], true));
     fs::write(&segment, &sound).unwrap();
-    // Wrong facts in the manifest about a segment are detected when it is read.
+    // Wrong row counts and row sizes in the manifest do no harm: reading uses the index of the
+    // segment.
     let lies = [
         ("\"rows\":20", "\"rows\":21"),
         ("\"row_bytes\":", "\"row_bytes\":9"),
@@ -241,7 +243,7 @@ async fn what_was_forged_is_decoded_with_care() {
         let entry = entry(&store).await;
         let locations: Vec<_> = entry.find(&addresses(0..3)).into_iter().flatten().collect();
         assert_eq!(locations.len(), 3);
-        // A forged block gives other values, or fails to decode, which is then reported.
+        // A forged block gives other values, or fails to decode and is reported as damaged.
         let got = entry.read(&locations).await.unwrap();
         assert_eq!(got.batch.num_rows() + got.missing.len(), 3);
         assert_eq!(got.missing.is_empty(), store.counters().damaged == 0);

@@ -1,4 +1,4 @@
-//! After any history of a store, rows that are read are right, and rows that were lost can be
+//! Tests that after any history of a store, all rows that are read are right, and lost rows can be
 //! written again.
 
 use proptest::prelude::*;
@@ -7,13 +7,13 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// Appends rows. The fields: first row, number of rows, and `n` if one row in `n` is dropped by
-    /// the filter.
+    /// Appends rows. The fields are the first row, the number of rows, and `nth`: rows whose number
+    /// is a multiple of `nth` are left out.
     Append(u64, u64, u64),
     Flush,
     /// The writer finishes; the next `Append` creates a new one.
     Finish,
-    /// The writer is dropped without finishing.
+    /// The writer is dropped without being finished.
     Crash,
     /// Continues as another process, which knows only what is stored.
     Restart,
@@ -57,7 +57,8 @@ async fn append_filtered(writer: &mut Writer, rows: impl Iterator<Item = u64>) {
         .unwrap();
 }
 
-/// Checks every row that an entry has, and returns their number.
+/// Checks every row that `entry` can read or has recorded as dropped, and returns the number of
+/// these rows.
 async fn check(entry: &Entry) -> usize {
     let all: Vec<u64> = shuffled(260);
     let found = entry.find(&addresses(all.iter().copied()));
@@ -147,7 +148,8 @@ async fn live(events: Vec<Event>) {
         }
         check(&entry).await;
     }
-    // After two more epochs all rows are there and sound: the first one finds the damage.
+    // After two more epochs all rows are stored and sound: the first epoch finds the damage, the
+    // second writes the missing rows.
     drop(writer);
     let store = directory(&folder, small()).await;
     check(&self::entry(&store).await).await;
@@ -161,8 +163,8 @@ async fn live(events: Vec<Event>) {
         260
     );
     let known = store.verify(true).await.unwrap();
-    // All bytes are checked except the schema message at the front and the end marker, which are
-    // never read.
+    // Nothing is damaged any more, except perhaps the schema message and the end marker of a
+    // segment, which the cache never reads.
     assert_eq!(known.damaged, []);
 }
 

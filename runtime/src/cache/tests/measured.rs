@@ -21,7 +21,8 @@ async fn bandwidth_is_measured_and_kept_with_the_store() {
     write(&entry(&store).await, &shuffled(400)).await;
     let measured = store.bandwidth();
     assert!(about(measured.write_bps, 2_000_000), "{measured:?}");
-    // The writer saved the measurement for plans that are made before anything is read.
+    // The writer saved the measurement, so another process has this measurement as soon as it opens
+    // the store.
     let next = throttled(&memory, 500_000).await;
     assert_eq!(next.bandwidth().write_bps, measured.write_bps);
     let reader = entry(&next).await;
@@ -39,7 +40,8 @@ async fn bandwidth_is_measured_and_kept_with_the_store() {
     assert!(counters.read.bytes > 10_000 && counters.written.bytes == 0);
 }
 
-/// Returns the compression that is chosen for compressible texts in a store of this bandwidth.
+/// Returns the compression that a store of this bandwidth, `None` if unmeasured, chooses for 300
+/// texts.
 async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String) -> Compression {
     let memory = Arc::new(InMemory::new());
     let options = CacheOptions {
@@ -75,7 +77,7 @@ async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String
 
 #[tokio::test]
 async fn compression_is_chosen_by_what_it_gains() {
-    // The clock stands still, so compressing takes no time and size alone decides.
+    // The clock stands still, so measured compression takes no time, and only the size decides.
     let texts = |i: u64| format!("a sentence about number {i} ").repeat(20);
     assert_ne!(compression(Some(1_000_000), texts).await, Compression::None);
     let noise = |i: u64| {

@@ -37,7 +37,7 @@ fn small() -> CacheOptions {
     }
 }
 
-/// Returns the address of a row, with a hundred rows per file.
+/// Returns the address of the row `row`. Each file has a hundred rows.
 fn address(row: u64) -> RowAddress {
     RowAddress {
         file: FileKey::of(&format!("file {}", row / 100), b"", None),
@@ -56,7 +56,7 @@ fn extension(name: &str, metadata: &str) -> HashMap<String, String> {
     ])
 }
 
-/// Returns rows of many types, whose values follow from their numbers.
+/// Returns rows with columns of many types. The values of a row follow from its number.
 fn batch(rows: impl IntoIterator<Item = u64>) -> RecordBatch {
     let rows: Vec<u64> = rows.into_iter().collect();
     let each = || rows.iter().copied();
@@ -158,7 +158,7 @@ async fn write(entry: &Entry, rows: &[u64]) {
     writer.finish().await.unwrap();
 }
 
-/// Returns those of `rows` that an entry has, after checking their values.
+/// Returns those of `rows` that `entry` can read, after checking their values.
 async fn there(entry: &Entry, rows: &[u64]) -> Vec<u64> {
     let found = entry.find(&addresses(rows.iter().copied()));
     let (known, locations): (Vec<u64>, Vec<Location>) = rows

@@ -1,4 +1,4 @@
-//! Tests of what stays when the quota is too small for all rows.
+//! Tests of eviction, with quotas that are too small for all rows.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn what_does_not_fit_is_not_written() {
     assert!((100..=200).contains(&kept), "{kept}");
     let bytes = stored_bytes(&store).await;
     assert!((room / 2..=room).contains(&bytes), "{bytes} of {room}");
-    // The first rows stay; they are not evicted for later ones.
+    // The first rows stay: they are not evicted for later rows of the same entry.
     let entry = store.entry(key(1), info()).await.unwrap();
     assert!(entry.find(&[address(0)])[0].is_some());
     // The quota is smaller than any segment.
@@ -89,7 +89,7 @@ async fn the_least_benefit_is_evicted_first() {
     assert_eq!(rows(&store, 2).await, 200);
     assert!(rows(&store, 3).await >= 200);
     assert!(stored_bytes(&store).await <= room);
-    // Rows of entry 4 cost less than any that are stored.
+    // Rows of entry 4 cost less to compute than any stored rows.
     let before = (rows(&store, 2).await, rows(&store, 3).await);
     fill(&store, 4, 10, 600).await;
     assert_eq!((rows(&store, 2).await, rows(&store, 3).await), before);
@@ -101,7 +101,7 @@ async fn the_least_benefit_is_evicted_first() {
     assert!(stored_bytes(&again).await <= room);
     let summaries = again.list().await.unwrap();
     assert!(summaries.is_sorted_by(|a, b| a.benefit >= b.benefit));
-    // Nothing is left of evicted entries.
+    // No manifest is left of an entry whose segments were all evicted.
     for gone in (1..5).filter(|n| !summaries.iter().any(|s| s.key == key(*n))) {
         let folder = Path::from(format!("a/cache/{}", key(gone)));
         assert!(memory.head(&folder.join("manifest.json")).await.is_err());

@@ -1,4 +1,4 @@
-//! Rows are read back as they were written.
+//! Tests that rows are read back as they were written.
 
 use arrow::array::RecordBatchOptions;
 use arrow::ipc::reader::StreamReader;
@@ -16,7 +16,7 @@ async fn rows_come_back_in_any_order_and_in_other_processes() {
     assert!(files(folder.path(), ".arrows").len() > 3);
     order.reverse();
     assert_eq!(there(&first, &order).await, order);
-    // Another store on the directory, as another process would have it.
+    // A second store over the same directory, as another process would open it.
     let url = format!("file://{}", folder.path().display());
     let other = Stores::default().open(&url, small()).await.unwrap();
     let second = entry(&other).await;
@@ -226,8 +226,8 @@ async fn rows_of_another_schema_are_not_mixed_in() {
     assert_eq!(writer.state(), WriterState::Disabled);
     writer.finish().await.unwrap();
     write(&first, &[1, 2]).await;
-    // With another schema under the same key nothing is found, and the new rows replace the old
-    // ones.
+    // An entry of the same key with another schema finds none of the stored rows, and rows that are
+    // written to that entry replace the old rows.
     let narrow = store
         .entry(KEY, EntryInfo::new("", other.schema(), 1))
         .await

@@ -138,7 +138,7 @@ async fn a_writer_that_fell_asleep_is_taken_over() {
     append(&mut slow, 0..10).await.unwrap();
     slow.flush().await.unwrap();
     let other = over(&memory, &clock, small()).await;
-    // A writer that keeps writing keeps its lease.
+    // A writer that keeps writing renews its lease.
     clock.advance(Duration::from_secs(200));
     append(&mut slow, 10..20).await.unwrap();
     slow.flush().await.unwrap();
@@ -166,7 +166,7 @@ async fn clocks_that_differ_leave_one_correct_entry() {
     let (store, memory, _) = in_memory(small()).await;
     let behind_entry = entry(&store).await;
     let mut behind = behind_entry.writer().await.unwrap().unwrap();
-    // The lease has expired by this machine's clock, but not by the clock of its holder.
+    // By the clock `ahead` the lease has expired, but not by the clock of the lease's holder.
     let ahead = Arc::new(ManualClock::default());
     ahead.advance(Duration::from_secs(400));
     let other = over(&memory, &ahead, small()).await;
@@ -179,7 +179,7 @@ async fn clocks_that_differ_leave_one_correct_entry() {
     assert!(matches!(error, CacheError::LeaseLost { .. }), "{error}");
     append(&mut fast, 10..15).await.unwrap();
     fast.finish().await.unwrap();
-    // The old writer did not give up the lease of the new one.
+    // Finishing the old writer must not release the lease of the new writer.
     behind.finish().await.unwrap();
     let all: Vec<u64> = (0..20).collect();
     assert_eq!(
@@ -213,7 +213,8 @@ async fn a_full_disk_ends_writing_and_nothing_else() {
         assert!(errors <= 1, "once is enough");
         if errors == 1 {
             assert_eq!(writer.state(), WriterState::Disabled);
-            // The failed writer's right to write is free for others.
+            // The failed writer has released its right to write, so that another writer can be
+            // created.
             assert!(entry.writer().await.unwrap().is_some());
         }
         writer.finish().await.ok();
@@ -238,7 +239,7 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
     let mut writer = entry.writer().await.unwrap().unwrap();
-    // A file in the place of the entry's folder makes writing fail.
+    // A file with the name of the entry's folder makes writing fail.
     std::fs::write(folder.path().join(KEY.to_string()), "in the way").unwrap();
     append(&mut writer, 0..3).await.unwrap();
     let error = writer.flush().await.unwrap_err();

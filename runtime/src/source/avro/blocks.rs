@@ -1,25 +1,26 @@
-//! The blocks of a split as a file of sound, uncompressed blocks.
+//! Reads the blocks of a split of an Avro file, and presents the blocks to the decoder as a file of
+//! sound, uncompressed blocks.
 
 use std::io::{self, BufRead, Read, Seek};
 
 use super::container::{Bytes, ContainerHeader, put_long};
 use super::shape::RowShape;
 
-/// A reader of a file's header and of the blocks of a split. Each block is decompressed and checked
-/// before its first byte is handed out.
+/// A reader that returns a file's header, followed by the blocks of one split. Each block is
+/// decompressed and checked before its first byte is returned.
 #[derive(Debug)]
 pub(super) struct Blocks<'a, R> {
     stored: Bytes<R>,
     header: &'a ContainerHeader,
     shape: &'a RowShape,
-    /// The header or block that is being handed out, uncompressed.
+    /// The header or the block that is being returned, uncompressed.
     bytes: Vec<u8>,
-    /// Number of the first bytes of `bytes` that were already handed out.
+    /// Number of bytes at the start of `bytes` that were already returned.
     taken: usize,
 }
 
 impl<'a, R: BufRead + Seek> Blocks<'a, R> {
-    /// Creates a reader that hands out the header first, then the blocks in `stored`.
+    /// Creates a reader that returns the header first, then the blocks in `stored`.
     pub(super) fn new(stored: Bytes<R>, header: &'a ContainerHeader, shape: &'a RowShape) -> Self {
         Self {
             stored,
@@ -30,7 +31,7 @@ impl<'a, R: BufRead + Seek> Blocks<'a, R> {
         }
     }
 
-    /// Decompresses and checks the next block, and makes it the one to hand out.
+    /// Reads, decompresses and checks the next block, and replaces `bytes` by this block.
     fn next_block(&mut self) -> Result<(), String> {
         let (rows, stored) = self.stored.block(self.header)?;
         let data = self.header.codec.decompress(stored)?;

@@ -2,17 +2,18 @@
 
 use std::io::Read;
 
-/// Maximum size of a block in bytes, once decompressed. A block is decoded as a whole; a larger one
-/// is an error.
+/// Maximum size of a decompressed block in bytes. A larger block is an error, because a block is
+/// decoded as a whole.
 pub(super) const MAX_BLOCK_BYTES: u64 = 256 << 20;
 
 /// Size in bytes of the checksum that follows a block compressed by Snappy.
 const SNAPPY_CHECKSUM: usize = 4;
 
-/// Upper bound of the bytes that a byte of Snappy decompresses to: a copy of 64 bytes takes three.
+/// Upper bound of the number of bytes that one byte of Snappy data decompresses to: in Snappy, a
+/// copy of 64 bytes takes three bytes.
 const MAX_SNAPPY_RATIO: u64 = 64;
 
-/// Compression of the blocks of a file.
+/// Compression of the blocks of an Avro file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockCodec {
     Null,
@@ -24,7 +25,8 @@ pub(super) enum BlockCodec {
 }
 
 impl BlockCodec {
-    /// Returns the codec that a file's header names; an unknown name is an error.
+    /// Returns the codec with this name in a file's header. A name that is not supported is an
+    /// error.
     pub(super) fn parse(name: &[u8]) -> Result<Self, String> {
         Ok(match name {
             b"null" => Self::Null,
@@ -35,12 +37,12 @@ impl BlockCodec {
             b"xz" => Self::Xz,
             other => {
                 let name: String = String::from_utf8_lossy(other).chars().take(60).collect();
-                return Err(format!("its compression '{name}' is not known"));
+                return Err(format!("its compression '{name}' is not supported"));
             }
         })
     }
 
-    /// Decompresses a block; the error says why it is damaged, or that it exceeds
+    /// Decompresses the block `stored`. The error says that the block is damaged, or larger than
     /// [`MAX_BLOCK_BYTES`].
     pub(super) fn decompress(self, stored: Vec<u8>) -> Result<Vec<u8>, String> {
         let bytes = stored.as_slice();
@@ -59,7 +61,7 @@ fn broken(error: impl std::fmt::Display) -> String {
     format!("it cannot be decompressed: {error}")
 }
 
-/// Reads a decoder to its end; more than [`MAX_BLOCK_BYTES`] is an error.
+/// Returns all bytes that `decoder` yields. More than [`MAX_BLOCK_BYTES`] bytes are an error.
 fn all(decoder: impl Read) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     decoder
@@ -88,7 +90,7 @@ fn snappy(stored: &[u8]) -> Result<Vec<u8>, String> {
     }
     if stated > (data.len() as u64).saturating_mul(MAX_SNAPPY_RATIO) {
         return Err(format!(
-            "it states {stated} bytes, more than {} compressed ones hold",
+            "it states {stated} bytes, more than {} compressed bytes can hold",
             data.len()
         ));
     }
@@ -100,6 +102,6 @@ fn snappy(stored: &[u8]) -> Result<Vec<u8>, String> {
     if hash.sum().to_be_bytes() == checksum {
         Ok(bytes)
     } else {
-        Err("its checksum is another".to_owned())
+        Err("its checksum does not match".to_owned())
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, Seek};
 
 use super::codec::{BlockCodec, MAX_BLOCK_BYTES};
 
-/// Maximum size of a file's header in bytes; a larger one is an error.
+/// Maximum size of a file's header in bytes; a larger header is an error.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
@@ -15,7 +15,7 @@ const SYNC_BYTES: usize = 16;
 /// The sync marker that ends each block.
 pub(super) type Sync = [u8; SYNC_BYTES];
 
-/// The header of a file.
+/// The header of an Avro file.
 #[derive(Debug)]
 pub(super) struct ContainerHeader {
     /// The schema of the rows as JSON.
@@ -25,8 +25,8 @@ pub(super) struct ContainerHeader {
 }
 
 impl ContainerHeader {
-    /// Returns the header of a file with the same schema and sync marker whose blocks are not
-    /// compressed.
+    /// Returns the bytes of a header that has the same schema and sync marker, but states that
+    /// blocks are not compressed.
     pub(super) fn uncompressed(&self) -> Vec<u8> {
         let key = b"avro.schema";
         let mut bytes = MAGIC.to_vec();
@@ -41,7 +41,7 @@ impl ContainerHeader {
     }
 }
 
-/// Appends a length as a zig-zag variable-length integer.
+/// Appends `length` to `bytes` as a zig-zag variable-length integer.
 pub(super) fn put_long(bytes: &mut Vec<u8>, length: u64) {
     let mut rest = length << 1;
     while rest >= 0x80 {
@@ -51,7 +51,7 @@ pub(super) fn put_long(bytes: &mut Vec<u8>, length: u64) {
     bytes.push(rest as u8);
 }
 
-/// Reads a file from some byte up to an end, and knows its position in the file.
+/// Reads a range of bytes of a file, and tracks the offset of the next byte in the file.
 #[derive(Debug)]
 pub(super) struct Bytes<R> {
     input: R,
@@ -60,12 +60,13 @@ pub(super) struct Bytes<R> {
 }
 
 impl<R: BufRead + Seek> Bytes<R> {
-    /// Reads `input`, which stands at byte `at` of the file, up to the byte `end`.
+    /// Creates a reader of the bytes `at..end` of a file. The next byte that `input` returns must
+    /// be the byte at offset `at`.
     pub(super) const fn new(input: R, at: u64, end: u64) -> Self {
         Self { input, at, end }
     }
 
-    /// Position in the file of the next byte.
+    /// Returns the offset of the next byte in the file.
     pub(super) const fn at(&self) -> u64 {
         self.at
     }
@@ -88,7 +89,7 @@ impl<R: BufRead + Seek> Bytes<R> {
             .map_err(|error| format!("the file cannot be read further: {error}"))
     }
 
-    /// Advances the position by `bytes`; fewer bytes left before the end are an error.
+    /// Advances the offset by `bytes`. Fewer bytes left before the end are an error.
     fn claim(&mut self, bytes: u64) -> Result<(), String> {
         if bytes > self.end.saturating_sub(self.at) {
             return Err("the file ends too early".to_owned());
@@ -97,7 +98,7 @@ impl<R: BufRead + Seek> Bytes<R> {
         Ok(())
     }
 
-    /// Reads a zig-zag variable-length integer; a negative one is an error.
+    /// Reads a zig-zag variable-length integer. A negative integer is an error.
     fn length(&mut self) -> Result<u64, String> {
         let length = self.long()?;
         u64::try_from(length).map_err(|_| format!("a negative length, {length}"))
@@ -118,7 +119,7 @@ impl<R: BufRead + Seek> Bytes<R> {
     fn skip(&mut self, bytes: u64) -> Result<(), String> {
         self.claim(bytes)?;
         let offset = bytes.cast_signed();
-        // Absolute seeks would discard the reader's buffer.
+        // A relative seek keeps the reader's buffer, which an absolute seek would discard.
         self.input.seek_relative(offset).map_err(|e| e.to_string())
     }
 
@@ -141,7 +142,9 @@ impl<R: BufRead + Seek> Bytes<R> {
                 break;
             }
             if entries < 0 {
-                entries = entries.checked_neg().ok_or("a broken header")?;
+                entries = entries
+                    .checked_neg()
+                    .ok_or("its header states an impossible number of entries")?;
                 self.length()?;
             }
             for _ in 0..entries {
@@ -172,11 +175,12 @@ impl<R: BufRead + Seek> Bytes<R> {
         self.take(length)
     }
 
-    /// Skips a block and returns the number of rows that it states.
+    /// Skips a block and returns the number of rows that the block states.
     pub(super) fn skip_block(&mut self, header: &ContainerHeader) -> Result<u64, String> {
         let rows = self.length()?;
         let bytes = self.length()?;
-        // Each row takes at least one byte.
+        // Each row takes at least one byte, so a block has at most as many rows as decompressed
+        // bytes.
         let most = if header.codec == BlockCodec::Null {
             bytes
         } else {
@@ -188,8 +192,7 @@ impl<R: BufRead + Seek> Bytes<R> {
         if rows > 0 {
             self.skip(bytes)?;
         } else {
-            // A block that states no rows is never read, so this is the only place to notice rows
-            // in it.
+            // A block that states no rows is never read later, so its bytes are checked here.
             let data = header.codec.decompress(self.take(bytes)?)?;
             if !data.is_empty() {
                 return Err(format!("it states no rows and holds {} bytes", data.len()));
@@ -199,8 +202,8 @@ impl<R: BufRead + Seek> Bytes<R> {
         Ok(rows)
     }
 
-    /// Reads a block; returns the number of rows that it states, and its bytes as they are stored
-    /// (compressed).
+    /// Reads a block. Returns the number of rows that the block states, and the stored (compressed)
+    /// bytes of its rows.
     pub(super) fn block(&mut self, header: &ContainerHeader) -> Result<(u64, Vec<u8>), String> {
         let rows = self.length()?;
         let bytes = self.length()?;

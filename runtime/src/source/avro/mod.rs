@@ -1,7 +1,7 @@
-//! `AVRO` object container files: a split is a run of blocks.
+//! `AVRO` object container files: a split is a range of consecutive blocks.
 //!
-//! Row counts come from the blocks' headers, without decoding. When a block is read, a walk over
-//! its bytes checks that it holds as many rows as it states, before it is decoded.
+//! Row counts come from the headers of the blocks, without decoding the rows. Before a block is
+//! decoded, a walk over its bytes checks that the block holds as many rows as its header states.
 
 mod blocks;
 mod codec;
@@ -36,8 +36,8 @@ use shape::RowShape;
 
 const FORMAT: &str = "AVRO";
 
-/// Estimated bytes of decoded rows for each stored byte: blocks are compressed, and integers are
-/// stored in few bytes.
+/// Estimated bytes of decoded rows per stored byte. Decoded rows are larger because blocks are
+/// compressed, and integers are stored in few bytes.
 const EXPANSION: u64 = 4;
 
 const READ_BYTES: usize = 64 << 10;
@@ -52,12 +52,12 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(open(spec)),
 };
 
-/// Opens Avro files, reading the header of each of their blocks. The format has no options.
+/// Opens Avro files, and reads the header of each block. The format has no options.
 pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
-            "AVRO files say their columns themselves: leave out the column list".to_owned(),
+            "AVRO files define their columns themselves: leave out the column list".to_owned(),
         )
         .into());
     }
@@ -82,12 +82,12 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// The header of a file, and the positions of its splits.
+/// The header of a file, and the offsets of its splits.
 #[derive(Debug)]
 struct Container {
     header: ContainerHeader,
     shape: RowShape,
-    /// Offset of the first block of each split.
+    /// Offset in bytes of the first block of each split.
     starts: Vec<u64>,
 }
 
@@ -108,7 +108,8 @@ fn scan(path: &Path) -> Result<ScannedAvro, SourceError> {
         .map_err(|e| damaged(format!("its schema cannot be read: {e}")))?
         .schema();
 
-    // Left out is the sync marker in the header, which writers draw anew for each file.
+    // The hash covers the schema and the sync marker in the header, and the row count and the
+    // length of each block.
     let mut content = ContentHasher::new(FORMAT, "");
     content.update(&header.uncompressed());
     let mut splits: Vec<Split> = Vec::new();
@@ -155,7 +156,7 @@ fn scan(path: &Path) -> Result<ScannedAvro, SourceError> {
 #[derive(Debug)]
 struct AvroReader {
     schema: SchemaRef,
-    /// The header and split positions of each file.
+    /// The header and the split offsets of each file.
     files: Vec<Container>,
 }
 
@@ -200,6 +201,10 @@ impl SplitReader for AvroReader {
         if next == end {
             return Ok(());
         }
-        Err(damaged("its blocks do not hold the rows that they promise".to_owned()).into())
+        Err(damaged(format!(
+            "its blocks state rows {}..{end}, but hold rows {}..{next}",
+            place.rows.first_row, place.rows.first_row
+        ))
+        .into())
     }
 }

@@ -1,33 +1,35 @@
-//! Walks over the values of a block, to check that they are as many as the block states and take
-//! all of its bytes.
+//! Walks over the values of an Avro block, to check that the block holds as many rows as it states,
+//! and that these rows take all of its bytes.
 //!
-//! The decoder of `arrow-avro` waits for ever at the end of a block with more bytes than its rows take.
-//! The encoding is that of the Avro specification 1.11, "Binary Encoding".
+//! Without the check, the decoder of `arrow-avro` waits for ever at the end of a block with more
+//! bytes than its rows take. The encoding is that of the Avro specification 1.11, "Binary
+//! Encoding".
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Maximum depth to which a schema's types, or the values of a recursive type, may be nested;
-/// deeper ones are an error.
+/// Maximum depth to which a schema's types, or the values of a recursive type, may be nested.
+/// Deeper nesting is an error.
 const MAX_DEPTH: usize = 64;
 
-/// Maximum number of types in a schema; a named type counts each time it is referenced, as
-/// `arrow-avro` makes a field for each reference. More are an error.
+/// Maximum number of types in a schema; more types are an error. A named type counts once per
+/// reference, because `arrow-avro` creates a field for each reference.
 const MAX_TYPES: u64 = 1 << 20;
 
-/// Maximum number of array or map items in a block that take no bytes (mostly nulls). A count alone
-/// makes such items, so that their number is not bounded by the block's size; more are an error.
+/// Maximum number of array or map items in a block that take no bytes (mostly nulls); more items
+/// are an error. A stated count alone creates such items, so the size of the block does not bound
+/// their number.
 const MAX_EMPTY_ITEMS: u64 = 1 << 20;
 
-/// The encoding of the rows of a file.
+/// The encoding of the rows of an Avro file, derived from its schema.
 #[derive(Debug)]
 pub(super) struct RowShape {
     types: Vec<Type>,
     row: usize,
 }
 
-/// A type of the schema. The types nested in it are given as indices into [`RowShape::types`].
+/// A type of the schema. Nested types are stored as indices into [`RowShape::types`].
 #[derive(Debug, Clone)]
 enum Type {
     Null,
@@ -43,7 +45,7 @@ enum Type {
 }
 
 impl RowShape {
-    /// Parses the schema in a file's header, which is JSON.
+    /// Parses `schema`, the JSON schema in a file's header.
     pub(super) fn parse(schema: &[u8]) -> Result<Self, String> {
         let schema: Value = serde_json::from_slice(schema)
             .map_err(|e| format!("its schema is not sound JSON: {e}"))?;
@@ -80,7 +82,7 @@ impl RowShape {
     }
 }
 
-/// Size of a type written out as a tree, where each reference to a named type is replaced by that
+/// Size of a type as a tree, in which each reference to a named type is replaced by a copy of that
 /// type.
 #[derive(Debug, Clone, Copy)]
 struct ShapeTree {
@@ -91,7 +93,7 @@ struct ShapeTree {
 #[derive(Debug, Default)]
 struct Parser {
     types: Vec<Type>,
-    /// The tree of each of `types`. A record's reference to itself counts as a leaf.
+    /// Size of the tree of each type in `types`. A record's reference to itself counts as a leaf.
     trees: Vec<ShapeTree>,
     /// Indices of the named types in `types`, by full name.
     names: HashMap<String, usize>,
@@ -105,8 +107,8 @@ impl Parser {
         Ok(self.types.len() - 1)
     }
 
-    /// Sets the type of a name. The name gets its index before its definition is parsed, because a
-    /// record may contain itself.
+    /// Sets the named type with the index `id` to `found`. A name gets its index before its
+    /// definition is parsed, because a record may contain itself.
     fn complete(&mut self, id: usize, found: Type) -> Result<(), String> {
         self.trees[id] = self.tree(&found)?;
         self.types[id] = found;
@@ -153,7 +155,7 @@ impl Parser {
                 self.add(Type::Union(branches))
             }
             Value::Object(object) => self.object(object, namespace, depth),
-            _ => Err("its schema has something that is no type".to_owned()),
+            _ => Err("its schema has a value that is not a type".to_owned()),
         }
     }
 
@@ -232,8 +234,8 @@ impl Parser {
         }
     }
 
-    /// Reserves an index for a named type; returns the index, and the namespace of the names in its
-    /// definition.
+    /// Reserves an index for the named type that `object` defines. Returns the index, and the
+    /// namespace that applies to names within the definition.
     fn define(
         &mut self,
         object: &Map<String, Value>,
@@ -292,7 +294,7 @@ impl ShapeWalk<'_> {
                 let branch = usize::try_from(self.long()?).ok();
                 match branch.and_then(|branch| branches.get(branch)) {
                     Some(&branch) => self.value(branch, depth + 1),
-                    None => Err("a branch that its union does not have".to_owned()),
+                    None => Err("the number of a branch that the union does not have".to_owned()),
                 }
             }
             Type::Record(fields) => {
@@ -314,11 +316,11 @@ impl ShapeWalk<'_> {
                 return Ok(());
             }
             if count < 0 {
-                // A negative count is followed by the bytes of the items, for readers that skip
-                // them.
+                // A negative count is followed by the size of the items in bytes, for readers that
+                // skip the items.
                 let bytes = self.long()?;
                 if bytes < 0 {
-                    return Err(format!("items of {bytes} bytes"));
+                    return Err(format!("an array or map states {bytes} bytes of items"));
                 }
             }
             for _ in 0..count.unsigned_abs() {
@@ -334,14 +336,15 @@ impl ShapeWalk<'_> {
 
     fn bytes(&mut self) -> Result<(), String> {
         let length = self.long()?;
-        let length = usize::try_from(length).map_err(|_| format!("a length of {length}"))?;
+        let length = usize::try_from(length)
+            .map_err(|_| format!("a bytes or string value states a length of {length}"))?;
         self.skip(length)
     }
 
     fn skip(&mut self, bytes: usize) -> Result<(), String> {
         self.rest = self.rest.get(bytes..).ok_or_else(|| {
             format!(
-                "a value of {bytes} bytes, where {} are left",
+                "a value of {bytes} bytes, but only {} bytes are left",
                 self.rest.len()
             )
         })?;
@@ -380,7 +383,8 @@ mod tests {
 
     #[test]
     fn rows_take_all_bytes() {
-        // null, ["hi"], fixed, no f, {"k": fixed}, x
+        // The values a: null, b: ["hi"], c: two bytes, d: null, e: {"k": two bytes}, g: the symbol
+        // x.
         let row = [0, 2, 4, b'h', b'i', 0, 1, 2, 0, 2, 2, b'k', 3, 4, 0, 0];
         check(ROW, &row, 1).unwrap();
         check(ROW, &[row, row].concat(), 2).unwrap();
@@ -390,7 +394,7 @@ mod tests {
         assert!(error.starts_with("row 1 of the 2 in it:"), "{error}");
         let error = check(ROW, &row, 17).unwrap_err();
         assert!(error.contains("17 rows in 16 bytes"), "{error}");
-        // A block of array items that states its size in bytes.
+        // A row whose array is a block of items with a stated size in bytes.
         let sized = [0, 1, 6, 4, b'h', b'i', 0, 1, 2, 0, 0, 0];
         check(ROW, &sized, 1).unwrap();
         for (at, byte) in [(0, 9), (2, 255), (2, 3), (11, 255)] {
@@ -433,8 +437,8 @@ mod tests {
         }
     }
 
-    /// Schema of nested records with two fields: the first is the next inner record, the second has
-    /// the same type by name.
+    /// Returns a schema of `records` nested records with two fields each. The first field defines
+    /// the next inner record, the second field refers to that record by name.
     fn doubled(records: usize) -> String {
         let mut schema = "\"int\"".to_owned();
         let mut inner = "int".to_owned();

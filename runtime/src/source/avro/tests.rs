@@ -71,7 +71,7 @@ async fn damage_is_named_and_survived() {
     assert!(error.contains("does not begin as an Avro"), "{error}");
 }
 
-/// Replaces the number of rows that each block of a file states by `count` of that number.
+/// Returns the file `sound`, changed so that a block that stated `n` rows states `count(n)` rows.
 fn with_counts(sound: &[u8], count: impl Fn(u64) -> u64) -> Vec<u8> {
     use super::container::{Bytes, put_long};
     let size = sound.len() as u64;
@@ -102,7 +102,8 @@ fn compressed(codec: Option<arrow_avro::compression::CompressionCodec>) -> Vec<u
     writer.into_inner()
 }
 
-/// `arrow-avro` waits for ever at the end of a block with more rows than it states.
+/// Without the check, `arrow-avro` waits for ever at the end of a block that holds more rows than
+/// it states.
 #[tokio::test]
 async fn blocks_hold_the_rows_that_they_state() {
     use arrow_avro::compression::CompressionCodec::{Bzip2, Deflate, Snappy, Xz, ZStandard};

@@ -1,17 +1,17 @@
-//! Identity of a file's content, from the bytes that opening the source reads of it.
+//! Identity of a file's content: a hash of the bytes that opening the source reads from the file.
 //!
 //! | Format | Bytes |
 //! |---|---|
 //! | CSV, JSON lines | all |
 //! | Parquet | the footer and the end of the file, [`TAIL_BYTES`] at least |
-//! | Arrow IPC | the same, and the header of each record batch |
+//! | Arrow IPC | as for Parquet, and the header of each record batch |
 //! | Avro | the header, and the row count and length of each block |
 //! | WEBDATASET | the headers of all entries and the end of the file; all of a compressed shard |
 //! | image folders | none |
 //!
-//! Bytes are not read for the identity alone, except at the end of a file: footers are small and
-//! are read together with the bytes in front of them. A file smaller than what would be read of its
-//! end is identified by all of its bytes.
+//! No bytes are read for the identity alone, except at the end of a file: footers are small, so a
+//! footer is read together with the bytes in front of it. A Parquet, Arrow or tar file smaller than
+//! [`TAIL_BYTES`] is identified by all of its bytes.
 
 #[cfg(test)]
 mod tests;
@@ -25,14 +25,15 @@ use twox_hash::XxHash64;
 
 use super::error::SourceError;
 
-/// Minimum number of bytes at the end of a Parquet or Arrow file that identify it; a larger footer
-/// counts in full.
+/// Minimum number of bytes at the end of a Parquet or Arrow file that its hash covers. A larger
+/// footer is covered whole.
 pub(crate) const TAIL_BYTES: u64 = 64 << 10;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// Hash of a file's content and of the options by which it is read: XXH64, which takes less than half of the time of
-/// BLAKE3 over a file that is read as a whole. It detects accidents, not forgeries.
+/// Hash of a file's content and of the options by which the file is read. The hash is XXH64, which
+/// takes less than half of the time of BLAKE3 over a whole file. It detects accidental changes, not
+/// forgeries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentHash([u8; 8]);
 
@@ -49,7 +50,7 @@ pub(crate) struct ContentHasher(XxHash64);
 
 impl ContentHasher {
     /// Begins the hash of a file of the format `format`. `options` is the text of the options that
-    /// its rows depend on.
+    /// decide the file's rows.
     pub(crate) fn new(format: &str, options: &str) -> Self {
         let mut hasher = XxHash64::with_seed(0);
         for part in [format, options] {
@@ -112,8 +113,8 @@ impl<R: Read> Read for HashedRead<R> {
     }
 }
 
-/// Reads the last bytes of a file of `size` bytes: `least` or [`TAIL_BYTES`] of them, whichever is
-/// more, or the whole file if it is smaller.
+/// Reads the last bytes of a file of `size` bytes. The number of bytes is the larger of `least` and
+/// [`TAIL_BYTES`], but at most `size`.
 pub(crate) fn read_tail(file: &mut File, size: u64, least: u64) -> io::Result<Vec<u8>> {
     let length = least.max(TAIL_BYTES).min(size);
     let mut tail = vec![0; length as usize];

@@ -1,4 +1,5 @@
-//! Columns of text, and their conversion to the columns' types.
+//! Collects the fields of CSV records as columns of text, and converts these columns to their
+//! types.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -66,8 +67,8 @@ impl<'a> TextColumns<'a> {
     }
 }
 
-/// Converts a column of text to the type of `field`. The error names the line of the value that
-/// does not convert.
+/// Converts a column of text to the type of `field`. The error names the line of the first value
+/// that cannot be converted.
 fn typed(text: &StringArray, field: &Field, lines: &[u64], path: &Path) -> Result<ArrayRef> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     if !field.is_nullable()

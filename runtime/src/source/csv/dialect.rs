@@ -1,6 +1,6 @@
-//! Separators, quotes and comments of a CSV file.
+//! The special characters of a CSV file: delimiter, quote, escape and comment.
 
-/// The characters that separate the fields of a file.
+/// The special characters of a CSV file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,

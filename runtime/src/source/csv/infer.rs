@@ -1,9 +1,9 @@
-//! Guesses the types of columns from their text.
+//! Guesses the types of CSV columns from the texts of their values.
 
 use arrow::compute::kernels::cast_utils::{Parser, string_to_timestamp_nanos};
 use arrow::datatypes::{DataType, Date32Type, TimeUnit};
 
-/// The narrowest type that holds all values of a column seen so far.
+/// The narrowest type that holds all values of a column that were seen so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Guess {
     /// Every value so far was null.
@@ -18,12 +18,12 @@ pub(super) enum Guess {
 }
 
 impl Guess {
-    /// The type that one value suggests.
+    /// Returns the narrowest type that holds `value`.
     pub(super) fn of(value: &str) -> Self {
         if value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false") {
             return Self::Boolean;
         }
-        // A leading `+` makes no number: phone numbers start like `+49 30`.
+        // A value with a leading `+` is text, because phone numbers start like `+49 30`.
         let signless = value.strip_prefix('-').unwrap_or(value);
         if signless.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             if value.parse::<i64>().is_ok() {

@@ -1,8 +1,8 @@
 //! `CSV`: a split is a range of consecutive rows.
 //!
-//! One scan when the source is opened checks that every record has as many fields as the first
-//! record, counts the rows, and notes where each split of [`SPLIT_ROWS`](super::runs::SPLIT_ROWS)
-//! rows begins.
+//! When the source is opened, one scan of each file checks that every record has as many fields as
+//! the first record, counts the rows, and records the offset of each split of
+//! [`SPLIT_ROWS`](super::runs::SPLIT_ROWS) rows.
 
 mod columns;
 mod dialect;
@@ -49,7 +49,7 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(open(spec)),
 };
 
-/// Opens CSV files, scanning each of them once.
+/// Opens CSV files, and scans each file once.
 pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     let shape = CsvShape::new(spec)?;
     let listing = list(&spec.location, &READER.files).await?;
@@ -63,8 +63,8 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     let schema = match &shape.declared {
         Some(declared) => Arc::clone(declared),
         None => {
-            // The guesses of all files are joined: a column of integers in one file and floats in
-            // another has floats.
+            // The guesses of all files are joined: a column that holds integers in one file and
+            // floats in another is a column of floats.
             let mut guesses = scanned
                 .first()
                 .map(|s| s.guesses.clone())
@@ -109,7 +109,7 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// The result of scanning a file.
+/// The result of scanning a CSV file.
 #[derive(Debug)]
 struct ScannedCsv {
     names: Vec<String>,
@@ -129,7 +129,7 @@ fn scan(path: &Path, shape: &CsvShape) -> Result<ScannedCsv, SourceError> {
     if shape.header {
         let Some(header) = records.next().map_err(damaged)? else {
             return Err(damaged(
-                "it is empty where a line with the names of the columns was expected (or set the option header to false)"
+                "it is empty, but a line with the names of the columns was expected; add that line, or set the option header to false"
                     .to_owned(),
             ));
         };
@@ -200,7 +200,7 @@ fn scan(path: &Path, shape: &CsvShape) -> Result<ScannedCsv, SourceError> {
     })
 }
 
-/// Returns the name of a column. A column without a name is named after its number, counted from 1.
+/// Returns the name of the column `index`, or `column_N` if `name` is empty. `N` counts from 1.
 fn named((index, name): (usize, &str)) -> String {
     if name.is_empty() {
         format!("column_{}", index + 1)
@@ -225,7 +225,7 @@ fn ragged(path: &Path, record: &Record<'_>, expected: usize) -> SourceError {
 struct CsvReader {
     shape: CsvShape,
     schema: SchemaRef,
-    /// Start of each split, per file.
+    /// For each file, the starts of its splits.
     starts: Vec<Vec<Start>>,
 }
 
@@ -249,7 +249,7 @@ impl SplitReader for CsvReader {
         for row in place.rows.first_row..place.rows.first_row + place.rows.rows {
             let Some(record) = records.next().map_err(damaged)? else {
                 return Err(damaged(format!(
-                    "it ends after {row} rows; it had more when it was opened"
+                    "it ends after {row} rows, but had more when the source was opened"
                 ))
                 .into());
             };
@@ -271,7 +271,7 @@ impl SplitReader for CsvReader {
             }
         }
         let numbers = (first..place.rows.first_row + place.rows.rows).collect();
-        // If the consumer hung up, the last batch is not needed.
+        // The result is ignored: if the consumer hung up, the last batch is not needed.
         let _ = emit.send(StoredRows {
             batch: columns.finish()?,
             numbers,

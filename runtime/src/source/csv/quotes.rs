@@ -1,11 +1,12 @@
-//! Follows the quotes of a file, to find those that are not closed and those followed by text.
+//! Tracks the quotes of a CSV file, to find quotes that are not closed, and closing quotes that are
+//! followed by text.
 //!
-//! The CSV parser accepts both silently. A quote that is not closed turns all rows up to the next
-//! quote, or to the end of the file, into one value.
+//! The CSV parser accepts both without an error. A quote that is not closed turns all rows up to
+//! the next quote, or up to the end of the file, into one value.
 
 use super::dialect::Dialect;
 
-/// State of the quote automaton, which decides how the next byte is understood.
+/// State of the quote automaton, which decides the meaning of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QuoteState {
     RecordStart,
@@ -16,8 +17,8 @@ enum QuoteState {
     Quoted,
     /// Inside quotes, after an escape character.
     Escaped,
-    /// After a quote that closes the field, unless a second quote follows: the two then stand for
-    /// one in the text.
+    /// After a quote inside quotes. The quote closes the field, unless a second quote follows: two
+    /// quotes stand for one quote in the text.
     Closed,
 }
 
@@ -39,13 +40,13 @@ impl Quotes {
         }
     }
 
-    /// Line of the quote that is open; `None` when none is.
+    /// Returns the line of the quote that is open; `None` when no quote is open.
     pub(super) fn open_line(&self) -> Option<u64> {
         matches!(self.state, QuoteState::Quoted | QuoteState::Escaped).then_some(self.opened)
     }
 
-    /// Processes the next bytes, the first of which is in line `line`. `is_record_end` is true when
-    /// a record ends after them.
+    /// Processes the next bytes. `line` is the line of the first of `bytes`, and `is_record_end` is
+    /// true when a record ends after the last.
     pub(super) fn see(
         &mut self,
         bytes: &[u8],
@@ -115,8 +116,8 @@ mod tests {
         comment: Some(b'#'),
     };
 
-    /// Returns the line of the quote that is open at the end of `text`, after checking that every
-    /// cut of `text` in two gives the same.
+    /// Returns the line of the quote that is open at the end of `text`. Checks that processing
+    /// `text` in two parts gives the same line, for every cut into two parts.
     fn open_line(dialect: Dialect, text: &str) -> Result<Option<u64>, String> {
         let mut outcomes = (0..=text.len()).map(|cut| {
             let mut quotes = Quotes::new(dialect);

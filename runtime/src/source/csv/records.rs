@@ -1,4 +1,4 @@
-//! Splits bytes into records and fields: quoting, escapes, comments.
+//! Splits the bytes of a CSV file into records and fields, with quotes, escapes and comments.
 
 use std::io::BufRead;
 
@@ -7,11 +7,11 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use super::dialect::Dialect;
 use super::quotes::Quotes;
 
-/// Maximum size of a record in bytes. It bounds the memory for a file with a quote or a line that
-/// never ends; a larger record is an error.
+/// Maximum size of a record in bytes; a larger record is an error. The limit bounds the memory for
+/// a file in which a quote or a line never ends.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// Maximum number of fields in a record; more are an error.
+/// Maximum number of fields in a record; more fields are an error.
 const MAX_FIELDS: usize = 1 << 20;
 
 /// Reads the records of a CSV file one by one.
@@ -44,7 +44,7 @@ impl Record<'_> {
         self.text.len()
     }
 
-    /// Returns a field without its quotes; an empty text if the record has fewer fields.
+    /// Returns the field `index` without its quotes; an empty text if the record has fewer fields.
     pub(super) fn field(&self, index: usize) -> &str {
         let start = if index == 0 {
             Some(&0)
@@ -91,13 +91,13 @@ impl<R: BufRead> Records<R> {
         self.input
     }
 
-    /// Number of bytes consumed so far. The next record starts there, or after the line end that
-    /// follows.
+    /// Returns the number of bytes of `input` consumed so far. The next record begins at this
+    /// offset, or after the line end at this offset.
     pub(super) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Line of the next byte, from 1.
+    /// Returns the line of the next byte, from 1.
     pub(super) fn line(&self) -> u64 {
         self.parser.line()
     }

@@ -1,4 +1,4 @@
-//! The interpretation of CSV files, which options decide.
+//! The interpretation of CSV files, which the options of a source decide.
 
 use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -23,15 +23,17 @@ pub(super) const OPTIONS: &[&str] = &[
 ];
 
 /// Number of rows at the start of each file from which the types of columns are guessed, unless the
-/// option `infer_rows` sets another. A later value that does not fit the guessed type is an error.
+/// option `infer_rows` sets another number. A later value that does not fit the guessed type is an
+/// error.
 const INFER_ROWS: usize = 1000;
 
-/// The interpretation of the files.
+/// The interpretation of the CSV files of a source.
 #[derive(Debug, Clone)]
 pub(super) struct CsvShape {
     pub(super) dialect: Dialect,
     pub(super) header: bool,
-    /// The text that stands for null. In columns that are not text, empty text is null as well.
+    /// The text that stands for null. In columns of types other than text and bytes, an empty value
+    /// is null, too.
     pub(super) null: String,
     pub(super) infer_rows: usize,
     pub(super) declared: Option<SchemaRef>,
@@ -44,7 +46,8 @@ impl CsvShape {
         let dialect = Dialect {
             delimiter: options.byte("delimiter")?.unwrap_or(b','),
             quote,
-            // An escape equal to the quote means doubled quotes, which is the default.
+            // An escape character equal to the quote means that quotes are doubled, which is the
+            // default.
             escape: options.byte("escape")?.filter(|&escape| escape != quote),
             comment: options.byte("comment")?,
         };
@@ -72,7 +75,7 @@ impl CsvShape {
         })
     }
 
-    /// Begins the hash of a file's content. The dialect is part of it, since the rows depend on it.
+    /// Begins the hash of a file's content with the options on which the rows depend.
     pub(super) fn hasher(&self) -> ContentHasher {
         let Dialect {
             delimiter,

@@ -132,7 +132,7 @@ async fn what_is_wrong_is_said_with_file_and_line() {
     assert_eq!(read_all(&source, &[1], None).await.unwrap().0.len(), 3);
 }
 
-/// A quote that is not closed would turn all rows after it into one value.
+/// A quote that is not closed would turn all following rows into one value.
 #[tokio::test]
 async fn quotes_that_swallow_rows_are_errors() {
     let long: String = (0..60_000).map(|n| format!("{n},row {n}\n")).collect();
@@ -149,7 +149,8 @@ async fn quotes_that_swallow_rows_are_errors() {
             "{error}"
         );
     }
-    // The next quote of the file closes the value, and the record has the right number of fields.
+    // Here the next quote in the file closes the value, so the joined record has the right number
+    // of fields.
     let error = open_text("a,b\n1,\"x\n2,y\n3,\"z\"\n", &[])
         .await
         .unwrap_err();
@@ -159,7 +160,7 @@ async fn quotes_that_swallow_rows_are_errors() {
     );
     let error = open_text("a,\"b\n1,2\n", &[]).await.unwrap_err();
     assert!(error.contains("the quote that opens in line 1"), "{error}");
-    // The file is sound when the option `quote` names another character.
+    // The same file is sound when the option `quote` names another character.
     let options = [("quote", "'")];
     let (_dir, source) = open_text("a,b\n1,x\n2,\"y\n3,z\n", &options).await.unwrap();
     assert_eq!(read_all(&source, &[1], None).await.unwrap().0.len(), 3);

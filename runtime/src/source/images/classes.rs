@@ -1,4 +1,4 @@
-//! Classes of images and their labels.
+//! Classes of the images in a folder, and the labels of the classes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,8 +20,8 @@ pub(super) fn pinned_classes(text: &str) -> Result<Vec<String>, SourceError> {
     Ok(classes)
 }
 
-/// Returns the class of each file: the first folder of its path, or the name of the listed folder
-/// when all images lie directly in it.
+/// Returns the class of each file: the first folder of its relative path, or the name of the listed
+/// folder when all images lie directly in that folder.
 pub(super) fn classes_of_files(
     listing: &Listing,
     location: &str,
@@ -54,8 +54,8 @@ pub(super) fn classes_of_files(
     }
 }
 
-/// Returns the last part of a folder's path as written; for a path that ends in `.` or `..`, the
-/// folder's real name.
+/// Returns the last part of the path `root` as it is written. For a path without a last name, such
+/// as `.` or `..`, returns the real name of the folder.
 fn folder_name(root: &Path) -> String {
     let written = root
         .file_name()

@@ -38,13 +38,14 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(ImageFolder::open(spec)),
 };
 
-/// A folder of images.
+/// A source of the format `IMAGEFOLDER`: each image file of a folder is a row.
 ///
-/// Columns: `image` (Binary, the encoded bytes), `path` (Utf8, relative to the folder), `class`
-/// (Utf8: the first folder of the path, whatever is nested in it, as in torchvision's
-/// `ImageFolder`; the name of the folder itself when all images lie directly in it) and `label`
-/// (Int32, the index of the class among the sorted classes, or in the option `classes`). No column
-/// contains nulls.
+/// The columns are `image` (Binary: the encoded bytes), `path` (Utf8: the path relative to the
+/// folder), `class` (Utf8) and `label` (Int32: the index of the class among the sorted classes, or
+/// in the option `classes`). The class of an image is the first folder of the image's relative
+/// path, however deep the path is, as in torchvision's `ImageFolder`. If all images lie directly in
+/// the source's folder, the class of all images is the name of that folder. No column contains
+/// nulls.
 #[derive(Debug)]
 pub struct ImageFolder {
     spec: SourceSpec,
@@ -52,13 +53,13 @@ pub struct ImageFolder {
     manifest: Arc<Manifest>,
     paths: Arc<[PathBuf]>,
     classes: Vec<String>,
-    /// Label of each file.
+    /// Label of each file, in the order of the manifest's files.
     labels: Vec<i32>,
 }
 
 impl ImageFolder {
-    /// Opens a source by listing the folder. The option `classes` lists the classes in the order of
-    /// their labels, separated by commas.
+    /// Opens a source by listing its folder. The option `classes` lists the classes, separated by
+    /// commas, in the order of their labels.
     pub async fn open(spec: &SourceSpec) -> Result<Self> {
         let options = SourceOptions::new(spec, READER.options)?;
         if spec.columns.is_some() {
@@ -87,7 +88,8 @@ impl ImageFolder {
             .iter()
             .map(|file| file.absolute.clone())
             .collect();
-        // Opening reads no image, so the hash covers the classes alone: labels follow from them.
+        // Opening reads no image, so the hash covers only the classes, from which the labels
+        // follow.
         let content = ContentHasher::new(spec.format.name(), &classes.join(",")).finish();
         let files = listing
             .files
@@ -123,7 +125,7 @@ impl ImageFolder {
         })
     }
 
-    /// The classes in the order of their labels.
+    /// Returns the classes in the order of their labels.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -180,11 +182,13 @@ impl Source for ImageFolder {
     }
 }
 
-/// A planned fetch: everything needed to run it without the source.
+/// A planned fetch of rows. It owns all that running the fetch needs, so that running does not
+/// borrow the source.
 struct Fetch {
     schema: SchemaRef,
     rows: usize,
-    /// The projected columns that need no reading; `None` stands for the image column.
+    /// The projected columns. `None` stands for the column `image`, whose values are still to be
+    /// read.
     columns: Vec<Option<ArrayRef>>,
     wishes: Vec<Wish>,
 }
@@ -256,7 +260,7 @@ impl Fetch {
             .collect();
         let columns: Option<Vec<ArrayRef>> = columns;
         let Some(columns) = columns else {
-            return internal_err!("images were asked for and not read");
+            return internal_err!("images were requested, but not read");
         };
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         Ok((

@@ -1,4 +1,4 @@
-//! Reads many files into one column.
+//! Reads many image files into one column.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -14,17 +14,17 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use crate::source::error::{FileChange, SourceError};
 use crate::task;
 
-/// Maximum size of an image file in bytes; a larger file is an error of its row.
+/// Maximum size of an image file in bytes. A larger file is an error of the file's row.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Maximum size of one fetched column in bytes, as the offsets of `Binary` are 32-bit; more is an
-/// error.
+/// Maximum size of one fetched column in bytes, because the offsets of `Binary` are 32-bit. A
+/// larger column is an error.
 const MAX_FETCH_BYTES: u64 = i32::MAX as u64;
 
 /// Maximum number of threads that read the files of one fetch.
 const READERS: usize = 16;
 
-/// Minimum number of files for which another thread is used.
+/// Minimum number of files per reading thread.
 const FILES_PER_READER: usize = 4;
 
 /// A file to read into a fetched column.
@@ -35,8 +35,8 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// Number of bytes that the column reserves for this file; 0 if the file is too large to be
-    /// read.
+    /// Returns the number of bytes that the column reserves for this file; 0 if the file is too
+    /// large to be read.
     fn room(&self) -> usize {
         if self.size > MAX_FILE_BYTES {
             0
@@ -46,8 +46,8 @@ impl Wish {
     }
 }
 
-/// Reads files concurrently into one column. A file that cannot be read becomes an empty value; the
-/// returned list has its index and the cause.
+/// Reads files concurrently into one column. A file that cannot be read becomes an empty value, and
+/// the returned list has its index in `wishes` and the cause.
 pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usize, String)>)> {
     let total: u64 = wishes.iter().map(|wish| wish.room() as u64).sum();
     if total > MAX_FETCH_BYTES {
@@ -67,7 +67,8 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
         let room = rest.split_to(group.iter().map(Wish::room).sum());
         groups.push((group, room));
     }
-    // While `rest` still shares the memory, converting it to a column would copy it.
+    // If `rest` still shared the memory of the groups, converting that memory to a column would
+    // copy the bytes.
     drop(rest);
     let parts: Vec<(BytesMut, Vec<(usize, String)>)> = stream::iter(groups)
         .map(|(group, room)| task::blocking("reading images", move || read_group(&group, room)))
@@ -95,8 +96,8 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
     Ok((BinaryArray::try_new(offsets, values, None)?, failed))
 }
 
-/// Removes the bytes reserved for the files that could not be read; `failed` lists these files in
-/// order.
+/// Removes the bytes that are reserved for the files that could not be read. `failed` lists the
+/// indices of these files, ascending.
 fn close_gaps(bytes: &mut Vec<u8>, lengths: &mut [usize], failed: &[(usize, String)]) {
     let mut failed = failed.iter().map(|(row, _)| *row).peekable();
     let (mut from, mut to) = (0, 0);
@@ -113,8 +114,9 @@ fn close_gaps(bytes: &mut Vec<u8>, lengths: &mut [usize], failed: &[(usize, Stri
     bytes.truncate(to);
 }
 
-/// Reads files one after the other into `room`, which has exactly the size of all of them, and
-/// returns the files that could not be read, each with its cause.
+/// Reads the files of `group` one after the other into `room`, whose size is the sum of the sizes
+/// that the files reserve. Returns `room`, and the index in `group` and the cause for each file
+/// that could not be read.
 fn read_group(group: &[Wish], mut room: BytesMut) -> (BytesMut, Vec<(usize, String)>) {
     let mut failed = Vec::new();
     let mut rest = room.as_mut();
@@ -150,7 +152,7 @@ fn read_file(Wish { path, size }: &Wish, place: &mut [u8]) -> Result<(), String>
     match file.read_exact(place) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(changed(length(&file)?)),
         Err(error) => Err(unreadable(error)),
-        // One more byte than expected means that the file grew during the read.
+        // If one more byte can be read, the file grew during the read.
         Ok(()) => match file.read_exact(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
             Err(error) => Err(unreadable(error)),

@@ -1,15 +1,16 @@
-//! Keeps the dictionaries of recently read files.
+//! Keeps the dictionaries of recently read Arrow IPC files in memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::file::Dictionaries;
 
-/// Maximum number of files whose dictionaries a source keeps; beyond it, those of the least
-/// recently read file are dropped.
+/// Maximum number of files whose dictionaries a source keeps. Beyond this number, the dictionaries
+/// of the least recently read file are dropped.
 const FILES: usize = 4;
 
-/// Dictionaries of recently read files by file index, the most recent first.
+/// Dictionaries of recently read files, with the index of the file, the most recently read file
+/// first.
 #[derive(Debug, Default)]
 pub(super) struct DictionaryCache(Mutex<VecDeque<(usize, Arc<Dictionaries>)>>);
 

@@ -1,8 +1,9 @@
-//! Checks the lengths that an Arrow message states against the bytes that are there.
+//! Checks the lengths that an Arrow IPC message states against the bytes that the file has.
 //!
-//! Arrow's decoder trusts them: it allocates the size that a compressed buffer states, and the
-//! engine plans as many rows as a record batch states. They are therefore checked first, in the
-//! order in which the decoder takes nodes and buffers (`RecordBatchDecoder::create_array`).
+//! Arrow's decoder trusts stated lengths: it allocates the size that a compressed buffer states,
+//! and the engine plans as many rows as a record batch states. The lengths are therefore checked
+//! first, in the order in which the decoder takes nodes and buffers
+//! (`RecordBatchDecoder::create_array`).
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -15,29 +16,29 @@ use arrow::ipc::{
 /// Size in bytes of the prefix of a compressed buffer, which states its decompressed length.
 const PREFIX_BYTES: u64 = 8;
 
-/// Prefix of a buffer that is stored uncompressed in a message of compressed buffers.
+/// Value of the prefix of a buffer that is stored uncompressed, although its message is compressed.
 const NOT_COMPRESSED: i64 = -1;
 
-/// Upper bounds of the bytes that a compressed byte decompresses to: LZ4 repeats 255 bytes for a
-/// byte of a length, Zstandard 128 KiB for a block of four bytes.
+/// Upper bounds of the number of bytes that one compressed byte decompresses to. In LZ4, one byte
+/// of a length can repeat 255 bytes. In Zstandard, a block of four bytes can repeat 128 KiB.
 const MAX_LZ4_RATIO: u64 = 255;
 const MAX_ZSTD_RATIO: u64 = 32 << 10;
 
-/// Ratio of stated to stored bytes above which a buffer is first decompressed without storing the
-/// result, to check that its size is the stated one.
+/// Ratio of stated to stored bytes above which a buffer is first decompressed without keeping the
+/// result, to check that the stated size is true.
 const DOUBTFUL_RATIO: u64 = 64;
 
-/// Maximum size in bytes, once decompressed, of all compressed buffers of a record batch or
-/// dictionary that are read. All projected columns of a record batch are in memory at once; more is
-/// an error.
+/// Maximum total size in bytes, once decompressed, of the compressed buffers that are read from one
+/// record batch or dictionary. A larger total is an error, because all projected columns of a
+/// record batch are in memory at once.
 pub(super) const MAX_HELD_BYTES: u64 = 4 << 30;
 
-/// The layout of a message, after a check that all its lengths fit its block.
+/// The layout of a message, whose lengths were all checked against its block.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// Rows of the record batch.
+    /// Number of rows of the record batch.
     pub(super) rows: u64,
-    /// Range in `buffers` of the buffers of each column.
+    /// For each column, the range of its buffers in `buffers`.
     pub(super) columns: Vec<Range<usize>>,
     /// All buffers of the message.
     pub(super) buffers: Vec<BodyBuffer>,
@@ -46,15 +47,15 @@ pub(super) struct Checked {
 /// A buffer in the body of a message.
 #[derive(Debug, Clone)]
 pub(super) struct BodyBuffer {
-    /// Range of the buffer in the body, in bytes.
+    /// Byte range of the buffer in the body of the message.
     pub(super) bytes: Range<u64>,
     /// Minimum number of bytes that the buffer must hold once decompressed.
     needed: u64,
 }
 
-/// Parses the message in the metadata of a block.
+/// Parses the message in `metadata`, the metadata of a block.
 pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, String> {
-    // Since format 0.15 a marker of four bytes stands before the length of the message.
+    // Since format version 0.15, a marker of four bytes precedes the length of the message.
     let message = match metadata.get(..4) {
         Some([0xff, 0xff, 0xff, 0xff]) => metadata.get(8..),
         _ => metadata.get(4..),
@@ -64,7 +65,7 @@ pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, String> {
 }
 
 /// Checks a message that must hold a record batch with the columns of `schema`. `body` is the size
-/// of its body in bytes.
+/// of the message's body in bytes.
 pub(super) fn record_batch<'a>(
     message: &Message<'a>,
     schema: &Schema,
@@ -77,8 +78,8 @@ pub(super) fn record_batch<'a>(
     Ok((batch, checked))
 }
 
-/// Checks a message that must hold a dictionary of a column of `schema`. `body` is the size of its
-/// body in bytes.
+/// Checks a message that must hold a dictionary of a column of `schema`. `body` is the size of the
+/// message's body in bytes.
 pub(super) fn dictionary<'a>(
     message: &Message<'a>,
     schema: &Schema,
@@ -113,7 +114,7 @@ fn check(
         None => None,
         Some(CompressionType::LZ4_FRAME) => Some(MAX_LZ4_RATIO),
         Some(CompressionType::ZSTD) => Some(MAX_ZSTD_RATIO),
-        Some(other) => return Err(format!("its compression {other:?} is not known")),
+        Some(other) => return Err(format!("its compression {other:?} is not supported")),
     };
     let variadic = batch.variadicBufferCounts();
     let mut walk = BufferWalk {
@@ -156,10 +157,10 @@ fn length(stated: i64, of: &str) -> Result<u64, String> {
 /// A walk over the nodes and buffers of a message, field by field.
 struct BufferWalk<N, B, V> {
     version: MetadataVersion,
-    /// Size of the body in bytes.
+    /// Size of the message's body in bytes.
     body: u64,
-    /// Maximum bytes that a compressed byte decompresses to; `None` when buffers are not
-    /// compressed.
+    /// Maximum number of bytes that one compressed byte decompresses to; `None` when buffers are
+    /// not compressed.
     ratio: Option<u64>,
     nodes: N,
     given: B,
@@ -173,7 +174,7 @@ where
     B: Iterator<Item = &'a arrow::ipc::Buffer>,
     V: Iterator<Item = i64>,
 {
-    /// Checks a field and its children; returns its number of values.
+    /// Checks the next field and its children, and returns the number of values of that field.
     fn field(&mut self, data_type: &DataType) -> Result<u64, String> {
         let node = self.nodes.next().ok_or("its message has too few nodes")?;
         let rows = length(node.length(), "values")?;
@@ -247,7 +248,7 @@ where
             fixed => {
                 let width = fixed
                     .primitive_width()
-                    .ok_or_else(|| format!("its type {fixed} is not known"))?;
+                    .ok_or_else(|| format!("its type {fixed} is not supported"))?;
                 self.buffer(Some(validity))?;
                 self.buffer(rows.checked_mul(width as u64))?;
             }
@@ -261,7 +262,7 @@ where
         if found == rows {
             Ok(())
         } else {
-            Err(format!("a child has {found} values for {rows}"))
+            Err(format!("a child field has {found} values, expected {rows}"))
         }
     }
 
@@ -287,8 +288,7 @@ where
         let count = length(count.ok_or("its message has no buffer count")?, "buffers")?;
         self.buffer(Some(validity))?;
         self.buffer(rows.checked_mul(16))?;
-        // Each of these buffers is taken from the message, so a count that is too large soon
-        // fails.
+        // Each iteration takes a buffer of the message, so a count that is too large soon fails.
         (0..count).try_for_each(|_| self.buffer(Some(0)))
     }
 
@@ -298,16 +298,16 @@ where
         self.buffer(Some(0))
     }
 
-    /// Takes the next buffer, which must hold at least `needed` bytes; `None` means more than 64
-    /// bits can count, which always fails.
+    /// Takes the next buffer, which must hold at least `needed` bytes. `None` means that the number
+    /// of needed bytes overflows `u64`, which always fails.
     fn buffer(&mut self, needed: Option<u64>) -> Result<(), String> {
         let buffer = self.given.next().ok_or("its message has too few buffers")?;
-        let start = length(buffer.offset(), "as a buffer's place")?;
+        let start = length(buffer.offset(), "as the byte offset of a buffer")?;
         let bytes = length(buffer.length(), "bytes")?;
         let end = start.checked_add(bytes).filter(|&end| end <= self.body);
         let end = end.ok_or_else(|| {
             format!(
-                "a buffer of {bytes} bytes at {start} does not lie within the {} of its block",
+                "a buffer of {bytes} bytes at byte {start} does not lie within the body of {} bytes",
                 self.body
             )
         })?;
@@ -323,8 +323,8 @@ where
     }
 }
 
-/// Size in bytes of the offsets of `rows` values. Without values there may be no offsets. `None` on
-/// overflow.
+/// Returns the size in bytes of the offsets of `rows` values: 0 without values, because the offsets
+/// may then be missing; `None` on overflow.
 fn offsets(rows: u64, width: u64) -> Option<u64> {
     if rows == 0 {
         return Some(0);
@@ -332,9 +332,10 @@ fn offsets(rows: u64, width: u64) -> Option<u64> {
     rows.checked_add(1)?.checked_mul(width)
 }
 
-/// Checks that a compressed buffer, given with its prefix, holds as many bytes as it states, and as
-/// many as its values need. `held_before` is the stated size of the previous buffers; this one is
-/// added, and the sum may not exceed [`MAX_HELD_BYTES`].
+/// Checks that a compressed buffer holds as many bytes as it states, and as many as its values
+/// need. `bytes` begins with the prefix of the buffer. Adds the size that the buffer states to
+/// `held_before`, the total of the previous buffers, and checks that the sum is at most
+/// [`MAX_HELD_BYTES`].
 pub(super) fn compressed(
     codec: CompressionType,
     bytes: &[u8],
@@ -357,13 +358,13 @@ pub(super) fn compressed(
     };
     if stated < needed {
         return Err(format!(
-            "a compressed buffer of {stated} bytes is too short for its values"
+            "a compressed buffer of {stated} bytes is too short for its values, which need {needed} bytes"
         ));
     }
     *held_before = held_before.saturating_add(stated);
     if *held_before > MAX_HELD_BYTES {
         return Err(format!(
-            "with a compressed buffer of {stated} bytes it holds {held_before}, above the limit of {MAX_HELD_BYTES}: write smaller record batches"
+            "its compressed buffers hold at least {held_before} bytes, above the limit of {MAX_HELD_BYTES}: write smaller record batches"
         ));
     }
     if stated <= held.saturating_mul(DOUBTFUL_RATIO) {
@@ -374,13 +375,13 @@ pub(super) fn compressed(
         Ok(())
     } else {
         Err(format!(
-            "a compressed buffer states {stated} bytes and holds another number of them"
+            "a compressed buffer states {stated} bytes, but holds a different number of bytes"
         ))
     }
 }
 
-/// Returns the number of bytes that a compressed buffer really holds, or `most + 1` if there are
-/// more than `most`; `None` when the buffer is damaged.
+/// Returns the number of bytes that `stored` decompresses to, or `most + 1` if it exceeds `most`;
+/// `None` when `stored` is damaged.
 fn decompressed_bytes(codec: CompressionType, stored: &[u8], most: u64) -> Option<u64> {
     let limit = most.saturating_add(1);
     let counted = match codec {
@@ -418,7 +419,8 @@ mod tests {
         let mut held = 0;
         check(&honest, &mut held).unwrap();
         assert_eq!(held, 1 << 20);
-        // The largest buffer that is accepted, and the smallest that is refused.
+        // A buffer that just reaches the limit is accepted; with the next buffer, the total exceeds
+        // the limit.
         held = MAX_HELD_BYTES - (1 << 20);
         check(&honest, &mut held).unwrap();
         let error = check(&honest, &mut held).unwrap_err();

@@ -1,4 +1,4 @@
-//! The layout of an Arrow IPC file: footer, blocks, dictionaries.
+//! Reads the parts of an Arrow IPC file: its footer, dictionaries and record batches.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,14 +27,14 @@ const MAGIC: &[u8; 6] = b"ARROW1";
 /// Size in bytes of what follows the footer: the footer's length and the magic.
 const TAIL_BYTES: u64 = 10;
 
-/// Maximum gap in bytes between two wanted buffers that is read together with them instead of
-/// skipped.
+/// Maximum gap in bytes between two wanted buffers that are read together, including the gap.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// Maximum size of a footer in bytes; a larger one is an error.
+/// Maximum size of a footer in bytes; a larger footer is an error.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
-/// Positions of the record batches and dictionaries of a file.
+/// The content hash, schema and version of a file, and the blocks of its record batches and
+/// dictionaries.
 #[derive(Debug)]
 pub(super) struct FileLayout {
     pub(super) content: ContentHash,
@@ -62,7 +62,7 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
     })? as u64;
     if length > MAX_FOOTER_BYTES.min(size - TAIL_BYTES) {
         return Err(damaged(format!(
-            "its footer says to be {length} bytes long"
+            "its footer states a length of {length} bytes, above the size of the file or the limit of {MAX_FOOTER_BYTES} bytes"
         )));
     }
     let needed = length + TAIL_BYTES;
@@ -140,7 +140,8 @@ fn check_magic(magic: &[u8; MAGIC.len()]) -> Result<(), &'static str> {
     }
 }
 
-/// Start and length of a block in bytes; `None` when they are negative or overflow.
+/// Returns the offset and the length of a block in bytes; `None` when a number is negative, or the
+/// end of the block overflows.
 fn extent(block: &Block) -> Option<(u64, u64)> {
     let start = u64::try_from(block.offset()).ok()?;
     let metadata = u64::try_from(block.metaDataLength()).ok()?;
@@ -150,7 +151,7 @@ fn extent(block: &Block) -> Option<(u64, u64)> {
     Some((start, length))
 }
 
-/// Size of a block in bytes; 0 when its extent is not sound.
+/// Returns the size of a block in bytes; 0 when the block's offset or length is invalid.
 pub(super) fn block_bytes(block: &Block) -> u64 {
     extent(block).map_or(0, |(_, length)| length)
 }
@@ -159,7 +160,8 @@ fn body_bytes(block: &Block) -> u64 {
     u64::try_from(block.bodyLength()).unwrap_or(0)
 }
 
-/// Reads `length` bytes of a file from `start`. The range must lie within the size of the file.
+/// Reads `length` bytes of a file, from the offset `start`. The caller has checked that the range
+/// lies within the file.
 fn read_at(file: &mut File, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; length as usize];
     file.seek(SeekFrom::Start(start))?;
@@ -167,18 +169,18 @@ fn read_at(file: &mut File, start: u64, length: u64) -> std::io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Reads the buffers of a block's body that belong to `columns`, each to its position in the body;
-/// no other byte of the body is read or takes memory.
+/// Returns the body of a block with only the buffers of `columns` read; other bytes, except small
+/// gaps between these buffers, are zero and take no memory.
 fn read_body(
     file: &mut File,
     block: &Block,
     checked: &Checked,
     columns: &[usize],
 ) -> Result<Buffer, ArrowError> {
-    // The layout was checked against the size that the file had, and that size is checked when the
-    // file is opened.
+    // The ranges lie within the file: the layout was checked against the file's size when the
+    // source was opened, and opening the file again checks that its size is unchanged.
     let body = (block.offset() as u64).saturating_add(block.metaDataLength() as u64);
-    // The system gives zeroed memory its pages only when it is written.
+    // The operating system allocates a page of zeroed memory only when the page is written.
     let mut bytes = MutableBuffer::from_len_zeroed(body_bytes(block) as usize);
     let wanted = columns
         .iter()
@@ -252,7 +254,7 @@ pub(super) fn dictionaries(
     Ok(found)
 }
 
-/// Reads the columns at `projection` of a record batch.
+/// Reads the columns of a record batch whose indices are in `projection`.
 pub(super) fn read_batch(
     layout: &FileLayout,
     dictionaries: &Dictionaries,
@@ -274,11 +276,11 @@ pub(super) fn read_batch(
 
 fn parse<'a>(layout: &FileLayout, metadata: &'a [u8]) -> Result<ipc::Message<'a>, ArrowError> {
     let message = check::parse(metadata).map_err(ArrowError::IpcError)?;
-    // Files of version 1 do not state the version of their messages.
+    // In files of version 1, messages do not state their version.
     if layout.version == MetadataVersion::V1 || message.version() == layout.version {
         Ok(message)
     } else {
-        let cause = "its message is of another version than its footer";
+        let cause = "its message and its footer state different versions of the format";
         Err(ArrowError::IpcError(cause.to_owned()))
     }
 }

@@ -1,7 +1,8 @@
 //! `ARROW`: files of the Arrow IPC file format (Feather 2); a split is a record batch.
 //!
-//! As with a Parquet row group, a record batch is read once for each window that it is part of: a
-//! shuffled order would otherwise return to each record batch for every few rows.
+//! Rows are not read by reference: a shuffled order would read each record batch again for every
+//! few rows. Instead a record batch, like a Parquet row group, is read once for each window to
+//! which its rows belong.
 
 mod cache;
 mod check;
@@ -41,13 +42,13 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(open(spec)),
 };
 
-/// Opens Arrow IPC files, reading their footers and the header of each record batch. The format has
-/// no options.
+/// Opens Arrow IPC files, and reads the footer of each file and the header of each record batch.
+/// The format has no options.
 pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
-            "ARROW files say their columns themselves: leave out the column list".to_owned(),
+            "ARROW files define their columns themselves: leave out the column list".to_owned(),
         )
         .into());
     }
@@ -107,7 +108,7 @@ struct IpcReader {
 }
 
 impl IpcReader {
-    /// Reads the columns `projection` of the record batch at `place`, as they are stored.
+    /// Reads the columns `projection` of the record batch at `place`, in their stored types.
     fn batch(&self, place: &SplitLocation, projection: &[usize]) -> Result<RecordBatch> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let failed = |e: ArrowError| damaged(format!("record batch {}: {e}", place.split));
@@ -125,7 +126,13 @@ impl IpcReader {
         let batch = file::read_batch(layout, &dictionaries, &mut opened, block, projection)
             .map_err(failed)?;
         if batch.num_rows() as u64 != place.rows.rows {
-            return Err(damaged(format!("record batch {} has changed", place.split)).into());
+            return Err(damaged(format!(
+                "record batch {} has {} rows, but had {} when the source was opened",
+                place.split,
+                batch.num_rows(),
+                place.rows.rows
+            ))
+            .into());
         }
         Ok(batch)
     }

@@ -129,7 +129,8 @@ async fn damage_is_named_and_survived() {
     assert!(error.contains("it holds an Arrow stream"), "{error}");
 }
 
-/// No flipped bit makes a file state rows that it does not have, abort the decoder, or hide rows.
+/// A flipped bit never makes a file state more rows than it has, never aborts the decoder, and
+/// never hides rows.
 #[tokio::test]
 async fn no_length_of_a_message_is_believed() {
     use arrow::ipc::CompressionType;
@@ -177,7 +178,7 @@ async fn no_length_of_a_message_is_believed() {
     }
 }
 
-/// The stated length of a compressed buffer is set to the largest possible value.
+/// Sets the length that a compressed buffer states to wrong values, up to the largest possible one.
 #[tokio::test]
 async fn compressed_buffers_hold_what_they_state() {
     let dir = tempfile::tempdir().unwrap();

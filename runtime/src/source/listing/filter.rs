@@ -1,4 +1,4 @@
-//! The entries of a folder that a listing visits: visible ones, or those that match a glob.
+//! The filter of a listing: the visible entries of a folder, or the entries that match a glob.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use glob::{MatchOptions, Pattern};
 use super::super::error::SourceError;
 use super::wanted::WantedFiles;
 
-/// Characters that make a part of a path a pattern.
+/// Characters that make a part of a path (a name between slashes) a pattern.
 pub(super) const GLOB_CHARACTERS: [char; 3] = ['*', '?', '['];
 
 /// The entries below a folder that a listing visits.
 #[derive(Debug, Clone)]
 pub(super) enum EntryFilter {
-    /// A folder: all entries except hidden ones.
+    /// For a folder: all entries except hidden entries.
     Folder(WantedFiles),
-    /// A glob.
+    /// For a glob: the entries whose relative paths match.
     Glob {
         whole: Pattern,
         /// The parts of the pattern between slashes.
@@ -31,8 +31,8 @@ const MATCHING: MatchOptions = MatchOptions {
 };
 
 impl EntryFilter {
-    /// True when a walk visits the entry: it may be listed, or be a folder that holds files to
-    /// list.
+    /// True when a walk visits the entry with the path `relative`: a file that may be listed, or a
+    /// folder that may contain such files.
     pub(super) fn enters(&self, relative: &str) -> bool {
         match self {
             Self::Folder(wanted) => is_visible(relative, wanted.strict),
@@ -42,7 +42,8 @@ impl EntryFilter {
         }
     }
 
-    /// True when the entry is listed, provided that it is a file.
+    /// True when the entry with the path `relative` is listed, provided that the entry is a file.
+    /// Extensions are checked elsewhere.
     pub(super) fn takes(&self, relative: &str) -> bool {
         match self {
             Self::Folder(_) => self.enters(relative),
@@ -52,8 +53,8 @@ impl EntryFilter {
         }
     }
 
-    /// True when the entry, which is not a file, has the name of a file to list; ignoring it would
-    /// lose data.
+    /// True when an entry that is not a file has the name of a file to list. Ignoring such an entry
+    /// could lose data.
     pub(super) fn misses(&self, relative: &str) -> bool {
         self.takes(relative)
             && match self {
@@ -67,20 +68,22 @@ fn has_part(relative: &str, first: char) -> bool {
     relative.split('/').any(|part| part.starts_with(first))
 }
 
-/// True when no part of the path is hidden. A leading `_` hides only if `strict` is true: writers
-/// use names such as `_SUCCESS` and `_temporary`, but cameras name photos `_DSC1234.jpg`.
+/// True when no part of the path is hidden. A leading `.` always hides, a leading `_` only if
+/// `strict` is false: writers of tables use names such as `_SUCCESS` and `_temporary`, but cameras
+/// name photos `_DSC1234.jpg`.
 fn is_visible(relative: &str, strict: bool) -> bool {
     !has_part(relative, '.') && (strict || !has_part(relative, '_'))
 }
 
-/// True when the path, or a path below it, may match the glob.
+/// True when the path `relative`, or a path below it, may match the glob with these parts.
 fn may_match(parts: &[Pattern], relative: &str) -> bool {
     for (at, name) in relative.split('/').enumerate() {
         let Some(part) = parts.get(at) else {
             return false;
         };
         if part.as_str() == "**" {
-            // `**` does not enter hidden folders, unless a later part of the glob names one.
+            // `**` does not enter hidden folders, unless a later part of the glob begins with a
+            // dot.
             let names_hidden = parts[at..].iter().any(|p| p.as_str().starts_with('.'));
             return names_hidden || !relative.split('/').skip(at).any(|n| n.starts_with('.'));
         }
@@ -91,8 +94,8 @@ fn may_match(parts: &[Pattern], relative: &str) -> bool {
     true
 }
 
-/// Splits a glob into the folder in which matching starts, and the filter of paths relative to that
-/// folder.
+/// Splits a glob into the folder before its first pattern, and a filter of the paths relative to
+/// that folder.
 pub(super) fn split_glob(
     location: &str,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Locations as users write them: paths and `file://` URLs.
+//! Resolves locations as users write them: paths and `file://` URLs.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub(super) fn local_path(location: &str) -> Result<PathBuf, SourceError> {
             scheme: scheme.to_owned(),
         });
     }
-    // In a URL, `?` would begin the query; in a location it is part of a glob.
+    // In a URL, `?` would begin the query, but in a location `?` is part of a glob.
     let url = Url::parse(&location.replace('?', "%3F")).map_err(|e| bad(&e.to_string()))?;
     url.to_file_path()
         .map_err(|()| bad("a file:// URL names a file of this machine: file:///path"))

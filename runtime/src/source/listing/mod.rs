@@ -1,8 +1,9 @@
-//! Finds the files of a location: a file, a folder or a glob of this machine.
+//! Finds the files of a location on this machine: a file, a folder or a glob.
 //!
-//! Symbolic links are followed, as data sets are often linked together. A link that leads nowhere,
-//! or to a folder that contains the link, is an error: the files that it should lead to would be
-//! missing from the data. Relative paths never leave the folder that was listed.
+//! Symbolic links are followed, because data sets are often assembled from links. A link whose
+//! target does not exist, or is a folder that contains the link, is an error: the files that the
+//! link stands for would be missing from the data. Relative paths never lead out of the listed
+//! folder.
 
 mod filter;
 mod location;
@@ -26,16 +27,16 @@ use wanted::archive_hint;
 /// The files of a location.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// The folder that relative paths start from.
+    /// The folder to which the relative paths of the files refer.
     pub(crate) root: PathBuf,
     /// Files, sorted by relative path (in the order of bytes).
     pub(crate) files: Vec<Listed>,
-    /// Relative paths of the symbolic links that lead to folders.
+    /// Relative paths of the symbolic links to folders that were followed.
     pub(crate) links: Vec<String>,
 }
 
-/// Lists the files of a location. Errors: nothing is there, no file matches, permission is denied,
-/// or the scheme of a URL is not supported.
+/// Lists the files of a location. It is an error if the location does not exist, no file matches, a
+/// folder cannot be read, or the scheme of a URL is not supported.
 pub(crate) async fn list(location: &str, wanted: &WantedFiles) -> Result<Listing, SourceError> {
     let path = local_path(location)?;
     match std::fs::metadata(&path) {

@@ -1,4 +1,4 @@
-//! The folder and the filter that a location stands for, found without listing it.
+//! Resolves a location to a folder and a filter, without listing the folder.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use super::filter::{EntryFilter, GLOB_CHARACTERS, split_glob};
 use super::location::{folder_of, is_absent, local_path};
 use super::wanted::WantedFiles;
 
-/// The folder that a location names, and the files that a listing takes from it.
+/// The folder of a location, and the filter of the files that a listing takes from that folder.
 #[derive(Debug)]
 pub(crate) struct FilePlace {
-    /// The folder that relative paths start from.
+    /// The folder to which the relative paths of the files refer.
     pub(crate) root: PathBuf,
     wanted: WantedFiles,
     /// `None` when the location is a single file.

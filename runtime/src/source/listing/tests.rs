@@ -155,7 +155,7 @@ async fn links_are_followed_and_those_that_lead_nowhere_are_errors() {
     assert!(error.contains("is a symbolic link to 'nowhere'"), "{error}");
     fs::remove_file(here.join("broken.csv")).unwrap();
 
-    // A link without an extension may stand for a folder of files, so it is an error.
+    // A broken link without an extension may stand for a folder of files, so the link is an error.
     link(Path::new("gone"), "more");
     let error = names(list).await.unwrap_err();
     assert!(
@@ -176,7 +176,8 @@ async fn links_are_followed_and_those_that_lead_nowhere_are_errors() {
     link(&here, "loop");
     let error = names(list).await.unwrap_err();
     assert!(
-        error.contains("in/loop' is a symbolic link to") && error.contains("a folder around it"),
+        error.contains("in/loop' is a symbolic link to")
+            && error.contains("a folder that contains the link"),
         "{error}"
     );
     assert_eq!(names(&format!("{list}/*.csv")).await.unwrap(), ["a.csv"]);

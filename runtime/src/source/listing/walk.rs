@@ -1,4 +1,4 @@
-//! The walk through a folder.
+//! Walks through a folder to list its files.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -23,7 +23,7 @@ pub(crate) struct Listed {
 }
 
 /// Returns the time of a file's last change in nanoseconds since 1970; `None` when the system does
-/// not know it.
+/// not provide this time.
 pub(crate) fn modified(meta: &std::fs::Metadata) -> Option<i128> {
     let time = meta.modified().ok()?;
     Some(match time.duration_since(UNIX_EPOCH) {
@@ -36,13 +36,14 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> Option<i128> {
 #[derive(Debug)]
 pub(super) struct Walked {
     pub(super) files: Vec<Listed>,
-    /// Relative paths of the symbolic links to folders that were entered.
+    /// Relative paths of the symbolic links to folders that the walk followed.
     pub(super) links: Vec<String>,
 }
 
-/// Walks a folder and returns the files that the filter takes, sorted by relative path. Errors: a
-/// folder that cannot be read, a symbolic link that leads nowhere or to a folder that contains it,
-/// and an entry that has the name of a file to list but is a pipe, a socket or a device.
+/// Walks through the folder `root` and returns the files that `filter` takes, sorted by relative
+/// path. It is an error if a folder cannot be read, if the target of a symbolic link does not exist
+/// or is a folder that contains the link, or if a pipe, a socket or a device has the name of a file
+/// to list.
 pub(super) async fn walk(root: &Path, filter: EntryFilter) -> Result<Walked, SourceError> {
     let folder = root.to_path_buf();
     let listed = task::blocking("listing files", move || walk_blocking(&folder, &filter)).await;
@@ -115,12 +116,12 @@ pub(super) fn walk_blocking(root: &Path, filter: &EntryFilter) -> Result<Walked,
     Ok(Walked { files, links })
 }
 
-/// Returns the error for an entry at which a walk cannot continue.
+/// Returns the error for the entry at which `error` stopped a walk through `root`.
 fn unlisted(root: &Path, error: walkdir::Error) -> SourceError {
     let path = error.path().unwrap_or(root).to_path_buf();
     if let Some(around) = error.loop_ancestor() {
         return SourceError::Link {
-            cause: format!("to '{}', a folder around it", around.display()),
+            cause: format!("to '{}', a folder that contains the link", around.display()),
             path,
         };
     }

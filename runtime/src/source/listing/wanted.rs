@@ -1,14 +1,15 @@
-//! The files that a format reads, by their names.
+//! The names of the files that a format reads.
 
-/// The files of a folder or glob that a format reads.
+/// Describes the files of a folder or glob that a format reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WantedFiles {
-    /// The files' content as named in messages, for example "image" in "no image files".
+    /// The word for such files in messages, for example "image" in "no image file".
     pub(crate) noun: &'static str,
-    /// Extensions without the first dot, in lower case, for example `tar.gz`. Other files of a
-    /// folder are ignored.
+    /// Extensions of these files, in lower case and without the first dot, for example `tar.gz`. A
+    /// folder's files with other extensions are ignored.
     pub(crate) extensions: &'static [&'static str],
-    /// True when a glob or a single file must have one of these extensions, too.
+    /// True when the files of a glob, and a file that is itself the location, must have one of
+    /// these extensions, too.
     pub(crate) strict: bool,
 }
 
@@ -32,11 +33,12 @@ impl WantedFiles {
     }
 }
 
-/// Extensions of archives and of compressed files. Only `WEBDATASET` reads some of them.
+/// Extensions of archives and of compressed files. Of all formats, only `WEBDATASET` reads some of
+/// these files.
 const ARCHIVES: &[&str] = &["tar", "tgz", "gz", "zip", "zst", "bz2", "xz", "7z", "rar"];
 
-/// Returns the advice in a message about a file that is an archive; empty when the name is not that
-/// of one.
+/// Returns advice for a message about the file `name`; empty unless `name` has the extension of an
+/// archive.
 pub(super) fn archive_hint(name: &str) -> &'static str {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     if ARCHIVES.iter().any(|a| a.eq_ignore_ascii_case(extension)) {

@@ -1,23 +1,23 @@
-//! Checks a Parquet footer before it is decoded.
+//! Checks a Parquet footer before the `parquet` crate decodes the footer.
 
 use super::thrift::{Field, Thrift};
 
-/// Maximum depth to which columns may be nested, as the reader descends by recursion; deeper ones
-/// are an error.
+/// Maximum depth to which columns may be nested. Deeper nesting is an error, because the `parquet`
+/// crate descends by recursion.
 const MAX_LEVELS: usize = 64;
 
-/// Size in bytes of what follows a footer: its length and the magic.
+/// Size in bytes of the end of a file, behind the footer: the footer's length and the magic bytes.
 const TAIL_BYTES: usize = 8;
 
-/// Number of the field of a file's metadata that holds its schema.
+/// Thrift field number of the schema in a file's metadata.
 const SCHEMA: i64 = 2;
 
-/// Number of the field of a schema element that states its number of children.
+/// Thrift field number of the number of children in a schema element.
 const CHILDREN: i64 = 5;
 
-/// Checks that the footer of a file of `size` bytes lies within the file, and that its columns are
-/// not nested too deep. `tail` is the end of the file, and contains the whole footer unless the
-/// footer states more bytes than the file has.
+/// Checks that the footer of a file of `size` bytes lies within the file, and that the columns in
+/// the footer are not nested too deep. `tail` is the end of the file. It contains the whole footer,
+/// unless the footer states more bytes than the file has.
 pub(super) fn check(tail: &[u8], size: u64) -> Result<(), String> {
     let Some((before, [a, b, c, d, magic @ ..])) = tail.split_last_chunk::<TAIL_BYTES>() else {
         return Err(format!("it has {size} bytes, too few for a Parquet file"));
@@ -39,10 +39,11 @@ pub(super) fn check(tail: &[u8], size: u64) -> Result<(), String> {
         .map_err(|cause| format!("its footer cannot be read: {cause}"))
 }
 
-/// Walks over the elements of a schema, which are the nodes of a tree in pre-order, and checks its
-/// depth.
+/// Walks over the elements of a schema, which are the nodes of a tree in pre-order, and checks the
+/// depth of the tree.
 fn levels(footer: &mut Thrift<'_>, elements: u64) -> Result<(), String> {
-    // Number of children still to come, for each node from the root to the current one.
+    // For each node from the root to the current node, the number of its children that are still to
+    // come.
     let mut open: Vec<i64> = Vec::new();
     for _ in 0..elements {
         let mut children = 0;

@@ -1,6 +1,7 @@
-//! Reads the page index of a file, after a check that its lists fit its bytes.
+//! Reads the page index of a Parquet file, after a check that the lists in the index fit its bytes.
 //!
-//! The `parquet` crate reserves memory for as many pages as an offset index states.
+//! Without the check, the `parquet` crate reserves memory for as many pages as an offset index
+//! states.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,17 +14,18 @@ use parquet::file::metadata::{
 
 use super::thrift::{Field, Thrift};
 
-/// Maximum size in bytes of a page index; a larger one is not read, so that no pages are pruned.
+/// Maximum size in bytes of a page index. A larger page index is not read, so no pages are pruned.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 
-/// Number of the field of an offset index that lists its pages.
+/// Thrift field number of the list of pages in an offset index.
 const PAGES: i64 = 1;
 
-/// Number of the last field of a page in an offset index: its fields are offset, size and first
-/// row.
+/// Thrift field number of the last field of a page in an offset index. The fields are offset, size
+/// and first row.
 const PAGE_FIELDS: i64 = 3;
 
-/// Returns the footer with the file's page index; `None` when the file has none, or an unsound one.
+/// Returns the footer with the file's page index; `None` when the file has no page index, or an
+/// unsound one.
 pub(super) fn with_index(
     file: &File,
     size: u64,
@@ -36,8 +38,8 @@ pub(super) fn with_index(
     reader.finish().ok()
 }
 
-/// Checks the page indexes of all column chunks; `None` when one is not sound, or when there is
-/// none.
+/// Checks the page indexes of all column chunks. Returns `None` when any index is not sound, or
+/// when the file has no index.
 fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
     let columns = || footer.row_groups().iter().flat_map(|group| group.columns());
     let mut whole: Option<Range<u64>> = None;
@@ -48,7 +50,8 @@ fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
             None => range,
         });
     }
-    // The `parquet` crate reads all bytes from the first index to the last.
+    // The `parquet` crate reads all bytes from the start of the first index to the end of the last,
+    // so these bytes are limited.
     let whole = whole.filter(|whole| {
         whole.end <= size && whole.end.saturating_sub(whole.start) <= MAX_INDEX_BYTES
     })?;
@@ -72,8 +75,9 @@ fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
     Some(())
 }
 
-/// Ranges of the offset index and of the column index of a column chunk: `None` when the chunk has
-/// no such index, `Some(None)` when its range is impossible.
+/// Returns the byte ranges of the offset index and of the column index of a column chunk. A range
+/// is `None` when the chunk has no such index, and `Some(None)` when the stated range is
+/// impossible.
 fn ranges(column: &ColumnChunkMetaData) -> [Option<Option<Range<u64>>>; 2] {
     [
         (column.offset_index_offset(), column.offset_index_length()),
@@ -97,7 +101,8 @@ fn offset_index(index: &mut Thrift<'_>) -> Result<(), String> {
                 last = id;
                 index.pass(field)
             })?;
-            // A page whose fields are missing takes far more memory than bytes in the file.
+            // A page without these fields is refused, because such a page takes far more bytes in
+            // memory than in the file.
             if id == PAGES && last != PAGE_FIELDS {
                 return Err("required fields of a page are missing".to_owned());
             }

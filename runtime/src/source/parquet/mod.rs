@@ -1,7 +1,7 @@
-//! `PARQUET`: a split is a row group.
+//! `PARQUET` files: a split is a row group.
 //!
-//! Row groups are read page by page, so that reading a row group of gigabytes takes the memory of a
-//! few pages and batches.
+//! A row group is read page by page, so that even a row group of gigabytes needs only the memory of
+//! a few pages and batches.
 
 mod footer;
 mod index;
@@ -50,12 +50,11 @@ use prune::KeptRows;
 
 const FORMAT: &str = "PARQUET";
 
-/// Maximum size of a footer in bytes; a file with a larger one is refused.
+/// Maximum size of a footer in bytes. A file with a larger footer is refused.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
-/// Maximum total size, in bytes, of the footers that an open source keeps, so that reading a row
-/// group of a small data set does not parse the footer again. Other footers are parsed for each
-/// read.
+/// Maximum total size in bytes of the footers that an open source keeps in memory, so that reading
+/// a row group does not parse the footer again. A footer that does not fit is parsed for each read.
 const FOOTER_CACHE_BYTES: usize = 32 << 20;
 
 pub(super) static READER: SourceReader = SourceReader {
@@ -68,12 +67,12 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(open(spec)),
 };
 
-/// Opens Parquet files, reading their footers. The format has no options.
+/// Opens Parquet files and reads their footers. The format has no options.
 pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
-            "PARQUET files say their columns themselves: leave out the column list".to_owned(),
+            "PARQUET files define their columns themselves: leave out the column list".to_owned(),
         )
         .into());
     }
@@ -104,7 +103,7 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
 
-/// The facts that opening takes from the footer of a file.
+/// The parts of a file's footer that opening the file needs.
 struct Inspected {
     schema: Schema,
     rows: FileRows,
@@ -139,7 +138,7 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
             .find(|column| u64::try_from(column.num_values()) != Ok(rows))
         {
             return Err(damaged(&format!(
-                "row group {index} states {rows} rows, and {} values of the column '{}'",
+                "row group {index} states {rows} rows, but {} values of the column '{}'",
                 other.num_values(),
                 other.column_path()
             )));
@@ -165,7 +164,7 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
     })
 }
 
-/// Reads the end of a file of `size` bytes, including its whole footer.
+/// Reads the end of a file of `size` bytes, which includes the whole footer.
 fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let tail = read_tail(file, size, 0)?;
     let end = tail
@@ -189,15 +188,17 @@ fn read_footer(file: &File) -> parquet::errors::Result<ParquetMetaData> {
 #[derive(Debug)]
 struct ParquetReader {
     schema: SchemaRef,
-    /// The footer of each file; `None` when it did not fit into [`FOOTER_CACHE_BYTES`] with the
-    /// others.
+    /// The footer of each file; `None` for a footer that did not fit into [`FOOTER_CACHE_BYTES`]
+    /// together with the footers before.
     footers: Vec<Option<Arc<ParquetMetaData>>>,
-    /// Index of the file that was last read with pruning, and its footer with the page index.
+    /// Index of the file that was last read with pruning, and the footer of that file with its page
+    /// index.
     indexed: Mutex<Option<(usize, Arc<ParquetMetaData>)>>,
 }
 
 impl ParquetReader {
-    /// Returns the footer of a file; with its page index if `prune` is true and the index is sound.
+    /// Returns the footer of a file, with the page index of the file if `prune` is true and that
+    /// index is sound.
     fn footer(
         &self,
         place: &SplitLocation,
@@ -210,7 +211,7 @@ impl ParquetReader {
                 return Ok(Arc::clone(footer));
             }
             let footer = self.plain_footer(place, file)?;
-            // A file with a broken page index can still be read without it.
+            // A file whose page index is not sound can still be read without its index.
             let footer = index::with_index(file, place.size, &footer).map_or(footer, Arc::new);
             *indexed = Some((place.file, Arc::clone(&footer)));
             return Ok(footer);
@@ -218,7 +219,7 @@ impl ParquetReader {
         self.plain_footer(place, file)
     }
 
-    /// Returns the footer of a file without its page index.
+    /// Returns the footer of a file, without the page index of the file.
     fn plain_footer(&self, place: &SplitLocation, file: &File) -> Result<Arc<ParquetMetaData>> {
         if let Some(Some(footer)) = self.footers.get(place.file) {
             return Ok(Arc::clone(footer));
@@ -238,12 +239,12 @@ impl SplitReader for ParquetReader {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let file = place.open()?;
         let mut footer = self.footer(place, &file, scan.prune.is_some())?;
-        // The file could have been replaced by another one of the same size.
+        // The file may have been replaced by another file of the same size.
         let group = footer.row_groups().get(place.split);
         let Some(group) = group.filter(|g| u64::try_from(g.num_rows()) == Ok(place.rows.rows))
         else {
             return Err(damaged(
-                "its row groups are not those it had when it was opened".to_owned(),
+                "its row groups are not those that it had when the source was opened".to_owned(),
             )
             .into());
         };
@@ -262,8 +263,8 @@ impl SplitReader for ParquetReader {
                 scan.projection.iter().copied(),
             ))
             .with_batch_size(batch_rows.min(checked.batch_rows));
-        // Row numbers follow from the selection; the reader's virtual column of row numbers would
-        // be decoded only to give the same.
+        // Row numbers are computed from the selection. The reader's virtual column of row numbers
+        // would give the same numbers, but cost decoding.
         let first_row = place.rows.first_row;
         let mut selected = None;
         if let Some(predicate) = &scan.prune {
@@ -314,16 +315,16 @@ impl SplitReader for ParquetReader {
     }
 }
 
-/// The result of checking the pages that a scan reads.
+/// The result of checking the Parquet pages that a scan reads.
 struct CheckedPages {
-    /// False when the page index does not describe these pages; the scan is then done without the
-    /// index.
+    /// False when the page index does not describe the pages of the file. The scan then does not
+    /// use the index.
     is_index_sound: bool,
-    /// Maximum number of rows of a batch.
+    /// Maximum number of rows in a batch of the scan.
     batch_rows: usize,
 }
 
-/// Checks the pages of the columns that a scan reads or prunes by.
+/// Checks the pages of all columns that a scan reads, or uses for pruning.
 fn check_pages(
     place: &SplitLocation,
     file: &File,
@@ -362,8 +363,8 @@ fn check_pages(
     Ok(checked)
 }
 
-/// Ranges of the numbers in the file of the selected rows, for a row group whose first row has the
-/// number `first`.
+/// Returns the ranges of row numbers in the file that `selection` selects from a row group. `first`
+/// is the row number of the row group's first row.
 fn ranges(selection: &RowSelection, first: u64) -> Vec<Range<u64>> {
     let mut next = first;
     let mut kept = Vec::new();
@@ -377,7 +378,8 @@ fn ranges(selection: &RowSelection, first: u64) -> Vec<Range<u64>> {
     kept
 }
 
-/// Estimates from its footer the size in bytes of the decoded columns of a row group.
+/// Estimates the size in bytes of the projected columns of a row group once decoded, from the
+/// metadata in the footer.
 fn projected_bytes(group: &RowGroupMetaData, projection: &[usize]) -> u64 {
     let schema = group.schema_descr();
     (0..group.num_columns())
@@ -388,7 +390,7 @@ fn projected_bytes(group: &RowGroupMetaData, projection: &[usize]) -> u64 {
 
 fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
-    // Dictionary encoding makes the stored bytes far fewer than the decoded ones.
+    // With dictionary encoding, the stored bytes can be far fewer than the decoded bytes.
     let value = match column.column_type() {
         Type::BOOLEAN => 1,
         Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,

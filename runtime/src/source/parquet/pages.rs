@@ -1,8 +1,8 @@
-//! Checks the lengths that the pages of a column chunk state, before the pages are decoded.
+//! Checks the lengths that the pages of a Parquet column chunk state, before the pages are decoded.
 //!
-//! The reader of the `parquet` crate allocates memory by three stated numbers: the decompressed
-//! size in a page header, the number of values in a dictionary, and the number of lengths in a
-//! delta encoding.
+//! Without the check, the reader of the `parquet` crate allocates memory by three stated numbers:
+//! the decompressed size in a page header, the number of values in a dictionary, and the number of
+//! lengths in a delta encoding.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -17,41 +17,43 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use super::rows;
 use super::thrift::{Field, Thrift};
 
-/// Number of bytes read to find the end of a page header: at first, and at most. A longer header is
-/// an error.
+/// Number of bytes that are read at first to parse a page header (`HEADER_BYTES`), and the number
+/// above which no more bytes are read (`MAX_HEADER_BYTES`). A longer header is an error.
 const HEADER_BYTES: u64 = 1 << 10;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Number of bytes that a page may state beyond what its compressed bytes can decompress to.
+/// Number of bytes by which the stated size of a page may exceed the most that its compressed bytes
+/// can decompress to.
 const SLACK_BYTES: u64 = 4 << 10;
 
-/// Maximum decompressed size that a page in Brotli may state in bytes: no useful bound of its ratio
-/// exists.
+/// Maximum decompressed size in bytes that a page compressed by Brotli may state. A fixed size is
+/// used because no useful bound of Brotli's ratio exists.
 const MAX_BROTLI_BYTES: u64 = 512 << 20;
 
-/// Maximum memory in bytes that a batch's values of one list column may take: `MAX_LIST_BYTES`,
-/// plus `MAX_LIST_RATIO` bytes for each stored byte. One row may have all values of a column chunk,
-/// so that a number of rows does not bound them.
+/// Maximum memory in bytes for the values of one list column in a batch: `MAX_LIST_BYTES`, plus
+/// `MAX_LIST_RATIO` bytes for each stored byte. A limit in rows would not suffice, because one row
+/// may have all values of a column chunk.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 const MAX_LIST_RATIO: u64 = 64;
 
-/// Size in bytes of the definition level and the repetition level of a value in a list.
+/// Size in memory, in bytes, of the definition level and the repetition level of one value in a
+/// list.
 const LEVEL_BYTES: u64 = 4;
 
-/// Maximum number of lengths that a delta encoding may state in a page, as the reader decodes all
-/// of them at once; more are an error.
+/// Maximum number of lengths that a delta encoding may state in a page. More lengths are an error,
+/// because the reader decodes all lengths of a page at once.
 const MAX_LENGTHS: u64 = 64 << 20;
 
 /// A data page of a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DataPage {
     offset: u64,
-    /// Size of header and data together.
+    /// Size of the page's header and data together, in bytes.
     bytes: u64,
     values: u64,
 }
 
-/// The fields of a page header.
+/// The fields of a page header that are checked.
 #[derive(Debug)]
 struct PageHeader {
     kind: i64,
@@ -67,23 +69,23 @@ const INDEX: i64 = 1;
 const DICTIONARY: i64 = 2;
 const DATA_V2: i64 = 3;
 
-/// Numbers of the fields of a page header that hold the header of a data page, of a dictionary and
-/// of a data page of version 2.
+/// Thrift field numbers, in a page header, of the nested header of a data page, of a dictionary
+/// page and of a data page of version 2.
 const DATA_HEADER: i64 = 5;
 const DICTIONARY_HEADER: i64 = 7;
 const DATA_V2_HEADER: i64 = 8;
 
-/// The data pages of a column chunk, after a check of their lengths.
+/// The data pages of a column chunk, whose lengths were checked.
 #[derive(Debug)]
 pub(super) struct Pages {
     pages: Vec<DataPage>,
-    /// Maximum number of rows of a batch.
+    /// Maximum number of rows in a batch that includes this column.
     pub(super) batch_rows: usize,
 }
 
 impl Pages {
-    /// Reads and checks the page headers of a column chunk of a file of `size` bytes, whose row
-    /// group has `rows` rows.
+    /// Reads and checks the page headers of a column chunk. `size` is the size of the file in
+    /// bytes, and `rows` is the number of rows in the row group.
     pub(super) fn check(
         file: &File,
         size: u64,
@@ -142,7 +144,7 @@ impl Pages {
             let in_room = room / largest.saturating_mul(each).max(1);
             if in_room == 0 {
                 return Err(format!(
-                    "a row has {largest} values, where its pages have {stored} bytes: more than a row may take"
+                    "a row has {largest} values of at least {each} bytes, above the limit of {room} bytes for a row in pages of {stored} bytes"
                 ));
             }
             batch_rows = usize::try_from(in_room).unwrap_or(usize::MAX);
@@ -153,8 +155,8 @@ impl Pages {
         Ok(Self { pages, batch_rows })
     }
 
-    /// True when an offset index lists exactly these pages, with the right offsets, sizes and first
-    /// rows. The first rows of lists are not compared.
+    /// True when the offset index `index` lists exactly these pages, with the right offsets, sizes
+    /// and first rows. For list columns, first rows are not compared.
     pub(super) fn fit(&self, index: &[PageLocation], column: &ColumnChunkMetaData) -> bool {
         let is_list = column.column_descr().max_rep_level() > 0;
         let mut row = 0u64;
@@ -169,7 +171,8 @@ impl Pages {
     }
 }
 
-/// Checks that a stated length is neither negative nor above `most`.
+/// Checks that `length`, which a file states, is neither negative nor above `most`, and returns
+/// `length`.
 fn stated(length: i64, most: u64) -> Result<u64, String> {
     u64::try_from(length)
         .ok()
@@ -177,7 +180,8 @@ fn stated(length: i64, most: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("it states {length} bytes, where {most} are left"))
 }
 
-/// Reads the page header at the offset `at`; returns the header and its length in bytes.
+/// Reads the page header at the byte offset `at`, which ends before `end`. Returns the header and
+/// its length in bytes.
 fn header(mut file: &File, at: u64, end: u64) -> Result<(PageHeader, u64), String> {
     let mut window = HEADER_BYTES;
     loop {
@@ -192,7 +196,8 @@ fn header(mut file: &File, at: u64, end: u64) -> Result<(PageHeader, u64), Strin
             Err(cause) if length == end - at || window >= MAX_HEADER_BYTES => {
                 return Err(format!("its header cannot be read: {cause}"));
             }
-            // Statistics can make a header longer.
+            // The header may be longer than the bytes that were read, for example because of
+            // statistics. More bytes are read.
             Err(_) => window *= 8,
         }
     }
@@ -200,7 +205,7 @@ fn header(mut file: &File, at: u64, end: u64) -> Result<(PageHeader, u64), Strin
 
 fn parse(thrift: &mut Thrift<'_>) -> Result<PageHeader, String> {
     let (mut kind, mut uncompressed, mut compressed) = (None, None, None);
-    // For each nested header: its field number, and its number of values and encoding.
+    // For each nested header, its field number, its number of values and its encoding.
     let mut parts = Vec::new();
     thrift.fields(|thrift, id, field| {
         match (id, field) {
@@ -231,14 +236,15 @@ fn parse(thrift: &mut Thrift<'_>) -> Result<PageHeader, String> {
         DATA => Some(DATA_HEADER),
         DICTIONARY => Some(DICTIONARY_HEADER),
         DATA_V2 => Some(DATA_V2_HEADER),
-        // Pages of an index hold no values, and are skipped.
+        // Index pages hold no values and are skipped.
         INDEX => None,
-        other => return Err(format!("{other} is no type of a page")),
+        other => return Err(format!("{other} is not a page type")),
     };
     let (values, encoding) = match part {
         None => (0, 0),
         Some(part) => {
-            // If a nested header occurs twice, the reader takes the last one as well.
+            // If a nested header occurs twice, the last occurrence counts, as in the `parquet`
+            // crate.
             let part = parts.into_iter().rfind(|(id, ..)| *id == part);
             part.and_then(|(_, values, encoding)| values.zip(encoding))
                 .ok_or("it lacks its values or their encoding")?
@@ -258,7 +264,7 @@ fn check_header(
     compressed: u64,
     column: &ColumnChunkMetaData,
 ) -> Result<(), String> {
-    // Maximum number of bytes that a compressed byte decompresses to.
+    // Maximum number of bytes that one compressed byte decompresses to.
     let ratio = match column.compression() {
         Compression::UNCOMPRESSED => 1,
         Compression::SNAPPY => 64,
@@ -272,7 +278,7 @@ fn check_header(
     };
     let uncompressed = stated(header.uncompressed, most).map_err(|_| {
         format!(
-            "it states {} bytes in {compressed} compressed ones",
+            "it states {} bytes in {compressed} compressed bytes",
             header.uncompressed
         )
     })?;
@@ -288,7 +294,7 @@ fn check_header(
     Ok(())
 }
 
-/// Minimum size in bytes of a value of a column in plain encoding.
+/// Returns the minimum size in bytes of one value of `column` in plain encoding.
 fn width(column: &ColumnChunkMetaData) -> u64 {
     match column.column_type() {
         Type::BOOLEAN => 0,
@@ -301,12 +307,14 @@ fn width(column: &ColumnChunkMetaData) -> u64 {
     }
 }
 
-/// True for the numbers of the encodings that state how many lengths they hold.
+/// True for the numbers of the encodings `DELTA_LENGTH_BYTE_ARRAY` and `DELTA_BYTE_ARRAY`, whose
+/// data states a number of lengths.
 const fn has_delta_lengths(encoding: i64) -> bool {
     matches!(encoding, 6 | 7)
 }
 
-/// Decompresses the pages of a column chunk to check how many lengths their delta encodings state.
+/// Decompresses the pages of a column chunk, to check the numbers of lengths that their delta
+/// encodings state.
 fn check_deltas(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
     let failed = |error: parquet::errors::ParquetError| error.to_string();
     let file = file.try_clone().map_err(|error| error.to_string())?;
@@ -334,7 +342,7 @@ fn check_deltas(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<
     Ok(())
 }
 
-/// Returns the encoded values of a data page, which follow its levels.
+/// Returns the encoded values of a data page, which follow the levels of the page.
 fn values<'a>(page: &'a Page, column: &ColumnChunkMetaData) -> Result<&'a [u8], String> {
     let bytes: &[u8] = page.buffer();
     let cut = || "its levels are longer than the page".to_owned();
@@ -380,7 +388,8 @@ fn values<'a>(page: &'a Page, column: &ColumnChunkMetaData) -> Result<&'a [u8], 
     }
 }
 
-/// Checks that lengths in delta encoding (`DELTA_BINARY_PACKED`) are at most `most`.
+/// Reads lengths in the encoding `DELTA_BINARY_PACKED`, and checks that at most `most` lengths are
+/// stated.
 fn lengths(bytes: &mut Thrift<'_>, most: u64) -> Result<(), String> {
     let (block, miniblocks, total) = (bytes.varint()?, bytes.varint()?, bytes.varint()?);
     bytes.signed()?;
@@ -393,7 +402,9 @@ fn lengths(bytes: &mut Thrift<'_>, most: u64) -> Result<(), String> {
         ));
     }
     let each = block.checked_div(miniblocks).filter(|&each| each > 0);
-    let each = each.ok_or_else(|| format!("blocks of {block} lengths in {miniblocks} parts"))?;
+    let each = each.ok_or_else(|| {
+        format!("a delta encoding states blocks of {block} lengths in {miniblocks} miniblocks")
+    })?;
     let mut left = total.saturating_sub(1);
     while left > 0 {
         bytes.signed()?;
@@ -404,7 +415,7 @@ fn lengths(bytes: &mut Thrift<'_>, most: u64) -> Result<(), String> {
             }
             let bits = each
                 .checked_mul(u64::from(width))
-                .ok_or("parts that are too long")?;
+                .ok_or("a delta encoding states a miniblock that is too long")?;
             bytes.take(bits.div_ceil(8))?;
             left = left.saturating_sub(each);
         }

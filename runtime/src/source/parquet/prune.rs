@@ -1,10 +1,11 @@
-//! Finds the rows of a row group for which a predicate can be true, by statistics, page index and
-//! Bloom filters.
+//! Finds the rows of a row group for which a predicate can be true, by the statistics, the page
+//! index and the Bloom filters of the file.
 //!
-//! Pruning must never change the rows of a pipeline, so a conjunct is used only if its statistics
-//! are reliable. Not used are those of floats (statistics leave out NaN, which compares above
-//! everything), of nested columns and of columns without a null count (`IS NULL`), and the
-//! deprecated statistics of old writers, which order bytes and unsigned numbers wrongly.
+//! Pruning must never change the rows of a pipeline, so a conjunct is used only if the statistics
+//! of its columns are reliable. Four kinds are not used: statistics of floats, which leave out NaN
+//! although NaN compares above everything; statistics of nested columns; statistics without a null
+//! count, which `IS NULL` needs; and the deprecated statistics of old writers, which order bytes
+//! and unsigned numbers wrongly.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -26,7 +27,7 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use super::super::split_location::SplitLocation;
 
-/// Maximum size in bytes of a Bloom filter that is read; larger ones are not used.
+/// Maximum size in bytes of a Bloom filter that is read. Larger Bloom filters are not used.
 const MAX_BLOOM_BYTES: i64 = 16 << 20;
 
 /// The rows of a row group that have to be read.
@@ -36,12 +37,12 @@ pub(super) enum KeptRows {
     All,
     /// No row.
     None,
-    /// The rows of some pages.
+    /// The selected rows, which are those of some pages.
     Some(RowSelection),
 }
 
-/// Returns the rows of the row group at `place` for which `predicate` may be true. The predicate
-/// refers to the columns of the whole `schema`.
+/// Returns the rows of the row group at `place` for which `predicate` may be true. The column
+/// indices in `predicate` refer to `schema`, which is not projected.
 pub(super) fn kept_rows(
     builder: &ParquetRecordBatchReaderBuilder<File>,
     place: &SplitLocation,
@@ -59,8 +60,8 @@ pub(super) fn kept_rows(
     if sound.is_empty() {
         return KeptRows::All;
     }
-    // Damaged statistics make the libraries panic. All rows are read then, which reports the damage
-    // if the rows have any.
+    // Damaged statistics can make the libraries panic. In that case all rows are read, and reading
+    // reports damage if the rows themselves are damaged.
     let attempt = catch_unwind(AssertUnwindSafe(|| access(builder, place, schema, sound)));
     match attempt {
         Ok(Some(RowGroupAccess::Skip)) => KeptRows::None,

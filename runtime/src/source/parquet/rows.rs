@@ -1,7 +1,8 @@
-//! Counts the values of the rows of a column with lists, by its repetition levels.
+//! Counts the values that each row has in a list column, by the column's repetition levels.
 //!
-//! A few bytes of levels can give one row billions of values, and a batch holds whole rows. The levels
-//! are encoded as the Parquet format describes under "Run Length Encoding / Bit-Packing Hybrid".
+//! The count is needed because a few bytes of levels can give one row billions of values, and a
+//! batch holds whole rows. The encoding of levels is described in the Parquet format under "Run
+//! Length Encoding / Bit-Packing Hybrid".
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::thrift::Thrift;
 
-/// Returns the number of values of the largest row of a column chunk. Pages are decompressed one at
-/// a time.
+/// Returns the number of values in the largest row of a column chunk. Decompresses one page at a
+/// time.
 pub(super) fn largest(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<u64, String> {
     let failed = |error: parquet::errors::ParquetError| error.to_string();
     let file = file.try_clone().map_err(|error| error.to_string())?;
@@ -32,8 +33,8 @@ pub(super) fn largest(file: &File, column: &ColumnChunkMetaData, rows: u64) -> R
     Ok(counts.largest)
 }
 
-/// Returns the repetition levels of a data page; `None` when it has none, or when they are in the
-/// deprecated encoding `BIT_PACKED`, which is not decoded here.
+/// Returns the encoded repetition levels of a data page; `None` when `page` is not a data page, or
+/// when its levels have the deprecated encoding `BIT_PACKED`, which is not decoded here.
 fn levels(page: &Page) -> Result<Option<&[u8]>, String> {
     let bytes: &[u8] = page.buffer();
     let levels = match page {
@@ -54,10 +55,10 @@ fn levels(page: &Page) -> Result<Option<&[u8]>, String> {
     Ok(Some(levels))
 }
 
-/// Counts the values of each row.
+/// Counts the values of each row of a list column.
 #[derive(Debug, Default)]
 struct LevelCounts {
-    /// Values so far of the current row.
+    /// Number of values of the current row so far.
     row: u64,
     largest: u64,
 }
@@ -71,13 +72,14 @@ impl LevelCounts {
         }
     }
 
-    /// Begins a row with one value.
+    /// Begins a new row, which has one value so far.
     const fn next(&mut self) {
         self.row = 0;
         self.same(1);
     }
 
-    /// Adds the `values` values of a page. A value with the repetition level 0 begins a row.
+    /// Counts the `values` values of a page, whose repetition levels are in `levels`. A value of
+    /// the level 0 begins a row; `most` is the highest possible level.
     fn page(&mut self, levels: &[u8], most: i16, values: u64) -> Result<(), String> {
         let width = u64::from(i16::BITS - most.leading_zeros());
         let mut levels = Thrift::new(levels);
@@ -112,8 +114,8 @@ impl LevelCounts {
                 left -= there;
             }
         }
-        // Values without a level are added to the current row; the reader reports later that levels
-        // are missing.
+        // Values without a level are added to the current row. The reader reports the missing
+        // levels later.
         self.same(left);
         Ok(())
     }
@@ -133,19 +135,20 @@ mod tests {
 
     #[test]
     fn rows_begin_at_the_level_0() {
-        // Bit-packed levels, starting from the lowest bit: rows of 3, 1 and 4 values.
+        // Bit-packed levels, from the lowest bit upward, of rows with 3, 1 and 4 values.
         let packed: (&[u8], u64) = (&[0x03, 0b1110_0110], 8);
         assert_eq!(largest(&[packed], 1), Ok(4));
-        // A repeated level for 5 values that continue the previous row, then one for 3 rows.
+        // A run of the level 1 for 5 values, which continue the previous row, then a run of the
+        // level 0 for 3 values, which are a row each.
         let runs: (&[u8], u64) = (&[0x0a, 0x01, 0x06, 0x00], 8);
         assert_eq!(largest(&[packed, runs], 1), Ok(9));
         assert_eq!(largest(&[runs, runs], 1), Ok(6));
-        // Levels of two bits, of which 0 begins a row: 0, 1, 2, 0.
+        // The levels 0, 1, 2, 0 in two bits each. The level 0 begins a row.
         assert_eq!(largest(&[(&[0x03, 0b0010_0100, 0], 4)], 2), Ok(3));
-        // A repeated level for a thousand million values.
+        // A run of one level for a billion values.
         let run: &[u8] = &[0x02, 0x00, 0xfe, 0xa7, 0xd6, 0xb9, 0x07, 0x01];
         assert_eq!(largest(&[(run, 1_000_000_000)], 1), Ok(1_000_000_000));
-        // Missing levels, and a length that is cut off.
+        // Missing levels, and run lengths that are cut off.
         assert_eq!(largest(&[(&[0x02, 0x00], 77)], 1), Ok(77));
         assert!(largest(&[(&[0x80], 1)], 1).is_err());
         assert!(largest(&[(&[0x02], 1)], 1).is_err());

@@ -1,8 +1,8 @@
-//! A reader of Thrift's compact encoding, for as much of it as checking lengths needs.
+//! A reader of those parts of Thrift's compact encoding that checking lengths needs.
 //!
 //! The encoding is described in Thrift's `thrift-compact-protocol.md`.
 
-/// Maximum depth of nested structs and lists; deeper ones are an error.
+/// Maximum depth of nested structs and lists. Deeper nesting is an error.
 const MAX_DEPTH: usize = 32;
 
 const STOP: u8 = 0;
@@ -19,18 +19,18 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCT: u8 = 12;
 
-/// A reader of encoded bytes.
+/// A reader of bytes in Thrift's compact encoding.
 #[derive(Debug)]
 pub(super) struct Thrift<'a> {
     rest: &'a [u8],
 }
 
-/// The value of a field, as far as checks need it.
+/// The value of a Thrift field, as far as checks need the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// A struct, whose fields follow.
+    /// A struct, whose fields follow in the reader.
     Struct,
-    /// A list of this many structs, which follow.
+    /// A list of this many structs, which follow in the reader.
     Structs(u64),
     Integer(i64),
     Flag(bool),
@@ -43,7 +43,7 @@ impl<'a> Thrift<'a> {
         Self { rest: bytes }
     }
 
-    /// Number of bytes left.
+    /// Returns the number of bytes that are left.
     pub(super) const fn left(&self) -> usize {
         self.rest.len()
     }
@@ -87,8 +87,9 @@ impl<'a> Thrift<'a> {
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// Calls `visit` with the number and the value of each field of a struct. `visit` must read, or
-    /// [`pass`](Self::pass), what a [`Field::Struct`] or [`Field::Structs`] holds.
+    /// Calls `visit` with the number and the value of each field of a struct. `visit` must consume
+    /// the content of a [`Field::Struct`] or [`Field::Structs`], by further reads or by
+    /// [`pass`](Self::pass).
     pub(super) fn fields(
         &mut self,
         mut visit: impl FnMut(&mut Self, i64, Field) -> Result<(), String>,
@@ -121,7 +122,8 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Skips what a field holds that [`fields`](Self::fields) left to its `visit` closure.
+    /// Skips the structs of `field`, which [`fields`](Self::fields) has not read. Does nothing for
+    /// fields of other types.
     pub(super) fn pass(&mut self, field: Field) -> Result<(), String> {
         match field {
             Field::Struct => self.skip(STRUCT, 0),
@@ -136,7 +138,7 @@ impl<'a> Thrift<'a> {
     }
 
     /// Reads the head of a list: the type and the number of its elements. More elements than bytes
-    /// left are an error, as each takes at least one.
+    /// left are an error, because each element takes at least one byte.
     fn list(&mut self) -> Result<(u8, u64), String> {
         let head = self.byte()?;
         let count = match head >> 4 {
@@ -198,7 +200,8 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Skips an element of a list or map; unlike in a field, a boolean takes a byte.
+    /// Skips an element of a list or map. In contrast to a boolean field, a boolean element takes a
+    /// byte.
     fn element(&mut self, kind: u8, depth: usize) -> Result<(), String> {
         match kind {
             TRUE | FALSE => self.advance(1),

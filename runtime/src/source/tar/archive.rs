@@ -1,4 +1,4 @@
-//! The file of an archive, which may be compressed by gzip.
+//! Reads the file of a tar archive, which may be compressed by gzip.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -11,13 +11,13 @@ const READ_BYTES: usize = 16 << 10;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// A reader of the bytes of an archive.
+/// A reader of the bytes of a tar archive.
 pub(in crate::source) trait TarInput: Read {
-    /// Skips bytes. Fails with [`io::ErrorKind::UnexpectedEof`] where fewer are left.
+    /// Skips `bytes` bytes. Fails with [`io::ErrorKind::UnexpectedEof`] if fewer bytes are left.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// The open file of an archive. Offsets count decompressed bytes.
+/// The open file of a tar archive. Offsets count decompressed bytes.
 #[derive(Debug)]
 pub(in crate::source) struct Archive {
     input: ArchiveInput,
@@ -32,8 +32,8 @@ enum ArchiveInput {
 }
 
 impl Archive {
-    /// Starts to read a file of `size` bytes. The first bytes decide whether it is compressed, not
-    /// its name.
+    /// Starts to read the archive in a file of `size` bytes. The file counts as compressed if its
+    /// first bytes are those of gzip; its name does not matter.
     pub(in crate::source) fn new(
         mut file: File,
         size: u64,
@@ -58,9 +58,9 @@ impl Archive {
         matches!(self.input, ArchiveInput::Compressed(_))
     }
 
-    /// Returns the content hash of an archive that was read to its end. It covers all bytes of a
-    /// compressed file; otherwise the archive's headers, whose hash so far is `headers`, and the
-    /// end of the file.
+    /// Returns the content hash of an archive that was read to its end. For a compressed file, the
+    /// hash covers all bytes of the file. Otherwise the hash covers the archive's headers, which
+    /// were added to `headers`, and the end of the file.
     pub(in crate::source) fn content(self, mut headers: ContentHasher) -> io::Result<ContentHash> {
         match self.input {
             ArchiveInput::Compressed(input) => Ok(input.get_ref().get_ref().hash()),
@@ -71,8 +71,8 @@ impl Archive {
         }
     }
 
-    /// Appends the `size` bytes from `offset` to `bytes`. A compressed archive must be read in
-    /// ascending order.
+    /// Appends to `bytes` the `size` bytes of the archive that begin at `offset`. In a compressed
+    /// archive, the offsets of successive calls must ascend.
     pub(in crate::source) fn read_at(
         &mut self,
         offset: u64,

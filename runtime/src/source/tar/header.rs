@@ -2,7 +2,7 @@
 
 pub(super) const BLOCK: usize = 512;
 
-/// The fields of a header block that are used here.
+/// The fields of a tar header block that are used here.
 #[derive(Debug)]
 pub(super) struct TarHeader {
     pub(super) name: Vec<u8>,
@@ -26,7 +26,7 @@ impl TarHeader {
         }
         let mut name = until_nul(&block[..100]).to_vec();
         let prefix = until_nul(&block[345..500]);
-        // GNU tar, which has another magic, stores times where ustar has the prefix.
+        // GNU tar, whose magic differs, stores times in the bytes of the ustar prefix.
         if &block[257..263] == b"ustar\0" && !prefix.is_empty() {
             name = [prefix, b"/", &name].concat();
         }
@@ -39,7 +39,8 @@ impl TarHeader {
     }
 }
 
-/// Parses a number of a header: octal digits, or a big-endian integer if the first bit is set.
+/// Parses a numeric field of a tar header: octal digits, or a big-endian integer if the first bit
+/// of the field is set.
 fn number(field: &[u8]) -> Option<u64> {
     let (&first, rest) = field.split_first()?;
     if first & 0x80 == 0 {
@@ -51,7 +52,7 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses octal digits surrounded by blanks and NULs. An empty field is 0.
+/// Parses octal digits, which blanks and NULs may surround. An empty field is 0.
 fn octal(field: &[u8]) -> Option<u64> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | 0);
     let start = field.iter().position(|byte| !is_blank(byte));

@@ -1,9 +1,10 @@
-//! Tar archives: finds the names, offsets and sizes of their regular files by reading headers
-//! alone.
+//! Tar archives: finds the names, offsets and sizes of the regular files in an archive by reading
+//! only headers.
 //!
-//! Reads ustar and pax (POSIX.1-2001, `pax`, "ustar Interchange Format" and "pax Extended Header"), the long names and
-//! sizes of GNU tar ("Basic Tar Format" of its manual), and the headers of Unix V7. Directories, links, devices and
-//! sparse files are skipped. Names are only read as texts: no file is ever extracted to them.
+//! Reads ustar and pax (POSIX.1-2001, `pax`, "ustar Interchange Format" and "pax Extended Header"),
+//! the long names and sizes of GNU tar ("Basic Tar Format" of its manual), and the headers of Unix
+//! V7. Directories, links, devices and sparse files are skipped. Names are only used as texts: no
+//! file is ever extracted to a path of that name.
 
 mod archive;
 mod header;
@@ -14,11 +15,11 @@ use super::content::ContentHasher;
 pub(super) use archive::{Archive, TarInput};
 use header::{BLOCK, TarHeader, until_nul};
 
-/// Maximum size in bytes of a long name or of a pax header; a larger one is an error.
+/// Maximum size in bytes of a long name or of a pax header. A larger size is an error.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 
-/// Maximum size in bytes of what follows the first block of zeros at the end. GNU tar pads archives
-/// to 10 KiB by default.
+/// Maximum number of bytes that may follow the first block of zeros at the end of an archive. GNU
+/// tar pads archives to a multiple of 10 KiB by default.
 const MAX_PADDING_BYTES: u64 = 1 << 20;
 
 /// A regular file in an archive.
@@ -32,7 +33,7 @@ pub(super) struct TarEntry {
     pub(super) size: u64,
 }
 
-/// Iterates over the regular files of an archive.
+/// Iterates over the regular files in a tar archive.
 #[derive(Debug)]
 pub(super) struct TarEntries<I> {
     input: I,
@@ -41,7 +42,7 @@ pub(super) struct TarEntries<I> {
     headers: ContentHasher,
 }
 
-/// Fields for the next entry that extension headers have set.
+/// Fields that extension headers have set for the next entry.
 #[derive(Debug, Default)]
 struct Extension {
     name: Option<Vec<u8>>,
@@ -50,7 +51,8 @@ struct Extension {
 }
 
 impl<I: TarInput> TarEntries<I> {
-    /// Creates an iterator that reads an archive from its start and adds all headers to `hasher`.
+    /// Creates an iterator that reads the archive in `input` from its start, and adds all headers
+    /// to `hasher`.
     pub(super) const fn new(input: I, hasher: ContentHasher) -> Self {
         Self {
             input,
@@ -59,13 +61,13 @@ impl<I: TarInput> TarEntries<I> {
         }
     }
 
-    /// Returns the hasher with the headers read so far, and the input.
+    /// Returns the hasher, to which the headers read so far were added, and the input.
     pub(super) fn finish(self) -> (ContentHasher, I) {
         (self.headers, self.input)
     }
 
-    /// Returns the next regular file, or `None` at the end of the archive. An archive that stops
-    /// before the blocks of zeros that mark its end was cut off, which is an error.
+    /// Returns the next regular file, or `None` at the end of the archive. An archive without the
+    /// block of zeros that marks the end was cut off, which is an error.
     pub(super) fn next(&mut self) -> Result<Option<TarEntry>, String> {
         let mut extension = Extension::default();
         let mut is_extended = false;
@@ -100,12 +102,14 @@ impl<I: TarInput> TarEntries<I> {
             let text = String::from_utf8_lossy(&name).into_owned();
             let is_file = match header.kind {
                 b'0' | b'7' => true,
-                // Unix V7 has no type for directories; their names end in a slash.
+                // Unix V7 has no entry type for directories. The names of directories end in a
+                // slash.
                 0 => name.last() != Some(&b'/'),
                 _ => false,
             };
             let offset = self.at;
-            // Links, devices, directories and pipes have no content, even if their size is not 0.
+            // Links, devices, directories and pipes have no content, even if their header states a
+            // size other than 0.
             if !(b'1'..=b'6').contains(&header.kind) {
                 self.skip_content(size)
                     .map_err(|cause| format!("entry '{text}' at byte {start}: {cause}"))?;
@@ -141,7 +145,7 @@ impl<I: TarInput> TarEntries<I> {
     fn extension(&mut self, header: &TarHeader) -> Result<Vec<u8>, String> {
         if header.size > MAX_EXTENSION_BYTES {
             return Err(format!(
-                "an extension of {} bytes, above the limit of {MAX_EXTENSION_BYTES}",
+                "an extension header of {} bytes, above the limit of {MAX_EXTENSION_BYTES}",
                 header.size
             ));
         }
@@ -167,7 +171,7 @@ impl<I: TarInput> TarEntries<I> {
         Ok(())
     }
 
-    /// Checks that only zeros follow the first block of zeros at the end.
+    /// Checks that only zeros follow the first block of zeros, which marks the end of the archive.
     fn padding(&mut self) -> Result<(), String> {
         let mut buffer = [0; 16 * BLOCK];
         let mut length = 0;
@@ -194,13 +198,12 @@ impl Extension {
     fn read(&mut self, kind: u8, body: &[u8]) -> Result<(), String> {
         match kind {
             b'L' => self.name = Some(until_nul(body).to_vec()),
-            // The target of a link, which is not used.
+            // The long name of a link's target. Links are skipped, so the name is not used.
             b'K' => {}
             _ => {
                 let mut rest = body;
                 while !rest.is_empty() {
-                    let (key, value) =
-                        pax_record(&mut rest).ok_or("a pax header that is damaged")?;
+                    let (key, value) = pax_record(&mut rest).ok_or("a pax header is damaged")?;
                     self.set(kind, key, value)?;
                 }
             }
@@ -217,7 +220,7 @@ impl Extension {
         }
         match key {
             b"path" => self.name = Some(value.to_vec()),
-            b"size" => self.size = Some(decimal(value).ok_or("a pax size that is no number")?),
+            b"size" => self.size = Some(decimal(value).ok_or("a pax size is not a number")?),
             key if key.starts_with(b"GNU.sparse.") => self.is_sparse = true,
             _ => {}
         }
@@ -225,8 +228,8 @@ impl Extension {
     }
 }
 
-/// Takes the next record from a pax header: `length key=value\n`, where the length counts the whole
-/// record.
+/// Takes the next record, `length key=value\n`, from the pax header `rest`, and returns key and
+/// value. The length counts all bytes of the record.
 fn pax_record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let space = rest.iter().position(|&byte| byte == b' ')?;
     let length = usize::try_from(decimal(&rest[..space])?).ok()?;
@@ -242,7 +245,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     is_number.then(|| digits.parse().ok())?
 }
 
-/// Number of bytes from the end of content of this size to the next block.
+/// Returns the number of bytes from the end of a content of `size` bytes to the next block.
 const fn padding_of(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
 }
@@ -289,7 +292,7 @@ mod tests {
 
     fn pax(records: &[(&str, &str)]) -> Vec<u8> {
         let record = |(key, value): &(&str, &str)| {
-            // The length of a record includes its own digits.
+            // The length of a pax record includes the digits of the length.
             let rest = key.len() + value.len() + 3;
             let length = (rest + 1..)
                 .find(|n| n.to_string().len() + rest == *n)

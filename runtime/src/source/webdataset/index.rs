@@ -1,34 +1,35 @@
-//! The index of a shard: the keys of its samples and the positions of their values.
+//! The index of a shard (a tar archive): the keys of its samples, and the byte ranges of their
+//! values.
 
 use super::super::manifest::Split;
 use super::super::runs::SPLIT_ROWS;
 use super::super::tar::TarEntry;
 
-/// Name of the column that holds the keys.
+/// Name of the column that holds the keys of samples.
 pub(super) const KEY: &str = "__key__";
 
-/// Number of samples in a split of an uncompressed archive. Windows are made of splits, so small
-/// splits mix better. A split of a compressed archive has [`SPLIT_ROWS`] samples, since reading a
-/// split decompresses everything in front of it. It is part of the meaning of a pipeline: a change
-/// needs a new version of the contract.
+/// Number of samples in a split of an uncompressed archive. Windows consist of splits, so small
+/// splits mix better. A split of a compressed archive has [`SPLIT_ROWS`] samples instead, because
+/// reading a split decompresses all bytes of the archive before the split. Both numbers are part of
+/// the meaning of a pipeline: changing one of them needs a new version of the contract.
 const PLAIN_SPLIT_ROWS: u64 = 256;
 
-/// Maximum number of different extensions in a source; more are an error.
+/// Maximum number of different extensions in a source. More extensions are an error.
 pub(super) const MAX_EXTENSIONS: usize = 1000;
 
-/// Maximum size in bytes of a value in a compressed shard; a larger one is an error.
+/// Maximum size in bytes of a value in a compressed shard. A larger value is an error.
 const MAX_COMPRESSED_BYTES: u64 = 256 << 20;
 
-/// Maximum size in bytes of the index of a shard in memory; a larger one is an error.
+/// Maximum size in bytes of the index of a shard in memory. A larger index is an error.
 const MAX_INDEX_BYTES: usize = 1 << 30;
 
-/// The index of a shard.
+/// The index of a shard: its samples, and the byte ranges of their values.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) is_compressed: bool,
-    /// The extensions found; [`SampleValue::extension`] is an index into them.
+    /// The extensions in the shard. [`SampleValue::extension`] is an index into this list.
     pub(super) extensions: Vec<String>,
-    /// Index in the source's schema of the column of each extension.
+    /// For each of `extensions`, the index of its column in the source's schema.
     pub(super) columns: Vec<usize>,
     /// The keys of all samples, concatenated.
     keys: String,
@@ -36,15 +37,15 @@ pub(super) struct Shard {
     values: Vec<SampleValue>,
 }
 
-/// Ends of a sample in `keys` and `values` of its [`Shard`]. The sample begins at the ends of the
-/// previous one.
+/// The ends of a sample in [`Shard::keys`] and in [`Shard::values`]. The sample begins at the ends
+/// of the previous sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct SampleEnd {
     key: usize,
     values: usize,
 }
 
-/// Position of a value in the archive.
+/// Byte range of a value in the (decompressed) archive, and the value's extension.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SampleValue {
     pub(super) extension: usize,
@@ -53,7 +54,7 @@ pub(super) struct SampleValue {
 }
 
 impl Shard {
-    /// Creates an empty index.
+    /// Creates an index without samples.
     pub(super) fn new(is_compressed: bool) -> Self {
         Self {
             is_compressed,
@@ -61,7 +62,8 @@ impl Shard {
         }
     }
 
-    /// Returns the key and the values of a sample; `None` when the shard has no such row.
+    /// Returns the key and the values of the sample with the row number `row`; `None` when the
+    /// shard has no such row.
     pub(super) fn sample(&self, row: u64) -> Option<(&str, &[SampleValue])> {
         let row = usize::try_from(row).ok()?;
         let end = self.samples.get(row)?;
@@ -75,8 +77,8 @@ impl Shard {
         ))
     }
 
-    /// Adds an entry to the last sample if it has the same key, otherwise to a new sample. Entries
-    /// that belong to no sample are ignored.
+    /// Adds `entry` to the last sample if that sample has the key of `entry`, otherwise to a new
+    /// sample. An entry that belongs to no sample is ignored.
     pub(super) fn add(&mut self, entry: TarEntry) -> Result<(), String> {
         let TarEntry { name, offset, size } = entry;
         let Some((key, extension)) = key_and_extension(&name) else {
@@ -133,7 +135,7 @@ impl Shard {
             + size_of::<SampleValue>() * end.values;
         if bytes > MAX_INDEX_BYTES {
             return Err(format!(
-                "an index of more than {MAX_INDEX_BYTES} bytes; write its samples to several shards"
+                "its index would need more than {MAX_INDEX_BYTES} bytes of memory; write its samples to several shards"
             ));
         }
         Ok(())
@@ -165,8 +167,8 @@ impl Shard {
     }
 }
 
-/// Splits the name of an entry into key and extension: the parts before and after the first dot of
-/// its base name. `None` for an entry that belongs to no sample.
+/// Splits the name of an entry into the key and the extension: the parts before and after the first
+/// dot of the base name. Returns `None` for an entry that belongs to no sample.
 pub(super) fn key_and_extension(name: &str) -> Option<(&str, &str)> {
     let base = name.rfind('/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].find('.')?;

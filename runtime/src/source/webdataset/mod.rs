@@ -1,15 +1,15 @@
 //! `WEBDATASET`: shards of samples, tar archives that may be compressed by gzip; a split is a range
 //! of samples.
 //!
-//! A sample is a sequence of consecutive entries with the same key, as in the `webdataset` library:
-//! the path up to the first dot of the base name. What follows the dot, in lower case, names a
-//! column; `__key__` is the column of keys. Columns are bytes, except `txt` and `json` (Utf8) and
-//! `cls` (Int64). Entries without an extension, hidden entries and the library's own (`__name__`)
-//! belong to no sample.
+//! A sample consists of consecutive entries with the same key, as in the `webdataset` library. The
+//! key is the path up to the first dot of the base name. The text after this dot, in lower case,
+//! names a column; the column `__key__` holds the keys. Columns are bytes, except `txt` and `json`
+//! (Utf8) and `cls` (Int64). Entries without an extension, hidden entries and entries with a path
+//! part like `__name__`, which the library reserves, belong to no sample.
 //!
-//! Opening a source reads the headers of all shards, and decompresses the compressed ones. If no
-//! shard is compressed, rows are read by reference. The index of samples exists in memory only, as
-//! long as the source.
+//! Opening a source reads the headers in all shards, for which compressed shards are decompressed.
+//! If no shard is compressed, rows are read by reference. The index of samples exists only in
+//! memory, as long as the source is open.
 
 mod index;
 #[cfg(test)]
@@ -40,15 +40,15 @@ use index::{KEY, MAX_EXTENSIONS, SampleValue, Shard, too_many_extensions};
 
 const FORMAT: &str = "WEBDATASET";
 
-/// Maximum size of a value in bytes; a larger one is an error of its row.
+/// Maximum size of a value in bytes. A larger value is an error of its row.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 
-/// Maximum number of shards that one fetch holds open: systems allow a process about 1000 open
-/// files.
+/// Maximum number of shards that one fetch holds open, because systems allow a process only about
+/// 1000 open files.
 const MAX_OPEN: usize = 64;
 
-/// Maximum size in bytes of one column of a batch, as the offsets of `Binary` are 32-bit; more is
-/// an error.
+/// Maximum size in bytes of one column of a batch, because the offsets of `Binary` are 32-bit. A
+/// larger column is an error.
 const MAX_COLUMN_BYTES: u64 = i32::MAX as u64;
 
 pub(super) static READER: SourceReader = SourceReader {
@@ -61,11 +61,12 @@ pub(super) static READER: SourceReader = SourceReader {
     open: |spec| boxed(open(spec)),
 };
 
-/// Opens shards, reading the headers of all entries. The format has no options.
+/// Opens shards, and reads the headers of all entries. The format has no options.
 async fn open(spec: &SourceSpec) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
-        let message = "WEBDATASET shards say their columns themselves: leave out the column list";
+        let message =
+            "WEBDATASET shards define their columns themselves: leave out the column list";
         return Err(SourceError::Schema(message.to_owned()).into());
     }
     let listing = list(&spec.location, &READER.files).await?;
@@ -104,7 +105,8 @@ fn type_of(extension: &str) -> DataType {
     }
 }
 
-/// Reads the headers of a shard, and returns its splits and its index.
+/// Reads the headers of the entries in a shard. Returns the shard's splits with its content hash,
+/// and its index.
 fn scan(path: &Path) -> Result<(FileRows, Shard), SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let unreadable = |error| SourceError::unreadable(path, error);
@@ -122,12 +124,13 @@ fn scan(path: &Path) -> Result<(FileRows, Shard), SourceError> {
     Ok((FileRows { content, splits }, shard))
 }
 
-/// Builds a batch of samples: their projected columns.
+/// Builds a batch of samples, with the projected columns.
 #[derive(Debug)]
 struct Samples {
     schema: SchemaRef,
     columns: Vec<ValueColumn>,
-    /// Index in `columns` of each column of the source's schema; `None` when it is not projected.
+    /// For each column of the source's schema, its index in `columns`; `None` when the column is
+    /// not projected.
     projected: Vec<Option<usize>>,
     rows: usize,
     bytes: u64,
@@ -150,8 +153,9 @@ impl Samples {
         })
     }
 
-    /// Adds a sample. A value that cannot be read becomes null, and `failed` is called with its
-    /// column and the cause.
+    /// Adds the sample with this key and these values. A value that cannot be read from `archive`
+    /// becomes null, and `failed` is called with the index of the value's column in `columns`, and
+    /// the cause.
     fn push(
         &mut self,
         shard: &Shard,
@@ -177,7 +181,7 @@ impl Samples {
                     Ok(())
                 }
                 Some(_) if size > MAX_VALUE_BYTES => Err(format!(
-                    "{size} bytes, above the limit of {MAX_VALUE_BYTES}"
+                    "a value of {size} bytes, above the limit of {MAX_VALUE_BYTES}"
                 )),
                 Some(value) => {
                     let read = archive.read_at(value.offset, size, bytes);

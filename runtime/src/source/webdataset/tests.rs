@@ -20,7 +20,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Creates a folder with one file of these bytes.
+/// Creates a folder with one file, which has this name and these bytes.
 fn folder(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -133,7 +133,7 @@ async fn plain_and_compressed_shards_have_the_same_rows() {
     let archive = tar(&files);
     let (_plain, path) = folder("t.tar", &archive);
     let plain = open(Format::WebDataset, &path, &[]).await.unwrap();
-    // The first bytes decide whether a shard is compressed, not its name.
+    // A shard counts as compressed because of its first bytes, whatever its name is.
     let (_compressed, path) = folder("t.tar", &gzip(&archive));
     let compressed = open(Format::WebDataset, &path, &[]).await.unwrap();
     assert_eq!(

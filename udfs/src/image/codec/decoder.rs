@@ -5,8 +5,8 @@ use image::metadata::Orientation;
 use crate::image::pixels::{MAX_PIXELS, PixelShape, Pixels};
 use crate::tensor::{Dtype, ImageLayout};
 
-/// Maximum memory, in bytes, that a decoder of the `image` crate may allocate; beyond it, the row
-/// fails. It fits 16-bit RGBA at [`MAX_PIXELS`].
+/// Maximum memory, in bytes, that a decoder of the `image` crate may allocate for a row; a row that
+/// needs more fails. The limit is the size of a 16-bit RGBA image of [`MAX_PIXELS`] pixels.
 pub const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8;
 
 /// A decoder of one or more file formats.
@@ -54,7 +54,7 @@ pub(super) const fn is_turned(orientation: Orientation) -> bool {
     )
 }
 
-/// The size of an image, read from its header.
+/// The size of an image, read from the header of its file, and the memory for decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EncodedHeader {
     /// Number of rows as displayed, with the orientation applied.
@@ -66,8 +66,8 @@ pub(crate) struct EncodedHeader {
 }
 
 impl EncodedHeader {
-    /// Creates the header of an image of this stored height and width. While it decodes, the
-    /// decoder holds `extra` bytes per pixel in addition to the decoded pixels.
+    /// Creates the header of an image of this stored height and width. During decoding, the decoder
+    /// holds `extra` bytes per pixel in addition to the decoded pixels.
     pub(super) fn new(
         (height, width): (usize, usize),
         orientation: Orientation,
@@ -75,7 +75,7 @@ impl EncodedHeader {
     ) -> Self {
         let is_turned = is_turned(orientation);
         let pixels = height as u64 * width as u64;
-        // The decoder has freed its memory by the time that a turned image needs a second buffer.
+        // The decoder frees its own memory before a turned image needs a second buffer.
         let copies = if is_turned { 3 } else { 0 };
         let (height, width) = if is_turned {
             (width, height)

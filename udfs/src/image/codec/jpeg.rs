@@ -142,12 +142,12 @@ fn has_end(bytes: &[u8]) -> bool {
     bytes[after..].windows(2).rev().any(|pair| pair == END)
 }
 
-/// Returns the offset of the first start-of-scan marker.
+/// Returns the byte offset of the first start-of-scan marker.
 fn scan_start(bytes: &[u8]) -> Option<usize> {
     segments(bytes).find_map(|(kind, marker)| (kind == SCAN).then_some(marker))
 }
 
-/// Returns the kind and offset of each segment marker, up to the marker of the first scan.
+/// Returns the kind and the byte offset of each segment marker, up to the marker of the first scan.
 pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
     let mut next = Some(START.len());
     std::iter::from_fn(move || {
@@ -155,7 +155,7 @@ pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
         loop {
             let marker = at + bytes.get(at..)?.iter().position(|&b| b == 0xff)?;
             let kind = *bytes.get(marker + 1)?;
-            // These are fill bytes, and markers that no length follows.
+            // Fill bytes, and markers without a length field, are skipped.
             if matches!(kind, 0xff | 0x00 | 0x01 | 0xd0..=0xd9) {
                 at = marker + 1;
                 continue;

@@ -6,9 +6,9 @@
 //! | JPEG below 16 pixels in a direction | `jpeg-decoder` after `zune-jpeg` | subsampled chroma ends at the border |
 //! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
 //!
-//! Only the JPEG decoders can return luma alone. No decoder reads only a part of an image, and none
-//! scales while it decodes: `jpeg-decoder` could, but takes longer for half the size than
-//! `zune-jpeg` for the whole image.
+//! Only the JPEG decoders can return luma alone. No decoder reads only a part of an image, and no
+//! decoder scales an image during decoding: `jpeg-decoder` could, but takes longer to decode to
+//! half the size than `zune-jpeg` takes to decode the whole image.
 //!
 //! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, and 16-bit samples
 //! keep their high byte. Dimensions are checked in the header, before pixels are allocated.
@@ -33,7 +33,7 @@ use super::pixels::{PixelShape, Pixels};
 use super::scratch::Scratch;
 use super::values::Mode;
 
-/// All decoders. The first one that accepts a file decodes it.
+/// All decoders. The first decoder that accepts a file decodes the file.
 const DECODERS: [&dyn Decoder; 3] = [&small_jpeg::SmallJpeg, &jpeg::Jpeg, &other::Other];
 
 thread_local! {
@@ -42,7 +42,7 @@ thread_local! {
 }
 
 /// True if this thread is inside a decoder whose panics are reported as errors of the row. A panic
-/// hook should stay silent in this case.
+/// hook should print nothing while this is true.
 pub fn panics_are_caught() -> bool {
     GUARDED.get()
 }

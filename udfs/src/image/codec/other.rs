@@ -31,7 +31,8 @@ impl Decoder for Other {
             ColorType::Rgb8 => 0,
             color => u64::from(color.bytes_per_pixel()),
         };
-        // The decoders of GIF and WebP also hold an RGBA canvas, or planes of about that size.
+        // The decoders of GIF and WebP also hold an RGBA canvas, or planes of about the size of
+        // such a canvas.
         let own = if matches!(name, "GIF" | "WebP") { 4 } else { 0 };
         Ok(EncodedHeader::new(size, orientation, samples + own))
     }
@@ -53,7 +54,7 @@ impl Decoder for Other {
         let total = decoder.total_bytes();
         if total > MAX_DECODER_BYTES {
             return Err(format!(
-                "broken {name}: {total} bytes of pixels are above the limit"
+                "broken {name}: {total} bytes of pixels are above the limit of {MAX_DECODER_BYTES}"
             ));
         }
         let mut samples = vec![0; total as usize];

@@ -8,8 +8,8 @@ use std::io::Read;
 use flate2::read::ZlibDecoder;
 use image::metadata::Orientation;
 
-/// Maximum length, in bytes, of a text; a longer text is ignored. EXIF in a JPEG segment is below
-/// 64 KiB, and each of its bytes takes two digits plus line breaks here.
+/// Maximum length, in bytes, of a text; a longer text is ignored. A JPEG segment with EXIF has less
+/// than 64 KiB, and each byte of EXIF takes two digits of the text, plus line breaks.
 const MAX_TEXT: usize = 256 << 10;
 
 const SIGNATURE: usize = 8;
@@ -93,8 +93,8 @@ mod tests {
     const PROFILE: &[u8] = b"\nexif\n      32\n4578696600004d4d002a000000080001011200030000\n\
         0001000600000000000A\n";
 
-    /// Returns a file of one chunk, whose checksum is zero (only the pixel decoder verifies
-    /// checksums).
+    /// Returns a PNG file of one chunk, with 0 as the chunk's checksum. Only the pixel decoder
+    /// verifies checksums.
     fn png(kind: &[u8], data: &[&[u8]]) -> Vec<u8> {
         let data = data.concat();
         let length = (data.len() as u32).to_be_bytes();

@@ -3,13 +3,13 @@
 //! `zune-jpeg` interpolates chroma over whole blocks, so samples at an image's border mix with the
 //! block's padding, which is not part of the image. libjpeg (and thus Pillow) repeats the last
 //! sample instead. In a photo, the difference affects one column and one row; in an image of few
-//! pixels, it affects most of them. `jpeg-decoder` stops at the border like libjpeg, with the same
-//! triangle filter, so it decodes such images again.
+//! pixels, the difference affects most pixels. `jpeg-decoder` stops at the border like libjpeg,
+//! with the same triangle filter, so `jpeg-decoder` decodes such images again.
 //!
 //! If chroma is at most two samples wide, libjpeg repeats each sample instead of interpolating
 //! (`jdsample.c`: "fancy upsampling" requires `downsampled_width > 2`). The stored samples are
-//! recovered from the interpolated plane of `jpeg-decoder`: the plane's outer columns hold them
-//! unmixed in the horizontal direction, and rows are solved one after the other.
+//! recovered from the interpolated plane of `jpeg-decoder`: in the plane's outer columns, stored
+//! samples are mixed only with samples above or below, and these mixtures are solved row by row.
 
 use std::io::Read;
 
@@ -48,8 +48,8 @@ impl Decoder for SmallJpeg {
     }
 
     fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
-        // The general decoder (`Jpeg`) reports broken and truncated files. Its pixels are the
-        // result if the second decoder cannot read the file.
+        // The general decoder (`Jpeg`) reports broken and truncated files. The pixels of `Jpeg` are
+        // the result if the second decoder cannot read the file.
         let orientation = Jpeg.decode(bytes, target)?;
         let size = (target.shape.height, target.shape.width);
         let frame = Frame::of(bytes).filter(|frame| (frame.height, frame.width) == size);
@@ -62,7 +62,7 @@ impl Decoder for SmallJpeg {
 
 /// The frame header of a small YCbCr image whose chroma is halved in one or both directions.
 struct Frame {
-    /// Offset of the header's height; two bytes of width follow the height.
+    /// Byte offset in the file of the header's height; two bytes of width follow the height.
     at: usize,
     height: usize,
     width: usize,
@@ -88,8 +88,8 @@ impl Frame {
         None
     }
 
-    /// Reads the precision, height, width and number of components, and the identifier, sampling
-    /// factors and table of each component.
+    /// Reads `body`, the body of a frame header: precision, height, width and number of components,
+    /// and the identifier, sampling factors and table of each component.
     fn read(body: &[u8], at: usize) -> Option<Self> {
         let body: &[u8; 15] = body.first_chunk()?;
         let height = usize::from(u16::from_be_bytes([body[1], body[2]]));
@@ -138,7 +138,7 @@ impl Frame {
         let mut decoder = jpeg_decoder::Decoder::new(head.chain(&width[..]).chain(tail));
         let size = self.height * self.columns() * 3;
         decoder.set_max_decoding_buffer_size(size);
-        // The components are declared as RGB, so the decoder returns them interleaved and
+        // The components are declared as RGB, so the decoder returns the components interleaved and
         // unconverted (`None` would return one plane after another).
         decoder.set_color_transform(ColorTransform::RGB);
         let samples = decoder.decode().ok()?;
@@ -202,7 +202,7 @@ mod tests {
     use super::super::{Mode, Scratch, decode};
     use super::*;
 
-    /// Beginning of the files below: the start of image, and both of libjpeg's quantisation tables
+    /// Beginning of the test files: the start of image, and both of libjpeg's quantisation tables
     /// at quality 30.
     const HEAD: &str = "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899\
      816a7190735b5d85b586909ea3abadab6780bcc9baa6c799a8aba4ffdb0043011c1e1e2823284e2b2b4ea46e\
@@ -215,8 +215,8 @@ mod tests {
         pairs.map(|d| digit(d[0]) << 4 | digit(d[1])).collect()
     }
 
-    /// Compares the decoded pixels of a file of noise, written by libjpeg, with those that libjpeg
-    /// decodes.
+    /// Compares the decoded pixels of a file of noise, written by libjpeg, with the pixels that
+    /// libjpeg decodes from the same file.
     fn check(tail: &str, height: usize, width: usize, expected: &[u8]) {
         let file = [bytes(HEAD), bytes(tail)].concat();
         assert!(SmallJpeg.accepts(&file));

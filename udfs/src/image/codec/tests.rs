@@ -189,12 +189,13 @@ fn broken_files_are_errors() {
     }
 }
 
-/// The file with its scan data overwritten by bits that are not a Huffman code.
+/// Returns the JPEG file with its scan data overwritten by bits that are not a Huffman code.
 fn corrupt(jpeg: &[u8]) -> Vec<u8> {
     let mut file = jpeg.to_vec();
     let scan = file.windows(2).position(|w| w == [0xff, 0xda]).unwrap() + 14;
     let end = file.len() - 2;
-    // Only ones, with each 0xff stuffed: no Huffman code consists of ones.
+    // The bits of the scan are all ones, with the zero byte that must follow 0xff: no Huffman code
+    // consists of ones only.
     file[scan..end]
         .iter_mut()
         .enumerate()

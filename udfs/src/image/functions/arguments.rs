@@ -1,4 +1,5 @@
-//! Arguments that several functions share: their documentation, parsing, texts and draws.
+//! Arguments that several image functions share: documentation, parsing, formatting and draws of
+//! these arguments.
 
 use datafusion::common::{Result, plan_err};
 
@@ -30,7 +31,8 @@ pub(super) const SAMPLINGS: [(&str, Interpolation); 2] = [
     ("bilinear", Interpolation::Bilinear),
 ];
 
-/// Number of attempts at a random rectangle before the fallback to a fixed one, as in torchvision.
+/// Number of attempts to draw a rectangle that fits, before the fallback to a fixed rectangle, as
+/// in torchvision.
 pub(super) const TRIES: usize = 10;
 
 pub(super) const fn span((low, high): (f64, f64)) -> Range {
@@ -92,8 +94,8 @@ pub(super) fn sides(args: &CallArgs, i: usize) -> Result<Sides> {
     }
 }
 
-/// Reads two numbers, from one list argument or from two arguments from `i` on. Returns the index
-/// of the next argument, too.
+/// Reads two numbers, from a list in argument `i` or from the arguments `i` and `i + 1`. Also
+/// returns the index of the argument after the numbers.
 pub(super) fn pair(
     args: &CallArgs,
     i: usize,
@@ -118,7 +120,8 @@ pub(super) fn pair(
     Ok((args.ordered(what, low, high)?, i + 2))
 }
 
-/// Reads the ranges of area and aspect ratio. Returns the index of the next argument, too.
+/// Reads the ranges of area and aspect ratio, from argument `i` on. Also returns the index of the
+/// argument after the ranges.
 pub(super) fn scale_and_ratio(
     args: &CallArgs,
     i: usize,
@@ -137,8 +140,8 @@ pub(super) fn scale_and_ratio(
     Ok((span(scale), span(ratio), i))
 }
 
-/// Reads a range around 0: `x` means `[-x, x]`, and a list is the range itself. Both ends must lie
-/// within `-limit` and `limit`.
+/// Reads argument `i` as a range around 0: `x` means `[-x, x]`, and a list is the range itself.
+/// Both ends must lie within `-limit` and `limit`.
 pub(super) fn around(args: &CallArgs, i: usize, what: &str, limit: f64) -> Result<Range> {
     let name = args.function();
     let range = match args.reals(i, what)?.as_deref() {
@@ -149,7 +152,11 @@ pub(super) fn around(args: &CallArgs, i: usize, what: &str, limit: f64) -> Resul
         Some(_) => return plan_err!("{name}: {what} must be one number or [low, high]"),
     };
     if range.0 < -limit || range.1 > limit {
-        return plan_err!("{name}: {what} must be between -{limit} and {limit}");
+        return plan_err!(
+            "{name}: {what} must be between -{limit} and {limit}, found {} to {}",
+            range.0,
+            range.1
+        );
     }
     Ok(span(range))
 }
@@ -173,15 +180,15 @@ pub(super) fn per_channel(
     match values.len() {
         n if n == 1 || n == input.channels => Ok(()),
         n => plan_err!(
-            "{}: {what} has {n} numbers for {} channels",
+            "{}: {what} must be one number, or one per channel, found {n} numbers for {} channels",
             function.info.name,
             input.channels
         ),
     }
 }
 
-/// Returns the facts of a function that resizes: with the nearest filter, each output pixel is a
-/// copy of an input pixel.
+/// Returns the facts of a function that resizes with `filter`: with the nearest filter, each output
+/// pixel is a copy of an input pixel.
 pub(super) const fn facts_of_resize(facts: FunctionFacts, filter: Interpolation) -> FunctionFacts {
     match filter {
         Interpolation::Nearest => facts.selecting(),
@@ -189,8 +196,8 @@ pub(super) const fn facts_of_resize(facts: FunctionFacts, filter: Interpolation)
     }
 }
 
-/// Relative work, in percent, of a function that computes each pixel from one point of the image
-/// and whose documented example uses the nearest filter.
+/// Work of a function that computes each pixel from one point of the image, in percent of the work
+/// with the nearest filter, which the function's documented example uses.
 pub(super) const fn work_of_sampling(filter: Interpolation) -> u64 {
     /// The bilinear filter reads and weights four pixels instead of one: `forebay calibrate`
     /// measured 10.5 ns per sample, versus 3.1.

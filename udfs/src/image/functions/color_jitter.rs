@@ -57,7 +57,8 @@ fn parse(args: &CallArgs, _: Option<TensorType>) -> Result<Arc<dyn ImageOp>> {
     }))
 }
 
-/// Reads a factor around 1: `x` means `[max(0, 1 - x), 1 + x]`, and a list is the range itself.
+/// Reads argument `i` as the range of a factor around 1: `x` means `[max(0, 1 - x), 1 + x]`, and a
+/// list is the range itself.
 fn factor(args: &CallArgs, i: usize, what: &str) -> Result<Range> {
     let name = args.function();
     match args.reals(i, what)?.as_deref() {
@@ -78,7 +79,7 @@ pub(super) struct ColorJitter {
 
 impl ColorJitter {
     /// Draws factors of brightness, contrast, saturation and hue, and a uniformly random order of
-    /// the four changes. A factor that cannot change anything (1, or 0 for hue) is left out.
+    /// the four changes. A factor that changes nothing (1, or 0 for hue) is left out.
     fn changes(&self, draws: &mut Draws) -> Vec<Adjust> {
         let ranges = [self.brightness, self.contrast, self.saturation, self.hue];
         let mut order = [0, 1, 2, 3];

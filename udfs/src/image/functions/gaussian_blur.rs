@@ -126,7 +126,8 @@ impl ImageOp for GaussianBlur {
         arguments::shown_size(self.kernel)
     }
 
-    /// The blur goes over the image twice, with one product per weight and sample.
+    /// Work grows with the number of weights: the blur passes over the image twice, with one
+    /// product per weight and sample.
     fn work(&self) -> u64 {
         /// Number of weights of the documented example, a kernel of 23 x 23: 23 in each direction.
         const TAPS: usize = 46;

@@ -141,7 +141,7 @@ struct RandomAffine {
     fill: Vec<Real>,
 }
 
-/// A drawn transformation.
+/// A transformation with drawn parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Affine {
     degrees: f64,
@@ -191,7 +191,7 @@ impl Affine {
         let c = libm::sin(turn - shear_y) / libm::cos(shear_y);
         let b = -(a * libm::tan(shear_x) + libm::sin(turn));
         let d = libm::cos(turn) - c * libm::tan(shear_x);
-        // The determinant of the rotation and shear is 1, so only the scale is divided by.
+        // The determinant of the rotation and shear is 1, so the inverse divides only by the scale.
         let [a, b, c, d] = [d, -b, -c, a].map(|v| v / self.scale);
         let (right, down) = self.translate;
         let centre = |side: usize| side as f64 * 0.5 - 0.5;
@@ -520,7 +520,7 @@ mod tests {
             ),
             (
                 vec![lit(1), lit("nearest"), list(&[1.0, 2.0])],
-                "fill has 2 numbers for 3 channels",
+                "fill must be one number, or one per channel, found 2 numbers for 3 channels",
             ),
         ] {
             let args = std::iter::once(decoded()).chain(args).collect();

@@ -84,8 +84,8 @@ impl RandomPerspective {
         let (across, down) = (most(width), most(height));
         let corners = corners((height, width)).map(|[x, y]| {
             let (in_x, in_y) = (draws.up_to(across), draws.up_to(down));
-            // Torchvision draws every coordinate by counting up from the start of its range, also
-            // on the right and at the bottom.
+            // Torchvision draws every coordinate as an offset from the low end of its range, also
+            // for the right and the bottom corners.
             let x = if x == 0 { in_x } else { x - across + in_x };
             let y = if y == 0 { in_y } else { y - down + in_y };
             [x, y]
@@ -95,8 +95,8 @@ impl RandomPerspective {
 }
 
 /// Returns the coefficients `a` to `h` of `x' = (ax + by + c) / (gx + hy + 1)`, `y' = (dx + ey + f)
-/// / (gx + hy + 1)` that map each corner of `from` to that of `to`; `None` if no such coefficients
-/// exist.
+/// / (gx + hy + 1)` that map each corner of `from` to the corresponding corner of `to`; `None` if
+/// no such coefficients exist.
 fn coefficients(from: Corners, to: Corners) -> Option<[f64; 8]> {
     // Eight equations in eight unknowns; the ninth column is the right-hand side.
     let mut rows = [[0.0; 9]; 8];
@@ -134,8 +134,8 @@ fn coefficients(from: Corners, to: Corners) -> Option<[f64; 8]> {
 /// whose corners move to `moved`; `None` if no perspective has these corners.
 fn places((height, width): (usize, usize), moved: Corners) -> Option<PlaceMap> {
     let [a, b, c, d, e, f, g, h] = coefficients(moved, corners((height, width)))?;
-    // Here, torchvision counts from the border of the first pixel; when it draws corners, from the
-    // centre of the first pixel.
+    // Here, torchvision counts positions from the border of the first pixel, but it counts the
+    // drawn corners from the centre of the first pixel.
     let (right, down) = (width as f64 * 0.5, height as f64 * 0.5);
     let centred = |x: f64, y: f64, offset: f64| [x, y, offset + x * right + y * down];
     let divisor = centred(g, h, 1.0);
@@ -188,7 +188,8 @@ impl ImageOp for RandomPerspective {
         Ok(input)
     }
 
-    /// The documented example reads four pixels for each pixel of the result.
+    /// The work depends on `filter`: the documented example is bilinear, and so reads four pixels
+    /// for each pixel of the result.
     fn work(&self) -> u64 {
         let [this, example] =
             [self.filter, Interpolation::Bilinear].map(arguments::work_of_sampling);
@@ -332,7 +333,8 @@ mod tests {
     #[test]
     fn corners_are_drawn_in_their_ranges() {
         let (height, width) = SIZE;
-        // The range of a corner is half of half of the image: of 120 rows and of 90 columns.
+        // A corner moves by at most half of half the image's height (120 rows) and width (90
+        // columns).
         let (down, across) = (30, 22);
         let drawn: Vec<Corners> = draws()
             .filter_map(|mut draws| always(0.5).moved(SIZE, &mut draws))
@@ -405,7 +407,7 @@ mod tests {
             ),
             (
                 vec![lit(0.5), lit(1), lit("nearest"), list(&[1.0, 2.0])],
-                "fill has 2 numbers for 3 channels",
+                "fill must be one number, or one per channel, found 2 numbers for 3 channels",
             ),
             (
                 vec![lit(0.5), lit(1), lit("nearest"), lit(1), lit(1)],

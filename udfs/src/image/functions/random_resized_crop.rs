@@ -79,7 +79,7 @@ pub(super) struct RandomResizedCrop {
 
 impl RandomResizedCrop {
     /// Draws a rectangle of random area and aspect ratio at a uniformly random position. After ten
-    /// failed attempts, it is the largest central rectangle whose aspect ratio is allowed
+    /// failed attempts, returns the largest central rectangle whose aspect ratio is allowed
     /// (torchvision `RandomResizedCrop`).
     fn region(&self, (height, width): (usize, usize), draws: &mut Draws) -> Region {
         let (h, w) = (height as f64, width as f64);

@@ -21,7 +21,7 @@ const EXPAND: ArgumentInfo = arg(
     "If true, the result grows to hold the whole rotated image; default false.",
 );
 
-/// Rotates an image by a given angle.
+/// Rotates an image by a constant angle.
 pub(super) static ROTATE: ImageFunction = ImageFunction {
     info: FunctionInfo {
         name: "rotate",

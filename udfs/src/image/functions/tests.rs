@@ -33,7 +33,8 @@ use crate::tensor::Dtype;
 
 const HALF: Real = Real(0.5);
 
-/// One call of each function, covering every word that a constant can be.
+/// Returns calls of all functions. Together, their definitions contain every word that a constant
+/// can have.
 fn every_op() -> Vec<Arc<dyn ImageOp>> {
     let turn = |fill| Turn {
         filter: Interpolation::Nearest,

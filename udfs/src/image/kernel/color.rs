@@ -17,16 +17,17 @@ fn luma(r: f32, g: f32, b: f32) -> f32 {
 pub(crate) enum Adjust {
     /// Multiplies samples by the factor.
     Brightness(f64),
-    /// Moves samples away from the mean of the gray image (if the factor is above 1), or toward it.
+    /// Moves samples away from the mean of the gray image (if the factor is above 1), or toward
+    /// that mean.
     Contrast(f64),
-    /// Moves samples away from the gray image (if the factor is above 1), or toward it; does
-    /// nothing to gray images.
+    /// Moves samples away from the gray image (if the factor is above 1), or toward the gray image.
+    /// Gray images stay unchanged.
     Saturation(f64),
-    /// Rotates the hue by this fraction of a circle, -0.5 to 0.5; does nothing to gray images.
+    /// Rotates the hue by this fraction of a circle, -0.5 to 0.5. Gray images stay unchanged.
     Hue(f64),
 }
 
-/// Applies the changes in order, in place.
+/// Applies `changes` to `pixels` in order, in place.
 pub(crate) fn adjust(pixels: &mut Pixels, changes: &[Adjust]) {
     for change in changes {
         by_sample!(pixels.shape.dtype, T => match *change {
@@ -50,8 +51,8 @@ fn brightness<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
     }
 }
 
-/// Returns the gray of a pixel as `adjust_contrast` and `adjust_saturation` compute it; it is an
-/// integer if samples are bytes.
+/// Returns the gray value of a pixel as torchvision's `adjust_contrast` and `adjust_saturation`
+/// compute this value: an integer if samples are bytes.
 #[inline]
 fn gray<T: PixelSample>(pixel: &[T]) -> f32 {
     let value = match pixel {
@@ -65,7 +66,7 @@ fn gray<T: PixelSample>(pixel: &[T]) -> f32 {
 fn contrast<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
     let channels = pixels.shape.channels;
     let count = pixels.shape.height * pixels.shape.width;
-    // The sum is in double precision and in the order of the pixels, so it is equal on every
+    // The sum is in double precision and in the order of the pixels, so the sum is equal on every
     // machine.
     let sum: f64 = T::of(pixels)
         .chunks_exact(channels)
@@ -119,8 +120,8 @@ fn to_hsv([r, g, b]: [f32; 3]) -> (f32, f32, f32) {
     let (max, min) = (r.max(g).max(b), r.min(g).min(b));
     let range = max - min;
     if range == 0.0 {
-        // The three channels are equal. Torchvision's formula then yields hue 1 mod 1 (red's
-        // branch).
+        // If the three channels are equal, torchvision's formula yields the hue 1 mod 1 = 0, in the
+        // branch for red.
         return (0.0, 0.0, max);
     }
     let (rc, gc, bc) = ((max - r) / range, (max - g) / range, (max - b) / range);

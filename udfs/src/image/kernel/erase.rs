@@ -1,4 +1,4 @@
-//! Fills a rectangle.
+//! Fills a rectangle of an image.
 
 use super::geometry::Region;
 use crate::draw::Draws;
@@ -15,7 +15,7 @@ pub(crate) enum EraseValue {
     Random,
 }
 
-/// Fills `region` in place.
+/// Fills `region` of `pixels` with `value`, in place.
 pub(crate) fn erase(pixels: &mut Pixels, region: Region, value: &EraseValue, draws: &mut Draws) {
     let PixelShape {
         height,

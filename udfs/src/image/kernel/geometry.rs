@@ -33,16 +33,16 @@ impl Region {
     }
 }
 
-/// The pixels of a border that `pad` adds.
+/// The rule for the pixels of the border that `pad` adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PadMode {
     /// Each pixel is the fill value.
     Constant,
     /// Each pixel is a copy of the nearest pixel of the image.
     Edge,
-    /// The image is mirrored, without repeating its outermost pixel.
+    /// The border mirrors the image, without repeating the outermost pixel of the image.
     Reflect,
-    /// The image is mirrored, and its outermost pixel is repeated.
+    /// The border mirrors the image, and repeats the outermost pixel of the image.
     Symmetric,
 }
 

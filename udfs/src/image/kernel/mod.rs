@@ -1,4 +1,5 @@
-//! The kernels: the pixel operations of image functions, with given constants and draws.
+//! The kernels: the pixel operations of image functions, which receive constants and draws as
+//! parameters.
 
 pub(crate) mod blur;
 pub(crate) mod color;

@@ -114,8 +114,9 @@ impl Resampler {
     /// torchvision. For the bilinear filter, both orders are equal up to rounding, and starting
     /// with the height is faster.
     ///
-    /// The library's generic functions are compiled once for each type of image. So every call here
-    /// reads and writes a [`TypedImage`], which the library also uses between its own directions.
+    /// The library's generic functions are compiled once for each type of image. So every call in
+    /// this file reads and writes a [`TypedImage`], the type that the library also uses for its own
+    /// intermediate image.
     fn bytes(
         &mut self,
         source: &mut Pixels,
@@ -251,7 +252,7 @@ fn options(filter: Interpolation) -> Result<ResizeOptions, AnyError> {
     Ok(ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)))
 }
 
-/// Resizes as PyTorch's `nearest`: pixel `i` copies the source pixel `floor(i * in / out)`, with
+/// Resizes like PyTorch's `nearest`: pixel `i` copies the source pixel `floor(i * in / out)`, with
 /// the ratio in single precision.
 fn nearest<T: PixelSample>(source: &Pixels, from: Region, target: &mut Pixels) {
     let PixelShape {
@@ -425,7 +426,7 @@ mod tests {
                 &mut target,
             )
             .unwrap();
-        // Weights 3, 3, 1 of 7; the fourth is cut off at the border.
+        // The weights are 3/7, 3/7 and 1/7; a fourth weight is cut off at the border.
         let expected = [
             (0.0 * 3.0 + 0.25 * 3.0 + 0.5) / 7.0,
             (0.25 + 0.5 * 3.0 + 3.0) / 7.0,

@@ -29,8 +29,8 @@ pub(super) fn catmull_rom(x: f64) -> f64 {
     }
 }
 
-/// The Lanczos filter with three lobes. It calls `libm`'s sine, since the system's sine differs
-/// between machines.
+/// The Lanczos filter with three lobes. The function calls `libm`'s sine, because the system's sine
+/// differs between machines.
 pub(super) fn lanczos3(x: f64) -> f64 {
     if (-3.0..3.0).contains(&x) {
         sinc(x) * sinc(x / 3.0)
@@ -47,8 +47,8 @@ fn sinc(x: f64) -> f64 {
     libm::sin(x) / x
 }
 
-/// The consecutive source pixels that one output pixel is computed from, by the first pixel's
-/// index, and the weights of the pixels, which sum to one.
+/// The consecutive source pixels from which one output pixel is computed: the index of the first
+/// source pixel, and the weight of each source pixel. The weights sum to one.
 struct WeightWindow {
     first: usize,
     weights: Vec<f64>,

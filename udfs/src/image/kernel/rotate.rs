@@ -1,6 +1,6 @@
-//! Counter-clockwise rotation about the centre, as torchvision's `rotate` on tensors: each output
-//! pixel is sampled at the position that the inverse map gives for its centre. Outside the image
-//! are zeros, or the fill.
+//! Counter-clockwise rotation about the centre, like torchvision's `rotate` on tensors: each output
+//! pixel is a sample of the image at the position to which the inverse rotation maps the centre of
+//! the output pixel. Positions outside the image yield zeros, or the fill value.
 
 use super::geometry::{flip_horizontal, flip_vertical, transpose};
 use super::warp::{PlaceMap, warp};
@@ -14,8 +14,8 @@ pub(crate) struct Turn {
     pub(crate) filter: Interpolation,
     /// True if the result is large enough for the whole rotated image.
     pub(crate) expand: bool,
-    /// Value of pixels that the image does not cover; `None` means zeros, without weighting border
-    /// pixels by their covered part.
+    /// Value of pixels that the image does not cover; `None` means zeros, and then pixels at the
+    /// image's border are not weighted by the part that the image covers.
     pub(crate) fill: Option<Vec<Real>>,
 }
 
@@ -25,7 +25,8 @@ fn sin_cos(degrees: f64) -> (f64, f64) {
     (libm::sin(radians), libm::cos(radians))
 }
 
-/// Returns the height and width that hold the whole rotated image.
+/// Returns the height and width of the rotated image. With `expand`, the whole image fits into
+/// them.
 pub(crate) fn turned_size(
     (height, width): (usize, usize),
     degrees: f64,

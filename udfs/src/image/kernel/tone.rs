@@ -14,7 +14,8 @@ pub(crate) fn solarize(pixels: &mut Pixels, threshold: f32) {
     pixels.settle();
 }
 
-/// Keeps the highest `bits` bits of each sample, in place. Floats are rounded to as many levels.
+/// Keeps the highest `bits` bits of each sample, in place. Floats are rounded down to one of
+/// `2^bits` levels.
 pub(crate) fn posterize(pixels: &mut Pixels, bits: u32) {
     if pixels.shape.dtype.is_float() {
         let levels = (1_u32 << bits) as f32;

@@ -1,14 +1,14 @@
 //! Samples an image at one position per pixel of the result, with zeros or a fill outside the
-//! image, as torchvision's `grid_sample` on tensors.
+//! image, like torchvision's `grid_sample` on tensors.
 
 use crate::image::pixels::{PixelSample, PixelShape, Pixels};
 use crate::image::values::{Interpolation, Real};
 
 /// A projective map from pixels of the result to positions in the image.
 ///
-/// Columns and rows of the result are counted from the result's centre, those of the image from the
-/// centre of the image's first pixel. Each field holds a factor for the column, a factor for the
-/// row, and an offset.
+/// Columns and rows of the result are counted from the centre of the result. Columns and rows of
+/// the image are counted from the centre of the image's first pixel. Each field holds a factor for
+/// the column, a factor for the row, and an offset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PlaceMap {
     /// Coefficients of the image's column.
@@ -20,8 +20,8 @@ pub(crate) struct PlaceMap {
 }
 
 impl PlaceMap {
-    /// Returns the position in the image for a pixel of the result; if there is none, a position
-    /// outside every image.
+    /// Returns the position in the image for the pixel of the result in column `bx` and row `by`.
+    /// If the pixel has no such position, returns a position outside every image.
     #[inline]
     fn place(&self, bx: f64, by: f64) -> (f64, f64) {
         let at = |part: &[f64; 3]| part[0] * bx + part[1] * by + part[2];
@@ -41,8 +41,8 @@ impl PlaceMap {
     }
 }
 
-/// Fills `target`, whose shape the caller has set, with the samples of `source` at the positions of
-/// `map`.
+/// Fills `target`, whose shape the caller has set, with the samples of `source` at the positions to
+/// which `map` maps the pixels of `target`.
 ///
 /// `filter` is `Nearest` or `Bilinear`. Pixels that the image does not cover get `fill`, one number
 /// or one per channel. If `fill` is `None`, such pixels are zero, and pixels at the image's border
@@ -142,8 +142,7 @@ impl<T: PixelSample> SampledImage<'_, T> {
                 }
             }
             if is_filled {
-                // Torchvision's formula, which is intended: `sum` is already weighted by the mask
-                // once.
+                // This weights `sum` by the mask a second time, as torchvision's formula does.
                 sum = (sum - fill[c]) * mask + fill[c];
             }
             *value = T::rounded(sum);

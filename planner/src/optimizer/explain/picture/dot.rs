@@ -1,10 +1,11 @@
-//! Trees in Graphviz's DOT language.
+//! Writes trees of boxes in Graphviz's DOT language.
 
 use std::fmt::Write as _;
 
 use super::panel::{Labelled, Panel};
 
-/// Draws the panels as one DOT graph: inputs below, one cluster per panel.
+/// Writes the panels as one DOT graph, with one cluster per panel. Each box is drawn above the
+/// boxes of its inputs.
 pub fn dot(panels: &[Panel]) -> String {
     let mut text = String::from(
         "digraph plans {\n  rankdir=BT;\n  node [shape=box, fontname=monospace, fontsize=10];\n",
@@ -19,7 +20,8 @@ pub fn dot(panels: &[Panel]) -> String {
     text + "}\n"
 }
 
-/// Adds the statements of a tree to `text`, and returns the number of the tree's root.
+/// Adds the statements for `node` and its inputs to `text`, and returns the number of `node`.
+/// `nodes` counts the boxes written so far.
 fn add(node: &Labelled, nodes: &mut usize, text: &mut String) -> usize {
     let number = *nodes;
     *nodes += 1;
@@ -42,7 +44,7 @@ fn add(node: &Labelled, nodes: &mut usize, text: &mut String) -> usize {
     number
 }
 
-/// Escapes a text for double quotes.
+/// Escapes `text` for a double-quoted string.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! Plans as pictures: trees of labelled boxes side by side, with differing boxes in colour.
+//! Drawings of plans: trees of labelled boxes side by side. Boxes that differ between the trees are
+//! coloured.
 
 mod dot;
 mod panel;

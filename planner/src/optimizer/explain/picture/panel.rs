@@ -6,14 +6,14 @@ use crate::optimizer::explain::explained::Explained;
 use crate::optimizer::explain::plan::PlanNode;
 use crate::units::{bytes_text, cost_text};
 
-/// A box with the boxes of its inputs.
+/// The box of an operator, with the boxes of the operator's inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labelled {
     /// The lines of the box's label.
     pub lines: Vec<String>,
-    /// True if the box is shown in colour.
+    /// True if the box is coloured.
     pub highlighted: bool,
-    /// The boxes of its inputs.
+    /// The boxes of the operator's inputs.
     pub inputs: Vec<Self>,
 }
 
@@ -27,7 +27,8 @@ pub struct Panel {
 }
 
 impl Explained {
-    /// The panels of the written and the chosen plan. New or moved operators are highlighted.
+    /// Returns the panels of the written and of the chosen plan. Operators that only one plan has,
+    /// that moved, or whose rows are cached are highlighted.
     pub fn panels(&self) -> [Panel; 2] {
         let [written, chosen] = [&self.written, &self.chosen].map(PlanNode::operators);
         let texts = |nodes: &[&PlanNode]| -> Vec<String> {
@@ -53,8 +54,9 @@ impl Explained {
     }
 }
 
-/// The box of an operator; `next` is the operator's index in the plan. The box is highlighted if
-/// the index is not in `same`, or if the rows of the operator are cached.
+/// Returns the box of the operator `node`. `next` is the operator's index in the plan, each
+/// operator before its inputs, and is advanced past the operator and its inputs. The box is
+/// highlighted if this index is not in `same`, or if the operator's rows are cached.
 fn labelled(node: &PlanNode, same: &BTreeSet<usize>, next: &mut usize) -> Labelled {
     let highlighted = !same.contains(next) || node.cached;
     *next += 1;
@@ -74,7 +76,8 @@ fn labelled(node: &PlanNode, same: &BTreeSet<usize>, next: &mut usize) -> Labell
     }
 }
 
-/// A longest common subsequence of two lists, as pairs of indices.
+/// A longest common subsequence of `a` and `b`, as pairs of an index into `a` and an index into
+/// `b`.
 pub(super) fn common(a: &[String], b: &[String]) -> Vec<(usize, usize)> {
     let mut longest = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {

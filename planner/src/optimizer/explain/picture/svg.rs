@@ -1,22 +1,23 @@
-//! Draws trees as SVG: the root on top, each box centred over its inputs, panels side by side.
+//! Draws panels side by side as SVG. In each panel the root is on top, and each box is centred over
+//! its inputs.
 
 use std::fmt::Write as _;
 
 use super::panel::{Labelled, Panel};
 
-/// Maximum number of characters shown of a line; a tooltip has the whole text.
+/// Maximum number of characters of a line that are shown. A tooltip has the whole line.
 const LONGEST: usize = 64;
 /// Width of a character of the monospaced font, in pixels.
 const CHARACTER: usize = 7;
 /// Height of a line, in pixels.
 const LINE: usize = 16;
-/// Padding of a box and gap between adjacent boxes, in pixels.
+/// Padding within a box, and horizontal gap between adjacent boxes, in pixels.
 const GAP: usize = 12;
-/// Vertical gap between boxes, in pixels.
+/// Vertical gap between a row of boxes and the row below, in pixels.
 const LEVEL: usize = 26;
-/// Margin of a panel, in pixels.
+/// Margin around a panel, in pixels.
 const MARGIN: usize = 24;
-/// Height of a heading, in pixels.
+/// Height of a panel's heading, in pixels.
 const HEADING: usize = 28;
 
 /// Draws the panels as an SVG document.
@@ -42,7 +43,7 @@ pub fn svg(panels: &[Panel]) -> String {
     )
 }
 
-/// The lines of a box, truncated for display.
+/// The lines of the box `node`, each cut to [`LONGEST`] characters.
 fn lines(node: &Labelled) -> impl Iterator<Item = String> {
     node.lines.iter().map(|line| match line.chars().count() {
         0..=LONGEST => line.clone(),
@@ -64,7 +65,7 @@ fn width(node: &Labelled) -> usize {
     own_width(node).max(inputs_width(node))
 }
 
-/// Height of the tallest box of a tree.
+/// Height of the tallest box of the tree `node`, in pixels.
 fn box_height(node: &Labelled) -> usize {
     let own = node.lines.len() * LINE + GAP;
     let below = node.inputs.iter().map(box_height);
@@ -75,7 +76,8 @@ fn depth(node: &Labelled) -> usize {
     1 + node.inputs.iter().map(depth).max().unwrap_or(0)
 }
 
-/// A drawing in progress. Writing to a String cannot fail, so results are dropped.
+/// A drawing in progress. Writing to a `String` cannot fail, so the results of `writeln!` are
+/// ignored.
 struct Drawing<'a> {
     /// Distance between the tops of consecutive rows of boxes, in pixels.
     row: usize,
@@ -91,8 +93,8 @@ impl Drawing<'_> {
         );
     }
 
-    /// Draws a tree with its upper left corner at `left` and `top`, and returns the horizontal
-    /// middle of its root.
+    /// Draws the tree `node` with its upper left corner at `left` and `top`, and returns the
+    /// horizontal centre of the root's box. All are in pixels.
     fn tree(&mut self, node: &Labelled, left: usize, top: usize) -> usize {
         let (own, middle) = (own_width(node), left + width(node) / 2);
         let height = node.lines.len() * LINE + GAP;
@@ -127,7 +129,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Escapes markup in a text, and replaces characters that XML forbids.
+/// Escapes `text` for XML, and replaces characters that XML forbids.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

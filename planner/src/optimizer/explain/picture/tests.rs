@@ -1,4 +1,4 @@
-//! Pictures are well-formed whatever the operators are called.
+//! Tests that drawings are well-formed, even if the texts of operators contain special characters.
 
 use super::panel::common;
 use super::{Labelled, Panel, dot, svg};
@@ -19,7 +19,8 @@ fn panels(name: &str) -> [Panel; 2] {
     })
 }
 
-/// Parses elements, attributes and text, and returns the texts. Anything else is a failure.
+/// Parses `xml`, which may contain only elements, attributes and text, and returns the texts.
+/// Panics on any other syntax.
 fn texts(xml: &str) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut found = Vec::new();
@@ -31,7 +32,7 @@ fn texts(xml: &str) -> Vec<String> {
         if let Some(name) = tag.strip_prefix('/') {
             assert_eq!(open.pop(), Some(name));
         } else {
-            // The number of quotes is even, and outside of them there is only `name=`.
+            // A tag has an even number of quotes, and each opening quote follows `name=`.
             let quoted: Vec<&str> = tag.trim_end_matches('/').split('"').collect();
             assert_eq!(quoted.len() % 2, 1, "{tag}");
             for name in quoted[..quoted.len() - 1].iter().step_by(2) {

@@ -1,4 +1,4 @@
-//! Enumerates every legal order of steps with every cache point, and their costs.
+//! Enumerates every legal order of steps with every cache point, and finds the least cost.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use crate::optimizer::cache::CacheCosts;
 use crate::optimizer::coefficients::Coefficients;
 use crate::optimizer::log2::Log2;
 
-/// The rows at a point of a plan: their number, and the bytes of their slots.
+/// Facts about the rows at a point of a plan: the number of rows, and the bytes of each slot.
 #[derive(Debug, Clone)]
 pub(super) struct Rows {
     pub(super) log: i32,
-    /// Number of rows among which the epochs choose theirs.
+    /// Number of distinct rows that all epochs together may read, as a base-2 logarithm in 1024ths.
     pub(super) pool: i32,
     pub(super) bytes: Vec<(u32, u64)>,
     pub(super) draws: bool,
@@ -35,7 +35,7 @@ impl Rows {
         }
     }
 
-    /// Applies a step to these rows.
+    /// Returns the facts about the rows after `step` is applied to these rows.
     pub(super) fn after(mut self, step: &Step) -> Self {
         if let Some((slot, width)) = step.writes {
             self.bytes.retain(|&(s, _)| s != slot);
@@ -59,7 +59,8 @@ impl Rows {
     }
 }
 
-/// The least costs that were found: of one epoch without a cache, and of all epochs with a cache.
+/// The least costs found: `each` of one epoch without a cache, and `cached` of all epochs with a
+/// cache.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Least {
     pub(super) each: u128,
@@ -73,15 +74,15 @@ impl Least {
     };
 }
 
-/// The plan below a chain of steps. Both functions take the slots that are needed from below, and
-/// return the rows and the least cost.
+/// The plan below a chain of steps. Both functions take the slots that the steps need from this
+/// plan. `rows` returns the facts about its rows, and `cost` the least cost.
 pub(super) struct Base<'a> {
     pub(super) rows: &'a dyn Fn(&BTreeSet<u32>) -> Rows,
     pub(super) cost: &'a dyn Fn(&BTreeSet<u32>) -> Least,
 }
 
-/// Finds the least cost over every legal order of `steps`, with every cache point among these steps
-/// or below them.
+/// Finds the least cost over every legal order of `steps` above `base`, with every cache point
+/// above or below each of the steps.
 pub(super) fn enumerate(
     steps: &[Step],
     base: &Base<'_>,
@@ -127,8 +128,8 @@ fn orders<'a>(
 }
 
 fn evaluate(order: &[&Step], base: &Base<'_>, wanted: &BTreeSet<u32>, cache: &CacheCosts) -> Least {
-    // The slots needed above each step, from the top. A function whose slot is not needed is not
-    // computed.
+    // The slots that the steps above each step need, from the topmost step down. A function whose
+    // slot is not needed is left out.
     let mut needed = vec![wanted.clone()];
     let mut computed = Vec::new();
     for step in order.iter().rev() {
@@ -156,7 +157,8 @@ fn evaluate(order: &[&Step], base: &Base<'_>, wanted: &BTreeSet<u32>, cache: &Ca
     let mut each = under.each;
     let mut rows = (base.rows)(&needed[0]);
     let mut cached = under.cached;
-    // For each legal cache point, the cost below it and the cost of caching.
+    // For each legal cache point, two costs: of one epoch of everything below the point, and of all
+    // epochs of caching the point's rows.
     let mut points = Vec::new();
     let point = |rows: &Rows, needed: &BTreeSet<u32>, below: u128| {
         kept_at(rows, needed, below, cache).map(|total| (below, total))
@@ -200,8 +202,8 @@ fn evaluate(order: &[&Step], base: &Base<'_>, wanted: &BTreeSet<u32>, cache: &Ca
     }
 }
 
-/// Cost of caching rows over all epochs, if computing one epoch's rows costs `once`. `None` if
-/// these rows must not be cached.
+/// Cost of all epochs of rows that are cached, if computing the rows of one epoch costs `once`.
+/// `None` if these rows must not be cached.
 fn kept_at(rows: &Rows, needed: &BTreeSet<u32>, once: u128, cache: &CacheCosts) -> Option<u128> {
     let budget = cache.budget?;
     let (each, live, epochs) = (
@@ -232,14 +234,15 @@ pub(super) fn scan_cost(source: &Source, needed: &BTreeSet<u32>) -> Least {
     }
 }
 
-/// The least cost of all plans over all epochs.
+/// The lower of the costs of all epochs with and without a cache.
 pub(super) fn best(least: Least, cache: &CacheCosts) -> u128 {
     least
         .cached
         .min(least.each.saturating_mul(cache.epochs.into()))
 }
 
-/// The rows after steps in any order, restricted to the slots in `needed`.
+/// Facts about the rows after `steps` are applied to `rows` in any order, restricted to the slots
+/// in `needed`.
 pub(super) fn after(steps: &[Step], rows: Rows, needed: &BTreeSet<u32>) -> Rows {
     let mut needed = needed.clone();
     let mut computed = Vec::new();
@@ -256,8 +259,8 @@ pub(super) fn after(steps: &[Step], rows: Rows, needed: &BTreeSet<u32>) -> Rows 
     computed.into_iter().rev().fold(rows, Rows::after)
 }
 
-/// Combines the least costs of two inputs with those of an operator over both, which costs `own`.
-/// Either input may have the cache.
+/// Returns the least costs of an operator over two inputs, whose least costs are `a` and `b`. The
+/// operator itself costs `own` per epoch. Either input, but not both, may contain the cache point.
 fn both(a: Least, b: Least, own: u128, cache: &CacheCosts) -> Least {
     let epochs = u128::from(cache.epochs);
     let with = |cached: u128, other: u128| cached.saturating_add(other.saturating_mul(epochs));
@@ -269,8 +272,9 @@ fn both(a: Least, b: Least, own: u128, cache: &CacheCosts) -> Least {
     }
 }
 
-/// The least cost of steps over each of two sources, followed by the union of the rows, which
-/// copies all of them. Only the given slots are needed.
+/// The least cost of a union of two plans, each of which is a source with steps above the source.
+/// For each plan, `inputs` has the source, the steps, and the slots that are needed. The union
+/// copies all rows.
 pub(super) fn over_two(
     inputs: [(&Source, &[Step], BTreeSet<u32>); 2],
     rows: &Rows,

@@ -1,7 +1,7 @@
 //! Compares the search with an independent enumeration of every legal order and every cache point.
 //!
-//! The enumeration has its own definition of which operators may pass each other, its own liveness
-//! analysis, and its own cost formulas. Search and enumeration share the estimates of selectivity
+//! The enumeration does not use the optimiser's rules, liveness analysis or cost formulas, but
+//! separate definitions of these. Search and enumeration share only the estimates of selectivity
 //! and the prices.
 
 mod enumeration;
@@ -21,7 +21,8 @@ use crate::optimizer::log2::Log2;
 use crate::optimizer::search::{Searched, search};
 use crate::optimizer::tree::OperatorTree;
 
-/// Cases of each kind: the environment variable `FOREBAY_ORACLE_CASES`, else 1000.
+/// Number of random cases per test: the value of the environment variable `FOREBAY_ORACLE_CASES`,
+/// or 1000 if the variable is not set.
 fn cases() -> u64 {
     let asked = std::env::var("FOREBAY_ORACLE_CASES");
     asked.ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
@@ -46,11 +47,12 @@ fn a_chain_is_ordered_and_cached_as_cheaply_as_any() {
         assert_eq!(found, best(least, &cache), "seed {seed}: {steps:#?}");
         cached += u64::from(least.cached < least.each.saturating_mul(cache.epochs.into()));
     }
-    // Both outcomes occur: plans with a cache and plans without.
+    // Some of the cheapest plans have a cache, and some have none.
     assert!(cached > 0 && cached < cases());
 }
 
-/// Proofs do not change the result, and every step of a derivation continues from the previous one.
+/// Tests that recording proofs does not change the chosen plan, and that the steps of a derivation
+/// lead from the cost of the written plan to the cost of the chosen plan.
 #[test]
 fn a_chain_is_told_as_it_is_chosen() {
     for seed in 0..cases() / 5 {
@@ -71,8 +73,9 @@ fn a_chain_is_told_as_it_is_chosen() {
             (searched, config)
         });
         assert_eq!(plain.0.chosen, proven.0.chosen, "seed {seed}");
-        // With proofs, a rule may prove two classes equal before congruence does, so the numbers of
-        // applications may differ; nothing else does.
+        // With proofs, a rule may merge two classes before congruence merges them. So the numbers
+        // of applications of rules may differ from the search without proofs. All else must be
+        // equal.
         let counts = |searched: &Searched| {
             let search = &searched.report.saturation;
             (search.nodes, search.classes, search.refused.clone())
@@ -87,8 +90,8 @@ fn a_chain_is_told_as_it_is_chosen() {
     }
 }
 
-/// The cost after the last step, where each step starts from the cost that the previous one ended
-/// with.
+/// Returns the cost after the last step. Panics unless each step starts at the cost with which the
+/// previous step ended.
 fn led_to(told: &Explained) -> u128 {
     told.derivation
         .steps
@@ -126,8 +129,8 @@ fn a_union_is_told_as_it_is_chosen() {
         };
         let searched = search(world.arena.clone(), &lowered, &config).unwrap();
         let told = told(searched, &lowered, config).unwrap();
-        // A union's estimates are the lower ones of its equal forms, so the cost after the last
-        // step may differ slightly.
+        // The cost after the last step may differ slightly from that of the chosen plan: the
+        // e-graph uses, for a union, the lowest of the estimates of all equivalent plans.
         let ratio = led_to(&told) as f64 / told.report.chosen as f64;
         assert!((0.99..1.01).contains(&ratio), "seed {seed}: {ratio}");
         rules.extend(
@@ -148,7 +151,7 @@ fn a_union_is_ordered_and_cached_nearly_as_cheaply_as_any() {
         let rows = 1 + world.random.below(100_000);
         let sources = [first.clone(), world.source_of(rows, first.slots.clone())];
         let arms = [0, 1].map(|_| {
-            // Only filters, so that both arms have the same columns.
+            // Steps that write slots are not used, so that both arms have the same columns.
             let n = world.random.below(3);
             let mut slots = slots_of(&first);
             let mut steps = world.steps(&mut slots, n);
@@ -160,7 +163,8 @@ fn a_union_is_ordered_and_cached_nearly_as_cheaply_as_any() {
         let above = world.steps(&mut all, n);
         let (wanted, cache) = (world.wanted(&all), world.cache());
         let mut least = Least::NONE;
-        // Every subset of steps is moved below the union, into both arms.
+        // Enumerates all plans in which a subset of the steps above the union is moved into both
+        // arms.
         for mask in 0..1_u32 << above.len() {
             let (below, over): (Vec<usize>, Vec<usize>) =
                 (0..above.len()).partition(|i| mask >> i & 1 == 1);
@@ -214,8 +218,8 @@ fn a_union_is_ordered_and_cached_nearly_as_cheaply_as_any() {
     }
 }
 
-/// Twelve operators that all commute have 479,001,600 orders. But only 4,096 sets of operators can
-/// stand below an operator, and its cost depends only on this set.
+/// Twelve operators that all commute have 479,001,600 orders. But the cost of an operator depends
+/// only on the set of operators below that operator, and only 4,096 such sets exist.
 #[test]
 fn twelve_commuting_operators_are_ordered_at_the_optimum() {
     for seed in 0..6 {
@@ -223,8 +227,8 @@ fn twelve_commuting_operators_are_ordered_at_the_optimum() {
         let source = world.source(&[0, 1, 2]);
         let steps: Vec<Step> = (0..12)
             .map(|number| {
-                // Five operators write their own slot, and the others are filters; all read stored
-                // slots.
+                // Five operators write one slot each, and the others are filters. All of them read
+                // only stored slots.
                 loop {
                     let mut step = world.step(&mut slots_of(&source), number);
                     let wanted = (number < 5).then_some(3 + number as u32);

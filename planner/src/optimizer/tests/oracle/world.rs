@@ -1,4 +1,4 @@
-//! Random plans: as trees for the search, and as steps for the enumeration.
+//! Generates random plans, both as trees for the search and as steps for the enumeration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::optimizer::spec::{OpKind, OpSpec};
 use crate::optimizer::tree::OperatorTree;
 use crate::rows::slot as column;
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 16).
+/// The pseudorandom generator SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 16).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -42,16 +42,17 @@ impl Random {
     }
 }
 
-/// An operator as the enumeration sees it.
+/// An operator in the form that the enumeration uses.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) param: ParamId,
     pub(super) reads: BTreeSet<u32>,
-    /// The slot that the step writes, and its bytes.
+    /// The number of the slot that the step writes, and the slot's bytes per row; `None` for a
+    /// filter or a take.
     pub(super) writes: Option<(u32, u64)>,
-    /// The logarithm of the fraction of rows that the step keeps.
+    /// The fraction of rows that the step keeps, as a base-2 logarithm in 1024ths.
     pub(super) kept: i32,
-    /// Maximum number of rows that the step keeps, for a take.
+    /// Maximum number of rows that a take keeps; `None` if the step is not a take.
     pub(super) take: Option<u64>,
     pub(super) shuffled: bool,
     pub(super) fallible: bool,
@@ -65,7 +66,7 @@ impl Step {
         self.writes.is_none() && self.take.is_none()
     }
 
-    /// True if this step, written above the step `below`, may be moved past that step.
+    /// True if this step, which is directly above the step `below`, may be moved below that step.
     pub(super) fn passes(&self, below: &Self) -> bool {
         if self.pinned || below.pinned {
             return false;
@@ -77,14 +78,14 @@ impl Step {
                 let filters = self.is_filter() && below.is_filter();
                 filters && !(self.fallible && below.fallible)
             }
-            // One of the steps is a filter or a take, and the other one is a function.
+            // One of the two steps is a filter or a take, and the other is a function.
             (None, Some(_)) => self.take.is_some() || !reads(self, below),
             (Some(_), None) => below.take.is_some() || !reads(below, self),
         }
     }
 }
 
-/// A source: its number of rows, and the bytes of its slots.
+/// A source: its scan, its number of rows, and pairs of a slot's number and its bytes per row.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     pub(super) scan: ScanId,
@@ -152,8 +153,8 @@ impl World {
         Source { scan, rows, slots }
     }
 
-    /// Generates a step over rows that have `slots`, and adds the slot that the step writes to
-    /// `slots`.
+    /// Generates the step with the number `number`, which reads some of `slots`. If the step writes
+    /// a slot, that slot is added to `slots`.
     pub(super) fn step(&mut self, slots: &mut BTreeSet<u32>, number: usize) -> Step {
         let mut reads = BTreeSet::new();
         for _ in 0..1 + self.random.below(2) {
@@ -296,7 +297,7 @@ impl World {
             cache: cache.clone(),
             ..Config::default()
         };
-        // The search rebuilds the arena, so it gets a copy.
+        // The search takes ownership of an arena, so a copy is passed.
         let searched = search(self.arena.clone(), &self.lowered(tree, wanted), &config).unwrap();
         searched.report.chosen
     }

@@ -1,8 +1,9 @@
-//! Files whose headers, indices and pages state what is not there.
+//! Tests of Parquet files whose headers, indexes and pages state wrong numbers.
 
 use super::*;
 
-/// Replaces every occurrence of `found` in the file by `other`, and reads all columns.
+/// Copies the file at `path`, with the first occurrence of `found` overwritten by `other`. Returns
+/// the number of rows in the copy, after reading all columns.
 async fn with_bytes(path: &Path, found: &[u8], other: &[u8]) -> Result<usize, String> {
     let mut bytes = fs::read(path).unwrap();
     let at = bytes
@@ -36,7 +37,7 @@ async fn no_length_of_a_page_is_believed() {
         writer.write(&batch).unwrap();
         writer.close().unwrap();
     };
-    // The page header begins with the page's type and its uncompressed size, 2,000,000.
+    // The page header begins with the type of the page and its uncompressed size, 2,000,000 bytes.
     write(
         Arc::new(Int64Array::from(vec![7; 250_000])),
         Compression::SNAPPY,
@@ -77,7 +78,7 @@ async fn no_length_of_a_page_is_believed() {
 async fn columns_in_too_many_levels_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.parquet");
-    // Metadata of version 1 with a schema of 100,000 nested groups.
+    // A Parquet footer of version 1, whose schema has 100,000 nested groups.
     let mut footer = vec![0x15, 0x02, 0x19, 0xfc, 0xa0, 0x8d, 0x06];
     for _ in 0..100_000 {
         footer.extend([0x48, 0x01, b'a', 0x15, 0x02, 0x00]);
@@ -93,7 +94,7 @@ async fn columns_in_too_many_levels_are_refused() {
     assert!(error.contains("nested in more than 64 levels"), "{error}");
 }
 
-/// An offset index of other pages would give rows wrong numbers.
+/// An offset index that does not describe the file's pages would give rows wrong row numbers.
 #[tokio::test]
 async fn an_offset_index_of_other_pages_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
@@ -131,7 +132,8 @@ async fn an_offset_index_of_other_pages_is_not_used() {
     }
 }
 
-/// Writes lists of null values, 4 KiB each, so that files stay small.
+/// Writes a file of lists with these lengths. Values are nulls of a type of 4 KiB, so that the file
+/// is small but its values are large in memory.
 fn write_lists(path: &Path, lengths: &[usize]) {
     let values = new_null_array(&DataType::FixedSizeBinary(4096), lengths.iter().sum());
     let item = Arc::new(Field::new("item", values.data_type().clone(), true));
@@ -144,7 +146,8 @@ fn write_lists(path: &Path, lengths: &[usize]) {
     writer.close().unwrap();
 }
 
-/// Any number of lists that compress well is read, but not a single row of that many values.
+/// Any number of rows with well-compressed lists can be read, but a single row with too many values
+/// is an error.
 #[tokio::test]
 async fn rows_of_lists_are_bounded_and_not_their_number() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +164,7 @@ async fn rows_of_lists_are_bounded_and_not_their_number() {
     assert!((600..700).contains(&batch_rows().unwrap()));
     let source = open(Format::Parquet, &path, &[]).await.unwrap();
     assert_eq!(count_rows(&source).await, Ok(700));
-    // One row of many is large, so batches must be small enough for it.
+    // If one of many rows is large, batches must be small enough for this row.
     let mut lengths = vec![50; 800];
     lengths[700] = 40_000;
     write_lists(&path, &lengths);
@@ -171,7 +174,7 @@ async fn rows_of_lists_are_bounded_and_not_their_number() {
     let error = count_rows(&source).await.unwrap_err();
     assert!(error.contains("a row has 70000 values"), "{error}");
     assert!(error.contains("t.parquet' is not a sound"), "{error}");
-    // Below the bound, rows are not counted.
+    // If all values together are below the bound, the values of rows are not counted.
     write_lists(&path, &[3, 700, 5]);
     assert_eq!(batch_rows(), Ok(usize::MAX));
 }
@@ -190,8 +193,8 @@ async fn page_headers_say_what_they_are() {
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
-    // The header of a data page with 1000 plain values, which states 8000 bytes twice (uncompressed
-    // and compressed).
+    // The header of a data page with 1000 plain values. The header states 8000 bytes twice, as
+    // uncompressed and as compressed size.
     let header = [
         0x15, 0x00, 0x15, 0x80, 0x7d, 0x15, 0x80, 0x7d, 0x2c, 0x15, 0xd0, 0x0f, 0x15, 0x00,
     ];
@@ -205,7 +208,7 @@ async fn page_headers_say_what_they_are() {
         ([0; 14], "it lacks its type or its lengths"),
         (changed(1, 0x06), "it lacks its values or their encoding"),
         (changed(1, 0x04), "it lacks its values or their encoding"),
-        (changed(1, 0x20), "16 is no type of a page"),
+        (changed(1, 0x20), "16 is not a page type"),
         (changed(8, 0x3c), "it lacks its values or their encoding"),
         (changed(10, 0xd2), "have 1001 values, where 1000 are stated"),
     ] {
@@ -236,7 +239,8 @@ async fn pages_in_brotli_may_be_far_smaller_than_what_they_hold() {
     assert_eq!(with_bytes(&path, &header, &header).await, Ok(250_000));
 }
 
-/// The `parquet` crate reserves memory for as many pages as an offset index states.
+/// Without the check, the `parquet` crate reserves memory for as many pages as an offset index
+/// states.
 #[tokio::test]
 async fn an_offset_index_of_more_pages_than_bytes_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -249,8 +253,8 @@ async fn an_offset_index_of_more_pages_than_bytes_is_not_read() {
     assert!(with_index().unwrap().offset_index().is_some());
     let column = footer.row_group(1).column(0);
     let start = column.offset_index_offset().unwrap() as usize;
-    // Replacements for the head of a list of six structs: a list of 2,147,483,647, and one whose
-    // first struct is empty.
+    // The head of a list of six structs is replaced by the head of a list of 2,147,483,647 structs,
+    // or the first of the six structs is replaced by an empty struct.
     assert_eq!(sound[start..start + 2], [0x19, 0x6c]);
     for lie in [
         &[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07][..],
@@ -260,7 +264,7 @@ async fn an_offset_index_of_more_pages_than_bytes_is_not_read() {
         bytes[start..start + lie.len()].copy_from_slice(lie);
         fs::write(&path, bytes).unwrap();
         assert!(with_index().is_none());
-        // The rows can still be read, without the index.
+        // The rows can still be read, but without the index.
         let source = open(Format::Parquet, &path, &[]).await.unwrap();
         let above = compare(
             "id",

@@ -23,8 +23,8 @@ use super::*;
 use crate::source::Source;
 use crate::source::testing::{open, read_all, shared_data};
 
-/// 1000 rows: `id` ascends, `x` is a float that may be NaN, `s` is a string that is null in every
-/// fifth row.
+/// Returns 1000 rows: `id` ascends from `first`, `x` is a float that is sometimes NaN, `s` is a
+/// string that is null in every fifth row.
 fn table(first: i64) -> RecordBatch {
     let ids: Vec<i64> = (first..first + 1000).collect();
     let x = ids
@@ -113,14 +113,14 @@ async fn pruning_drops_only_rows_that_cannot_match() {
     let and = |a, b| -> Arc<dyn PhysicalExpr> { Arc::new(BinaryExpr::new(a, Operator::And, b)) };
     let null: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(col("s", schema).unwrap()));
     let cases = [
-        // (predicate, maximum number of rows that are read)
+        // Each case: (predicate, maximum number of rows that are read).
         (id(Operator::Lt, 120), 150),
         (id(Operator::Eq, 1234), 50),
         (and(id(Operator::Gt, 640), id(Operator::LtEq, 660)), 100),
         (id(Operator::Gt, 5000), 0),
         (compare("s", Operator::Eq, "name 77".into(), schema), 300),
         (compare("s", Operator::Eq, "name 77x".into(), schema), 0),
-        // NaN compares above 1e9, but the statistics leave it out.
+        // NaN compares above 1e9, but the statistics leave out NaN, so nothing is pruned.
         (
             compare("x", Operator::Gt, ScalarValue::from(1e9), schema),
             2000,
@@ -242,7 +242,7 @@ async fn damaged_files_are_named() {
     let mut damaged = sound.clone();
     damaged[100..4000].fill(0xff);
     fs::write(&path, &damaged).unwrap();
-    // The footer of the damaged file is whole, so the file can be opened.
+    // The footer of the damaged file is sound, so the file can be opened.
     let source = open(Format::Parquet, &path, &[]).await.unwrap();
     let error = read_all(&source, &[0, 1, 2], None).await.unwrap_err();
     assert!(
@@ -257,8 +257,8 @@ async fn damaged_files_are_named() {
     );
 }
 
-/// Each byte of a small file is changed in turn: reading gives an error or rows; it neither panics
-/// nor loses rows silently.
+/// Changes every seventh byte of a small file in turn. Opening and reading the file may fail, but
+/// must not panic.
 #[tokio::test]
 async fn any_wrong_byte_is_survived() {
     let dir = tempfile::tempdir().unwrap();
