@@ -129,7 +129,7 @@ impl RowOp {
     }
 
     /// The number of inputs that stored rows flow through: all but the right side of a lookup.
-    pub(super) fn streamed_inputs(&self, inputs: usize) -> usize {
+    pub fn streamed_inputs(&self, inputs: usize) -> usize {
         match self {
             Self::Lookup { .. } => inputs.min(1),
             _ => inputs,

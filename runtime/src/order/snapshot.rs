@@ -130,11 +130,8 @@ impl Snapshot {
 
     /// Returns the number of stored rows of a scan, given by its index in the snapshot.
     pub(crate) fn scan_rows(&self, scan: u32) -> u64 {
-        self.splits
-            .iter()
-            .filter(|s| s.scan == scan)
-            .map(|s| s.rows)
-            .sum()
+        let splits = self.splits.iter().filter(|s| s.scan == scan);
+        splits.map(|s| s.rows).sum()
     }
 
     /// Returns the number of bytes that are read for all rows.
@@ -162,6 +159,13 @@ impl Snapshot {
     /// Returns the index of a file in its source's manifest.
     pub(crate) fn file_in_source(&self, file: u32) -> u32 {
         self.files[file as usize].index
+    }
+
+    /// Returns the file of a row, as an index in its source's manifest, and the row's number in it.
+    pub(crate) fn in_source(&self, row: StoredRow) -> (u32, u64) {
+        let split = &self.splits[row.split as usize];
+        let file = self.file_in_source(split.file);
+        (file, split.first_row + u64::from(row.offset))
     }
 
     /// Returns the path of a file, relative to its source, as in the manifest.
@@ -229,12 +233,12 @@ impl Snapshot {
             hashes.push(self.row_hash(split.file, row));
         }
         RowColumn {
-            position: UInt64Array::from(places.iter().map(|p| p.position).collect::<Vec<_>>()),
+            position: UInt64Array::from_iter_values(places.iter().map(|p| p.position)),
             file: UInt32Array::from(files),
             row: UInt64Array::from(numbers),
             child: UInt32Array::from(vec![0; n]),
             hash: UInt64Array::from(hashes),
-            pass: UInt64Array::from(places.iter().map(|p| p.pass).collect::<Vec<_>>()),
+            pass: UInt64Array::from_iter_values(places.iter().map(|p| p.pass)),
         }
     }
 
