@@ -121,8 +121,7 @@ impl Passes {
         row: StoredRow,
         pass: PassName,
     ) -> Option<(usize, u32, WindowSplits)> {
-        let scan = self.snapshot.splits[row.split as usize].scan;
-        let input = self.input_of_scan[scan as usize];
+        let input = self.input_of_scan[self.snapshot.scan_of(row)];
         let windows = self.windows(input, pass);
         let mut found = (0..).zip(&*windows);
         let (index, window) = found.find(|(_, window)| window.splits.contains(&row.split))?;

@@ -161,11 +161,23 @@ impl Snapshot {
         self.files[file as usize].index
     }
 
+    /// Returns the file of a row, and the row's number in it.
+    #[inline]
+    pub(crate) fn number_in_file(&self, row: StoredRow) -> (u32, u64) {
+        let split = &self.splits[row.split as usize];
+        (split.file, split.first_row + u64::from(row.offset))
+    }
+
     /// Returns the file of a row, as an index in its source's manifest, and the row's number in it.
     pub(crate) fn in_source(&self, row: StoredRow) -> (u32, u64) {
-        let split = &self.splits[row.split as usize];
-        let file = self.file_in_source(split.file);
-        (file, split.first_row + u64::from(row.offset))
+        let (file, number) = self.number_in_file(row);
+        (self.file_in_source(file), number)
+    }
+
+    /// Returns the index of the scan that a row belongs to.
+    #[inline]
+    pub(crate) fn scan_of(&self, row: StoredRow) -> usize {
+        self.splits[row.split as usize].scan as usize
     }
 
     /// Returns the path of a file, relative to its source, as in the manifest.
@@ -226,11 +238,10 @@ impl Snapshot {
         let mut numbers = Vec::with_capacity(n);
         let mut hashes = Vec::with_capacity(n);
         for place in places {
-            let split = &self.splits[place.split as usize];
-            let row = split.first_row + u64::from(place.offset);
-            files.push(split.file);
+            let (file, row) = self.number_in_file(place.row);
+            files.push(file);
             numbers.push(row);
-            hashes.push(self.row_hash(split.file, row));
+            hashes.push(self.row_hash(file, row));
         }
         RowColumn {
             position: UInt64Array::from_iter_values(places.iter().map(|p| p.position)),

@@ -230,11 +230,9 @@ impl CachedPrefix {
     }
 
     fn address(&self, snapshot: &Snapshot, place: &RowLocation) -> RowAddress {
-        let split = &snapshot.splits[place.split as usize];
-        RowAddress {
-            file: self.files[split.file as usize],
-            row: split.first_row + u64::from(place.offset),
-        }
+        let (file, row) = snapshot.number_in_file(place.row);
+        let file = self.files[file as usize];
+        RowAddress { file, row }
     }
 
     /// Returns true if the store knows every row of a split (stored or dropped), so that the split

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
 use datafusion::common::Result;
 
 use super::cached_prefix::{CachedPrefix, Found};
@@ -15,7 +14,6 @@ use super::lazy_window::LazyWindow;
 use super::staging::{bytes_of, stage_splits};
 use super::window::stages;
 use crate::order::RowLocation;
-use crate::source::ValueError;
 
 /// A request for a segment's rows.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ impl SegmentRequest {
             [only] => *only = self.places,
             many => {
                 for place in self.places {
-                    many[data.snapshot.splits[place.split as usize].scan as usize].push(place);
+                    many[data.snapshot.scan_of(place.row)].push(place);
                 }
             }
         }
@@ -69,17 +67,12 @@ impl SegmentRequest {
         for (scan, places) in by_scan.into_iter().enumerate() {
             let values = match stages(&segment.windows, scan) {
                 None if reader.reads[scan].projection.is_empty() => Values::NotRead,
-                None => {
-                    let (batch, failed) = fetch(context, scan, &places).await?;
-                    Values::Fetched(batch, failed)
-                }
+                None => fetch(context, scan, &places).await?,
                 Some(staged) => {
-                    let mut splits: Vec<u32> = places.iter().map(|place| place.split).collect();
+                    let mut splits: Vec<u32> = places.iter().map(|place| place.row.split).collect();
                     splits.dedup();
-                    if splits
-                        .iter()
-                        .all(|&split| staged.iter().any(|s| s.has(split)))
-                    {
+                    let is_staged = |&split: &u32| staged.iter().any(|s| s.has(split));
+                    if splits.iter().all(is_staged) {
                         Values::Staged
                     } else {
                         // Rows that were cached when the window was staged were evicted since.
@@ -106,23 +99,19 @@ async fn find(data: &StoredData, cached: &CachedPrefix, by_scan: &mut [Vec<RowLo
     wanted.sort_unstable_by_key(|place| place.position);
     let found = cached.find(&data.snapshot, wanted).await;
     for place in &found.missing {
-        by_scan[data.snapshot.splits[place.split as usize].scan as usize].push(*place);
+        by_scan[data.snapshot.scan_of(place.row)].push(*place);
     }
     found
 }
 
 /// Reads rows of a source with direct access, one by one.
-async fn fetch(
-    context: &SegmentContext,
-    scan: usize,
-    places: &[RowLocation],
-) -> Result<(RecordBatch, Vec<ValueError>)> {
+async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) -> Result<Values> {
     let SegmentContext { data, reader, .. } = context;
-    let address = |place: &RowLocation| data.snapshot.in_source(place.row());
+    let address = |place: &RowLocation| data.snapshot.in_source(place.row);
     let rows: Vec<(u32, u64)> = places.iter().map(address).collect();
     let start = Instant::now();
     let projection = &reader.reads[scan].projection;
     let (batch, failed) = data.sources[scan].fetch(&rows, projection).await?;
     reader.note_reading(start.elapsed(), bytes_of(&batch));
-    Ok((batch, failed))
+    Ok(Values::Fetched(batch, failed))
 }

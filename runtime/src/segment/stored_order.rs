@@ -25,7 +25,7 @@ pub(crate) fn stored_order(
     splits: Range<u32>,
     pass: u64,
 ) -> BoxStream<'static, Result<RowBatch>> {
-    let in_flight = context.env.in_flight.max(1);
+    let in_flight = context.env.in_flight;
     let windows = order::windows(&context.data.snapshot, splits, None, pass);
     let ctx = context.clone();
     let stage = move |window| segments(ctx.clone(), window, pass);

@@ -99,17 +99,17 @@ pub(crate) fn gather(
     for place in places {
         let search = || {
             let mut found = stages.iter().zip(0..);
-            found.find_map(|(staged, nth)| Some((staged.find(place.split)?, nth)))
+            found.find_map(|(staged, nth)| Some((staged.find(place.row.split)?, nth)))
         };
         // Without a shuffle, consecutive rows mostly belong to one split, so the last one is tried
         // first.
         last = last
-            .filter(|(of, _)| of.split == place.split)
+            .filter(|(of, _)| of.split == place.row.split)
             .or_else(search);
         let Some((split, nth)) = last else {
-            return internal_err!("split {} was not staged", place.split);
+            return internal_err!("split {} was not staged", place.row.split);
         };
-        if let Some(index) = split.index(place.offset) {
+        if let Some(index) = split.index(place.row.offset) {
             picks.push((nth, indices[nth].len()));
             indices[nth].push(index);
             kept.push(place);
