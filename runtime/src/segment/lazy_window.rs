@@ -75,7 +75,8 @@ impl LazyWindow {
     }
 
     /// Orders the rows of the window for the pass with this key. If `is_pruned` is true, the window is staged first,
-    /// and rows that its pruning removed are left out.
+    /// and rows that its pruning removed are left out. A window that several passes share has its splits in the order
+    /// of the first pass, which makes no difference: its rows are sorted.
     ///
     /// # Errors
     /// Fails if there are more rows than the memory limit can order, or the window cannot be staged.
