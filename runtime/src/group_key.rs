@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Schema, UInt32Type};
-use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::common::{Result, internal_err};
 use forebay_planner::clauses::{BatchSize, Clauses};
 use forebay_planner::pipeline::{BUCKET_COLUMN, LENGTH_COLUMN};
 
@@ -79,54 +79,53 @@ impl KeyColumns {
             let here = |e: &SlotError| e.column == Some(column) || e.column.is_none();
             rows.errors.get(&row).is_some_and(|e| e.iter().any(here))
         };
+        let mut fail = |row: usize, column: usize, operator: &str, cause: String| {
+            let error = SlotError {
+                column: Some(column),
+                operator: operator.to_owned(),
+                cause,
+            };
+            errors.push((row, error));
+        };
         if let Some(column) = self.length {
-            let values = rows.columns[column].as_primitive_opt::<UInt32Type>();
-            let values =
-                values.ok_or_else(|| internal_datafusion_err!("the lengths are not u32"))?;
-            for (row, key) in keys.iter_mut().enumerate() {
-                if values.is_null(row) || failed(row, column) {
-                    continue;
-                }
-                let length = values.value(row);
+            let Some(values) = rows.columns[column].as_primitive_opt::<UInt32Type>() else {
+                return internal_err!("the lengths are not u32");
+            };
+            let sound = keys.iter_mut().enumerate();
+            for (row, key) in sound.filter(|(row, _)| !failed(*row, column)) {
+                let length = if values.is_null(row) {
+                    0
+                } else {
+                    values.value(row)
+                };
                 match &self.room {
-                    Some((room, operator)) if u64::from(length) > *room => errors.push((
+                    Some((room, operator)) if u64::from(length) > *room => fail(
                         row,
-                        SlotError {
-                            column: Some(self.sequences.unwrap_or(column)),
-                            operator: operator.clone(),
-                            cause: format!(
-                                "the sequence has {length} elements, more than {room}; filter such rows, \
-                                 or cut the sequence"
-                            ),
-                        },
-                    )),
+                        self.sequences.unwrap_or(column),
+                        operator,
+                        format!(
+                            "the sequence has {length} elements, more than {room}; filter such rows, or cut the \
+                             sequence"
+                        ),
+                    ),
                     _ => key.length = length,
                 }
             }
         }
         if let Some(column) = self.bucket {
-            let values = rows.columns[column].as_primitive_opt::<Float64Type>();
-            let values =
-                values.ok_or_else(|| internal_datafusion_err!("the bucket values are not f64"))?;
-            for (row, key) in keys.iter_mut().enumerate() {
-                if failed(row, column) {
-                    continue;
+            let Some(values) = rows.columns[column].as_primitive_opt::<Float64Type>() else {
+                return internal_err!("the bucket values are not f64");
+            };
+            let sound = keys.iter_mut().enumerate();
+            for (row, key) in sound.filter(|(row, _)| !failed(*row, column)) {
+                let value = (!values.is_null(row)).then(|| values.value(row));
+                if let Some(value) = value.filter(|value| !value.is_nan()) {
+                    key.bucket = self.boundaries.partition_point(|&b| b as f64 <= value) as u32;
+                } else {
+                    let what = if value.is_none() { "null" } else { "NaN" };
+                    let cause = format!("the expression is {what}, which belongs to no bucket");
+                    fail(row, column, "BUCKET BY", cause);
                 }
-                if values.is_null(row) || values.value(row).is_nan() {
-                    let what = if values.is_null(row) { "null" } else { "NaN" };
-                    errors.push((
-                        row,
-                        SlotError {
-                            column: Some(column),
-                            operator: "BUCKET BY".to_owned(),
-                            cause: format!("the expression is {what}, which belongs to no bucket"),
-                        },
-                    ));
-                    continue;
-                }
-                let value = values.value(row);
-                let below = self.boundaries.partition_point(|&b| b as f64 <= value);
-                key.bucket = below as u32;
             }
         }
         Ok(Keyed { keys, errors })

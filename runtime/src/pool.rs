@@ -20,78 +20,44 @@ pub struct ComputePool {
     pool: Arc<rayon::ThreadPool>,
     /// Memory for the images that the job decodes.
     room: Arc<DecodeRoom>,
-    /// Number of the job's tasks that have not finished.
-    unfinished: Arc<watch::Sender<usize>>,
+    /// Has a receiver for each of the job's tasks that have not finished.
+    unfinished: Arc<watch::Sender<()>>,
 }
 
-/// Counts a task as unfinished until it is dropped.
-struct Unfinished(Arc<watch::Sender<usize>>);
-
-impl Unfinished {
-    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|unfinished| *unfinished += 1);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        self.0.send_modify(|unfinished| *unfinished -= 1);
-    }
+/// Returns the number of compute threads: `wanted`, or the number of cores.
+pub(crate) fn threads(wanted: Option<usize>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    wanted.unwrap_or(cores).max(1)
 }
 
 impl ComputePool {
-    /// Starts `threads` threads for one job, or shares the process's pool if `threads` is `None`.
-    ///
-    /// # Errors
-    /// Fails if the system cannot start the threads.
-    pub fn open(threads: Option<usize>, room: Arc<DecodeRoom>) -> Result<Self> {
-        match threads {
-            Some(threads) => Self::new(threads.max(1), room),
-            None => Self::shared(room),
-        }
-    }
-
-    /// Returns a share of the process's pool, which has one thread per core.
+    /// Starts `wanted` threads for one job, or shares the process's pool, which has one thread per core. The threads
+    /// of one job end when no one holds the pool and all its work is done.
     ///
     /// A job that is opened inside a task of another job gets threads of its own. Otherwise, all
     /// threads of the process's pool might be waiting for jobs that need the same threads.
     ///
     /// # Errors
     /// Fails if the system cannot start the threads.
-    fn shared(room: Arc<DecodeRoom>) -> Result<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        if rayon::current_thread_index().is_some() {
-            return Self::new(cores, room);
-        }
-        match SHARED.get_or_try_init(|| start(cores))? {
-            Some(pool) => Ok(Self::of(pool, room)),
-            None => Self::new(cores, room),
-        }
-    }
-
-    /// Starts `threads` threads for one job. The threads end when no one holds the pool and all its
-    /// work is done.
-    ///
-    /// # Errors
-    /// Fails if the system cannot start the threads.
-    fn new(threads: usize, room: Arc<DecodeRoom>) -> Result<Self> {
-        Ok(Self::of(Arc::new(start(threads)?), room))
-    }
-
-    fn of(pool: Arc<rayon::ThreadPool>, room: Arc<DecodeRoom>) -> Self {
-        Self {
-            pool,
+    pub fn open(wanted: Option<usize>, room: Arc<DecodeRoom>) -> Result<Self> {
+        let shared = if wanted.is_none() && rayon::current_thread_index().is_none() {
+            SHARED.get_or_try_init(|| start(threads(None)))?
+        } else {
+            None
+        };
+        Ok(Self {
+            pool: match shared {
+                Some(shared) => shared,
+                None => Arc::new(start(threads(wanted))?),
+            },
             room,
             unfinished: Arc::default(),
-        }
+        })
     }
 
     /// Waits until none of the job's tasks is running.
     pub async fn idle(&self) {
-        let mut unfinished = self.unfinished.subscribe();
-        // The sender lives as long as `self`.
-        let _ = unfinished.wait_for(|&unfinished| unfinished == 0).await;
+        self.unfinished.closed().await;
     }
 
     /// Runs `work` on the pool, where it may use rayon's parallel iterators. A panic becomes an
@@ -101,7 +67,7 @@ impl ComputePool {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, result) = oneshot::channel();
-        let (room, unfinished) = (Arc::clone(&self.room), Unfinished::new(&self.unfinished));
+        let (room, unfinished) = (Arc::clone(&self.room), self.unfinished.subscribe());
         let work = move || {
             if answer.is_closed() {
                 return;
@@ -144,8 +110,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_is_idle_once_its_own_work_has_ended() {
-        let pool = ComputePool::new(2, room()).unwrap();
-        let other = ComputePool::of(Arc::clone(&pool.pool), room());
+        let pool = ComputePool::open(Some(2), room()).unwrap();
+        let other = ComputePool {
+            unfinished: Arc::default(),
+            ..pool.clone()
+        };
         let (release, wait) = mpsc::channel::<()>();
         let blocked = other.run(move || Ok(wait.recv().is_ok()));
         let threads = pool.run(|| Ok(rayon::current_num_threads()));
@@ -153,7 +122,7 @@ mod tests {
         assert!(futures::poll!(blocked.as_mut()).is_pending());
         assert_eq!(threads.await.unwrap(), 2);
         pool.idle().await;
-        assert_eq!(*other.unfinished.borrow(), 1);
+        assert_eq!(other.unfinished.receiver_count(), 1);
         release.send(()).unwrap();
         assert!(blocked.await.unwrap());
         other.idle().await;
@@ -161,10 +130,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_opened_inside_a_task_has_its_own_threads() {
-        let outer = ComputePool::shared(room()).unwrap();
-        let again = ComputePool::shared(room()).unwrap();
+        let outer = ComputePool::open(None, room()).unwrap();
+        let again = ComputePool::open(None, room()).unwrap();
         assert!(Arc::ptr_eq(&outer.pool, &again.pool));
-        let inner = outer.run(|| ComputePool::shared(room())).await.unwrap();
+        let inner = outer.run(|| ComputePool::open(None, room())).await.unwrap();
         assert!(!Arc::ptr_eq(&outer.pool, &inner.pool));
     }
 }

@@ -4,17 +4,12 @@
 //! |---|---|
 //! | segments, windows and splits, in order | [`ahead`] |
 //! | batches of one split | [`prefetched`] |
-//! | the rows of one window, which several segments share | [`Lazy`] |
+//! | the rows of one window, which several segments share | [`LazyWindow`](crate::segment::LazyWindow) |
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
-
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt, Stream, StreamExt};
-use tokio::sync::{OnceCell, mpsc};
+use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
 
 use crate::task::{lost, owned, received};
 
@@ -52,71 +47,12 @@ pub(crate) fn prefetched<T: Send + 'static>(
             }
         }
     });
-    let ended = |task: SpawnedTask<()>| async move {
-        let ended = task.join().await;
-        ended.err().map(|why| Err(lost("reading ahead", why)))
-    };
-    received(receiver, task, ended)
-}
-
-/// A value that is computed once, when it is first needed or ahead of time.
-pub(crate) struct Lazy<T> {
-    inner: Arc<LazyInner<T>>,
-    ahead: OnceLock<SpawnedTask<()>>,
-}
-
-struct LazyInner<T> {
-    make: Box<dyn Fn() -> BoxFuture<'static, Result<T>> + Send + Sync>,
-    value: OnceCell<Arc<T>>,
-}
-
-impl<T> LazyInner<T> {
-    async fn get(&self) -> Result<Arc<T>> {
-        let made = async || (self.make)().await.map(Arc::new);
-        self.value.get_or_try_init(made).await.map(Arc::clone)
-    }
-}
-
-impl<T: Send + Sync + 'static> Lazy<T> {
-    pub(crate) fn new<F>(make: impl Fn() -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let make = Box::new(move || make().boxed());
-        let value = OnceCell::new();
-        Self {
-            inner: Arc::new(LazyInner { make, value }),
-            ahead: OnceLock::new(),
-        }
-    }
-
-    /// Returns the value, computing it if necessary.
-    pub(crate) async fn get(&self) -> Result<Arc<T>> {
-        self.inner.get().await
-    }
-
-    /// Returns the value; `None` if it is not computed yet.
-    pub(crate) fn made(&self) -> Option<&Arc<T>> {
-        self.inner.value.get()
-    }
-
-    /// Starts computing the value in the background. An error is reported by [`get`](Self::get).
-    pub(crate) fn begin(&self) {
-        self.ahead.get_or_init(|| {
-            let inner = Arc::clone(&self.inner);
-            owned(async move { drop(inner.get().await) })
-        });
-    }
-}
-
-impl<T> fmt::Debug for Lazy<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lazy").finish_non_exhaustive()
-    }
+    received(receiver, task, "reading ahead")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::{TryStreamExt, stream};

@@ -10,8 +10,8 @@ use std::future::Future;
 
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
-use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt, future};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -74,29 +74,18 @@ pub async fn blocking<T: Send + 'static>(
     task.await.map_err(|why| lost(what, why))
 }
 
-/// Yields the items of a channel that a task fills, and then the item that `ended` makes of the way
-/// in which the task ended, if it makes one.
-pub(crate) fn received<T, K, E>(
+/// Yields the items of a channel that a task fills, and then an error if the task panicked or was
+/// interrupted. `what` names its work.
+pub(crate) fn received<T: Send + 'static>(
     receiver: mpsc::Receiver<Result<T>>,
-    task: K,
-    ended: impl Fn(K) -> E + Send + 'static,
-) -> BoxStream<'static, Result<T>>
-where
-    T: Send + 'static,
-    K: Send + 'static,
-    E: Future<Output = Option<Result<T>>> + Send + 'static,
-{
-    stream::unfold(
-        (receiver, Some(task), ended),
-        |(mut receiver, mut task, ended)| async move {
-            if let Some(item) = receiver.recv().await {
-                return Some((item, (receiver, task, ended)));
-            }
-            let last = ended(task.take()?).await?;
-            Some((last, (receiver, None, ended)))
-        },
-    )
-    .boxed()
+    task: impl Future<Output = Result<(), JoinError>> + Send + 'static,
+    what: &'static str,
+) -> BoxStream<'static, Result<T>> {
+    let items = stream::unfold(receiver, |mut receiver| async move {
+        Some((receiver.recv().await?, receiver))
+    });
+    let ended = stream::once(async move { task.await.err().map(|why| Err(lost(what, why))) });
+    items.chain(ended.filter_map(future::ready)).boxed()
 }
 
 /// Yields the items that blocking work sends. The work runs on a thread that starts with the first
@@ -112,10 +101,7 @@ pub(crate) fn blocking_stream<T: Send + 'static>(
             reason = "the one place that starts blocking work with a channel"
         )]
         let task = tokio::task::spawn_blocking(move || work(&sender));
-        let ended = move |task: JoinHandle<()>| async move {
-            task.await.err().map(|why| Err(lost(what, why)))
-        };
-        received(receiver, task, ended)
+        received(receiver, task, what)
     };
     stream::once(started).flatten().boxed()
 }

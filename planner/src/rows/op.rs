@@ -137,7 +137,7 @@ impl RowOp {
 
     /// The number of inputs whose rows become output rows: all `inputs`, except the right side of a
     /// lookup.
-    pub(super) fn streamed_inputs(&self, inputs: usize) -> usize {
+    pub fn streamed_inputs(&self, inputs: usize) -> usize {
         match self {
             Self::Lookup { .. } => inputs.min(1),
             _ => inputs,

@@ -13,13 +13,11 @@ use forebay_planner::rows::membership::visit_stream;
 use forebay_planner::rows::{RowOp, RowPlan};
 use futures::TryStreamExt;
 
+use super::open_plan::{OpenPlan, RightSides};
 use crate::fragment::compile::{Compiler, key_types};
 use crate::fragment::evaluate::{concatenated, evaluate, is_oversized};
 use crate::fragment::lookup::LookupTable;
-use crate::segment::{Env, FragmentReader, SegmentContext, StoredData, stored_order};
-
-/// The tables of several lookups.
-pub(super) type LookupTables = Vec<Arc<LookupTable>>;
+use crate::segment::{Env, SegmentContext, StoredData, stored_order};
 
 /// The right side of a lookup: its rows in memory, and the data that they were read from.
 #[derive(Debug)]
@@ -36,18 +34,20 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Reads the right side of a lookup from `data` and adds it.
+    /// Reads the right side of a lookup and adds it.
     ///
     /// # Errors
     /// Fails if a row of the right side fails, or if a key occurs twice.
     pub(crate) async fn add(
         &mut self,
         lookup: &RowPlan,
-        (reader, data): (&Arc<FragmentReader>, Vec<Arc<StoredData>>),
+        right: &OpenPlan,
         env: &Env,
     ) -> Result<()> {
-        let table = Arc::new(lookup_table(lookup, reader, &data, env).await?);
-        { &mut self.by_scan }.insert(first_scan(lookup)?, RightSide { table, data });
+        let table = Arc::new(lookup_table(lookup, right, env).await?);
+        let data = right.all_data().cloned().collect();
+        let side = RightSide { table, data };
+        self.by_scan.insert(first_scan(lookup)?, side);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Lookups {
     ///
     /// # Errors
     /// Fails if a right side was not read.
-    pub(crate) fn of(&self, plan: &RowPlan) -> Result<(LookupTables, Vec<Arc<StoredData>>)> {
+    pub(crate) fn of(&self, plan: &RowPlan) -> Result<RightSides> {
         let (mut tables, mut data) = (Vec::new(), Vec::new());
         for lookup in lookups_of(plan) {
             let side = self.by_scan.get(&first_scan(lookup)?);
@@ -91,18 +91,14 @@ fn first_scan(lookup: &RowPlan) -> Result<u32> {
     }
 }
 
-async fn lookup_table(
-    lookup: &RowPlan,
-    reader: &Arc<FragmentReader>,
-    data: &[Arc<StoredData>],
-    env: &Env,
-) -> Result<LookupTable> {
-    let (RowOp::Lookup { on, .. }, Some(data)) = (&lookup.op, data.first()) else {
+async fn lookup_table(lookup: &RowPlan, right: &OpenPlan, env: &Env) -> Result<LookupTable> {
+    let RowOp::Lookup { on, .. } = &lookup.op else {
         return internal_err!("not a lookup");
     };
     let plan = &lookup.inputs[1];
-    let splits = 0..data.snapshot.splits.len() as u32;
-    let context = SegmentContext::new(data, reader, env);
+    let snapshot = &right.data.snapshot;
+    let splits = 0..snapshot.splits.len() as u32;
+    let context = SegmentContext::new(&right.data, &right.reader, env);
     let batches: Vec<_> = stored_order(&context, splits, 0).try_collect().await?;
     let key_types = key_types(lookup)?;
     let mut keys = vec![Vec::new(); on.len()];
@@ -112,7 +108,7 @@ async fn lookup_table(
             let ids = batch.row_ids()?;
             return exec_err!(
                 "JOIN: {}, row {} of the right side failed: {}: {}",
-                data.snapshot.path(ids.file.value(*row)),
+                snapshot.path(ids.file.value(*row)),
                 ids.row.value(*row),
                 errors[0].operator,
                 errors[0].cause
@@ -131,13 +127,12 @@ async fn lookup_table(
             column.push(Arc::clone(values));
         }
     }
-    let columns = columns.iter().zip(plan.schema.fields());
-    let columns = columns
-        .map(|(pieces, field)| joined(pieces, field.data_type(), &format!("'{}'", field.name())));
-    let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let keys = keys.iter().zip(&key_types);
-    let keys = keys.map(|(pieces, key_type)| joined(pieces, key_type, "of the keys"));
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let columns = { columns.iter().zip(plan.schema.fields()) }
+        .map(|(pieces, field)| joined(pieces, field.data_type(), &format!("'{}'", field.name())))
+        .collect::<Result<Vec<_>>>()?;
+    let keys = { keys.iter().zip(&key_types) }
+        .map(|(pieces, key_type)| joined(pieces, key_type, "of the keys"))
+        .collect::<Result<Vec<_>>>()?;
     LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)
 }
 

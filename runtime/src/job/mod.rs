@@ -1,7 +1,6 @@
 //! Jobs: a pipeline opened over its data, with the resources to compute it.
 
 mod caching;
-mod limit;
 mod lookups;
 mod open;
 mod open_job;
@@ -14,6 +13,8 @@ pub use caching::machine;
 pub use open_job::OpenJob;
 pub(crate) use open_plan::OpenPlan;
 pub use sample::{Prepared, Sample, prepare};
+
+use crate::memory::DEFAULT_MEMORY;
 
 /// Settings of a job, shared by all of its runs.
 #[derive(Debug, Clone, Default)]
@@ -28,4 +29,11 @@ pub struct JobConfig {
     pub memory_limit: Option<u64>,
     /// True to compute segments one by one, so that the CPU time of each operator can be measured.
     pub analyze: bool,
+}
+
+impl JobConfig {
+    /// Returns the memory limit, or the default.
+    fn memory(&self) -> u64 {
+        self.memory_limit.unwrap_or(DEFAULT_MEMORY)
+    }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::Result as EngineResult;
 use forebay_planner::clauses::{Clauses, Relax};
 use forebay_planner::compile::Compiled;
 use forebay_planner::rows::canonical::clauses_text;
@@ -16,17 +15,13 @@ use super::caching;
 use super::open::open;
 use super::open_plan::OpenPlan;
 use super::resources::environment;
-use super::row_counts::{RowCounter, SharedCounts};
+use super::row_counts::RowCounter;
 use crate::cache::Stores;
 use crate::dead_letters;
 use crate::error::Result;
 use crate::fragment::NodeTotals;
-use crate::fragment::row_batch::RowBatch;
-use crate::group_key::KeyColumns;
-use crate::memory::DEFAULT_MEMORY;
-use crate::order::{PassName, Passes, StoredRow, WindowName, WindowSplits};
-use crate::segment::{Env, LazyWindow, ReadSegment, SegmentContext, SegmentRequest, WindowCache};
-use crate::stream::group::Grouping;
+use crate::order::{PassName, Passes, SnapshotScan, WindowName, WindowSplits};
+use crate::segment::{Env, LazyWindow, SegmentContext, WindowCache};
 use crate::stream::token::{DataSize, StreamName};
 
 /// Divisor of the memory limit: unused staged windows may take 1/16 of it.
@@ -35,8 +30,7 @@ const IDLE_WINDOWS: u64 = 16;
 /// An opened pipeline. It is opened once, is immutable, and serves any number of runs: of different ranks, of
 /// different epochs, and resumed ones.
 ///
-/// `read` and `compute` process the segment of a request, which
-/// names the segment's rows. A run decides which rows to request.
+/// A run decides which segments to request, and has them read and computed in the job's `segments`.
 #[derive(Debug)]
 pub struct OpenJob {
     /// The plan, opened over its data.
@@ -60,7 +54,8 @@ pub struct OpenJob {
     pub(crate) row_cost: Option<u128>,
     /// Memory limit, if the user set one.
     pub(crate) memory_limit: Option<u64>,
-    segments: SegmentContext,
+    /// The context in which segments are read and computed.
+    pub(crate) segments: SegmentContext,
     windows: WindowCache,
 }
 
@@ -73,8 +68,7 @@ impl OpenJob {
     pub async fn open(compiled: &Compiled, config: &JobConfig, stores: &Stores) -> Result<Self> {
         let clauses = &compiled.clauses;
         let mut env = environment(config)?;
-        let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
-        env.cache = caching::setup(compiled, stores, config.seed, config.epochs, memory).await?;
+        env.cache = caching::setup(compiled, config, stores).await?;
         let plan = Arc::new(open(&compiled.chosen, &env).await?);
         let letters = dead_letters::folder(clauses.options.dead_letters.as_deref())?;
         if let Some(folder) = &letters {
@@ -83,32 +77,21 @@ impl OpenJob {
             }
         }
         let name = Arc::new(stream_name(compiled, &plan, config.seed)?);
-        let keys = KeyColumns::of(clauses, plan.reader.fragment.schema());
-        let shared = SharedCounts::of(compiled, &plan)?;
-        let buckets = Grouping::of(clauses).buckets();
         let snapshot = &plan.data.snapshot;
-        let context = SegmentContext::new(&plan.data, &plan.reader, &env);
-        let row_cost = compiled
-            .report
-            .as_ref()
-            .map(|report| report.epoch_cost() / u128::from(snapshot.rows().max(1)));
+        let rows = u128::from(snapshot.rows().max(1));
+        let report = compiled.report.as_ref();
         Ok(Self {
             clauses: clauses.clone(),
             seed: config.seed,
             name,
-            counter: RowCounter::new(&plan, keys, buckets, shared, &env),
-            passes: Passes::new(
-                Arc::clone(snapshot),
-                inputs(&plan),
-                clauses.shuffle,
-                config.seed,
-            ),
+            counter: RowCounter::of(compiled, &plan, &env)?,
+            passes: Passes::new(snapshot, inputs(&plan), clauses.shuffle, config.seed),
             dead_letters: letters,
             host_functions: compiled.chosen.host_functions(),
-            row_cost,
+            row_cost: report.map(|report| report.epoch_cost() / rows),
             memory_limit: config.memory_limit,
-            segments: context,
-            windows: WindowCache::new(memory / IDLE_WINDOWS),
+            segments: SegmentContext::new(&plan.data, &plan.reader, &env),
+            windows: WindowCache::new(config.memory() / IDLE_WINDOWS),
             plan,
         })
     }
@@ -148,11 +131,6 @@ impl OpenJob {
         &self.segments.env
     }
 
-    /// Returns the number of rows in a segment whose output has about [`Env::segment_bytes`].
-    pub(crate) fn rows_by_bytes(&self) -> u64 {
-        self.segments.rows_by_bytes()
-    }
-
     /// Returns the MIX of the pipeline; `None` if it has none.
     pub(crate) fn mix(&self) -> Option<&Mix> {
         self.plan.mixed.as_ref().map(|mixed| &mixed.mix)
@@ -172,47 +150,9 @@ impl OpenJob {
     /// Returns the rows of one split, outside of any pass.
     pub(crate) fn split(&self, split: u32) -> Arc<LazyWindow> {
         let rows = self.plan.data.snapshot.splits[split as usize].rows;
-        let splits = WindowSplits {
-            splits: vec![split],
-            rows,
-        };
-        self.windows
-            .get(&self.segments, WindowName::Split(split), &splits)
-    }
-
-    /// Orders the rows of a window for the pass with this key. If `staged` is given, rows that its
-    /// pruning removed are left out.
-    ///
-    /// # Errors
-    /// Fails if there are more rows than the memory limit can order, or `staged` cannot be read.
-    pub(crate) async fn order(
-        &self,
-        splits: WindowSplits,
-        key: u64,
-        staged: Option<&LazyWindow>,
-    ) -> EngineResult<Vec<StoredRow>> {
-        let staged = match staged {
-            Some(window) => Some(window.get().await?),
-            None => None,
-        };
-        let shuffle = self.clauses.shuffle;
-        self.segments.order(splits, shuffle, key, staged).await
-    }
-
-    /// Reads the rows of a segment.
-    ///
-    /// # Errors
-    /// Fails if a file is damaged or was changed, or the disk for spilled rows is full.
-    pub(crate) async fn read(&self, request: SegmentRequest) -> EngineResult<ReadSegment> {
-        request.read(&self.segments).await
-    }
-
-    /// Computes the rows of a segment, in order, in one batch or several.
-    ///
-    /// # Errors
-    /// Fails if the rows are not those that were planned.
-    pub(crate) async fn compute(&self, segment: ReadSegment) -> EngineResult<Vec<RowBatch>> {
-        segment.compute(&self.segments).await
+        let (name, splits) = (WindowName::Split(split), vec![split]);
+        let splits = WindowSplits { splits, rows };
+        self.windows.get(&self.segments, name, &splits)
     }
 }
 
@@ -222,14 +162,11 @@ fn inputs(plan: &OpenPlan) -> (usize, Arc<[usize]>) {
     match &plan.mixed {
         None => (1, scans.map(|_| 0).collect()),
         Some(mixed) => {
-            let input = |occurrence| {
-                let mut inputs = mixed.scans.iter();
-                inputs
-                    .position(|scans| scans.contains(occurrence))
-                    .unwrap_or(0)
+            let input = |scan: &SnapshotScan| {
+                let has = |scans: &BTreeSet<u32>| scans.contains(&scan.occurrence);
+                mixed.scans.iter().position(has).unwrap_or(0)
             };
-            let of_scan = scans.map(|scan| input(&scan.occurrence)).collect();
-            (mixed.scans.len(), of_scan)
+            (mixed.scans.len(), scans.map(input).collect())
         }
     }
 }

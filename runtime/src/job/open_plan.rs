@@ -11,11 +11,10 @@ use forebay_planner::rows::membership::{
 };
 use forebay_planner::rows::mix::Mix;
 
-use super::lookups::Lookups;
 use crate::fragment::lookup::LookupTable;
 #[cfg(doc)]
 use crate::order::Snapshot;
-use crate::segment::{CachedPrefix, Cut, Env, FragmentReader, StoredData, cut};
+use crate::segment::{CachedPrefix, Env, FragmentReader, StoredData};
 
 /// The part of a plan that decides which rows reach the output, and how they are grouped.
 #[derive(Debug)]
@@ -60,45 +59,37 @@ pub(crate) struct Mixed {
     pub drops: bool,
 }
 
+/// The tables of a plan's lookups in evaluation order, and the data that they were read from.
+pub(super) type RightSides = (Vec<Arc<LookupTable>>, Vec<Arc<StoredData>>);
+
 impl OpenPlan {
-    /// Opens a plan without limits over the rows of `ranges`, by scan. `lookups` holds the right sides of its
-    /// lookups.
+    /// Opens a plan without limits over the rows of `ranges`, by scan.
     pub(crate) async fn over(
         plan: &RowPlan,
         ranges: &BTreeMap<u32, Range<u64>>,
-        lookups: &Lookups,
+        (tables, lookups): RightSides,
         env: &Env,
     ) -> Result<Self> {
-        let (tables, lookups) = lookups.of(plan)?;
         let data = Arc::new(StoredData::of_plan(plan, ranges)?);
-        let cut = env.cache.as_ref().map(|setup| (setup, cut(plan)));
-        let cached = match cut {
-            Some((setup, cut)) => match cut? {
-                Some(Cut { prefix, above }) => CachedPrefix::open(setup, &prefix, &data)
-                    .await?
-                    .map(|cached| (above, cached)),
-                None => None,
-            },
+        let cached = match &env.cache {
+            Some(setup) => CachedPrefix::open(setup, plan, &data).await?,
             None => None,
         };
-        let decides = if is_one_to_one(plan) && !is_keyed(plan) {
-            None
-        } else {
+        let mut decides = None;
+        if !is_one_to_one(plan) || is_keyed(plan) {
             let plan = membership(plan.clone())?;
-            let reader = Arc::new(FragmentReader::try_new(&plan, tables.clone(), None)?);
-            Some(Membership {
-                reader,
+            decides = Some(Membership {
+                reader: Arc::new(FragmentReader::try_new(&plan, tables.clone(), None)?),
                 is_random: is_random(&plan),
                 volatile: volatile(&plan),
-            })
-        };
-        let mixed = Mixed::of(plan, &tables)?;
+            });
+        }
         Ok(Self {
             data,
-            reader: Arc::new(FragmentReader::try_new(plan, tables, cached)?),
             membership: decides,
             multiplies: multiplies(plan),
-            mixed,
+            mixed: Mixed::of(plan, &tables)?,
+            reader: Arc::new(FragmentReader::try_new(plan, tables, cached)?),
             lookups,
         })
     }
@@ -128,15 +119,14 @@ impl Mixed {
         let (Some(node), Some(mix)) = (plan.mixed(), plan.mix()) else {
             return Ok(None);
         };
-        let inputs = if is_one_to_one(node) {
-            None
-        } else {
+        let mut inputs = None;
+        if !is_one_to_one(node) {
             let plan = membership(node.clone())?;
             // `tables` is in evaluation order, and the inputs of the MIX are evaluated first, so
             // their tables are the first ones.
             let reader = FragmentReader::try_new(&plan, tables.to_vec(), None)?;
-            Some(Arc::new(reader))
-        };
+            inputs = Some(Arc::new(reader));
+        }
         Ok(Some(Self {
             mix: mix.clone(),
             scans: arm_scans(plan),

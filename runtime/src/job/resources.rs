@@ -1,6 +1,5 @@
 //! Threads and memory of a job.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
@@ -8,8 +7,8 @@ use forebay_udfs::room::DecodeRoom;
 
 use super::JobConfig;
 use crate::error::Result;
-use crate::memory::{DEFAULT_MEMORY, window_memory};
-use crate::pool::ComputePool;
+use crate::memory::window_memory;
+use crate::pool::{ComputePool, threads};
 use crate::segment::Env;
 use crate::stage::SpillSpace;
 
@@ -19,15 +18,9 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 /// segments smaller.
 const SEGMENTS_IN_MEMORY: u64 = 64;
 
-/// Returns the number of compute threads: `wanted`, or the number of cores.
-pub(crate) fn threads(wanted: Option<usize>) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    wanted.unwrap_or(cores).max(1)
-}
-
 /// Creates the threads and memory of a job.
 pub(super) fn environment(config: &JobConfig) -> Result<Env> {
-    let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
+    let memory = config.memory();
     // The default limit only makes images wait for memory. A limit set by the user also makes an
     // image fail that exceeds the limit.
     let room = Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some()));

@@ -18,8 +18,8 @@ use futures::TryStreamExt;
 
 use crate::fragment::compile::Compiler;
 use crate::fragment::evaluate::evaluate;
-use crate::order::{RowLocation, Snapshot, StoredRow};
-use crate::segment::{ScanSource, StoredData, open_source};
+use crate::order::{RowLocation, Snapshot};
+use crate::segment::StoredData;
 use crate::source::{Access, Scan, Source};
 
 /// Maximum number of splits that are read for a sample.
@@ -100,47 +100,39 @@ impl Probe for Sample {
 
 /// Reads sample rows of a scan; `None` if it has no rows.
 async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
-    let RowOp::Scan {
-        occurrence,
-        source,
-        projection,
-        ..
-    } = &scan.op
-    else {
+    let RowOp::Scan { projection, .. } = &scan.op else {
         return Ok(None);
     };
-    let source = open_source(source)?;
-    let StoredData { snapshot, .. } = StoredData::try_new(vec![ScanSource {
-        occurrence: *occurrence,
-        source: Arc::clone(&source),
-        range: 0..u64::MAX,
-    }])?;
-    if snapshot.rows() == 0 {
+    let StoredData { snapshot, sources } = StoredData::of_plan(scan, &BTreeMap::new())?;
+    let Some(source) = sources.first().filter(|_| snapshot.rows() > 0) else {
         return Ok(None);
-    }
-    let (places, batch) = match source.access() {
+    };
+    let (numbers, batches) = match source.access() {
         Access::Direct => direct(&snapshot, source.as_ref(), projection).await?,
         Access::Staged => staged(&snapshot, source.as_ref(), projection).await?,
     };
-    let ids = snapshot.row_ids(&places).to_array()?;
-    let hidden: Arc<Field> = row_field();
-    let schema = batch.schema();
-    let fields = schema.fields().iter().map(Arc::clone).chain([hidden]);
-    let columns = batch.columns().iter().map(Arc::clone).chain([ids]);
+    let schema = match batches.first() {
+        Some(batch) => batch.schema(),
+        None => Arc::new(source.schema().project(projection)?),
+    };
     debug_assert!(schema.index_of(ROW_COLUMN).is_err());
-    let whole = RecordBatch::try_new(
-        Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-        columns.collect(),
-    )?;
+    let place = |&number: &u64| Some(snapshot.row(number)?.at(number, pass_key(0, 0)));
+    let places: Vec<RowLocation> = numbers.iter().filter_map(place).collect();
+    let mut fields = schema.fields().to_vec();
+    fields.push(row_field());
+    let mut columns = concat_batches(&schema, &batches)?.columns().to_vec();
+    columns.push(snapshot.row_ids(&places).to_array()?);
+    let whole = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
     Ok(Some(whole))
 }
 
-/// Reads rows spread over the whole source, until there are [`ROWS`] rows or about [`BYTES`] bytes.
+/// Reads rows spread over the whole source, until there are [`ROWS`] rows or about [`BYTES`] bytes. Rows that cannot be
+/// read are left out. Returns the numbers of the rows in the snapshot, and the rows.
 async fn direct(
     snapshot: &Snapshot,
     source: &dyn Source,
     projection: &[usize],
-) -> Result<(Vec<RowLocation>, RecordBatch)> {
+) -> Result<(Vec<u64>, Vec<RecordBatch>)> {
     let mut numbers: Vec<u64> = Vec::with_capacity(ROWS);
     for i in 0..ROWS as u64 {
         let number = combine(i, 0) % snapshot.rows();
@@ -148,64 +140,31 @@ async fn direct(
             numbers.push(number);
         }
     }
-    let (mut places, mut batches, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut read, mut batches, mut bytes) = (Vec::new(), Vec::new(), 0);
     for numbers in numbers.chunks(AT_ONCE) {
-        let (some, batch) = fetch(snapshot, source, projection, numbers).await?;
+        let rows = numbers.iter().filter_map(|&number| snapshot.row(number));
+        let wanted: Vec<(u32, u64)> = rows.map(|row| snapshot.in_source(row)).collect();
+        let (batch, failed) = source.fetch(&wanted, projection).await?;
+        let is_sound = |row: &usize| failed.iter().all(|error| error.row != *row);
+        let sound: Vec<usize> = (0..wanted.len()).filter(is_sound).collect();
+        read.extend(sound.iter().map(|&row| numbers[row]));
+        let indices = UInt32Array::from_iter_values(sound.into_iter().map(|row| row as u32));
+        let batch = take_record_batch(&batch, &indices)?;
         bytes += batch.get_array_memory_size();
-        places.extend(some);
         batches.push(batch);
         if bytes >= BYTES {
             break;
         }
     }
-    Ok((places, whole(source, projection, &batches)?))
+    Ok((read, batches))
 }
 
-/// Reads the stored rows with these numbers, except those that cannot be read.
-async fn fetch(
-    snapshot: &Snapshot,
-    source: &dyn Source,
-    projection: &[usize],
-    numbers: &[u64],
-) -> Result<(Vec<RowLocation>, RecordBatch)> {
-    let mut places = Vec::with_capacity(numbers.len());
-    let mut wanted = Vec::with_capacity(numbers.len());
-    for &number in numbers {
-        let Some(row) = snapshot.row(number) else {
-            continue;
-        };
-        places.push(row.at(number, pass_key(0, 0)));
-        let snapshot_split = &snapshot.splits[row.split as usize];
-        let file = snapshot.file_in_source(snapshot_split.file);
-        wanted.push((file, snapshot_split.first_row + u64::from(row.offset)));
-    }
-    let (batch, failed) = source.fetch(&wanted, projection).await?;
-    let sound: Vec<usize> = (0..places.len())
-        .filter(|row| failed.iter().all(|error| error.row != *row))
-        .collect();
-    let places = sound.iter().map(|&row| places[row]).collect();
-    let indices = UInt32Array::from_iter_values(sound.into_iter().map(|row| row as u32));
-    Ok((places, take_record_batch(&batch, &indices)?))
-}
-
-fn whole(
-    source: &dyn Source,
-    projection: &[usize],
-    batches: &[RecordBatch],
-) -> Result<RecordBatch> {
-    let schema = match batches.first() {
-        Some(batch) => batch.schema(),
-        None => Arc::new(source.schema().project(projection)?),
-    };
-    Ok(concat_batches(&schema, batches)?)
-}
-
-/// Reads the first rows of some splits.
+/// Reads the first rows of some splits. Returns the numbers of the rows in the snapshot, and the rows.
 async fn staged(
     snapshot: &Snapshot,
     source: &dyn Source,
     projection: &[usize],
-) -> Result<(Vec<RowLocation>, RecordBatch)> {
+) -> Result<(Vec<u64>, Vec<RecordBatch>)> {
     let all = snapshot.splits.len() as u64;
     let mut splits: Vec<u64> = (0..SPLITS).map(|i| combine(i, 1) % all).collect();
     splits.sort_unstable();
@@ -215,24 +174,19 @@ async fn staged(
         projection: projection.to_vec(),
         prune: None,
     };
-    let (mut places, mut batches) = (Vec::new(), Vec::new());
+    let (mut read, mut batches) = (Vec::new(), Vec::new());
     for split in splits {
-        let snapshot_split = &snapshot.splits[split as usize];
-        let file = snapshot.file_in_source(snapshot_split.file) as usize;
-        let mut rows = source.read_split(file, snapshot_split.split as usize, &request);
+        let split = &snapshot.splits[split as usize];
+        let file = snapshot.file_in_source(split.file) as usize;
+        let mut rows = source.read_split(file, split.split as usize, &request);
         let Some(stored) = rows.try_next().await? else {
             continue;
         };
         let count = each.min(stored.numbers.len());
-        for &number in &stored.numbers[..count] {
-            let offset = number.saturating_sub(snapshot_split.first_row);
-            let row = StoredRow {
-                split: split as u32,
-                offset: offset as u32,
-            };
-            places.push(row.at(snapshot_split.start + offset, pass_key(0, 0)));
-        }
+        let offsets =
+            { stored.numbers[..count].iter() }.map(|number| number.saturating_sub(split.first_row));
+        read.extend(offsets.map(|offset| split.start + offset));
         batches.push(first(&stored.batch, count)?);
     }
-    Ok((places, whole(source, projection, &batches)?))
+    Ok((read, batches))
 }

@@ -2,7 +2,7 @@
 //! of an input in one epoch.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_planner::clauses::ShuffleWindow as Shuffle;
 use forebay_udfs::draw::pass_key;
@@ -20,12 +20,6 @@ const KEPT: usize = 4;
 /// epoch completed before it.
 pub(crate) type PassName = (u64, u32);
 
-/// Returns the number that determines the draws of a pass. For the first pass of an epoch, it is
-/// the epoch.
-pub(crate) const fn pass_epoch((epoch, pass): PassName) -> u64 {
-    epoch.wrapping_add((pass as u64) << 40)
-}
-
 /// Identifies a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WindowName {
@@ -41,38 +35,8 @@ pub(crate) enum WindowName {
     Split(u32),
 }
 
-/// The windows of a pass over an input, in the order of the pass.
-#[derive(Debug)]
-pub(crate) struct PassWindows {
-    pub(crate) windows: Vec<WindowSplits>,
-    /// Index of the window that has each split of the snapshot; `u32::MAX` for splits of other
-    /// inputs.
-    window_of_split: Vec<u32>,
-}
-
-impl PassWindows {
-    fn new(windows: Vec<WindowSplits>, splits: usize) -> Self {
-        let mut window_of_split = vec![u32::MAX; splits];
-        for (index, window) in (0..).zip(&windows) {
-            for &split in &window.splits {
-                window_of_split[split as usize] = index;
-            }
-        }
-        Self {
-            windows,
-            window_of_split,
-        }
-    }
-
-    /// Returns the index of the window that holds a split; `None` if no window of the pass does.
-    fn window_of(&self, split: u32) -> Option<u32> {
-        let index = *self.window_of_split.get(split as usize)?;
-        (index != u32::MAX).then_some(index)
-    }
-}
-
-/// The windows of a pass, with the input and the pass.
-type NamedWindows = ((usize, PassName), Arc<PassWindows>);
+/// The windows of a pass over an input, in the order of the pass, with the input and the pass.
+type NamedWindows = ((usize, PassName), Arc<[WindowSplits]>);
 
 /// The passes of a pipeline, which define the order in which each epoch reads its inputs.
 #[derive(Debug)]
@@ -92,7 +56,7 @@ impl Passes {
     /// Creates the passes over the inputs of a snapshot. `input_of_scan` holds the input of each
     /// scan, as an index below `inputs`.
     pub(crate) fn new(
-        snapshot: Arc<Snapshot>,
+        snapshot: &Arc<Snapshot>,
         (inputs, input_of_scan): (usize, Arc<[usize]>),
         shuffle: Option<Shuffle>,
         seed: u64,
@@ -102,7 +66,7 @@ impl Passes {
             splits[input_of_scan[split.scan as usize]].push(index);
         }
         Self {
-            snapshot,
+            snapshot: Arc::clone(snapshot),
             shuffle,
             seed,
             splits,
@@ -122,23 +86,21 @@ impl Passes {
     }
 
     /// Returns the key of a pass, which determines its order and draws.
-    pub(crate) fn key(&self, pass: PassName) -> u64 {
-        pass_key(self.seed, pass_epoch(pass))
+    pub(crate) fn key(&self, (epoch, pass): PassName) -> u64 {
+        // The number of the first pass of an epoch is the epoch.
+        pass_key(self.seed, epoch.wrapping_add(u64::from(pass) << 40))
     }
 
-    /// Returns the windows of a pass over an input.
-    pub(crate) fn windows(&self, input: usize, pass: PassName) -> Arc<PassWindows> {
+    /// Returns the windows of a pass over an input, in the order of the pass.
+    pub(crate) fn windows(&self, input: usize, pass: PassName) -> Arc<[WindowSplits]> {
         let name = (input, pass);
-        let mut recent = match self.recent.lock() {
-            Ok(recent) => recent,
-            Err(poisoned) => poisoned.into_inner(),
-        };
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, windows)) = recent.iter().find(|(of, _)| *of == name) {
             return Arc::clone(windows);
         }
         let splits = self.splits[input].iter().copied();
         let windows = windows(&self.snapshot, splits, self.shuffle, self.key(pass));
-        let windows = Arc::new(PassWindows::new(windows, self.snapshot.splits.len()));
+        let windows: Arc<[WindowSplits]> = windows.into();
         recent.truncate((KEPT * self.splits.len()).saturating_sub(1));
         recent.push_front((name, Arc::clone(&windows)));
         windows
@@ -159,10 +121,10 @@ impl Passes {
         row: StoredRow,
         pass: PassName,
     ) -> Option<(usize, u32, WindowSplits)> {
-        let scan = self.snapshot.splits[row.split as usize].scan;
-        let input = self.input_of_scan[scan as usize];
-        let of_pass = self.windows(input, pass);
-        let index = of_pass.window_of(row.split)?;
-        Some((input, index, of_pass.windows[index as usize].clone()))
+        let input = self.input_of_scan[self.snapshot.scan_of(row)];
+        let windows = self.windows(input, pass);
+        let mut found = (0..).zip(&*windows);
+        let (index, window) = found.find(|(_, window)| window.splits.contains(&row.split))?;
+        Some((input, index, window.clone()))
     }
 }

@@ -13,12 +13,10 @@ pub(crate) struct StoredRow {
 impl StoredRow {
     /// Returns the location of the row at a position of a segment, in the pass with this key.
     pub(crate) const fn at(self, position: u64, pass: u64) -> RowLocation {
-        let Self { split, offset } = self;
         RowLocation {
             position,
             pass,
-            split,
-            offset,
+            row: self,
         }
     }
 }
@@ -31,17 +29,6 @@ pub(crate) struct RowLocation {
     pub position: u64,
     /// Key of the pass that the row belongs to.
     pub pass: u64,
-    /// Index into the snapshot's splits.
-    pub split: u32,
-    /// Number of the row in the split, from 0. A LIMIT may leave out the split's first rows; they are
-    /// not numbered.
-    pub offset: u32,
-}
-
-impl RowLocation {
-    /// Returns the stored row.
-    pub(crate) const fn row(&self) -> StoredRow {
-        let &Self { split, offset, .. } = self;
-        StoredRow { split, offset }
-    }
+    /// The stored row.
+    pub row: StoredRow,
 }

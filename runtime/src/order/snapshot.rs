@@ -130,11 +130,8 @@ impl Snapshot {
 
     /// Returns the number of stored rows of a scan, given by its index in the snapshot.
     pub(crate) fn scan_rows(&self, scan: u32) -> u64 {
-        self.splits
-            .iter()
-            .filter(|s| s.scan == scan)
-            .map(|s| s.rows)
-            .sum()
+        let splits = self.splits.iter().filter(|s| s.scan == scan);
+        splits.map(|s| s.rows).sum()
     }
 
     /// Returns the number of bytes that are read for all rows.
@@ -162,6 +159,25 @@ impl Snapshot {
     /// Returns the index of a file in its source's manifest.
     pub(crate) fn file_in_source(&self, file: u32) -> u32 {
         self.files[file as usize].index
+    }
+
+    /// Returns the file of a row, and the row's number in it.
+    #[inline]
+    pub(crate) fn number_in_file(&self, row: StoredRow) -> (u32, u64) {
+        let split = &self.splits[row.split as usize];
+        (split.file, split.first_row + u64::from(row.offset))
+    }
+
+    /// Returns the file of a row, as an index in its source's manifest, and the row's number in it.
+    pub(crate) fn in_source(&self, row: StoredRow) -> (u32, u64) {
+        let (file, number) = self.number_in_file(row);
+        (self.file_in_source(file), number)
+    }
+
+    /// Returns the index of the scan that a row belongs to.
+    #[inline]
+    pub(crate) fn scan_of(&self, row: StoredRow) -> usize {
+        self.splits[row.split as usize].scan as usize
     }
 
     /// Returns the path of a file, relative to its source, as in the manifest.
@@ -222,19 +238,18 @@ impl Snapshot {
         let mut numbers = Vec::with_capacity(n);
         let mut hashes = Vec::with_capacity(n);
         for place in places {
-            let split = &self.splits[place.split as usize];
-            let row = split.first_row + u64::from(place.offset);
-            files.push(split.file);
+            let (file, row) = self.number_in_file(place.row);
+            files.push(file);
             numbers.push(row);
-            hashes.push(self.row_hash(split.file, row));
+            hashes.push(self.row_hash(file, row));
         }
         RowColumn {
-            position: UInt64Array::from(places.iter().map(|p| p.position).collect::<Vec<_>>()),
+            position: UInt64Array::from_iter_values(places.iter().map(|p| p.position)),
             file: UInt32Array::from(files),
             row: UInt64Array::from(numbers),
             child: UInt32Array::from(vec![0; n]),
             hash: UInt64Array::from(hashes),
-            pass: UInt64Array::from(places.iter().map(|p| p.pass).collect::<Vec<_>>()),
+            pass: UInt64Array::from_iter_values(places.iter().map(|p| p.pass)),
         }
     }
 

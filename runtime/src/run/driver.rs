@@ -13,7 +13,7 @@ use super::sequencer::Sequencer;
 use super::work::{TakeReached, WorkItem};
 use crate::error::Result;
 use crate::prefetch::ahead;
-use crate::segment::SegmentRequest;
+use crate::segment::{ReadSegment, SegmentRequest};
 use crate::tail::{Batch, RunStats};
 
 /// Drives a run: passes its rows from the segments through the tail to the consumer.
@@ -101,15 +101,15 @@ impl Driver {
         let read = move |item: WorkItem<SegmentRequest>| {
             let job = Arc::clone(&job);
             item.then(reached.clone(), async move |request| {
-                job.read(request).await
+                request.read(&job.segments).await
             })
         };
         let read = ahead(self.work(), in_flight, read, WorkItem::lost);
         let (job, reached) = (Arc::clone(&self.run.job), self.take_reached.clone());
-        let compute = move |item: WorkItem<_>| {
+        let compute = move |item: WorkItem<ReadSegment>| {
             let job = Arc::clone(&job);
             item.then(reached.clone(), async move |segment| {
-                job.compute(segment).await
+                segment.compute(&job.segments).await
             })
         };
         ahead(read, in_flight, compute, WorkItem::lost)

@@ -40,10 +40,10 @@ fn windows(
 ) -> BoxStream<'static, Result<OrderedWindow>> {
     let all = job.passes.windows(input, pass);
     let job = Arc::clone(job);
-    let indices = stream::iter(from as usize..all.windows.len());
+    let indices = stream::iter(from as usize..all.len());
     let prepare = move |index: usize| {
-        let (job, splits) = (Arc::clone(&job), all.windows[index].clone());
-        async move { prepare(&job, input, pass, (index as u32, splits), mode).await }
+        let (job, splits) = (Arc::clone(&job), all[index].clone());
+        async move { prepare(&job, input, pass, (index as u32, &splits), mode).await }
     };
     ahead(indices, WINDOWS_AHEAD, prepare, Err).boxed()
 }
@@ -53,21 +53,22 @@ async fn prepare(
     job: &OpenJob,
     input: usize,
     pass: PassName,
-    (index, splits): (u32, WindowSplits),
+    (index, splits): (u32, &WindowSplits),
     mode: CountingMode,
 ) -> Result<OrderedWindow> {
-    let window = job.window(input, pass, (index, &splits));
-    let staged = match mode {
+    let window = job.window(input, pass, (index, splits));
+    let is_pruned = match mode {
         // Rows that pruning removes need not be ordered.
-        CountingMode::Counted => Some(&*window),
+        CountingMode::Counted => true,
         CountingMode::Planned(least) => {
             if splits.rows >= least {
                 window.begin();
             }
-            None
+            false
         }
     };
-    let rows = job.order(splits, job.passes.key(pass), staged).await?;
+    let key = job.passes.key(pass);
+    let rows = window.order(job.clauses.shuffle, key, is_pruned).await?;
     Ok(OrderedWindow {
         index,
         window,

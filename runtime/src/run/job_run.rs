@@ -110,9 +110,7 @@ impl JobRun {
         let inputs = 0..passes.inputs();
         let of_input = |input| {
             let windows = passes.windows(input, (epoch, 0));
-            { windows.windows.iter() }
-                .map(|window| window.rows)
-                .collect::<Vec<_>>()
+            windows.iter().map(|window| window.rows).collect::<Vec<_>>()
         };
         inputs.flat_map(of_input).collect()
     }

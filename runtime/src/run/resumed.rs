@@ -49,7 +49,7 @@ impl JobRun {
                 return damaged("the number of passes is too large");
             }
             let of_pass = self.job.passes.windows(input, (cursor.epoch, at.pass));
-            let windows = of_pass.windows.len();
+            let windows = of_pass.len();
             // The windows of an epoch that has ended are not entered any more, so their indices are
             // not used.
             if !cursor.ended && at.window.is_some_and(|window| window as usize >= windows) {

@@ -64,7 +64,7 @@ impl Sizing {
         let stored = job.plan.data.snapshot.row_bytes();
         let row_bytes = width.estimate(stored).max(stored).max(1);
         let batch_bytes = row_bytes.saturating_mul(batch_rows);
-        let rows = job.rows_by_bytes().min(rows_by_time(job));
+        let rows = job.segments.rows_by_bytes().min(rows_by_time(job));
         // Image functions keep all threads busy with the rows of one batch, so a batch is one
         // segment and need not be concatenated.
         let is_whole = width.tensors

@@ -8,25 +8,25 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow::compute::interleave;
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use forebay_planner::rows::canonical::rows_text;
-use forebay_planner::rows::{RowOp, RowPlan};
+use forebay_planner::rows::{self, RowOp, RowPlan};
 use tokio::sync::{Mutex, watch};
 
 use super::data::StoredData;
-use crate::cache::{
-    CacheKey, CacheStore, CachedRows, Entry, EntryInfo, FileKey, Location, RowAddress, Writer,
-};
+use crate::cache::{CacheKey, CacheStore, Entry, EntryInfo, FileKey, Location, RowAddress, Writer};
 use crate::fragment::Fragment;
 use crate::fragment::row_batch::RowBatch;
+use crate::fragment::union::merged;
 use crate::order::{RowLocation, Snapshot};
 
 /// Version of the stored rows. It is raised when the rows of an unchanged prefix are to be stored
 /// differently, so that older ones are not found.
 const VERSION: u32 = 1;
+/// Number of rows of a split that are looked up at a time.
+const CHUNK: usize = 4096;
 
 /// The store for the rows of a cache point, and its expected use.
 #[derive(Debug, Clone)]
@@ -50,17 +50,9 @@ pub(crate) fn key_of(text: &str, frozen: Option<u64>) -> CacheKey {
     CacheKey::new(*hasher.finalize().as_bytes())
 }
 
-/// A plan cut at its cache point into the cached prefix and the plan that reads it.
-#[derive(Debug)]
-pub(crate) struct Cut {
-    /// The cached prefix.
-    pub prefix: RowPlan,
-    /// The plan above the cache point; the cache point is a leaf in it.
-    pub above: RowPlan,
-}
-
-/// Cuts a plan at its cache point; `None` if it has none.
-pub(crate) fn cut(plan: &RowPlan) -> Result<Option<Cut>> {
+/// Cuts a plan at its cache point into the cached prefix and the plan above it, in which the cache
+/// point is a leaf; `None` if it has none.
+fn cut(plan: &RowPlan) -> Result<Option<(RowPlan, RowPlan)>> {
     let mut prefix = None;
     let above = plan.clone().rewrite(&mut |mut node| {
         if matches!(node.op, RowOp::Cache) {
@@ -68,7 +60,7 @@ pub(crate) fn cut(plan: &RowPlan) -> Result<Option<Cut>> {
         }
         Ok(node)
     })?;
-    Ok(prefix.map(|prefix| Cut { prefix, above }))
+    Ok(prefix.map(|prefix| (prefix, above)))
 }
 
 /// The cached prefix of an opened plan.
@@ -85,17 +77,14 @@ pub(crate) struct CachedPrefix {
     /// For each stored column, the index of the prefix's column.
     order: Vec<usize>,
     frozen: Option<u64>,
-    kept: Option<Kept>,
+    /// The store, and its entry that holds the rows of the prefix.
+    kept: Option<(CacheStore, Entry)>,
     writing: Mutex<Writing>,
     begun: watch::Sender<Begun>,
-    counts: Counts,
-}
-
-/// The store, and its entry that holds the rows of the prefix.
-#[derive(Debug)]
-struct Kept {
-    store: CacheStore,
-    entry: Entry,
+    /// Number of rows that were read from the store.
+    read: AtomicU64,
+    /// Number of rows that were computed.
+    computed: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -119,18 +108,14 @@ struct Begun {
     settled: bool,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    read: AtomicU64,
-    computed: AtomicU64,
-}
-
 /// The rows that a segment needs of the prefix: those read from the store, and those to be
 /// computed.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// Rows that were read from the store, and their locations.
-    stored: Option<(RecordBatch, Vec<RowLocation>)>,
+    /// Rows that were read from the store.
+    rows: RecordBatch,
+    /// Locations of `rows`.
+    stored: Vec<RowLocation>,
     /// Locations of the rows that have to be computed.
     pub missing: Vec<RowLocation>,
 }
@@ -138,26 +123,22 @@ pub(crate) struct Found {
 impl Found {
     /// Iterates over the positions of all rows, read or missing.
     pub(crate) fn positions(&self) -> impl Iterator<Item = u64> {
-        let stored = self.stored.iter().flat_map(|(_, places)| places);
-        stored.chain(&self.missing).map(|place| place.position)
+        let places = self.stored.iter().chain(&self.missing);
+        places.map(|place| place.position)
     }
 
     /// Takes out the rows before `position`.
     pub(crate) fn take_before(&mut self, position: u64) -> Self {
-        let count =
-            |places: &[RowLocation]| places.partition_point(|place| place.position < position);
-        let rest = self.missing.split_off(count(&self.missing));
-        let missing = std::mem::replace(&mut self.missing, rest);
-        let stored = self.stored.take().map(|(rows, mut places)| {
-            let before = count(&places);
-            let rest = places.split_off(before);
-            if !rest.is_empty() {
-                self.stored = Some((rows.slice(before, rest.len()), rest));
-            }
-            (rows.slice(0, before), places)
-        });
-        let stored = stored.filter(|(_, places)| !places.is_empty());
-        Self { stored, missing }
+        let before = |places: &[RowLocation]| places.partition_point(|p| p.position < position);
+        let (stored, missing) = (before(&self.stored), before(&self.missing));
+        let rest = Self {
+            rows: self.rows.slice(stored, self.rows.num_rows() - stored),
+            stored: self.stored.split_off(stored),
+            missing: self.missing.split_off(missing),
+        };
+        let mut taken = std::mem::replace(self, rest);
+        taken.rows = taken.rows.slice(0, stored);
+        taken
     }
 }
 
@@ -170,15 +151,19 @@ pub(crate) struct Fresh {
 }
 
 impl CachedPrefix {
-    /// Opens the cache entry of a prefix. If the store fails, a warning is logged and the result is `None`, unless
-    /// the prefix has frozen draws, which affect its rows even without a store.
+    /// Opens the cache entry of a plan with a cache point, and returns the plan above it. If the store fails, a
+    /// warning is logged and the result is `None`, unless the prefix has frozen draws, which affect its rows even
+    /// without a store.
     pub(crate) async fn open(
         setup: &CacheSetup,
-        prefix: &RowPlan,
+        plan: &RowPlan,
         data: &StoredData,
-    ) -> Result<Option<Self>> {
-        let (text, order) = rows_text(prefix)?;
-        let frozen = setup.frozen.filter(|_| draws(prefix));
+    ) -> Result<Option<(RowPlan, Self)>> {
+        let Some((prefix, above)) = cut(plan)? else {
+            return Ok(None);
+        };
+        let (text, order) = rows_text(&prefix)?;
+        let frozen = setup.frozen.filter(|_| draws(&prefix));
         let key = key_of(&text, frozen);
         let fields = order.iter().enumerate().map(|(number, &column)| {
             let field = prefix.schema.field(column).clone();
@@ -191,19 +176,13 @@ impl CachedPrefix {
             setup.compute_ps_per_row,
         );
         info.expected_reads = setup.reads;
-        let kept = match &setup.store {
-            Some(store) => match store.entry(key, info).await {
-                Ok(entry) => Some(Kept {
-                    store: store.clone(),
-                    entry,
-                }),
-                Err(error) => {
-                    log::warn!("{error}; rows are computed without a cache");
-                    None
-                }
-            },
-            None => None,
-        };
+        let mut kept = None;
+        if let Some(store) = &setup.store {
+            match store.entry(key, info).await {
+                Ok(entry) => kept = Some((store.clone(), entry)),
+                Err(error) => log::warn!("{error}; rows are computed without a cache"),
+            }
+        }
         if kept.is_none() && frozen.is_none() {
             return Ok(None);
         }
@@ -214,8 +193,8 @@ impl CachedPrefix {
             }
         });
         let scans = data.snapshot.scans.iter();
-        Ok(Some(Self {
-            fragment: Fragment::try_new(prefix, Vec::new())?,
+        let prefix = Self {
+            fragment: Fragment::try_new(&prefix, Vec::new())?,
             scans: scans.map(|s| occurrences.contains(&s.occurrence)).collect(),
             // If a source is scanned twice, the prefix may compute different rows of each scan.
             files: data.file_keys(|scan| {
@@ -228,8 +207,10 @@ impl CachedPrefix {
             kept,
             writing: Mutex::new(Writing::NotYet),
             begun: watch::Sender::default(),
-            counts: Counts::default(),
-        }))
+            read: AtomicU64::new(0),
+            computed: AtomicU64::new(0),
+        };
+        Ok(Some((above, prefix)))
     }
 
     /// Returns true if a scan of the snapshot is part of the prefix.
@@ -245,40 +226,33 @@ impl CachedPrefix {
     /// Returns how many rows were read from the store, and how many were computed.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        (count(&self.counts.read), count(&self.counts.computed))
+        (count(&self.read), count(&self.computed))
     }
 
     fn address(&self, snapshot: &Snapshot, place: &RowLocation) -> RowAddress {
-        let split = &snapshot.splits[place.split as usize];
-        RowAddress {
-            file: self.files[split.file as usize],
-            row: split.first_row + u64::from(place.offset),
-        }
+        let (file, row) = snapshot.number_in_file(place.row);
+        let file = self.files[file as usize];
+        RowAddress { file, row }
     }
 
     /// Returns true if the store knows every row of a split (stored or dropped), so that the split
     /// need not be read.
     pub(crate) fn knows(&self, snapshot: &Snapshot, split: u32) -> bool {
-        let SnapshotSplitRows { file, first, rows } = split_rows(snapshot, split);
-        let file = self.files[file as usize];
+        let split = &snapshot.splits[split as usize];
+        let file = self.files[split.file as usize];
+        let end = split.first_row + split.rows;
         // The rows are looked up in chunks, because a split may have millions.
-        let mut from = first;
-        while from < first + rows {
-            let to = (from + 4096).min(first + rows);
-            let addresses: Vec<RowAddress> =
-                (from..to).map(|row| RowAddress { file, row }).collect();
-            if self.locations(&addresses).iter().any(Option::is_none) {
-                return false;
-            }
-            from = to;
-        }
-        true
+        (split.first_row..end).step_by(CHUNK).all(|from| {
+            let rows = from..end.min(from + CHUNK as u64);
+            let addresses: Vec<RowAddress> = rows.map(|row| RowAddress { file, row }).collect();
+            self.locations(&addresses).iter().all(Option::is_some)
+        })
     }
 
     /// Looks up rows in the store; `None` for rows that have to be computed.
     fn locations(&self, addresses: &[RowAddress]) -> Vec<Option<Location>> {
         match &self.kept {
-            Some(kept) => kept.entry.find(addresses),
+            Some((_, entry)) => entry.find(addresses),
             None => vec![None; addresses.len()],
         }
     }
@@ -297,38 +271,36 @@ impl CachedPrefix {
                 None => missing.push(place),
             }
         }
-        let read = match &self.kept {
-            Some(kept) if !wanted.is_empty() => Some(kept.entry.read(&locations).await),
-            _ => None,
-        };
-        let stored = match read {
-            None => None,
-            Some(Ok(CachedRows {
-                batch,
-                missing: lost,
-            })) => {
-                let mut lost = lost.into_iter().peekable();
-                let mut read = Vec::with_capacity(wanted.len());
-                for (at, place) in wanted.into_iter().enumerate() {
-                    match lost.next_if_eq(&at) {
-                        Some(_) => missing.push(place),
-                        None => read.push(place),
+        let mut rows = RecordBatch::new_empty(Arc::clone(&self.schema));
+        let mut stored = Vec::with_capacity(wanted.len());
+        if let Some((_, entry)) = self.kept.as_ref().filter(|_| !wanted.is_empty()) {
+            match entry.read(&locations).await {
+                Ok(read) => {
+                    let mut lost = read.missing.into_iter().peekable();
+                    for (at, place) in wanted.into_iter().enumerate() {
+                        match lost.next_if_eq(&at) {
+                            Some(_) => missing.push(place),
+                            None => stored.push(place),
+                        }
                     }
+                    rows = read.batch;
                 }
-                (!read.is_empty()).then_some((batch, read))
+                Err(error) => {
+                    log::warn!("{error}; the rows are computed");
+                    missing.extend(wanted);
+                }
             }
-            Some(Err(error)) => {
-                log::warn!("{error}; the rows are computed");
-                missing.extend(wanted);
-                None
-            }
-        };
+        }
         missing.sort_unstable_by_key(|place| place.position);
-        let read = stored.as_ref().map_or(0, |(_, places)| places.len());
-        self.counts.read.fetch_add(read as u64, Ordering::Relaxed);
+        let read = stored.len() as u64;
+        self.read.fetch_add(read, Ordering::Relaxed);
         let computed = missing.len() as u64;
-        self.counts.computed.fetch_add(computed, Ordering::Relaxed);
-        Found { stored, missing }
+        self.computed.fetch_add(computed, Ordering::Relaxed);
+        Found {
+            rows,
+            stored,
+            missing,
+        }
     }
 
     /// Joins the rows of a segment in ascending position: the rows read from the store, and
@@ -340,31 +312,22 @@ impl CachedPrefix {
         found: &Found,
         computed: RowBatch,
     ) -> Result<(RowBatch, Option<Fresh>)> {
-        let fresh = if found.missing.is_empty() {
-            None
-        } else {
-            Some(self.fresh(snapshot, &found.missing, &computed)?)
-        };
+        let mut fresh = None;
+        if !found.missing.is_empty() {
+            fresh = Some(self.fresh(snapshot, &found.missing, &computed)?);
+        }
         let computed = match self.frozen {
             None => computed,
             Some(_) => with_passes(computed, &found.missing)?,
         };
-        let Some((batch, places)) = &found.stored else {
-            return Ok((computed, fresh));
-        };
-        let mut columns: Vec<Option<ArrayRef>> = vec![None; self.order.len()];
-        for (stored, &column) in batch.columns().iter().zip(&self.order) {
-            columns[column] = Some(Arc::clone(stored));
-        }
+        let mut columns: Vec<_> = self.order.iter().zip(found.rows.columns()).collect();
+        columns.sort_unstable_by_key(|(column, _)| **column);
         let read = RowBatch {
-            columns: columns.into_iter().flatten().collect(),
-            rows: snapshot.row_ids(places).to_array()?,
+            columns: columns.into_iter().map(|(_, c)| Arc::clone(c)).collect(),
+            rows: snapshot.row_ids(&found.stored).to_array()?,
             errors: Default::default(),
         };
-        if computed.is_empty() {
-            return Ok((read, fresh));
-        }
-        Ok((merge(&read, &computed)?, fresh))
+        Ok((merged(&[read, computed])?, fresh))
     }
 
     /// Selects what is to be stored: computed rows without errors, and the keys of rows that the prefix dropped.
@@ -389,9 +352,8 @@ impl CachedPrefix {
         }
         let mut seen = positions.to_vec();
         seen.sort_unstable();
-        let dropped = missing
-            .iter()
-            .filter(|place| seen.binary_search(&place.position).is_err());
+        let is_dropped = |place: &&RowLocation| seen.binary_search(&place.position).is_err();
+        let dropped = missing.iter().filter(is_dropped);
         let dropped = dropped.map(|place| self.address(snapshot, place)).collect();
         let kept = if sound.len() == computed.len() {
             computed.clone()
@@ -414,12 +376,12 @@ impl CachedPrefix {
 
     /// Records in the store that the prefix drops the rows of a split that are not in `kept`.
     pub(crate) async fn note_dropped(&self, snapshot: &Snapshot, split: u32, kept: &[u32]) {
-        let SnapshotSplitRows { file, first, rows } = split_rows(snapshot, split);
-        let file = self.files[file as usize];
-        let dropped = (0..rows).filter(|&offset| kept.binary_search(&(offset as u32)).is_err());
+        let split = &snapshot.splits[split as usize];
+        let file = self.files[split.file as usize];
+        let dropped = (0..split.rows).filter(|at| kept.binary_search(&(*at as u32)).is_err());
         let dropped = dropped.map(|offset| RowAddress {
             file,
-            row: first + offset,
+            row: split.first_row + offset,
         });
         self.store(Fresh {
             addresses: Vec::new(),
@@ -432,7 +394,7 @@ impl CachedPrefix {
     /// Stores rows, unless another process writes or the store failed.
     pub(crate) async fn store(&self, fresh: Fresh) {
         let mut writing = self.writing.lock().await;
-        let Some(Kept { entry, .. }) = &self.kept else {
+        let Some((_, entry)) = &self.kept else {
             return;
         };
         if let Writing::NotYet = &*writing {
@@ -448,12 +410,8 @@ impl CachedPrefix {
         let Writing::Open(writer) = &mut *writing else {
             return;
         };
-        let Fresh {
-            addresses,
-            rows,
-            dropped,
-        } = fresh;
-        if let Err(error) = writer.append(&addresses, &rows, &dropped).await {
+        let stored = writer.append(&fresh.addresses, &fresh.rows, &fresh.dropped);
+        if let Err(error) = stored.await {
             log::warn!("{error}; nothing more is cached");
             *writing = Writing::Left;
         }
@@ -465,7 +423,7 @@ impl CachedPrefix {
         let mut writing = self.writing.lock().await;
         let done = match (&mut *writing, &self.kept) {
             (Writing::Open(writer), _) => writer.flush().await,
-            (_, Some(kept)) => kept.entry.refresh().await,
+            (_, Some((_, entry))) => entry.refresh().await,
             (_, None) => Ok(()),
         };
         if let Err(error) = done {
@@ -497,7 +455,7 @@ impl CachedPrefix {
         let writing = std::mem::replace(&mut *self.writing.lock().await, Writing::Left);
         let done = match (writing, &self.kept) {
             (Writing::Open(writer), _) => writer.finish().await,
-            (_, Some(kept)) => kept.store.save_bandwidth().await,
+            (_, Some((store, _))) => store.save_bandwidth().await,
             (_, None) => Ok(()),
         };
         if let Err(error) = done {
@@ -506,31 +464,10 @@ impl CachedPrefix {
     }
 }
 
-struct SnapshotSplitRows {
-    file: u32,
-    first: u64,
-    rows: u64,
-}
-
-fn split_rows(snapshot: &Snapshot, split: u32) -> SnapshotSplitRows {
-    let split = &snapshot.splits[split as usize];
-    SnapshotSplitRows {
-        file: split.file,
-        first: split.first_row,
-        rows: split.rows,
-    }
-}
-
 /// Returns true if a plan makes random draws.
 fn draws(plan: &RowPlan) -> bool {
     let mut draws = false;
-    plan.visit(&mut |node| {
-        draws |= node
-            .op
-            .exprs()
-            .into_iter()
-            .any(forebay_planner::rows::draws);
-    });
+    plan.visit(&mut |node| draws |= node.op.exprs().into_iter().any(rows::draws));
     draws
 }
 
@@ -553,42 +490,6 @@ fn with_passes(batch: RowBatch, places: &[RowLocation]) -> Result<RowBatch> {
 fn at_position(places: &[RowLocation], position: u64) -> Result<&RowLocation> {
     match places.binary_search_by_key(&position, |place| place.position) {
         Ok(at) => Ok(&places[at]),
-        Err(_) => datafusion::common::internal_err!(
-            "the cached prefix computed a row that was not requested"
-        ),
+        Err(_) => internal_err!("the cached prefix computed a row that was not requested"),
     }
-}
-
-/// Merges two batches that are each sorted by position.
-fn merge(a: &RowBatch, b: &RowBatch) -> Result<RowBatch> {
-    let (of_a, of_b) = (a.row_ids()?.position, b.row_ids()?.position);
-    let mut places = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() || j < b.len() {
-        let first = j == b.len() || i < a.len() && of_a.value(i) <= of_b.value(j);
-        if first {
-            places.push((0, i));
-            i += 1;
-        } else {
-            places.push((1, j));
-            j += 1;
-        }
-    }
-    let both = |a: &ArrayRef, b: &ArrayRef| -> Result<ArrayRef> {
-        Ok(interleave(&[a.as_ref(), b.as_ref()], &places)?)
-    };
-    let columns = a.columns.iter().zip(&b.columns);
-    let columns = columns.map(|(a, b)| both(a, b)).collect::<Result<_>>()?;
-    let mut errors = crate::fragment::row_batch::RowErrors::new();
-    for (row, &(batch, index)) in places.iter().enumerate() {
-        let from = if batch == 0 { &a.errors } else { &b.errors };
-        if let Some(found) = from.get(&index) {
-            errors.insert(row, found.clone());
-        }
-    }
-    Ok(RowBatch {
-        columns,
-        rows: both(&a.rows, &b.rows)?,
-        errors,
-    })
 }

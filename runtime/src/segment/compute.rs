@@ -1,166 +1,143 @@
-//! Reads and computes segments: from row locations to the rows that a fragment computes.
+//! Computes segments: from the stored rows that were read to the rows that a fragment computes.
 //!
 //! Reading is asynchronous. Computing happens on the engine's rayon pool, never on a thread that serves I/O. The
 //! output of a segment depends only on its places.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use datafusion::common::Result;
+use arrow::array::{RecordBatch, UInt64Array};
+use datafusion::common::{Result, exec_datafusion_err};
 
-use super::cached_prefix::{CachedPrefix, Found, Fresh};
+use super::cached_prefix::{Found, Fresh};
 use super::context::SegmentContext;
-use super::data::StoredData;
-use super::staging::{bytes_of, stage_splits};
-use super::window::{Part, Staged, Window, gather};
+use super::window::{Staged, Window, gather, stages};
 use crate::fragment::evaluate::is_oversized;
-use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::fragment::row_batch::{RowBatch, RowErrors, SlotError};
 use crate::fragment::scan::Leaf;
-use crate::order::{RowLocation, Snapshot};
+use crate::order::RowLocation;
+use crate::source::ValueError;
 
-/// The stored rows from which a segment is computed.
+/// A segment whose stored rows were read, to be computed.
 #[derive(Debug)]
-pub(crate) struct Segment {
-    windows: Vec<Arc<Window>>,
-    by_scan: Vec<Vec<RowLocation>>,
-    /// Rows that were read one by one, by scan.
-    fetched: HashMap<usize, Fetched>,
-    /// Splits of a scan that had to be staged later, although they were left out when their window was staged.
-    late: HashMap<usize, Staged>,
+pub(crate) struct ReadSegment {
+    /// The windows that the rows belong to; none if the segment has no rows.
+    pub(super) windows: Vec<Arc<Window>>,
+    /// The rows of each scan, except those that were read from the cache.
+    pub(super) by_scan: Vec<ScanRows>,
     /// Rows below the cache point: those read from the cache, and those to be computed.
-    found: Option<Found>,
+    pub(super) found: Option<Found>,
+    /// Ranges of output rows to keep, with the positions of their stored rows.
+    pub(super) wanted: Option<Vec<(u64, Range<u32>)>>,
+    pub(super) by_child: bool,
+    pub(super) planned: Option<usize>,
 }
 
-type Fetched = (RecordBatch, Vec<crate::source::ValueError>);
+/// The rows of a segment that belong to one scan.
+#[derive(Debug)]
+pub(super) struct ScanRows {
+    pub(super) places: Vec<RowLocation>,
+    pub(super) values: Values,
+}
 
-impl Segment {
-    /// Reads the stored rows at `places`, which belong to `windows` and are sorted by position.
-    pub(crate) async fn read(
-        context: &SegmentContext,
-        windows: Vec<Arc<Window>>,
-        places: Vec<RowLocation>,
-    ) -> Result<Self> {
-        let SegmentContext { data, reader, .. } = context;
-        let mut fetched = HashMap::new();
-        let mut by_scan: Vec<Vec<RowLocation>> = vec![Vec::new(); data.snapshot.scans.len()];
-        match by_scan.as_mut_slice() {
-            [only] => *only = places,
-            many => {
-                for place in places {
-                    many[data.snapshot.splits[place.split as usize].scan as usize].push(place);
-                }
-            }
-        }
-        let found = match &reader.cached {
-            Some(cached) => Some(find(data, cached, &mut by_scan).await),
-            None => None,
-        };
-        let mut late = HashMap::new();
-        for (scan, places) in by_scan.iter().enumerate() {
-            let read = &reader.reads[scan];
-            let Some(staged) = stages(&windows, scan) else {
-                if !read.projection.is_empty() {
-                    fetched.insert(scan, fetch(context, scan, places).await?);
-                }
-                continue;
-            };
-            // Rows that were cached when the window was staged may have been evicted since.
-            let mut known = None;
-            let mut is_staged = |place: &RowLocation| {
-                let same = known.replace(place.split) == Some(place.split);
-                same || staged.iter().any(|s| s.has(place.split))
-            };
-            if !places.iter().all(&mut is_staged) {
-                let mut wanted: Vec<u32> = places.iter().map(|p| p.split).collect();
-                wanted.sort_unstable();
-                wanted.dedup();
-                late.insert(scan, stage_splits(context, scan, wanted).await?);
-            }
-        }
-        Ok(Self {
-            windows,
-            by_scan,
-            fetched,
-            late,
-            found,
-        })
-    }
+/// The values of a scan's rows.
+#[derive(Debug)]
+pub(super) enum Values {
+    /// No column is read.
+    NotRead,
+    /// The rows were read one by one.
+    Fetched(RecordBatch, Vec<ValueError>),
+    /// The windows of the segment hold the rows.
+    Staged,
+    /// The splits had to be staged later, although they were left out when their window was staged.
+    StagedLate(Staged),
+}
 
+impl ReadSegment {
     /// Computes the segment's rows on the engine's pool. The result is a single batch, unless the rows do not fit
     /// into one.
-    pub(crate) async fn compute(self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
-        let on_pool = context.clone();
-        let computed = move || {
-            let mut pieces = Vec::new();
-            let leaves = self.leaves(&on_pool)?;
-            compute_pieces(leaves, &on_pool, &mut pieces)?;
-            Ok(pieces)
-        };
+    ///
+    /// # Errors
+    /// Fails if there are fewer or more rows than planned, because the data changed since they were counted.
+    pub(crate) async fn compute(mut self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
+        let (wanted, by_child, planned) = (self.wanted.take(), self.by_child, self.planned);
         let mut rows = Vec::with_capacity(1);
-        for (piece, fresh) in context.env.pool.run(computed).await? {
-            if let (Some(cached), Some(fresh)) = (&context.reader.cached, fresh) {
-                cached.store(fresh).await;
+        if self.windows.is_empty() {
+            let no_rows = context.data.snapshot.row_ids(&[]).to_array()?;
+            rows.push(RowBatch::empty(context.reader.fragment.schema(), no_rows));
+        } else {
+            let on_pool = context.clone();
+            let computed = move || {
+                let mut pieces = Vec::new();
+                compute_pieces(self.leaves(&on_pool)?, &on_pool, &mut pieces)?;
+                Ok(pieces)
+            };
+            for (piece, fresh) in context.env.pool.run(computed).await? {
+                if let (Some(cached), Some(fresh)) = (&context.reader.cached, fresh) {
+                    cached.store(fresh).await;
+                }
+                rows.push(match &wanted {
+                    Some(wanted) => only_wanted(piece, wanted, by_child)?,
+                    None => piece,
+                });
             }
-            rows.push(piece);
         }
-        Ok(rows)
+        let computed: usize = rows.iter().map(RowBatch::len).sum();
+        match planned {
+            Some(planned) if planned != computed => Err(exec_datafusion_err!(
+                "{planned} rows were counted but {computed} were computed: a file was changed since it was counted, \
+                 or a function that is declared deterministic is not; run again, and remove the folder \
+                 <cache_dir>.counts if there is one"
+            )),
+            _ => Ok(rows),
+        }
     }
 
     /// Builds the inputs of the segment's fragments.
     fn leaves(self, context: &SegmentContext) -> Result<Leaves> {
         let SegmentContext { data, reader, .. } = context;
-        let Self {
-            windows,
-            by_scan,
-            mut fetched,
-            late,
-            found,
-        } = self;
-        let snapshot = &data.snapshot;
-        let mut above = HashMap::with_capacity(by_scan.len());
-        let mut below = HashMap::new();
-        for (scan, mut places) in by_scan.into_iter().enumerate() {
-            let held = reader.cached.as_ref().filter(|cached| cached.holds(scan));
-            if let Some(cached) = held {
-                for place in &mut places {
-                    place.pass = cached.pass(place.pass);
-                }
+        let (mut above, mut below) = (HashMap::new(), HashMap::new());
+        for (scan, rows) in self.by_scan.into_iter().enumerate() {
+            let cached = reader.cached_below(scan);
+            let mut places = rows.places;
+            for place in &mut places {
+                place.pass = cached.map_or(place.pass, |cached| cached.pass(place.pass));
             }
-            let staged = match late.get(&scan) {
-                Some(late) => Some(vec![late]),
-                None => stages(&windows, scan),
-            };
-            let leaf = match (staged, fetched.remove(&scan)) {
-                (Some(staged), _) => {
-                    let (batch, places) = gather(&staged, places)?;
-                    leaf(batch.columns().to_vec(), snapshot, &places)?
-                }
-                (None, Some((batch, failed))) => {
-                    let mut leaf = leaf(batch.columns().to_vec(), snapshot, &places)?;
+            let mut errors = RowErrors::new();
+            let (columns, places) = match rows.values {
+                Values::NotRead => (Vec::new(), places),
+                Values::Fetched(batch, failed) => {
                     for error in failed {
-                        leaf.errors.entry(error.row).or_default().push(SlotError {
+                        errors.entry(error.row).or_default().push(SlotError {
                             column: Some(error.column),
                             operator: "read".to_owned(),
                             cause: error.cause,
                         });
                     }
-                    leaf
+                    (batch.columns().to_vec(), places)
                 }
-                (None, None) => leaf(Vec::new(), snapshot, &places)?,
+                Values::Staged => {
+                    let staged = stages(&self.windows, scan).unwrap_or_default();
+                    gather(&staged, places)?
+                }
+                Values::StagedLate(staged) => gather(&[&staged], places)?,
             };
-            let leaves = if held.is_some() {
-                &mut below
-            } else {
-                &mut above
+            let leaf = RowBatch {
+                columns,
+                rows: data.snapshot.row_ids(&places).to_array()?,
+                errors,
             };
-            leaves.insert(Leaf::Scan(snapshot.scans[scan].occurrence), leaf);
+            let leaves = match cached {
+                Some(_) => &mut below,
+                None => &mut above,
+            };
+            leaves.insert(Leaf::Scan(data.snapshot.scans[scan].occurrence), leaf);
         }
         Ok(Leaves {
             above,
             below,
-            found,
+            found: self.found,
         })
     }
 }
@@ -246,55 +223,23 @@ fn compute_pieces(
     Ok(())
 }
 
-/// Finds the rows below the cache point that are cached, and leaves the others in `by_scan` to be computed.
-async fn find(data: &StoredData, cached: &CachedPrefix, by_scan: &mut [Vec<RowLocation>]) -> Found {
-    let mut wanted = Vec::new();
-    for (scan, places) in by_scan.iter_mut().enumerate() {
-        if cached.holds(scan) {
-            wanted.append(places);
+/// Keeps the wanted output rows of each stored row. Its other output rows may belong to batches of
+/// other ranks.
+fn only_wanted(rows: RowBatch, wanted: &[(u64, Range<u32>)], by_child: bool) -> Result<RowBatch> {
+    let ids = rows.row_ids()?;
+    let (mut kept, mut before, mut nth) = (Vec::with_capacity(rows.len()), None, 0);
+    for (row, &position) in ids.position.values().iter().enumerate() {
+        nth = if before == Some(position) { nth + 1 } else { 0 };
+        before = Some(position);
+        let nth = if by_child { ids.child.value(row) } else { nth };
+        let at = wanted.binary_search_by_key(&position, |(at, _)| *at);
+        if at.is_ok_and(|at| wanted[at].1.contains(&nth)) {
+            kept.push(row as u64);
         }
     }
-    wanted.sort_unstable_by_key(|place| place.position);
-    let found = cached.find(&data.snapshot, wanted).await;
-    for place in &found.missing {
-        by_scan[data.snapshot.splits[place.split as usize].scan as usize].push(*place);
+    if kept.len() == rows.len() {
+        Ok(rows)
+    } else {
+        rows.take(&UInt64Array::from(kept))
     }
-    found
-}
-
-/// Reads rows of a source with direct access, one by one.
-async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) -> Result<Fetched> {
-    let SegmentContext { data, reader, .. } = context;
-    let source = &data.sources[scan];
-    let ids = data.snapshot.row_ids(places);
-    let files = ids
-        .file
-        .values()
-        .iter()
-        .map(|&f| data.snapshot.file_in_source(f));
-    let rows: Vec<(u32, u64)> = files.zip(ids.row.values().iter().copied()).collect();
-    let start = Instant::now();
-    let projection = &reader.reads[scan].projection;
-    let (batch, failed) = source.fetch(&rows, projection).await?;
-    reader.note_reading(start.elapsed(), bytes_of(&batch));
-    Ok((batch, failed))
-}
-
-/// Returns the stages of a scan; `None` if its rows are read from the source one by one.
-fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged>> {
-    let parts = windows.iter().map(|window| window.part(scan));
-    let staged = parts.map(|part| match part {
-        Part::Staged(staged) => Some(staged.as_ref()),
-        Part::Direct => None,
-    });
-    staged.collect()
-}
-
-fn leaf(columns: Vec<ArrayRef>, snapshot: &Snapshot, places: &[RowLocation]) -> Result<RowBatch> {
-    let rows = snapshot.row_ids(places).to_array()?;
-    Ok(RowBatch {
-        columns,
-        rows,
-        errors: Default::default(),
-    })
 }

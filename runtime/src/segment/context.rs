@@ -2,20 +2,42 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use forebay_planner::clauses::ShuffleWindow as Shuffle;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryPool;
+use forebay_udfs::room::DecodeRoom;
 
+use super::cached_prefix::CacheSetup;
 use super::data::StoredData;
-use super::env::Env;
 use super::reader::FragmentReader;
-use super::window::Window;
 use crate::fragment::width::RowWidth;
-use crate::order::{self, ORDER_BYTES, StoredRow, WindowSplits};
+use crate::pool::ComputePool;
+use crate::stage::SpillSpace;
 
 /// Maximum number of rows in a segment, however small they are. It is large enough to amortise the
 /// overhead of a segment.
 const MAX_SEGMENT_ROWS: u64 = 16_384;
+
+/// The resources of a run: threads, memory, and DataFusion's context.
+#[derive(Debug, Clone)]
+pub(crate) struct Env {
+    /// Compute threads.
+    pub pool: ComputePool,
+    /// Memory for windows; rows that do not fit are spilled.
+    pub memory: Arc<dyn MemoryPool>,
+    /// Memory for the images that are being decoded.
+    pub room: Arc<DecodeRoom>,
+    /// File space for spilled rows.
+    pub spill: Arc<SpillSpace>,
+    /// DataFusion context of fragments.
+    pub ctx: Arc<TaskContext>,
+    /// Maximum number, each, of segments computed concurrently, segments read ahead of them, and
+    /// splits read concurrently.
+    pub in_flight: usize,
+    /// Approximate output size of a segment, in bytes.
+    pub segment_bytes: u64,
+    /// Store for the rows of a cache point; `None` if all rows are computed.
+    pub cache: Option<CacheSetup>,
+}
 
 /// A fragment over stored data, and the resources to compute it.
 #[derive(Debug, Clone)]
@@ -43,33 +65,5 @@ impl SegmentContext {
         let stored = self.data.snapshot.row_bytes();
         let row_bytes = RowWidth::of(self.reader.fragment.schema()).estimate(stored);
         (self.env.segment_bytes / row_bytes.max(stored).max(1)).clamp(1, MAX_SEGMENT_ROWS)
-    }
-
-    /// Orders the rows of a window for the pass with this key. Rows that pruning removed from `staged` are left out.
-    ///
-    /// # Errors
-    /// Fails if there are more rows than the memory limit can order.
-    pub(crate) async fn order(
-        &self,
-        splits: WindowSplits,
-        shuffle: Option<Shuffle>,
-        key: u64,
-        staged: Option<Arc<Window>>,
-    ) -> Result<Vec<StoredRow>> {
-        let limit = self.env.order_limit();
-        let consumer = MemoryConsumer::new("order of a window").register(&self.env.memory);
-        let data = Arc::clone(&self.data);
-        // Sorting millions of keys would block a thread that serves I/O.
-        let ordered = self.env.pool.run(move || {
-            let snapshot = &data.snapshot;
-            let kept = |split| staged.as_ref()?.kept(snapshot, split);
-            // The sort keys cannot be spilled, so they are reserved even beyond the limit, which
-            // makes staged windows spill.
-            let bytes = splits.rows.saturating_mul(ORDER_BYTES).min(limit);
-            let keys = consumer;
-            keys.grow(usize::try_from(bytes).unwrap_or(usize::MAX));
-            order::order(snapshot, &splits, shuffle, key, limit, kept)
-        });
-        ordered.await
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, not_impl_err};
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::TableSource;
 use forebay_planner::rows::membership::visit_stream;
 use forebay_planner::rows::{RowOp, RowPlan};
 
@@ -26,41 +25,13 @@ pub(crate) struct StoredData {
     pub sources: Vec<Arc<dyn Source>>,
 }
 
-/// A scan of a plan and its source.
-#[derive(Debug, Clone)]
-pub(crate) struct ScanSource {
-    /// Ordinal of the scan in the plan.
-    pub occurrence: u32,
-    /// The source that the scan reads.
-    pub source: Arc<dyn Source>,
-    /// Stored rows of the scan that remain under a LIMIT.
-    pub range: Range<u64>,
-}
-
 impl StoredData {
-    /// Creates the data of these scans, which are ordered by ascending occurrence.
-    ///
-    /// # Errors
-    /// Fails if a split has more than `u32::MAX` rows.
-    pub(crate) fn try_new(scans: Vec<ScanSource>) -> Result<Self> {
-        let snapshot = scans.iter().map(|scan| SnapshotScan {
-            occurrence: scan.occurrence,
-            location: scan.source.spec().location.clone(),
-            manifest: Arc::clone(scan.source.manifest()),
-            range: scan.range.clone(),
-        });
-        Ok(Self {
-            snapshot: Arc::new(Snapshot::try_new(snapshot.collect())?),
-            sources: scans.into_iter().map(|scan| scan.source).collect(),
-        })
-    }
-
     /// Returns the stored rows of a plan without limits; `ranges` restricts the rows of each scan.
     ///
     /// # Errors
-    /// Fails if a scan does not read files.
+    /// Fails if a scan does not read files, or if a split has more than `u32::MAX` rows.
     pub(crate) fn of_plan(plan: &RowPlan, ranges: &BTreeMap<u32, Range<u64>>) -> Result<Self> {
-        let mut scans = Vec::new();
+        let (mut scans, mut sources) = (Vec::new(), Vec::new());
         for node in stream_scans(plan) {
             let RowOp::Scan {
                 occurrence, source, ..
@@ -68,13 +39,22 @@ impl StoredData {
             else {
                 continue;
             };
-            scans.push(ScanSource {
+            let provider = source_as_provider(source)?;
+            let Some(table) = provider.downcast_ref::<SourceTable>() else {
+                return not_impl_err!(
+                    "a pipeline reads from files; a table of another kind is not supported yet"
+                );
+            };
+            scans.push(SnapshotScan {
                 occurrence: *occurrence,
-                source: open_source(source)?,
+                location: table.source().spec().location.clone(),
+                manifest: Arc::clone(table.source().manifest()),
                 range: ranges.get(occurrence).cloned().unwrap_or(0..u64::MAX),
             });
+            sources.push(Arc::clone(table.source()));
         }
-        Self::try_new(scans)
+        let snapshot = Arc::new(Snapshot::try_new(scans)?);
+        Ok(Self { snapshot, sources })
     }
 
     /// Returns true if the rows of some scan are staged (held or spilled) to be reordered.
@@ -109,15 +89,4 @@ pub(super) fn stream_scans(plan: &RowPlan) -> Vec<&RowPlan> {
         }
     });
     scans
-}
-
-/// Returns the source of a table.
-pub(crate) fn open_source(table: &Arc<dyn TableSource>) -> Result<Arc<dyn Source>> {
-    let provider = source_as_provider(table)?;
-    match provider.downcast_ref::<SourceTable>() {
-        Some(table) => Ok(Arc::clone(table.source())),
-        None => not_impl_err!(
-            "a pipeline reads from files; a table of another kind is not supported yet"
-        ),
-    }
 }

@@ -1,53 +1,115 @@
 //! Lazily staged windows, and the cache through which runs share them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use datafusion::common::Result;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit};
+use forebay_planner::clauses::ShuffleWindow;
+use tokio::sync::OnceCell;
 
 use super::context::SegmentContext;
 use super::staging::stage;
 use super::window::Window;
-use crate::order::{WindowName, WindowSplits};
-use crate::prefetch::Lazy;
+use crate::order::{self, ORDER_BYTES, StoredRow, WindowName, WindowSplits};
+use crate::task::owned;
 
 /// A window that is staged when its rows are first needed, or ahead of time.
 #[derive(Debug)]
 pub(crate) struct LazyWindow {
+    staging: Arc<Staging>,
+    /// The task that stages the window ahead of time. It is aborted when the window is dropped.
+    ahead: OnceLock<SpawnedTask<()>>,
+}
+
+#[derive(Debug)]
+struct Staging {
+    context: SegmentContext,
     splits: WindowSplits,
-    window: Lazy<Window>,
+    window: OnceCell<Arc<Window>>,
+}
+
+impl Staging {
+    async fn get(&self) -> Result<Arc<Window>> {
+        let staged = async || stage(&self.context, &self.splits).await.map(Arc::new);
+        self.window.get_or_try_init(staged).await.map(Arc::clone)
+    }
 }
 
 impl LazyWindow {
-    fn new(context: &SegmentContext, splits: WindowSplits) -> Self {
-        let (context, of) = (context.clone(), splits.clone());
-        let make = move || {
-            let (context, splits) = (context.clone(), of.clone());
-            async move { stage(&context, &splits).await }
-        };
-        let window = Lazy::new(make);
-        Self { splits, window }
+    /// Creates a window of these splits, which is not staged yet.
+    pub(super) fn new(context: &SegmentContext, splits: WindowSplits) -> Self {
+        Self {
+            staging: Arc::new(Staging {
+                context: context.clone(),
+                splits,
+                window: OnceCell::new(),
+            }),
+            ahead: OnceLock::new(),
+        }
     }
 
     /// Returns the window, staging it if necessary.
-    pub(crate) async fn get(&self) -> Result<Arc<Window>> {
-        self.window.get().await
+    pub(super) async fn get(&self) -> Result<Arc<Window>> {
+        self.staging.get().await
     }
 
     /// Starts staging the window in the background. An error is reported by [`get`](Self::get).
     pub(crate) fn begin(&self) {
-        self.window.begin();
+        self.ahead.get_or_init(|| {
+            let staging = Arc::clone(&self.staging);
+            owned(async move { drop(staging.get().await) })
+        });
     }
 
     /// Returns true if a split belongs to the window.
     pub(crate) fn has(&self, split: u32) -> bool {
-        self.splits.splits.contains(&split)
+        self.staging.splits.splits.contains(&split)
     }
 
     /// Returns the memory that the staged rows take, in bytes; 0 before they are staged.
     fn reserved_bytes(&self) -> u64 {
-        let window = self.window.made();
+        let window = self.staging.window.get();
         window.map_or(0, |window| window.reserved_bytes())
+    }
+
+    /// Orders the rows of the window for the pass with this key. If `is_pruned` is true, the window is staged first,
+    /// and rows that its pruning removed are left out. A window that several passes share has its splits in the order
+    /// of the first pass, which makes no difference: its rows are sorted.
+    ///
+    /// # Errors
+    /// Fails if there are more rows than the memory limit can order, or the window cannot be staged.
+    pub(crate) async fn order(
+        &self,
+        shuffle: Option<ShuffleWindow>,
+        key: u64,
+        is_pruned: bool,
+    ) -> Result<Vec<StoredRow>> {
+        let staged = if is_pruned {
+            Some(self.get().await?)
+        } else {
+            None
+        };
+        let env = &self.staging.context.env;
+        // The limit of the run, which is twice that of the pool for windows.
+        let limit = match env.memory.memory_limit() {
+            MemoryLimit::Finite(bytes) => (bytes as u64).saturating_mul(2),
+            _ => u64::MAX,
+        };
+        let keys = MemoryConsumer::new("order of a window").register(&env.memory);
+        let staging = Arc::clone(&self.staging);
+        // Sorting millions of keys would block a thread that serves I/O.
+        let ordered = env.pool.run(move || {
+            let (snapshot, splits) = (&staging.context.data.snapshot, &staging.splits);
+            let kept = |split| staged.as_ref()?.kept(snapshot, split);
+            // The sort keys cannot be spilled, so they are reserved even beyond the limit, which
+            // makes staged windows spill.
+            let bytes = splits.rows.saturating_mul(ORDER_BYTES).min(limit);
+            keys.grow(usize::try_from(bytes).unwrap_or(usize::MAX));
+            order::order(snapshot, splits, shuffle, key, limit, kept)
+        });
+        ordered.await
     }
 }
 
@@ -78,10 +140,6 @@ impl WindowCache {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, WindowCacheState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the window with this name, which consists of these splits.
     pub(crate) fn get(
         &self,
@@ -89,7 +147,7 @@ impl WindowCache {
         name: WindowName,
         splits: &WindowSplits,
     ) -> Arc<LazyWindow> {
-        let mut state = self.state();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let known = state.known.get(&name).and_then(Weak::upgrade);
         let window = known.unwrap_or_else(|| Arc::new(LazyWindow::new(context, splits.clone())));
         state.known.retain(|_, window| window.strong_count() > 0);

@@ -65,9 +65,8 @@ impl FragmentReader {
                     Some(Compiler::over(&node.schema).compile(&predicate)?),
                 ),
             };
-            let projection = projection.clone();
             reads.push(ScanRead {
-                projection,
+                projection: projection.clone(),
                 prune,
                 keep,
             });
@@ -81,6 +80,11 @@ impl FragmentReader {
             reading: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Returns the cached prefix if it reads this scan of the snapshot.
+    pub(super) fn cached_below(&self, scan: usize) -> Option<&CachedPrefix> {
+        self.cached.as_ref().filter(|cached| cached.holds(scan))
     }
 
     /// Formats the fragment: a line per node, with the cached prefix below its leaf.

@@ -2,20 +2,23 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
-use arrow::array::UInt64Array;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::Result;
 
-use super::compute::Segment;
+use super::cached_prefix::{CachedPrefix, Found};
+use super::compute::{ReadSegment, ScanRows, Values};
 use super::context::SegmentContext;
+use super::data::StoredData;
 use super::lazy_window::LazyWindow;
-use crate::fragment::row_batch::RowBatch;
+use super::staging::{bytes_of, stage_splits};
+use super::window::stages;
 use crate::order::RowLocation;
 
 /// A request for a segment's rows.
 #[derive(Debug)]
 pub(crate) struct SegmentRequest {
-    /// The windows that the rows belong to.
+    /// The windows that the rows belong to; none if there are no rows.
     pub(crate) windows: Vec<Arc<LazyWindow>>,
     /// The stored rows, sorted by position.
     pub(crate) places: Vec<RowLocation>,
@@ -28,93 +31,87 @@ pub(crate) struct SegmentRequest {
     pub(crate) planned: Option<usize>,
 }
 
-/// A segment whose stored rows were read, to be computed.
-#[derive(Debug)]
-pub(crate) struct ReadSegment {
-    /// `None` if the request has no rows.
-    segment: Option<Segment>,
-    /// Ranges of output rows to keep, with the positions of their stored rows.
-    wanted: Option<Vec<(u64, Range<u32>)>>,
-    by_child: bool,
-    planned: Option<usize>,
-}
-
 impl SegmentRequest {
     /// Reads the segment's stored rows.
     pub(crate) async fn read(self, context: &SegmentContext) -> Result<ReadSegment> {
+        let SegmentContext { data, reader, .. } = context;
         let mut windows = Vec::with_capacity(self.windows.len());
         for window in &self.windows {
             windows.push(window.get().await?);
         }
         let positions = self.places.iter().map(|place| place.position);
         let wanted = self.wanted.map(|wanted| positions.zip(wanted).collect());
-        let segment = if self.places.is_empty() {
-            None
-        } else {
-            Some(Segment::read(context, windows, self.places).await?)
-        };
-        Ok(ReadSegment {
-            segment,
+        let mut segment = ReadSegment {
+            windows,
+            by_scan: Vec::new(),
+            found: None,
             wanted,
             by_child: self.by_child,
             planned: self.planned,
-        })
+        };
+        if self.places.is_empty() {
+            return Ok(segment);
+        }
+        let mut by_scan: Vec<Vec<RowLocation>> = vec![Vec::new(); data.snapshot.scans.len()];
+        match by_scan.as_mut_slice() {
+            [only] => *only = self.places,
+            many => {
+                for place in self.places {
+                    many[data.snapshot.scan_of(place.row)].push(place);
+                }
+            }
+        }
+        if let Some(cached) = &reader.cached {
+            segment.found = Some(find(data, cached, &mut by_scan).await);
+        }
+        for (scan, places) in by_scan.into_iter().enumerate() {
+            let values = match stages(&segment.windows, scan) {
+                None if reader.reads[scan].projection.is_empty() => Values::NotRead,
+                None => fetch(context, scan, &places).await?,
+                Some(staged) => {
+                    let mut splits: Vec<u32> = places.iter().map(|place| place.row.split).collect();
+                    splits.dedup();
+                    let is_staged = |&split: &u32| staged.iter().any(|s| s.has(split));
+                    if splits.iter().all(is_staged) {
+                        Values::Staged
+                    } else {
+                        // Rows that were cached when the window was staged were evicted since.
+                        splits.sort_unstable();
+                        splits.dedup();
+                        Values::StagedLate(stage_splits(context, scan, splits).await?)
+                    }
+                }
+            };
+            segment.by_scan.push(ScanRows { places, values });
+        }
+        Ok(segment)
     }
 }
 
-impl ReadSegment {
-    /// Computes the segment's rows, in order, in one batch or several.
-    ///
-    /// # Errors
-    /// Fails if there are fewer or more rows than planned, because the data changed since they were counted.
-    pub(crate) async fn compute(self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
-        let planned = self.planned;
-        let pieces = self.computed(context).await?;
-        let rows: usize = pieces.iter().map(RowBatch::len).sum();
-        match planned {
-            Some(planned) if planned != rows => Err(exec_datafusion_err!(
-                "{planned} rows were counted but {rows} were computed: a file was changed since it was counted, or a \
-                 function that is declared deterministic is not; run again, and remove the folder \
-                 <cache_dir>.counts if there is one"
-            )),
-            _ => Ok(pieces),
+/// Finds the rows below the cache point that are cached, and leaves the others in `by_scan` to be computed.
+async fn find(data: &StoredData, cached: &CachedPrefix, by_scan: &mut [Vec<RowLocation>]) -> Found {
+    let mut wanted = Vec::new();
+    for (scan, places) in by_scan.iter_mut().enumerate() {
+        if cached.holds(scan) {
+            wanted.append(places);
         }
     }
-
-    async fn computed(self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
-        let Some(segment) = self.segment else {
-            let no_rows = context.data.snapshot.row_ids(&[]).to_array()?;
-            let schema = context.reader.fragment.schema();
-            return Ok(vec![RowBatch::empty(schema, no_rows)]);
-        };
-        let pieces = segment.compute(context).await?;
-        let Some(wanted) = self.wanted else {
-            return Ok(pieces);
-        };
-        let pieces = pieces.into_iter();
-        pieces
-            .map(|piece| only_wanted(piece, &wanted, self.by_child))
-            .collect()
+    wanted.sort_unstable_by_key(|place| place.position);
+    let found = cached.find(&data.snapshot, wanted).await;
+    for place in &found.missing {
+        by_scan[data.snapshot.scan_of(place.row)].push(*place);
     }
+    found
 }
 
-/// Keeps the wanted output rows of each stored row. Its other output rows may belong to batches of
-/// other ranks.
-fn only_wanted(rows: RowBatch, wanted: &[(u64, Range<u32>)], by_child: bool) -> Result<RowBatch> {
-    let ids = rows.row_ids()?;
-    let (mut kept, mut before, mut nth) = (Vec::with_capacity(rows.len()), None, 0);
-    for (row, &position) in ids.position.values().iter().enumerate() {
-        nth = if before == Some(position) { nth + 1 } else { 0 };
-        before = Some(position);
-        let nth = if by_child { ids.child.value(row) } else { nth };
-        let at = wanted.binary_search_by_key(&position, |(at, _)| *at);
-        if at.is_ok_and(|at| wanted[at].1.contains(&nth)) {
-            kept.push(row as u64);
-        }
-    }
-    if kept.len() == rows.len() {
-        Ok(rows)
-    } else {
-        rows.take(&UInt64Array::from(kept))
-    }
+/// Reads rows of a source with direct access, one by one.
+async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) -> Result<Values> {
+    let SegmentContext { data, reader, .. } = context;
+    let address = |place: &RowLocation| data.snapshot.in_source(place.row);
+    let rows: Vec<(u32, u64)> = places.iter().map(address).collect();
+    let start = Instant::now();
+    let projection = &reader.reads[scan].projection;
+    let (batch, failed) = data.sources[scan].fetch(&rows, projection).await?;
+    reader.note_reading(start.elapsed(), bytes_of(&batch));
+    Ok(Values::Fetched(batch, failed))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use datafusion::common::Result;
 use futures::StreamExt;
@@ -11,7 +11,7 @@ use futures::stream;
 
 use super::context::SegmentContext;
 use super::reader::ScanRead;
-use super::window::{Part, Staged, StagedSplit, Window};
+use super::window::{Staged, StagedSplit, Window};
 use crate::fragment::unwind::caught;
 use crate::order::WindowSplits;
 use crate::order::row_bitmap::RowBitmap;
@@ -29,16 +29,15 @@ pub(crate) async fn stage(context: &SegmentContext, window: &WindowSplits) -> Re
     let mut parts = Vec::with_capacity(snapshot.scans.len());
     for (scan, (source, read)) in data.sources.iter().zip(&reader.reads).enumerate() {
         if source.access() == Access::Direct || read.projection.is_empty() {
-            parts.push(Part::Direct);
+            parts.push(None);
             continue;
         }
         let of_scan = |index: &u32| snapshot.splits[*index as usize].scan == scan as u32;
         let mut wanted: Vec<u32> = window.splits.iter().copied().filter(of_scan).collect();
-        if let Some(cached) = reader.cached.as_ref().filter(|cached| cached.holds(scan)) {
+        if let Some(cached) = reader.cached_below(scan) {
             wanted.retain(|&split| !cached.knows(snapshot, split));
         }
-        let staged = stage_splits(context, scan, wanted).await?;
-        parts.push(Part::Staged(Box::new(staged)));
+        parts.push(Some(stage_splits(context, scan, wanted).await?));
     }
     Ok(Window { parts })
 }
@@ -52,7 +51,7 @@ pub(crate) async fn stage_splits(
     let SegmentContext { data, reader, env } = context;
     let (snapshot, read) = (&data.snapshot, &reader.reads[scan]);
     let source = &data.sources[scan];
-    let cached = reader.cached.as_ref().filter(|cached| cached.holds(scan));
+    let cached = reader.cached_below(scan);
     let schema = Arc::new(source.schema().project(&read.projection)?);
     let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
     let mut splits = Vec::new();
@@ -104,38 +103,28 @@ pub(crate) async fn stage_splits(
 /// Drops the rows that the filter above the scan would drop. If the predicate fails for some row,
 /// all rows are kept, since the filter then reports the failure.
 fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
-    let Some(predicate) = &read.keep else {
+    let rows = stored.numbers.len();
+    let Some(predicate) = read.keep.as_ref().filter(|_| rows > 0) else {
         return Ok(stored);
     };
-    let rows = stored.numbers.len();
-    if rows == 0 {
-        return Ok(stored);
-    }
     let truth = caught(|| predicate.evaluate(&stored.batch)?.into_array(rows));
     let Ok(Ok(truth)) = truth else {
         return Ok(stored);
     };
-    let truth = truth.as_boolean();
-    let truth = if truth.null_count() > 0 {
-        &prep_null_mask_filter(truth)
-    } else {
-        truth
+    let truth = match truth.as_boolean() {
+        truth if truth.null_count() > 0 => prep_null_mask_filter(truth),
+        truth => truth.clone(),
     };
-    if truth.true_count() == truth.len() {
+    if truth.true_count() == rows {
         return Ok(stored);
     }
-    let batch = filter_record_batch(&stored.batch, truth)?;
-    let numbers = truth
-        .values()
-        .set_indices()
-        .map(|i| stored.numbers[i])
-        .collect();
+    let batch = filter_record_batch(&stored.batch, &truth)?;
+    let kept = truth.values().set_indices();
+    let numbers = kept.map(|i| stored.numbers[i]).collect();
     Ok(StoredRows { batch, numbers })
 }
 
 pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
-    let columns = batch.columns().iter();
-    columns
-        .map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64)
-        .sum()
+    let bytes = |c: &ArrayRef| c.to_data().get_slice_memory_size().unwrap_or(0) as u64;
+    batch.columns().iter().map(bytes).sum()
 }

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::compute::Segment;
+use super::compute::ReadSegment;
 use super::context::SegmentContext;
-use super::staging::stage;
-use super::window::Window;
+use super::lazy_window::LazyWindow;
+use super::request::SegmentRequest;
 use crate::fragment::row_batch::RowBatch;
-use crate::order::{self, RowLocation, StoredRow, WindowSplits};
+use crate::order::{self, StoredRow, WindowSplits};
 use crate::prefetch::ahead;
 
 /// Number of windows that are staged at a time: the current one and the next.
@@ -25,22 +25,19 @@ pub(crate) fn stored_order(
     splits: Range<u32>,
     pass: u64,
 ) -> BoxStream<'static, Result<RowBatch>> {
-    let in_flight = context.env.in_flight.max(1);
+    let in_flight = context.env.in_flight;
     let windows = order::windows(&context.data.snapshot, splits, None, pass);
     let ctx = context.clone();
     let stage = move |window| segments(ctx.clone(), window, pass);
     let staged = ahead(stream::iter(windows), WINDOWS_AHEAD, stage, Err);
     let segments = staged.map_ok(stream::iter).try_flatten();
     let ctx = context.clone();
-    let read = move |work: Result<WindowRows>| {
+    let read = move |request: Result<SegmentRequest>| {
         let ctx = ctx.clone();
-        async move {
-            let (window, places) = work?;
-            Segment::read(&ctx, vec![window], places).await
-        }
+        async move { request?.read(&ctx).await }
     };
     let ctx = context.clone();
-    let compute = move |segment: Result<Segment>| {
+    let compute = move |segment: Result<ReadSegment>| {
         let ctx = ctx.clone();
         async move { segment?.compute(&ctx).await }
     };
@@ -51,25 +48,25 @@ pub(crate) fn stored_order(
         .boxed()
 }
 
-/// Rows of a segment, and the window that they belong to.
-type WindowRows = (Arc<Window>, Vec<RowLocation>);
-
 /// Stages a window, and cuts its rows into segments.
 async fn segments(
     context: SegmentContext,
-    window: WindowSplits,
+    splits: WindowSplits,
     pass: u64,
-) -> Result<Vec<Result<WindowRows, DataFusionError>>> {
-    let staged = Arc::new(stage(&context, &window).await?);
-    let rows = context
-        .order(window, None, pass, Some(Arc::clone(&staged)))
-        .await?;
+) -> Result<Vec<Result<SegmentRequest>>> {
+    let window = Arc::new(LazyWindow::new(&context, splits));
+    let rows = window.order(None, pass, true).await?;
     let snapshot = &context.data.snapshot;
     let at = |row: &StoredRow| row.at(snapshot.stored(*row), pass);
     let size = usize::try_from(context.rows_by_bytes()).unwrap_or(usize::MAX);
     let segments = rows.chunks(size).map(|rows| {
-        let places = rows.iter().map(at).collect();
-        Ok((Arc::clone(&staged), places))
+        Ok(SegmentRequest {
+            windows: vec![Arc::clone(&window)],
+            places: rows.iter().map(at).collect(),
+            wanted: None,
+            by_child: false,
+            planned: None,
+        })
     });
     Ok(segments.collect())
 }

@@ -1,8 +1,10 @@
 //! Windows: rows that are read together and can be taken in any order.
 
-use arrow::array::RecordBatch;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::interleave_record_batch;
-use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use datafusion::common::{Result, internal_err};
 
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{RowLocation, Snapshot};
@@ -11,19 +13,13 @@ use crate::stage::RowStage;
 /// The rows of a window, ready to be taken in any order.
 #[derive(Debug)]
 pub(crate) struct Window {
-    pub(super) parts: Vec<Part>,
+    /// The staged rows of each scan; `None` if the source has direct access, so that rows are read
+    /// from it one by one.
+    pub(super) parts: Vec<Option<Staged>>,
 }
 
-/// The rows of a window that belong to one scan.
-#[derive(Debug)]
-pub(crate) enum Part {
-    /// The source has direct access: rows are read from it one by one.
-    Direct,
-    /// The rows were read split by split, and are held in memory or spilled.
-    Staged(Box<Staged>),
-}
-
-/// The staged rows of some splits.
+/// The rows of some splits of a scan, which were read split by split and are held in memory or
+/// spilled.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(super) stage: RowStage,
@@ -45,24 +41,18 @@ pub(super) struct StagedSplit {
 impl Window {
     /// Returns the rows of a split that remained after pruning; `None` if all did.
     pub(crate) fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&RowBitmap> {
-        match &self.parts[snapshot.splits[split as usize].scan as usize] {
-            Part::Direct => None,
-            Part::Staged(staged) => staged.find(split)?.kept.as_ref(),
-        }
+        let scan = snapshot.splits[split as usize].scan;
+        self.parts[scan as usize]
+            .as_ref()?
+            .find(split)?
+            .kept
+            .as_ref()
     }
 
     /// Returns the memory that the staged rows take, in bytes.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        let bytes = self.parts.iter().map(|part| match part {
-            Part::Direct => 0,
-            Part::Staged(staged) => staged.stage.reserved_bytes() as u64,
-        });
-        bytes.sum()
-    }
-
-    /// Returns the part of the window that belongs to a scan.
-    pub(crate) fn part(&self, scan: usize) -> &Part {
-        &self.parts[scan]
+        let staged = self.parts.iter().flatten();
+        staged.map(|s| s.stage.reserved_bytes() as u64).sum()
     }
 }
 
@@ -83,76 +73,56 @@ impl Staged {
         Some(&self.splits[index])
     }
 
-    /// Returns the rows at `places`; see [`gather`].
-    fn gather(&self, mut places: Vec<RowLocation>) -> Result<(RecordBatch, Vec<RowLocation>)> {
-        let mut rows = Vec::with_capacity(places.len());
-        let mut split: Option<&StagedSplit> = None;
-        for at in 0..places.len() {
-            let place = places[at];
-            // Without a shuffle, consecutive rows mostly belong to one split, so the last one is
-            // tried first.
-            let of = match split {
-                Some(of) if of.split == place.split => of,
-                _ => self.find(place.split).ok_or_else(|| not_staged(&place))?,
-            };
-            split = Some(of);
-            if let Some(index) = of.index(place.offset) {
-                places[rows.len()] = place;
-                rows.push(index);
-            }
-        }
-        places.truncate(rows.len());
-        Ok((self.stage.gather(&rows)?, places))
-    }
-
     /// Returns true if the split was staged, even if none of its rows remained after pruning.
     pub(crate) fn has(&self, split: u32) -> bool {
         self.find(split).is_some()
     }
 }
 
-/// Reads the rows at `places` from the stages that hold their splits. Returns the rows with their
+/// Returns the stages of a scan's rows; `None` if the rows are read from the source one by one.
+pub(super) fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged>> {
+    { windows.iter() }
+        .map(|window| window.parts[scan].as_ref())
+        .collect()
+}
+
+/// Reads the rows at `places` from the stages that hold their splits. Returns their columns and
 /// locations, without the rows that pruning removed.
 pub(crate) fn gather(
     stages: &[&Staged],
     places: Vec<RowLocation>,
-) -> Result<(RecordBatch, Vec<RowLocation>)> {
-    if let [only] = stages {
-        return only.gather(places);
-    }
-    let mut indices = vec![Vec::new(); stages.len()];
+) -> Result<(Vec<ArrayRef>, Vec<RowLocation>)> {
+    let mut indices: Vec<Vec<u64>> = vec![Vec::new(); stages.len()];
     let mut picks = Vec::with_capacity(places.len());
     let mut kept = Vec::with_capacity(places.len());
+    let mut last: Option<(&StagedSplit, usize)> = None;
     for place in places {
-        let mut found = stages.iter().zip(0..);
-        let found = found.find_map(|(staged, nth)| Some((staged.find(place.split)?, nth)));
-        let (split, nth) = found.ok_or_else(|| not_staged(&place))?;
-        if let Some(index) = split.index(place.offset) {
-            let of_stage: &mut Vec<u64> = &mut indices[nth];
-            picks.push((nth, of_stage.len()));
-            of_stage.push(index);
+        let search = || {
+            let mut found = stages.iter().zip(0..);
+            found.find_map(|(staged, nth)| Some((staged.find(place.row.split)?, nth)))
+        };
+        // Without a shuffle, consecutive rows mostly belong to one split, so the last one is tried
+        // first.
+        last = last
+            .filter(|(of, _)| of.split == place.row.split)
+            .or_else(search);
+        let Some((split, nth)) = last else {
+            return internal_err!("split {} was not staged", place.row.split);
+        };
+        if let Some(index) = split.index(place.row.offset) {
+            picks.push((nth, indices[nth].len()));
+            indices[nth].push(index);
             kept.push(place);
         }
     }
-    let taken = stages.iter().zip(&indices).enumerate();
-    // If no stage has any of the rows, the first stage returns an empty batch, which has the
-    // schema.
-    let asked = taken.filter(|(nth, (_, rows))| !rows.is_empty() || *nth == 0 && picks.is_empty());
-    let batches = asked
-        .map(|(nth, (staged, rows))| Ok((nth, staged.stage.gather(rows)?)))
+    let gathered = stages.iter().zip(&indices);
+    let batches = gathered
+        .map(|(staged, rows)| staged.stage.gather(rows))
         .collect::<Result<Vec<_>>>()?;
-    if let [(_, only)] = batches.as_slice() {
-        return Ok((only.clone(), kept));
+    if let Some(only) = batches.iter().find(|b| b.num_rows() == kept.len()) {
+        return Ok((only.columns().to_vec(), kept));
     }
-    let rank = |nth: usize| batches.iter().position(|(of, _)| *of == nth).unwrap_or(0);
-    let ranks: Vec<usize> = (0..stages.len()).map(rank).collect();
-    for (nth, _) in &mut picks {
-        *nth = ranks[*nth];
-    }
-    let batches: Vec<&RecordBatch> = batches.iter().map(|(_, batch)| batch).collect();
-    Ok((interleave_record_batch(&batches, &picks)?, kept))
-}
-
-fn not_staged(place: &RowLocation) -> DataFusionError {
-    internal_datafusion_err!("split {} was not staged", place.split)
+    let batches: Vec<&RecordBatch> = batches.iter().collect();
+    let rows = interleave_record_batch(&batches, &picks)?;
+    Ok((rows.columns().to_vec(), kept))
 }

@@ -20,7 +20,7 @@ pub(crate) struct SegmentOrigin {
 impl SegmentOrigin {
     /// Returns the name of the first output row of the stored row at index `at` of `places`.
     pub(crate) fn carried(&self, snapshot: &Snapshot, at: usize) -> CarriedRow {
-        let row = self.places[at].row();
+        let row = self.places[at].row;
         CarriedRow {
             stored: snapshot.stored(row),
             nth: 0,
@@ -33,7 +33,7 @@ impl SegmentOrigin {
 
     /// Returns the input that a stored row belongs to.
     fn input(&self, snapshot: &Snapshot, row: StoredRow) -> usize {
-        self.input_of[snapshot.splits[row.split as usize].scan as usize]
+        self.input_of[snapshot.scan_of(row)]
     }
 
     /// Returns the index in `places` of the row at `position`; positions are consecutive.
@@ -49,7 +49,7 @@ impl SegmentOrigin {
         let InputPosition { drawn, mut inputs } = self.before.clone();
         let mut known = vec![false; inputs.len()];
         for (nth, place) in self.places[..=at].iter().enumerate().rev() {
-            let row = place.row();
+            let row = place.row;
             let input = self.input(snapshot, row);
             if !std::mem::replace(&mut known[input], true) {
                 let given = if nth == at { given } else { u32::MAX };

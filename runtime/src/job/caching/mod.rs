@@ -9,9 +9,10 @@ use forebay_planner::optimizer::PlanningContext;
 use forebay_planner::optimizer::stored::CacheContents;
 use forebay_udfs::draw::pass_key;
 
-use super::resources::threads;
+use super::JobConfig;
 use crate::cache::{CacheError, CacheKey, CacheOptions, Stores};
 use crate::error::{Error, Result};
+use crate::pool::threads;
 use crate::segment::{CacheSetup, key_of};
 
 /// Opens the cache store of a plan with a cache point. If the store cannot be opened, a warning is
@@ -20,10 +21,8 @@ use crate::segment::{CacheSetup, key_of};
 /// Fails if the user named an invalid location.
 pub(super) async fn setup(
     compiled: &Compiled,
+    config: &JobConfig,
     stores: &Stores,
-    seed: u64,
-    epochs: Option<u64>,
-    memory: u64,
 ) -> Result<Option<CacheSetup>> {
     let (Some(report), Some(dir)) = (&compiled.report, &compiled.clauses.options.cache_dir) else {
         return Ok(None);
@@ -36,27 +35,24 @@ pub(super) async fn setup(
     let options = CacheOptions {
         quota: compiled.clauses.options.cache_quota,
         // A writer holds up to two segments in memory.
-        segment_bytes: defaults.segment_bytes.min(memory / 16).max(1 << 20),
+        segment_bytes: defaults
+            .segment_bytes
+            .min(config.memory() / 16)
+            .max(1 << 20),
         ..defaults
     };
     let freezing = compiled.clauses.freezes();
-    let store = match stores.open(dir, options).await {
-        Ok(store) => Some(store),
-        Err(error) => {
-            let error = not_users(error)?;
-            log::warn!("{error}; rows are computed without a cache");
-            None
-        }
-    };
-    if store.is_none() && !freezing {
-        return Ok(None);
-    }
-    Ok(Some(CacheSetup {
+    let store = stores.open(dir, options).await.map(Some).or_else(|error| {
+        log::warn!("{}; rows are computed without a cache", not_users(error)?);
+        Ok::<_, Error>(None)
+    })?;
+    let setup = CacheSetup {
         store,
         compute_ps_per_row: u64::try_from(report.cached_row).unwrap_or(u64::MAX),
-        reads: epochs.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX)),
-        frozen: freezing.then(|| pass_key(seed, 0)),
-    }))
+        reads: { config.epochs }.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+        frozen: freezing.then(|| pass_key(config.seed, 0)),
+    };
+    Ok((setup.store.is_some() || freezing).then_some(setup))
 }
 
 /// Returns the machine that plans are priced for: the number of cores of a run, and the measured

@@ -2,22 +2,21 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use forebay_planner::compile::Compiled;
-use forebay_planner::rows::canonical::groups_lines;
-use forebay_planner::rows::fingerprint::plan_text;
-use forebay_planner::rows::membership::membership;
+use futures::TryStreamExt;
 use tokio::sync::OnceCell;
 
+use super::count_index::CountIndex;
 use super::counts::RowCounts;
-use super::shares::Shares;
+use super::shares::{Share, Shares};
 use crate::group_key::KeyColumns;
-use crate::job::open_plan::OpenPlan;
+use crate::job::open_plan::{Mixed, OpenPlan};
 use crate::order::{PassName, Snapshot};
-use crate::segment::Env;
+use crate::segment::{Env, FragmentReader, SegmentContext, stored_order};
+use crate::stream::group::Grouping;
 
 /// Maximum number of passes whose counts are kept, if draws decide them; beyond it, the counts of
 /// the oldest pass are dropped.
@@ -25,55 +24,14 @@ const KEPT: usize = 4;
 /// Number of shares per rank. With several, other ranks take over shares of a slow rank.
 const SHARES_PER_RANK: u64 = 4;
 
-/// The folder through which ranks share counts, and the name that identifies what they count.
-#[derive(Debug, Clone)]
-pub(crate) struct SharedCounts {
-    folder: PathBuf,
-    name: String,
-}
-
-impl SharedCounts {
-    /// Returns the shared counts of a plan, in a folder beside the pipeline's cache directory;
-    /// `None` without a local cache directory.
-    pub(crate) fn of(compiled: &Compiled, plan: &OpenPlan) -> Result<Option<Self>> {
-        let Some(dir) = &compiled.clauses.options.cache_dir else {
-            return Ok(None);
-        };
-        let dir = dir.strip_prefix("file://").unwrap_or(dir);
-        if dir.contains("://") || compiled.chosen.mix().is_some() {
-            return Ok(None);
-        }
-        let mut hasher = blake3::Hasher::new();
-        let decides = membership(compiled.chosen.clone())?;
-        let groups = groups_lines(&compiled.clauses).join("\n");
-        for part in [&plan_text(&decides)?, &groups] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-        // The text of the plan names neither the files nor their contents.
-        for data in plan.all_data() {
-            let keys = data.file_keys(|scan| scan.occurrence.to_string());
-            hasher.update(&(keys.len() as u64).to_le_bytes());
-            for key in keys {
-                hasher.update(&key.bytes());
-            }
-        }
-        Ok(Some(Self {
-            folder: PathBuf::from(format!("{}.counts", dir.trim_end_matches('/'))),
-            name: hasher.finalize().to_hex().to_string(),
-        }))
-    }
-}
-
 /// Counts the rows that stored rows give, and keeps the counts for later runs of the job.
 #[derive(Debug)]
 pub(crate) struct RowCounter {
     plan: Arc<OpenPlan>,
     keys: Option<KeyColumns>,
-    /// Number of buckets that the rows' keys belong to.
-    buckets: usize,
     env: Env,
-    shared: Option<SharedCounts>,
+    /// The counts that ranks share; `None` without a common folder.
+    shares: Option<Shares>,
     fixed: OnceCell<Arc<RowCounts>>,
     inputs: OnceCell<Arc<RowCounts>>,
     /// Counts of recent passes, latest first.
@@ -81,36 +39,32 @@ pub(crate) struct RowCounter {
 }
 
 impl RowCounter {
-    pub(crate) fn new(
-        plan: &Arc<OpenPlan>,
-        keys: Option<KeyColumns>,
-        buckets: usize,
-        shared: Option<SharedCounts>,
-        env: &Env,
-    ) -> Self {
-        Self {
+    /// Creates a counter of the rows of a pipeline.
+    pub(crate) fn of(compiled: &Compiled, plan: &Arc<OpenPlan>, env: &Env) -> Result<Self> {
+        let keys = KeyColumns::of(&compiled.clauses, plan.reader.fragment.schema());
+        let buckets = Grouping::of(&compiled.clauses).buckets();
+        Ok(Self {
             plan: Arc::clone(plan),
+            shares: Shares::of(compiled, plan, keys.as_ref().map(|_| buckets))?,
             keys,
-            buckets,
             env: env.clone(),
-            shared,
             fixed: OnceCell::new(),
             inputs: OnceCell::new(),
             passes: Mutex::default(),
-        }
+        })
     }
 
-    /// Returns the columns that hold the rows' keys; `None` if rows have no keys.
-    pub(crate) const fn keys(&self) -> Option<&KeyColumns> {
-        self.keys.as_ref()
+    /// Returns true if rows have keys, which decide how they are grouped.
+    pub(crate) const fn has_keys(&self) -> bool {
+        self.keys.is_some()
     }
 
     /// Returns the counts if they are the same in every pass. Ranks with a common folder share the
     /// work.
     pub(crate) async fn fixed(&self, rank: u64, world: u64) -> Result<Arc<RowCounts>> {
-        let count = async || match &self.shared {
-            Some(shared) if world > 1 => self.count_together(shared, rank, world).await,
-            _ => RowCounts::of(&self.plan, self.keys.as_ref(), 0, &self.env).await,
+        let count = async || match &self.shares {
+            Some(shares) if world > 1 => self.count_together(shares, rank, world).await,
+            _ => self.count(0).await,
         };
         let counted = async || count().await.map(Arc::new);
         self.fixed.get_or_try_init(counted).await.map(Arc::clone)
@@ -123,10 +77,7 @@ impl RowCounter {
         let Some(inputs) = mixed.and_then(|mixed| mixed.inputs.as_ref()) else {
             return Ok(None);
         };
-        let counted = async || {
-            let counts = RowCounts::of_inputs(&self.plan, inputs, &self.env).await?;
-            Ok(Arc::new(counts))
-        };
+        let counted = async || self.count_all(inputs, None, 0).await.map(Arc::new);
         { self.inputs.get_or_try_init(counted).await }.map(|counts| Some(Arc::clone(counts)))
     }
 
@@ -136,34 +87,85 @@ impl RowCounter {
         if let Some((_, counts)) = passes().iter().find(|(of, _)| *of == pass) {
             return Ok(Arc::clone(counts));
         }
-        let counts = RowCounts::of(&self.plan, self.keys.as_ref(), key, &self.env).await?;
-        let counts = Arc::new(counts);
+        let counts = Arc::new(self.count(key).await?);
         let mut passes = passes();
         passes.truncate(KEPT - 1);
         passes.push_front((pass, Arc::clone(&counts)));
         Ok(counts)
     }
 
-    /// Counts together with the other ranks: each counts some of the stored rows.
-    async fn count_together(
-        &self,
-        shared: &SharedCounts,
-        rank: u64,
-        world: u64,
-    ) -> Result<RowCounts> {
-        let ranges = ranges(&self.plan.data.snapshot, world * SHARES_PER_RANK);
-        let splits: Vec<Range<u32>> = ranges.iter().map(|(splits, _)| splits.clone()).collect();
-        let rows: Vec<Range<u64>> = ranges.into_iter().map(|(_, rows)| rows).collect();
-        let first = (rank as usize * rows.len()) / world as usize;
-        let count = |range: Range<u64>| {
-            let at = rows.iter().position(|of| *of == range).unwrap_or(0);
-            let splits = splits[at].clone();
-            let keys = self.keys.as_ref();
-            async move { RowCounts::share(&self.plan, keys, splits, range, &self.env).await }
+    /// Counts all stored rows; under MIX, also the rows that the inputs give.
+    async fn count(&self, pass: u64) -> Result<RowCounts> {
+        let reader = self.membership()?;
+        let counts = self.count_all(reader, self.keys.as_ref(), pass).await?;
+        let given = match &self.plan.mixed {
+            None => return Ok(counts),
+            Some(Mixed { inputs: None, .. }) => CountIndex::One(self.plan.data.snapshot.rows()),
+            Some(Mixed {
+                inputs: Some(inputs),
+                ..
+            }) => self.count_all(inputs, None, pass).await?.into_given(),
         };
-        let buckets = self.keys.as_ref().map(|_| self.buckets);
-        let shares = Shares::new(&shared.folder, &shared.name, buckets);
+        Ok(counts.above_mix(given))
+    }
+
+    /// Counts together with the other ranks: each counts some of the stored rows.
+    async fn count_together(&self, shares: &Shares, rank: u64, world: u64) -> Result<RowCounts> {
+        let reader = self.membership()?;
+        let ranges = ranges(&self.plan.data.snapshot, world * SHARES_PER_RANK);
+        let rows: Vec<Range<u64>> = ranges.iter().map(|(_, rows)| rows.clone()).collect();
+        let first = (rank as usize * rows.len()) / world as usize;
+        let count = |nth: usize| self.share(reader, self.keys.as_ref(), ranges[nth].clone(), 0);
         Ok(RowCounts::of_shares(shares.all(&rows, first, count).await?))
+    }
+
+    /// Returns the fragment of the membership plan.
+    fn membership(&self) -> Result<&Arc<FragmentReader>> {
+        match &self.plan.membership {
+            Some(membership) => Ok(&membership.reader),
+            None => internal_err!(
+                "a share of the counts was asked for, but each stored row gives one row"
+            ),
+        }
+    }
+
+    /// Counts all stored rows by running a membership plan.
+    async fn count_all(
+        &self,
+        reader: &Arc<FragmentReader>,
+        keys: Option<&KeyColumns>,
+        pass: u64,
+    ) -> Result<RowCounts> {
+        let snapshot = &self.plan.data.snapshot;
+        let ranges = (0..snapshot.splits.len() as u32, 0..snapshot.rows());
+        let share = self.share(reader, keys, ranges, pass).await?;
+        Ok(RowCounts::of_shares(vec![share]))
+    }
+
+    /// Counts the stored rows `rows` by running a membership plan over the splits that hold them.
+    async fn share(
+        &self,
+        reader: &Arc<FragmentReader>,
+        keys: Option<&KeyColumns>,
+        (splits, rows): (Range<u32>, Range<u64>),
+        pass: u64,
+    ) -> Result<Share> {
+        let mut share = Share {
+            rows: vec![0; (rows.end - rows.start) as usize],
+            keys: Vec::new(),
+        };
+        let keys = keys.map(|keys| keys.within(reader.fragment.schema()));
+        let context = SegmentContext::new(&self.plan.data, reader, &self.env);
+        let mut batches = stored_order(&context, splits, pass);
+        while let Some(batch) = batches.try_next().await? {
+            for &stored in batch.row_ids()?.position.values() {
+                share.rows[(stored - rows.start) as usize] += 1;
+            }
+            if let Some(keys) = &keys {
+                share.keys.extend(keys.keys(&batch)?.keys);
+            }
+        }
+        Ok(share)
     }
 }
 

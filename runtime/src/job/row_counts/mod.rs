@@ -3,8 +3,7 @@
 mod count_index;
 mod counter;
 mod counts;
-mod share;
 mod shares;
 
-pub(crate) use counter::{RowCounter, SharedCounts};
+pub(crate) use counter::RowCounter;
 pub(crate) use counts::RowCounts;

@@ -9,12 +9,17 @@
 use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Buf;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use forebay_planner::compile::Compiled;
+use forebay_planner::rows::canonical::groups_lines;
+use forebay_planner::rows::fingerprint::plan_text;
+use forebay_planner::rows::membership::membership;
 
-use super::share::Share;
+use crate::job::open_plan::OpenPlan;
 use crate::output_file::NewFile;
 use crate::stream::group::GroupKey;
 
@@ -22,6 +27,30 @@ use crate::stream::group::GroupKey;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Number of checks after which the rank logs what it is waiting for; they take ten seconds.
 const NOTE: u32 = 500;
+
+/// The counts of a range of stored rows: the number of output rows that each stored row gives, and
+/// the keys of these output rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Share {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) keys: Vec<GroupKey>,
+}
+
+impl Share {
+    /// Returns true if this can be the count of `rows` stored rows: there is a key in one of the
+    /// buckets for each output row, or no key at all if `buckets` is `None`.
+    pub(crate) fn is_of(&self, rows: u64, buckets: Option<usize>) -> bool {
+        let given: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();
+        let keyed = match buckets {
+            Some(buckets) => {
+                self.keys.len() as u64 == given
+                    && self.keys.iter().all(|key| (key.bucket as usize) < buckets)
+            }
+            None => self.keys.is_empty(),
+        };
+        self.rows.len() as u64 == rows && keyed
+    }
+}
 
 /// A folder through which ranks share counts.
 #[derive(Debug)]
@@ -32,21 +61,50 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Opens the shares of the count that `name` identifies, below `folder`.
-    pub(crate) fn new(folder: &Path, name: &str, buckets: Option<usize>) -> Self {
-        Self {
-            folder: folder.join(name),
-            buckets,
+    /// Returns the shared counts of a plan, in a folder beside the pipeline's cache directory whose name identifies
+    /// what is counted; `None` without a local cache directory.
+    pub(crate) fn of(
+        compiled: &Compiled,
+        plan: &OpenPlan,
+        buckets: Option<usize>,
+    ) -> Result<Option<Self>> {
+        let Some(dir) = &compiled.clauses.options.cache_dir else {
+            return Ok(None);
+        };
+        let dir = dir.strip_prefix("file://").unwrap_or(dir);
+        if dir.contains("://") || compiled.chosen.mix().is_some() {
+            return Ok(None);
         }
+        let mut hasher = blake3::Hasher::new();
+        let decides = membership(compiled.chosen.clone())?;
+        let groups = groups_lines(&compiled.clauses).join("\n");
+        for part in [&plan_text(&decides)?, &groups] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        // The text of the plan names neither the files nor their contents.
+        for data in plan.all_data() {
+            let keys = data.file_keys(|scan| scan.occurrence.to_string());
+            hasher.update(&(keys.len() as u64).to_le_bytes());
+            for key in keys {
+                hasher.update(&key.bytes());
+            }
+        }
+        let folder = PathBuf::from(format!("{}.counts", dir.trim_end_matches('/')));
+        Ok(Some(Self {
+            folder: folder.join(hasher.finalize().to_hex().as_str()),
+            buckets,
+        }))
     }
 
     /// Returns the counts of all ranges of stored rows. This rank counts the ranges that no rank
-    /// has counted, beginning with `first`; other ranks may count at the same time.
+    /// has counted, beginning with the one at index `first`; other ranks may count at the same time. `count`
+    /// counts the range at an index.
     pub(crate) async fn all<F: Future<Output = Result<Share>>>(
         &self,
         ranges: &[Range<u64>],
         first: usize,
-        mut count: impl FnMut(Range<u64>) -> F,
+        mut count: impl FnMut(usize) -> F,
     ) -> Result<Vec<Share>> {
         std::fs::create_dir_all(&self.folder).map_err(|why| self.failed(&why))?;
         let mut found: Vec<Option<Share>> = vec![None; ranges.len()];
@@ -55,17 +113,13 @@ impl Shares {
             let mut waits = false;
             for nth in 0..ranges.len() {
                 let nth = (first + nth) % ranges.len();
-                if found[nth].is_some() {
-                    continue;
-                }
                 let range = &ranges[nth];
-                found[nth] = self.read(range);
+                found[nth] = found[nth].take().or_else(|| self.read(range));
                 if found[nth].is_some() {
                     continue;
                 }
                 let lock = self.folder.join(format!("{}.lock", stem(range)));
-                let lock = File::create(lock);
-                let lock = lock.map_err(|why| self.failed(&why))?;
+                let lock = File::create(lock).map_err(|why| self.failed(&why))?;
                 match lock.try_lock() {
                     Ok(()) => {}
                     Err(TryLockError::WouldBlock) => {
@@ -83,14 +137,12 @@ impl Shares {
                     Err(TryLockError::Error(why)) => return Err(self.failed(&why)),
                 }
                 // The previous holder of the lock may have counted the share.
-                found[nth] = match self.read(range) {
-                    Some(share) => Some(share),
-                    None => {
-                        let share = count(range.clone()).await?;
-                        self.write(range, &share)?;
-                        Some(share)
-                    }
-                };
+                found[nth] = self.read(range);
+                if found[nth].is_none() {
+                    let share = count(nth).await?;
+                    self.write(range, &share)?;
+                    found[nth] = Some(share);
+                }
             }
             if !waits {
                 break;
@@ -148,31 +200,23 @@ fn encode(share: &Share) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Share> {
-    let (lengths, numbers) = bytes.split_at_checked(16)?;
-    let length = |at: usize| -> Option<usize> {
-        let number = u64::from_le_bytes(lengths.get(at..at + 8)?.try_into().ok()?);
-        usize::try_from(number).ok()
-    };
-    let (rows, keys) = (length(0)?, length(8)?);
-    let all = rows.checked_add(keys.checked_mul(2)?)?.checked_mul(4)?;
-    if numbers.len() != all {
+fn decode(mut bytes: &[u8]) -> Option<Share> {
+    let rows = usize::try_from(bytes.try_get_u64_le().ok()?).ok()?;
+    let keys = usize::try_from(bytes.try_get_u64_le().ok()?).ok()?;
+    if bytes.len() != rows.checked_add(keys.checked_mul(2)?)?.checked_mul(4)? {
         return None;
     }
-    let (row_bytes, key_bytes) = numbers.split_at(rows * 4);
-    let number = |four: &[u8]| Some(u32::from_le_bytes(four.try_into().ok()?));
-    let pair = |eight: &[u8]| {
+    let mut number = || bytes.try_get_u32_le().ok();
+    let counts = (0..rows).map(|_| number()).collect::<Option<_>>()?;
+    let keys = (0..keys).map(|_| {
         Some(GroupKey {
-            length: number(&eight[..4])?,
-            bucket: number(&eight[4..])?,
+            length: number()?,
+            bucket: number()?,
         })
-    };
+    });
     Some(Share {
-        rows: row_bytes
-            .chunks_exact(4)
-            .map(number)
-            .collect::<Option<_>>()?,
-        keys: key_bytes.chunks_exact(8).map(pair).collect::<Option<_>>()?,
+        rows: counts,
+        keys: keys.collect::<Option<_>>()?,
     })
 }
 
@@ -181,6 +225,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    fn shares(folder: &tempfile::TempDir) -> Shares {
+        Shares {
+            folder: folder.path().join("x"),
+            buckets: Some(2),
+        }
+    }
 
     fn share(range: Range<u64>) -> Share {
         let key = |n| GroupKey {
@@ -199,13 +250,13 @@ mod tests {
         let ranges: Vec<Range<u64>> = (0..12).map(|n| n * 10..n * 10 + 7).collect();
         let counted = AtomicUsize::new(0);
         let rank = async |first| {
-            let shares = Shares::new(folder.path(), "x", Some(2));
-            let count = |range| async {
+            let (ranges, counted) = (&ranges, &counted);
+            let count = |nth: usize| async move {
                 counted.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
-                Ok(share(range))
+                Ok(share(ranges[nth].clone()))
             };
-            shares.all(&ranges, first, count).await.unwrap()
+            shares(&folder).all(ranges, first, count).await.unwrap()
         };
         let expected: Vec<Share> = ranges.iter().cloned().map(share).collect();
         let (a, b, c) = tokio::join!(rank(0), rank(4), rank(8));
@@ -225,9 +276,8 @@ mod tests {
     async fn shares_of_other_ranges_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let all = async |ranges: Vec<Range<u64>>| {
-            let shares = Shares::new(folder.path(), "x", Some(2));
-            let count = async |range: Range<u64>| Ok(share(range));
-            shares.all(&ranges, 0, count).await.unwrap()
+            let count = async |nth: usize| Ok(share(ranges[nth].clone()));
+            shares(&folder).all(&ranges, 0, count).await.unwrap()
         };
         assert_eq!(
             all(vec![0..10, 10..20]).await,
