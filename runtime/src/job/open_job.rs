@@ -85,7 +85,7 @@ impl OpenJob {
         let name = Arc::new(stream_name(compiled, &plan, config.seed)?);
         let keys = KeyColumns::of(clauses, plan.reader.fragment.schema());
         let shared = SharedCounts::of(compiled, &plan)?;
-        let buckets = Grouping::of(clauses).buckets();
+        let buckets = Grouping::of(clauses).buckets;
         let snapshot = &plan.data.snapshot;
         let context = SegmentContext::new(&plan.data, &plan.reader, &env);
         let row_cost = compiled

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use super::job_run::JobRun;
-use super::row_count_source::RowCountSource;
+use super::job_run::{JobRun, RowCountSource};
 use super::sequencer::Sequencer;
 use super::work::WorkItem;
 
@@ -41,25 +40,25 @@ impl JobRun {
 
     /// Returns the number of batches that the whole run yields; `None` if unknown or infinite.
     pub fn steps(&self) -> Option<u64> {
-        Some(self.stride.among(self.rank_steps()?))
+        let limit = self.limit_batches;
+        let steps = match self.epochs {
+            Some(epochs) => {
+                let steps = self.steps_per_span()?;
+                let all = self.spans(epochs).saturating_mul(steps);
+                let left = all.saturating_sub(self.steps_before(steps));
+                left.min(limit.unwrap_or(u64::MAX))
+            }
+            None => limit?,
+        };
+        Some(self.stride.among(steps))
     }
 
-    fn rank_steps(&self) -> Option<u64> {
-        let spans = if self.job.clauses.repeat.continuous {
-            Some(1)
+    /// Returns the number of spans in some epochs, of which those of a `CONTINUOUS` run are one.
+    fn spans(&self, epochs: u64) -> u64 {
+        if self.job.clauses.repeat.continuous {
+            1
         } else {
-            self.epochs
-        };
-        let planned = match (spans, self.steps_per_span()) {
-            (Some(spans), Some(steps)) if self.epochs.is_some() => {
-                let all = spans.saturating_mul(steps);
-                Some(all.saturating_sub(self.steps_before(steps)))
-            }
-            _ => None,
-        };
-        match (planned, self.limit_batches) {
-            (Some(planned), Some(limit)) => Some(planned.min(limit)),
-            (planned, limit) => planned.or(limit.filter(|_| self.epochs.is_none())),
+            epochs
         }
     }
 
@@ -124,6 +123,6 @@ impl JobRun {
                 WorkItem::Rows { .. } | WorkItem::Skipped => {}
             }
         }
-        Some(sequencer.accountant.steps())
+        Some(sequencer.accountant.steps)
     }
 }

@@ -3,12 +3,14 @@
 //! Two streams have equal digests if all values, types, column names, tensor shapes and batch boundaries are equal,
 //! whatever the arrays' layout in memory (offsets, slices, bytes under nulls).
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, not_impl_err};
 
-/// Digest of a stream, including its order and batch boundaries.
+/// Digest of a stream, including its order and batch boundaries; by default, of the empty stream.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
     hasher: blake3::Hasher,
@@ -16,11 +18,6 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Creates the digest of the empty stream.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a batch.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.batches == 0 {
@@ -54,11 +51,6 @@ pub struct RowsDigest {
 }
 
 impl RowsDigest {
-    /// Creates the digest of no rows.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds the rows of a batch.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         self.schema
@@ -87,9 +79,9 @@ impl RowsDigest {
     pub fn finish(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.schema.as_deref().unwrap_or_default().as_bytes());
-        self.sum.iter().for_each(|limb| {
+        for limb in self.sum {
             hasher.update(&limb.to_le_bytes());
-        });
+        }
         hasher.update(&self.rows.to_le_bytes());
         hasher.finalize().to_hex().to_string()
     }
@@ -135,21 +127,13 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
     }
     hasher.update(&(array.len() as u64).to_le_bytes());
     let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
-    match &nulls {
-        None => {
-            hasher.update(&[0]);
-        }
-        Some(nulls) => {
-            hasher.update(&[1]);
-            let valid: Vec<u8> = nulls.iter().map(u8::from).collect();
-            hasher.update(&valid);
-        }
+    hasher.update(&[u8::from(nulls.is_some())]);
+    if let Some(nulls) = &nulls {
+        let valid: Vec<u8> = nulls.iter().map(u8::from).collect();
+        hasher.update(&valid);
     }
     let is_valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
-    let bytes = |hasher: &mut blake3::Hasher, value: &[u8]| {
-        hasher.update(&(value.len() as u64).to_le_bytes());
-        hasher.update(value);
-    };
+    let mut valid = (0..array.len()).filter(|&row| is_valid(row));
     match array.data_type() {
         DataType::Null => {}
         DataType::Boolean => {
@@ -159,25 +143,18 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
                 .collect();
             hasher.update(&bits);
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            let values = cast(array, &DataType::Utf8View)?;
-            let values = values.as_string_view();
-            (0..array.len())
-                .filter(|&i| is_valid(i))
-                .for_each(|i| bytes(hasher, values.value(i).as_bytes()));
-        }
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
             let values = cast(array, &DataType::BinaryView)?;
-            let values = values.as_binary_view();
-            (0..array.len())
-                .filter(|&i| is_valid(i))
-                .for_each(|i| bytes(hasher, values.value(i)));
-        }
-        DataType::FixedSizeBinary(_) => {
-            let values = array.as_fixed_size_binary();
-            (0..array.len())
-                .filter(|&i| is_valid(i))
-                .for_each(|i| bytes(hasher, values.value(i)));
+            for value in valid.map(|i| values.as_binary_view().value(i)) {
+                hasher.update(&(value.len() as u64).to_le_bytes());
+                hasher.update(value);
+            }
         }
         DataType::FixedSizeList(..) => {
             let lists = array.as_fixed_size_list();
@@ -186,55 +163,43 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
                 let start = lists.value_offset(0) as usize;
                 hash_array(&lists.values().slice(start, size * lists.len()), hasher)?;
             } else {
-                let mut valid = (0..array.len()).filter(|&i| is_valid(i));
                 valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
             }
         }
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
-            let mut valid = (0..array.len()).filter(|&i| is_valid(i));
             valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
         }
         DataType::LargeList(_) => {
             let lists = array.as_list::<i64>();
-            let mut valid = (0..array.len()).filter(|&i| is_valid(i));
             valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
         }
         DataType::Struct(_) => {
-            let parts = array.as_struct();
+            let columns = array.as_struct().columns();
             if nulls.is_none() {
-                parts
-                    .columns()
-                    .iter()
-                    .try_for_each(|column| hash_array(column, hasher))?;
+                let mut columns = columns.iter();
+                columns.try_for_each(|column| hash_array(column, hasher))?;
             } else {
-                for row in (0..array.len()).filter(|&i| is_valid(i)) {
-                    for column in parts.columns() {
-                        hash_array(&column.slice(row, 1), hasher)?;
-                    }
+                for row in valid {
+                    let mut columns = columns.iter();
+                    columns.try_for_each(|column| hash_array(&column.slice(row, 1), hasher))?;
                 }
             }
         }
         DataType::Map(..) => {
             let maps = array.as_map();
-            let valid = (0..array.len()).filter(|&i| is_valid(i));
-            for entries in valid.map(|i| maps.value(i)) {
-                let entries: ArrayRef = std::sync::Arc::new(entries);
-                hash_array(&entries, hasher)?;
-            }
+            valid.try_for_each(|i| hash_array(&(Arc::new(maps.value(i)) as ArrayRef), hasher))?;
         }
-        primitive if primitive.primitive_width().is_some() => {
-            let width = primitive.primitive_width().unwrap_or(1);
+        primitive if let Some(width) = primitive.primitive_width() => {
             let data = array.to_data();
             let all = &data.buffers()[0].as_slice()
                 [data.offset() * width..(data.offset() + data.len()) * width];
-            match &nulls {
-                None => {
-                    hasher.update(all);
+            if nulls.is_none() {
+                hasher.update(all);
+            } else {
+                for row in valid {
+                    hasher.update(&all[row * width..(row + 1) * width]);
                 }
-                Some(_) => (0..array.len()).filter(|&i| is_valid(i)).for_each(|i| {
-                    hasher.update(&all[i * width..(i + 1) * width]);
-                }),
             }
         }
         other => return not_impl_err!("digests of columns of type {other}"),
@@ -244,8 +209,6 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{FixedSizeListArray, Float32Array, Int32Array, StringArray};
     use arrow::datatypes::{Field, Float32Type};
 
@@ -261,13 +224,13 @@ mod tests {
     }
 
     fn digest(batches: &[RecordBatch]) -> String {
-        let mut digest = Digest::new();
+        let mut digest = Digest::default();
         batches.iter().for_each(|b| digest.update(b).unwrap());
         digest.finish()
     }
 
     fn rows_digest(batches: &[RecordBatch]) -> String {
-        let mut digest = RowsDigest::new();
+        let mut digest = RowsDigest::default();
         batches.iter().for_each(|b| digest.update(b).unwrap());
         digest.finish()
     }
