@@ -88,7 +88,8 @@ impl Sequencer {
         })?;
         let mut numbered = Some(numbered);
         let rows: Vec<&PlannedRow> = carry.rows().collect();
-        let mut chunks = rows.chunks(self.run.segment_rows as usize).peekable();
+        let room = self.run.segment_rows.max(1) as usize;
+        let mut chunks = rows.chunks(room).peekable();
         while let Some(rows) = chunks.next() {
             for row in rows {
                 // Each carried row gets a location of its own, in the order of the groups.

@@ -87,7 +87,7 @@ impl JobRun {
     }
 
     /// Counts the rows that must be known before they are read.
-    pub(super) async fn learn(&mut self) -> Result<()> {
+    async fn learn(&mut self) -> Result<()> {
         if let RunScope::DeadLetters(letters) = &self.scope {
             self.replayed = Some(self.replayed(letters)?);
             return Ok(());

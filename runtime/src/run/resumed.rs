@@ -34,18 +34,14 @@ impl JobRun {
                  epochs as in the run that made the token"
             )));
         }
-        let &Cursor {
-            epoch,
-            step,
-            batches,
-            rows,
-            drawn,
-            ..
-        } = cursor;
-        if [epoch, step, batches, rows, drawn]
-            .iter()
-            .any(|&count| count >= LARGEST)
-        {
+        let counts = [
+            cursor.epoch,
+            cursor.step,
+            cursor.batches,
+            cursor.rows,
+            cursor.drawn,
+        ];
+        if counts.iter().any(|&count| count >= LARGEST) {
             return Err(damaged("a count is too large"));
         }
         for (input, at) in cursor.arms.iter().enumerate() {

@@ -94,11 +94,10 @@ impl Sequencer {
             }
             let epoch = self.epoch;
             let is_counted = self.run.is_counted();
+            let is_over = { self.run.end_epoch() }.is_some_and(|end| epoch >= end);
             let advanced = match self.stage {
                 Stage::Done => return None,
-                Stage::Begin if self.run.end_epoch().is_some_and(|end| epoch >= end) => {
-                    return None;
-                }
+                Stage::Begin if is_over => return None,
                 Stage::Begin => {
                     self.out.push_back(WorkItem::Begin(epoch));
                     self.stage = Stage::Open;
@@ -205,19 +204,16 @@ impl Sequencer {
         }
         self.count_only = self.count_only.map(|left| left - 1);
         let counts = at.counts.clone();
-        let all = counts
-            .as_ref()
-            .map_or(1, |counts| counts.of_row(row.stored));
+        let stored = row.stored;
+        let all = counts.as_ref().map_or(1, |counts| counts.of_row(stored));
         if row.nth >= all {
             at.leave();
             return;
         }
         at.take(&row, Some(all));
         self.inputs.note_drawn();
-        if !counts
-            .as_ref()
-            .is_some_and(|counts| counts.drops(row.stored))
-        {
+        let is_dropped = counts.as_ref().is_some_and(|counts| counts.drops(stored));
+        if !is_dropped {
             let key = key(&row, counts.as_deref());
             self.accountant.count(row, key, || self.inputs.position());
         }

@@ -44,22 +44,15 @@ impl JobRun {
         let steps = match self.epochs {
             Some(epochs) => {
                 let steps = self.steps_per_span()?;
-                let all = self.spans(epochs).saturating_mul(steps);
+                let continuous = self.job.clauses.repeat.continuous;
+                let spans = if continuous { 1 } else { epochs };
+                let all = spans.saturating_mul(steps);
                 let left = all.saturating_sub(self.steps_before(steps));
                 left.min(limit.unwrap_or(u64::MAX))
             }
             None => limit?,
         };
         Some(self.stride.among(steps))
-    }
-
-    /// Returns the number of spans in some epochs, of which those of a `CONTINUOUS` run are one.
-    fn spans(&self, epochs: u64) -> u64 {
-        if self.job.clauses.repeat.continuous {
-            1
-        } else {
-            epochs
-        }
     }
 
     /// Returns the number of steps before the position at which the run resumes, given the number
@@ -74,13 +67,9 @@ impl JobRun {
             cursor.epoch.saturating_sub(self.first_epoch)
         };
         let batches = self.batches_per_span().unwrap_or(0);
-        let left = self
-            .rules
-            .ranks
-            .steps(batches.saturating_sub(cursor.batches));
-        spans
-            .saturating_mul(per_span)
-            .saturating_add(per_span.saturating_sub(left))
+        let left = batches.saturating_sub(cursor.batches);
+        let taken = per_span.saturating_sub(self.rules.ranks.steps(left));
+        spans.saturating_mul(per_span).saturating_add(taken)
     }
 
     /// Counts the steps that every rank takes in the first epoch (in the whole run under
