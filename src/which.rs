@@ -147,7 +147,7 @@ impl Session {
             .into());
         };
         let batch = batch?;
-        let mut digest = Digest::new();
+        let mut digest = Digest::default();
         digest.update(&batch.batch).map_err(engine)?;
         let rows = batch
             .keys()

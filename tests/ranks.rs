@@ -113,7 +113,7 @@ async fn a_batch_lists_its_rows_and_can_be_recomputed() {
         seen.push(batch.unwrap());
     }
     let digest = |batch: &RecordBatch| {
-        let mut digest = Digest::new();
+        let mut digest = Digest::default();
         digest.update(batch).unwrap();
         digest.finish()
     };

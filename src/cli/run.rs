@@ -250,8 +250,8 @@ impl Sink {
             .transpose()?;
         Ok(Self {
             writer,
-            batches: (digest == Some(DigestKind::Batches)).then(Digest::new),
-            rows: (digest == Some(DigestKind::Rows)).then(RowsDigest::new),
+            batches: (digest == Some(DigestKind::Batches)).then(Digest::default),
+            rows: (digest == Some(DigestKind::Rows)).then(RowsDigest::default),
             path: path.to_path_buf(),
         })
     }

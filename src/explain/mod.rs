@@ -101,7 +101,7 @@ impl Explanation {
         let sizes = || windows.iter().copied();
         let job = &opened.job;
         let clauses = &compiled.clauses;
-        let (segment_rows, in_flight) = opened.segments();
+        let (segment_rows, in_flight) = (opened.segment_rows, opened.in_flight);
         let steps_per_span = opened.steps_per_span();
         let first_steps = match steps_per_span {
             Some(_) => None,
@@ -326,7 +326,7 @@ impl Explanation {
 impl Analysis {
     async fn of(opened: JobRun) -> Result<Self> {
         let job = std::sync::Arc::clone(&opened.job);
-        let limited = opened.is_limited();
+        let limited = opened.limit_batches.is_some();
         let (start, cpu) = (Instant::now(), cpu_time());
         let mut run = opened.start();
         let mut first_batch = Duration::ZERO;

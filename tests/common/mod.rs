@@ -103,7 +103,7 @@ async fn at_most(
 
 /// Returns the digest of some batches.
 pub(crate) fn digest(batches: &[Batch]) -> String {
-    let mut digest = Digest::new();
+    let mut digest = Digest::default();
     batches
         .iter()
         .for_each(|b| digest.update(&b.batch).unwrap());

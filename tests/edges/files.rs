@@ -23,7 +23,7 @@ async fn run(query: &str, config: RunConfig) -> Result<(usize, String), String> 
         ..config
     };
     let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
-    let (mut rows, mut digest) = (0, Digest::new());
+    let (mut rows, mut digest) = (0, Digest::default());
     while let Some(batch) = run.next().await {
         let batch = batch.map_err(|e| e.to_string())?;
         rows += batch.batch.num_rows();

@@ -57,7 +57,7 @@ async fn run(
     let (mut digests, mut token) = (Vec::new(), None);
     while let Some(batch) = run.next().await {
         let batch = batch.map_err(|error| error.to_string())?;
-        let mut digest = Digest::new();
+        let mut digest = Digest::default();
         digest.update(&batch.batch).unwrap();
         digests.push(digest.finish());
         if digests.len() == stop {

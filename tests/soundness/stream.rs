@@ -185,7 +185,7 @@ impl Stream {
             let columns: Vec<usize> = columns.collect();
             let values = batch.batch.project(&columns).unwrap();
             for (i, key) in batch.keys().enumerate() {
-                let mut digest = RowsDigest::new();
+                let mut digest = RowsDigest::default();
                 digest.update(&values.slice(i, 1)).unwrap();
                 let epoch = if case.is_continuous() { 0 } else { batch.epoch };
                 let row = format!("{epoch} {key:?} {}", digest.finish());

@@ -4,28 +4,28 @@
 
 use std::sync::Arc;
 
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, Result as EngineResult};
 
-use super::planned_row::PlannedRow;
+use super::segment_builder::PlannedRow;
 use super::sequencer::Sequencer;
-use super::work::{Delivery, WorkItem};
+use super::work::Delivery;
 use crate::error::Result;
-use crate::stream::cursor::CarriedRow;
+use crate::stream::accountant::StreamRow;
 use crate::stream::group::Carry;
 use crate::stream::origin::SegmentOrigin;
 
 impl Sequencer {
     /// Plans rows of the epoch for one segment, from one window of each input.
     pub(super) async fn counted(&mut self) -> Result<()> {
-        if self.ended || self.reached.has(self.epoch) {
+        if self.accountant.ended || self.reached.has(self.epoch) {
             return self.end_of_epoch().await;
         }
         let room = self.run.segment_rows as usize;
         let mut origin = None;
         while self.building.len() < room {
             let input = self.inputs.draw();
-            if self.inputs.input(input).peek().is_some() {
-                self.gather(input, room, &mut origin)?;
+            if let Some(row) = self.inputs.all[input].peek() {
+                self.gather(input, &row, &mut origin)?;
                 continue;
             }
             // All rows of a segment share one origin, so a segment cannot cross the end of a
@@ -38,62 +38,34 @@ impl Sequencer {
             }
         }
         if let Some(mut origin) = origin {
-            origin.places = self.building.places().to_vec();
-            let delivery = Delivery::Counted {
-                origin: Arc::new(origin),
-                flush: self.inputs.take_horizon(),
-            };
-            let work = self.building.take();
-            let epoch = self.epoch;
-            self.out.push_back(WorkItem::Rows {
-                epoch,
-                work,
-                delivery,
-            });
+            origin.places.clone_from(&self.building.places);
+            let flush = self.inputs.take_horizon();
+            self.emit(Delivery::Counted { origin, flush });
         }
         Ok(())
     }
 
-    /// Adds the next row of an input to the segment, or as many rows at once as there is room for.
+    /// Adds the next row of an input to the segment, with all rows that its stored row gives.
     fn gather(
         &mut self,
         input: usize,
-        room: usize,
+        row: &PlannedRow,
         origin: &mut Option<SegmentOrigin>,
     ) -> Result<()> {
-        let run = Arc::clone(&self.run);
-        let snapshot = &run.job.plan.data.snapshot;
-        let at = self.inputs.input_mut(input);
-        let Some((row, given)) = at.peek() else {
-            return Ok(());
-        };
-        let stored = snapshot.stored(row);
-        let gives_none = { at.counts.as_ref() }.is_some_and(|counts| counts.of_row(stored) == 0);
-        if gives_none || given > 0 && !run.job.plan.multiplies {
+        let at = &mut self.inputs.all[input];
+        let gives_none =
+            { at.counts.as_ref() }.is_some_and(|counts| counts.of_row(row.stored) == 0);
+        if gives_none || row.nth > 0 && !self.run.job.plan.multiplies {
             at.leave();
             return Ok(());
         }
-        let is_plain = given == 0 && at.counts.is_none() && !run.job.plan.multiplies;
         if origin.is_none() {
             *origin = Some(self.origin());
         }
-        let at = self.inputs.input_mut(input);
-        let (window, pass) = (at.window.as_ref().map_or(0, |w| w.id), at.pass);
-        if is_plain && run.job.mix().is_none() {
-            let run = at.take_run(room - self.building.len(), snapshot).to_vec();
-            return Ok({ &mut self.building }.push_run(&run, window, &self.inputs.windows)?);
-        }
-        at.take(stored, 1, None);
+        self.inputs.all[input].take(row, None);
         self.inputs.note_drawn();
-        let picked = PlannedRow {
-            row,
-            stored,
-            nth: 0,
-            window,
-            pass,
-        };
-        let rows = given..u32::MAX;
-        Ok({ &mut self.building }.push_range(&picked, rows, &self.inputs.windows)?)
+        let rows = row.nth..u32::MAX;
+        Ok({ &mut self.building }.push_range(row, rows, &self.inputs.windows)?)
     }
 
     /// Returns the origin of the rows that are planned next.
@@ -108,34 +80,24 @@ impl Sequencer {
     }
 
     /// Plans the rows that the cursor carries.
-    pub(super) fn restore(
-        &mut self,
-        carry: &Carry<PlannedRow>,
-        rows: &Carry<CarriedRow>,
-    ) -> datafusion::common::Result<()> {
-        let room = self.run.segment_rows.max(1) as usize;
-        let epoch = self.epoch;
+    pub(super) fn restore(&mut self, carry: &Carry<PlannedRow>) -> EngineResult<()> {
         let mut nth = 0;
-        let numbered = rows.map(|row| {
+        let numbered = carry.map(|row| {
             nth += 1;
-            Ok::<_, DataFusionError>((nth - 1, *row))
+            Ok::<_, DataFusionError>((nth - 1, row.carried()))
         })?;
-        let all: Vec<PlannedRow> = carry.rows().copied().collect();
         let mut numbered = Some(numbered);
-        let chunks = all.chunks(room).len();
-        for (at, rows) in all.chunks(room).enumerate() {
+        let rows: Vec<&PlannedRow> = carry.rows().collect();
+        let room = self.run.segment_rows.max(1) as usize;
+        let mut chunks = rows.chunks(room).peekable();
+        while let Some(rows) = chunks.next() {
             for row in rows {
                 // Each carried row gets a location of its own, in the order of the groups.
-                { &mut self.building }.push_alone(row, &self.inputs.windows)?;
+                self.building.last = None;
+                self.building.push(row, &self.inputs.windows)?;
             }
-            let last = at + 1 == chunks;
-            let delivery = Delivery::Restored(numbered.take_if(|_| last));
-            let work = self.building.take();
-            self.out.push_back(WorkItem::Rows {
-                epoch,
-                work,
-                delivery,
-            });
+            let is_last = chunks.peek().is_none();
+            self.emit(Delivery::Restored(numbered.take_if(|_| is_last)));
         }
         Ok(())
     }

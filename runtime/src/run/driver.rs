@@ -1,52 +1,118 @@
 //! The driver of a run: takes computed segments in stream order, has the tail make batches of their
-//! rows, and sends the batches.
+//! rows, and sends the batches to the consumer's stream.
 
 use std::sync::{Arc, Mutex};
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::job_run::JobRun;
-use super::output::{Computed, Ends, Output};
+use super::output::{Computed, Output};
 use super::sequencer::Sequencer;
 use super::work::{TakeReached, WorkItem};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::prefetch::ahead;
 use crate::segment::{ReadSegment, SegmentRequest};
 use crate::tail::{Batch, RunStats};
+use crate::task;
+
+impl JobRun {
+    /// Starts the run, which works in the background until it ends or the stream is dropped.
+    pub fn start(self) -> BatchStream {
+        let run = Arc::new(self);
+        let (sender, batches) = mpsc::channel(1);
+        let stats = Arc::new(Mutex::new(RunStats::default()));
+        let driver = Driver {
+            run: Arc::clone(&run),
+            sender,
+            stats: Arc::clone(&stats),
+            take_reached: TakeReached::default(),
+        };
+        let task = task::start(driver.drive());
+        BatchStream {
+            run,
+            batches,
+            stats,
+            task: Some(task),
+        }
+    }
+}
+
+/// The batches of a run in progress.
+#[derive(Debug)]
+pub struct BatchStream {
+    run: Arc<JobRun>,
+    batches: mpsc::Receiver<Result<Batch>>,
+    stats: Arc<Mutex<RunStats>>,
+    /// The task that drives the run; `None` once its end was observed.
+    task: Option<JoinHandle<()>>,
+}
+
+impl BatchStream {
+    /// Returns the run.
+    pub fn run(&self) -> &JobRun {
+        &self.run
+    }
+
+    /// Returns the next batch, or `None` at the end. An error ends the run.
+    pub async fn next(&mut self) -> Option<Result<Batch>> {
+        if let Some(batch) = self.batches.recv().await {
+            return Some(batch);
+        }
+        // The channel also closes if the run panics.
+        let ended = self.task.as_mut()?.await;
+        self.task = None;
+        let why = ended.err()?;
+        Some(Err(Error::Engine(task::lost("the run", why))))
+    }
+
+    /// Returns how many rows of the cache point were read from the cache and how many were computed so far; `None`
+    /// without a cache.
+    pub fn cached(&self) -> Option<(u64, u64)> {
+        let cached = self.run.job.plan.reader.cached.as_ref();
+        cached.map(|cached| cached.counts())
+    }
+
+    /// Returns statistics of the batches sent so far and of failed rows.
+    pub fn stats(&self) -> RunStats {
+        self.stats.lock().map(|s| s.clone()).unwrap_or_default()
+    }
+
+    /// Stops the run, and returns once none of its tasks is running. Dropping the stream also stops
+    /// the run, but segments in progress finish in the background.
+    pub async fn stop(mut self) {
+        let pool = self.run.job.env().pool.clone();
+        if let Some(task) = self.task.take() {
+            task.abort();
+            // The task was aborted or had already ended; neither is an error here.
+            let _ = task.await;
+        }
+        drop(self);
+        pool.idle().await;
+    }
+}
+
+impl Drop for BatchStream {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
 
 /// Drives a run: passes its rows from the segments through the tail to the consumer.
-pub(super) struct Driver {
+struct Driver {
     run: Arc<JobRun>,
     sender: mpsc::Sender<Result<Batch>>,
     stats: Arc<Mutex<RunStats>>,
     take_reached: TakeReached,
 }
 
-/// The driver's next action after it sent batches.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Wait,
-    End,
-}
-
 impl Driver {
-    pub(super) fn new(
-        run: Arc<JobRun>,
-        sender: mpsc::Sender<Result<Batch>>,
-        stats: Arc<Mutex<RunStats>>,
-    ) -> Self {
-        Self {
-            run,
-            sender,
-            stats,
-            take_reached: TakeReached::default(),
-        }
-    }
-
     /// Drives the run to its end. If the run fails, the error is sent after the batches.
-    pub(super) async fn drive(self) {
+    async fn drive(self) {
         let driven = self.deliver().await;
         if let Some(cached) = &self.run.job.plan.reader.cached {
             cached.finish().await;
@@ -67,26 +133,24 @@ impl Driver {
                 return Ok(());
             }
             let item = computed.next().await;
-            let ends = Ends {
-                run: item.is_none(),
-                epoch: matches!(item, Some(WorkItem::Begin(_))),
-            };
+            let ends_run = item.is_none();
+            let ends_epoch = matches!(item, None | Some(WorkItem::Begin(_)));
             let mut batches = Vec::new();
             let accepted = output.accept(item, &mut batches).await;
-            output
-                .write_letters(&batches, accepted.is_err(), ends)
-                .await?;
+            let failed = accepted.is_err();
+            output.write_letters(&batches, failed, ends_epoch).await?;
             if let Some(epoch) = output.finished_epoch() {
                 self.take_reached.mark(epoch);
             }
             if let Ok(mut stats) = self.stats.lock() {
                 stats.clone_from(output.tail.stats());
             }
-            if self.send(&mut output, batches).await == Next::End {
+            let is_over = self.send(&mut output, batches).await;
+            if is_over {
                 return Ok(());
             }
             accepted?;
-            if ends.run {
+            if ends_run {
                 return Ok(());
             }
         }
@@ -132,22 +196,19 @@ impl Driver {
         .boxed()
     }
 
-    /// Sends the batches that this run yields, up to its batch limit.
-    async fn send(&self, output: &mut Output, batches: Vec<Batch>) -> Next {
+    /// Sends the batches that this run yields, up to its batch limit. Returns true if no more are
+    /// needed.
+    async fn send(&self, output: &mut Output, batches: Vec<Batch>) -> bool {
         for batch in batches {
             if output.is_over(output.seen) {
-                return Next::End;
+                return true;
             }
             let mine = output.is_mine(output.seen);
             if mine && self.sender.send(Ok(batch)).await.is_err() {
-                return Next::End;
+                return true;
             }
             output.seen += 1;
         }
-        if output.is_over(output.seen) {
-            Next::End
-        } else {
-            Next::Wait
-        }
+        output.is_over(output.seen)
     }
 }

@@ -6,16 +6,30 @@ use arrow::datatypes::SchemaRef;
 use forebay_planner::clauses::{EqualSteps, OnError, Remainder};
 
 use super::config::RunScope;
-use super::row_count_source::{CountingMode, RowCountSource};
 use crate::dead_letters::{DeadLetter, DeadLetterWriter};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::OpenJob;
+use crate::job::row_counts::RowCounts;
 use crate::order::StoredRow;
 use crate::stream::accountant::BatchRules;
 use crate::stream::assignment::{RankAssignment, WorkerStride};
 use crate::stream::cursor::{Cursor, InputCursor};
 use crate::stream::token::Token;
 use crate::tail::{Budget, Counter, Tail, Trial};
+
+/// The way a run learns how many rows each stored row gives.
+#[derive(Debug, Clone)]
+pub(super) enum RowCountSource {
+    /// Each stored row gives one row, so nothing is counted.
+    Nothing,
+    /// The counts, which are the same in every epoch.
+    Fixed(Arc<RowCounts>),
+    /// Random draws decide the counts, so they are counted for each pass.
+    Passes,
+    /// Rows are counted as they are computed. The counts are those of the inputs of a MIX, if a
+    /// filter decides which rows the inputs give.
+    AsComputed(Option<Arc<RowCounts>>),
+}
 
 /// A run of a job that was not started yet.
 #[derive(Debug, Clone)]
@@ -39,44 +53,47 @@ pub struct JobRun {
     pub(super) scope: RunScope,
     /// Dead letters to replay, with their stored rows; `None` if the run is not a replay.
     pub(super) replayed: Option<Vec<(StoredRow, DeadLetter)>>,
-    pub(super) segment_rows: u64,
+    /// Number of rows in a segment.
+    pub segment_rows: u64,
     /// Number of segments that are computed concurrently, and of segments that are read ahead of them.
-    pub(super) in_flight: usize,
-    pub(super) limit_batches: Option<u64>,
+    pub in_flight: usize,
+    /// Number of the rank's batches after which the run ends; `None` for no limit.
+    pub limit_batches: Option<u64>,
     pub(super) analyze: bool,
 }
 
 impl JobRun {
-    /// Returns true if the run may end before its last epoch does.
-    pub fn is_limited(&self) -> bool {
-        self.limit_batches.is_some()
-    }
-
     /// Returns the assignment of batches to ranks.
     pub fn ranks(&self) -> &RankAssignment {
         &self.rules.ranks
     }
 
-    /// Returns the way in which rows are counted.
-    pub(super) fn counting_mode(&self) -> CountingMode {
-        match &self.counts {
-            RowCountSource::AsComputed(_) => CountingMode::Counted,
-            // A run of a single batch reads nothing before that batch.
-            _ if matches!(self.scope, RunScope::Step { .. }) => CountingMode::Planned(u64::MAX),
-            _ if self.rules.ranks.world == 1 && self.stride.of == 1 => CountingMode::Planned(0),
-            // With this many rows, a window has a batch for each rank even if filters drop half of
-            // its rows.
-            _ => {
-                let batch = self.rules.ranks.batch.rows().unwrap_or(u64::MAX);
-                let batches = self
-                    .rules
-                    .ranks
-                    .batches_per_step()
-                    .saturating_mul(self.stride.of);
-                let step = batch.saturating_mul(batches.saturating_mul(2));
-                CountingMode::Planned(step.saturating_mul(2))
-            }
+    /// Returns true if rows are counted as they are computed, rather than before they are read.
+    pub(super) const fn is_counted(&self) -> bool {
+        matches!(self.counts, RowCountSource::AsComputed(_))
+    }
+
+    /// Returns true if the run yields every batch of the stream.
+    fn is_only(&self) -> bool {
+        self.rules.ranks.world == 1 && self.stride.of == 1
+    }
+
+    /// Returns the number of stored rows with which a window certainly has rows of this run, so
+    /// that it is staged ahead.
+    pub(super) fn staged_from(&self) -> u64 {
+        // A run of a single batch reads nothing before that batch.
+        if matches!(self.scope, RunScope::Step { .. }) {
+            return u64::MAX;
         }
+        if self.is_only() {
+            return 0;
+        }
+        // With this many rows, a window has a batch for each rank even if filters drop half of
+        // its rows.
+        let ranks = &self.rules.ranks;
+        let batches = ranks.batches_per_step().saturating_mul(self.stride.of);
+        let step = batches.saturating_mul(ranks.batch.rows().unwrap_or(u64::MAX));
+        step.saturating_mul(4)
     }
 
     /// Returns true if the run also computes batches that other workers yield, because rows are
@@ -84,24 +101,45 @@ impl JobRun {
     pub(super) fn computes_others(&self) -> bool {
         let pads = self.rules.ranks.equal_steps == EqualSteps::Pad
             || self.rules.ranks.batch.remainder == Remainder::Pad;
-        self.stride.of > 1 && pads || self.counting_mode() == CountingMode::Counted
+        self.stride.of > 1 && pads || self.is_counted()
     }
 
     /// Returns the token that resumes at the beginning of this run.
     pub fn token(&self) -> Token {
-        let beginning = || Cursor {
-            epoch: self.first_epoch,
-            arms: vec![InputCursor::beginning(0); self.job.passes.inputs()],
+        Token::new(&self.job.name, &self.first_cursor())
+    }
+
+    /// Returns the cursor at the beginning of this run.
+    pub(super) fn first_cursor(&self) -> Cursor {
+        let beginning = || self.beginning(self.first_epoch);
+        self.resume.clone().unwrap_or_else(beginning)
+    }
+
+    /// Returns the cursor at the beginning of an epoch.
+    pub(super) fn beginning(&self, epoch: u64) -> Cursor {
+        Cursor {
+            epoch,
+            arms: vec![InputCursor::default(); self.job.passes.inputs()],
             ..Cursor::default()
-        };
-        let cursor = self.resume.clone().unwrap_or_else(beginning);
-        Token::new(&self.job.name, &cursor)
+        }
     }
 
     /// Returns the epoch that follows the last one; `None` for an endless run.
     pub(super) fn end_epoch(&self) -> Option<u64> {
         let epochs = self.epochs?;
         Some(self.first_epoch.saturating_add(epochs))
+    }
+
+    /// Checks that an endless run will yield a batch. `is_idle` is true if its first epoch has
+    /// yielded no batch (or, if batches cross epochs, no row).
+    pub(super) fn check_endless(&self, is_idle: bool) -> Result<()> {
+        if is_idle && self.epochs.is_none() && self.resume.is_none() {
+            return Err(Error::Config(
+                "an epoch has no rows for a batch, so REPEAT without end would never yield one"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the number of stored rows in each window of an epoch.
@@ -113,11 +151,6 @@ impl JobRun {
             windows.iter().map(|window| window.rows).collect::<Vec<_>>()
         };
         inputs.flat_map(of_input).collect()
-    }
-
-    /// Returns the number of rows in a segment, and the number of segments that run concurrently.
-    pub fn segments(&self) -> (u64, usize) {
-        (self.segment_rows, self.in_flight)
     }
 
     /// Returns the schema of the batches.
@@ -134,7 +167,7 @@ impl JobRun {
         let schema = plan.reader.fragment.schema();
         let (name, clauses) = (Arc::clone(&self.job.name), &self.job.clauses);
         let replays = self.replayed.is_some();
-        let counter = Counter::new(self.rules.clone(), self.first_epoch, self.resume.as_ref());
+        let counter = Counter::new(self.rules.clone(), &self.first_cursor());
         let ranks = self.rules.ranks;
         let mut tail = Tail::new(schema, snapshot, name, ranks, clauses, counter, replays)?;
         // All rows of dead letters have failed before and may fail again, so they are not counted
@@ -143,8 +176,7 @@ impl JobRun {
         let is_tried =
             matches!(self.scope, RunScope::All) && clauses.options.on_error != OnError::Fail;
         if is_tried {
-            let has_all =
-                self.resume.is_none() && self.rules.ranks.world == 1 && self.stride.of == 1;
+            let has_all = self.resume.is_none() && self.is_only();
             tail.trial = Trial::of(self.job.host_functions.clone(), has_all);
         }
         Ok(tail)
@@ -153,22 +185,19 @@ impl JobRun {
     /// Returns the error budget, with the number of rows that this run has in an epoch; `None`
     /// without a budget.
     fn allowed(&self) -> Option<Budget> {
-        let world = self.rules.ranks.world;
-        let sees = if self.computes_others() {
-            world
-        } else {
-            world.saturating_mul(self.stride.of)
-        };
-        let rows = self.epoch_rows.map(|rows| rows.div_ceil(sees));
         let budget = self.job.clauses.options.error_budget?;
+        let mut shares = self.rules.ranks.world;
+        if !self.computes_others() {
+            shares = shares.saturating_mul(self.stride.of);
+        }
+        let rows = self.epoch_rows.map(|rows| rows.div_ceil(shares));
         Some(Budget { budget, rows })
     }
 
     /// Returns the writer of dead letters, if the pipeline and the kind of run ask for one.
     pub(super) fn letter_writer(&self) -> Option<DeadLetterWriter> {
         let folder = self.job.dead_letters.clone()?;
-        let is_inspection = self.replayed.is_some() || matches!(self.scope, RunScope::Step { .. });
-        if is_inspection || self.analyze {
+        if !matches!(self.scope, RunScope::All) || self.analyze {
             return None;
         }
         let (plan, name) = (Arc::clone(&self.job.plan), Arc::clone(&self.job.name));

@@ -6,20 +6,16 @@
 //! and stops the run when it is full. The batches do not depend on the number of threads or on the
 //! memory limit.
 
-mod batch_stream;
 mod config;
 mod counted;
 mod driver;
 mod input;
 mod inputs;
 mod job_run;
-mod learn;
 mod open;
 mod output;
-mod planned_row;
 mod replay;
 mod resumed;
-mod row_count_source;
 mod segment_builder;
 mod sequencer;
 mod sizing;
@@ -29,8 +25,8 @@ mod steps;
 mod tests;
 mod work;
 
-pub use batch_stream::BatchStream;
 pub use config::{RunConfig, RunInternals, RunScope};
+pub use driver::BatchStream;
 pub use job_run::JobRun;
 
 pub use crate::job::{OpenJob, Prepared, Sample, machine, prepare};

@@ -1,18 +1,15 @@
 //! Replays dead letters: computes their rows again, outside of the stream.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::job_run::JobRun;
-use super::planned_row::{ActiveWindow, PlannedRow};
-use super::segment_builder::SegmentBuilder;
-use super::work::WorkItem;
+use super::segment_builder::{ActiveWindow, PlannedRow, SegmentBuilder};
+use super::work::{Delivery, WorkItem};
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Result};
 use crate::order::StoredRow;
 use crate::segment::SegmentRequest;
 use crate::stream::accountant::{ALL_ROWS, PlannedBatch};
-use crate::stream::cursor::Cursor;
 
 impl JobRun {
     /// Returns the stored rows of dead letters.
@@ -47,40 +44,45 @@ impl JobRun {
         &self,
         rows: &[(StoredRow, DeadLetter)],
     ) -> datafusion::common::Result<Vec<WorkItem<SegmentRequest>>> {
-        let mut building = SegmentBuilder::by_child(self.job.plan.multiplies);
+        let snapshot = &self.job.plan.data.snapshot;
+        let mut building = SegmentBuilder::new(self.job.plan.multiplies);
         let mut items = vec![WorkItem::Begin(self.first_epoch)];
         let size = self.rules.ranks.batch.rows().unwrap_or(1).max(1) as usize;
         for (step, rows) in (0..).zip(rows.chunks(size)) {
             let mut windows = BTreeMap::new();
             for (id, (row, letter)) in (0..).zip(rows) {
+                let pass = (letter.epoch, 0);
                 let window = ActiveWindow {
-                    id,
                     index: 0,
-                    pass: (letter.epoch, 0),
+                    pass,
                     key: letter.pass,
                     window: self.job.split(row.split),
                 };
                 windows.insert(id, window);
                 let row = PlannedRow {
                     row: *row,
-                    stored: self.job.plan.data.snapshot.stored(*row),
+                    stored: snapshot.stored(*row),
                     nth: letter.child,
                     window: id,
-                    pass: (letter.epoch, 0),
+                    pass,
                 };
-                building.push_alone(&row, &windows)?;
+                building.push(&row, &windows)?;
             }
             let batch = PlannedBatch {
                 epoch: rows.first().map_or(0, |(_, letter)| letter.epoch),
                 step,
                 rows: ALL_ROWS,
-                packs: None,
-                repeats: false,
-                is_borrowed: false,
-                units: None,
-                cursor: Arc::new(Cursor::default()),
+                ..PlannedBatch::default()
             };
-            items.extend(building.cut(self.first_epoch, vec![batch]));
+            items.push(WorkItem::Rows {
+                epoch: self.first_epoch,
+                // Rows are selected by their ordinals in `unnest`.
+                work: SegmentRequest {
+                    by_child: true,
+                    ..building.take()
+                },
+                delivery: Delivery::Planned(vec![batch]),
+            });
         }
         Ok(items)
     }

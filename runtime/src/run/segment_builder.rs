@@ -1,4 +1,4 @@
-//! Builder of segment requests, row by row.
+//! Rows that are planned to be computed, and the builder of segment requests from them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,37 +6,80 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, internal_datafusion_err};
 
-use super::planned_row::{ActiveWindow, PlannedRow};
-use super::work::{Delivery, WorkItem};
-use crate::order::{RowLocation, StoredRow};
+use crate::job::OpenJob;
+use crate::order::{PassName, RowLocation, StoredRow, WindowSplits};
 use crate::segment::{LazyWindow, SegmentRequest};
-use crate::stream::accountant::PlannedBatch;
+use crate::stream::accountant::StreamRow;
+use crate::stream::cursor::CarriedRow;
+
+/// A window with rows that are not emitted yet.
+#[derive(Debug)]
+pub(super) struct ActiveWindow {
+    /// Index of the window in the order of the pass.
+    pub(super) index: u32,
+    pub(super) pass: PassName,
+    /// Key of the pass that the window belongs to.
+    pub(super) key: u64,
+    pub(super) window: Arc<LazyWindow>,
+}
+
+impl ActiveWindow {
+    /// Returns a window of a pass over an input.
+    pub(super) fn of_pass(
+        job: &OpenJob,
+        input: usize,
+        pass: PassName,
+        (index, splits): (u32, &WindowSplits),
+    ) -> Self {
+        Self {
+            index,
+            pass,
+            key: job.passes.key(pass),
+            window: job.window(input, pass, (index, splits)),
+        }
+    }
+}
+
+/// A row to be computed, in a window of the sequencer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PlannedRow {
+    pub(super) row: StoredRow,
+    /// Number of the stored row in the snapshot.
+    pub(super) stored: u64,
+    /// Ordinal among the output rows that the stored row gives.
+    pub(super) nth: u32,
+    /// Number in this run of the row's window.
+    pub(super) window: u32,
+    pub(super) pass: PassName,
+}
+
+impl StreamRow for PlannedRow {
+    fn carried(&self) -> CarriedRow {
+        let &Self {
+            stored, nth, pass, ..
+        } = self;
+        CarriedRow { stored, nth, pass }
+    }
+}
 
 /// Collects the rows of a segment request.
 #[derive(Debug)]
 pub(super) struct SegmentBuilder {
     windows: BTreeMap<u32, Arc<LazyWindow>>,
-    places: Vec<RowLocation>,
+    /// Locations of the rows added so far.
+    pub(super) places: Vec<RowLocation>,
     wanted: Option<Vec<Range<u32>>>,
-    /// The row that was added last; `None` if each stored row gives at most one row.
-    last: Option<PlannedRow>,
+    /// The row that was added last, if the next row may share its location; `None` if each stored
+    /// row gives at most one row.
+    pub(super) last: Option<PlannedRow>,
     /// Number of the window that the last row belongs to, and the key of the window's pass.
     window: Option<(u32, u64)>,
     /// Position of the next row location.
     position: u64,
     rows: usize,
-    by_child: bool,
 }
 
 impl SegmentBuilder {
-    /// Creates a builder that selects rows by their ordinals in `unnest`.
-    pub(super) fn by_child(multiplies: bool) -> Self {
-        Self {
-            by_child: true,
-            ..Self::new(multiplies)
-        }
-    }
-
     pub(super) fn new(multiplies: bool) -> Self {
         Self {
             windows: BTreeMap::new(),
@@ -46,7 +89,6 @@ impl SegmentBuilder {
             window: None,
             position: 0,
             rows: 0,
-            by_child: false,
         }
     }
 
@@ -66,17 +108,6 @@ impl SegmentBuilder {
         windows: &BTreeMap<u32, ActiveWindow>,
     ) -> Result<()> {
         self.push_range(picked, picked.nth..picked.nth.saturating_add(1), windows)
-    }
-
-    /// Adds one of the rows that a stored row gives, with a location of its own even if the
-    /// previous row came from the same stored row.
-    pub(super) fn push_alone(
-        &mut self,
-        picked: &PlannedRow,
-        windows: &BTreeMap<u32, ActiveWindow>,
-    ) -> Result<()> {
-        self.last = None;
-        self.push(picked, windows)
     }
 
     /// Adds a range of the rows that a stored row gives.
@@ -107,21 +138,6 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    /// Adds rows of a window, each of which gives one row.
-    pub(super) fn push_run(
-        &mut self,
-        rows: &[StoredRow],
-        window: u32,
-        windows: &BTreeMap<u32, ActiveWindow>,
-    ) -> Result<()> {
-        let key = self.key_of(window, windows)?;
-        let places = (self.position..).zip(rows).map(|(at, row)| row.at(at, key));
-        self.places.extend(places);
-        self.position += rows.len() as u64;
-        self.rows += rows.len();
-        Ok(())
-    }
-
     /// Returns the hash key of the pass that a window belongs to, and adds the window to those that
     /// the request reads.
     fn key_of(&mut self, window: u32, windows: &BTreeMap<u32, ActiveWindow>) -> Result<u64> {
@@ -133,16 +149,9 @@ impl SegmentBuilder {
         let Some(entered) = windows.get(&window) else {
             return Err(internal_datafusion_err!("a row has no window"));
         };
-        self.windows
-            .entry(window)
-            .or_insert_with(|| Arc::clone(&entered.window));
+        self.windows.insert(window, Arc::clone(&entered.window));
         self.window = Some((window, entered.key));
         Ok(entered.key)
-    }
-
-    /// Returns the row locations added so far.
-    pub(super) fn places(&self) -> &[RowLocation] {
-        &self.places
     }
 
     /// Returns the request, and empties the builder.
@@ -153,32 +162,8 @@ impl SegmentBuilder {
             windows: std::mem::take(&mut self.windows).into_values().collect(),
             places: std::mem::take(&mut self.places),
             wanted: self.wanted.as_mut().map(std::mem::take),
-            by_child: self.by_child,
+            by_child: false,
             planned: None,
         }
-    }
-
-    /// Returns the request with the batches that it completes, and empties the builder; `None` if
-    /// there is neither a row nor a batch.
-    pub(super) fn cut(
-        &mut self,
-        epoch: u64,
-        batches: Vec<PlannedBatch>,
-    ) -> Option<WorkItem<SegmentRequest>> {
-        if self.is_empty() && batches.is_empty() {
-            return None;
-        }
-        // A replayed row may be gone, so the number of replayed rows is not checked.
-        let planned = (!self.by_child).then_some(self.rows);
-        let work = SegmentRequest {
-            planned,
-            ..self.take()
-        };
-        let delivery = Delivery::Planned(batches);
-        Some(WorkItem::Rows {
-            epoch,
-            work,
-            delivery,
-        })
     }
 }

@@ -1,5 +1,6 @@
 //! Sizes of segments.
 
+use super::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::fragment::width::RowWidth;
 use crate::job::OpenJob;
@@ -16,97 +17,74 @@ const WHOLE_BATCH_BYTES: u64 = 64 << 20;
 /// Memory in bytes that is reserved for allocations not accounted individually.
 const MEMORY_FLOOR: u64 = 16 << 20;
 
-/// The size of a run's segments, and how many are computed concurrently.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sizing {
-    /// Number of rows in a segment.
-    pub(super) rows: u64,
-    /// Number of segments computed concurrently.
-    pub(super) in_flight: usize,
-}
-
-impl Sizing {
-    /// Sizes segments as whole batches, or equal parts of a batch, that take about [`SEGMENT_TIME`]
-    /// and [`Env::segment_bytes`](crate::segment::Env::segment_bytes). If `wanted` is given, it is
-    /// the number of rows.
-    ///
-    /// The size of a segment follows from the plan, the data and the memory limit, never from the number of threads;
-    /// memory also limits the number of concurrent segments.
-    ///
-    /// # Errors
-    /// Fails if the memory limit is too small for three batches.
-    pub(super) fn of(
-        job: &OpenJob,
-        ranks: &RankAssignment,
-        limit_batches: Option<u64>,
-        wanted: Option<u64>,
-    ) -> Result<Self> {
-        let threads_and_one = job.env().in_flight;
-        if let Some(rows) = wanted {
-            return Ok(Self {
-                rows: rows.max(1),
-                in_flight: threads_and_one,
-            });
-        }
-        let limit = job.memory_limit.unwrap_or(DEFAULT_MEMORY);
-        let batch_rows = ranks.full().unwrap_or(1).max(1);
-        let width = RowWidth::of(job.plan.reader.fragment.schema());
-        let batch_bytes = width.fixed.saturating_mul(batch_rows);
-        // One batch is being filled, one waits in the channel, and one is with the consumer.
-        let minimum = batch_bytes.saturating_mul(3).saturating_add(MEMORY_FLOOR);
-        if job.memory_limit.is_some() && limit < minimum {
-            return Err(Error::Memory { limit, minimum });
-        }
-        // Decoding may use the memory that batches and staged windows leave.
-        let parts = if job.plan.data.is_staged() { 2 } else { 1 };
-        job.env().room.share(parts, minimum);
-
-        let stored = job.plan.data.snapshot.row_bytes();
-        let row_bytes = width.estimate(stored).max(stored).max(1);
-        let batch_bytes = row_bytes.saturating_mul(batch_rows);
-        let rows = job.segments.rows_by_bytes().min(rows_by_time(job));
-        // Image functions keep all threads busy with the rows of one batch, so a batch is one
-        // segment and need not be concatenated.
-        let is_whole = width.tensors
-            && !width.ragged
-            && job.host_functions.is_empty()
-            && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 8);
-        let rows = if batch_rows <= rows {
-            rows / batch_rows * batch_rows
-        } else if is_whole {
-            batch_rows
-        } else {
-            batch_rows.div_ceil(batch_rows.div_ceil(rows))
-        };
-        // A run with a batch limit needs no segments larger than all of its batches.
-        let needed = limit_batches.map(|batches| {
-            let all = batches.max(1).saturating_mul(ranks.batches_per_step());
-            all.saturating_mul(ranks.batch.rows().unwrap_or(u64::MAX))
-        });
-        let rows = rows.min(needed.unwrap_or(u64::MAX)).max(1);
-        // Segments being read and segments being computed get a quarter of the memory each. At
-        // least two segments run at a time: even if one segment keeps all threads busy, some of
-        // them finish early.
-        let room = limit / 4 / rows.saturating_mul(row_bytes).max(1);
-        let at_once = usize::try_from(room).unwrap_or(usize::MAX).max(2);
-        let busy = if is_whole && rows == batch_rows {
-            2
-        } else {
-            usize::MAX
-        };
-        Ok(Self {
-            rows,
-            in_flight: threads_and_one.min(at_once).min(busy),
-        })
+/// Returns the number of rows in a segment of a run, and the number of segments that are computed
+/// concurrently.
+///
+/// Segments are whole batches, or equal parts of a batch, that take about [`SEGMENT_TIME`] and
+/// [`Env::segment_bytes`](crate::segment::Env::segment_bytes), unless the settings give their rows.
+///
+/// The size of a segment follows from the plan, the data and the memory limit, never from the number of threads;
+/// memory also limits the number of concurrent segments.
+///
+/// # Errors
+/// Fails if the memory limit is too small for three batches.
+pub(super) fn segment_size(
+    job: &OpenJob,
+    ranks: &RankAssignment,
+    config: &RunConfig,
+) -> Result<(u64, usize)> {
+    let threads_and_one = job.env().in_flight;
+    if let Some(rows) = config.internals.segment_rows {
+        return Ok((rows.max(1), threads_and_one));
     }
-}
+    let limit = job.memory_limit.unwrap_or(DEFAULT_MEMORY);
+    let batch_rows = ranks.full().unwrap_or(1).max(1);
+    let width = RowWidth::of(job.plan.reader.fragment.schema());
+    let batch_bytes = width.fixed.saturating_mul(batch_rows);
+    // One batch is being filled, one waits in the channel, and one is with the consumer.
+    let minimum = batch_bytes.saturating_mul(3).saturating_add(MEMORY_FLOOR);
+    if job.memory_limit.is_some() && limit < minimum {
+        return Err(Error::Memory { limit, minimum });
+    }
+    // Decoding may use the memory that batches and staged windows leave.
+    let parts = if job.plan.data.is_staged() { 2 } else { 1 };
+    job.env().room.share(parts, minimum);
 
-/// Returns the number of stored rows that take about [`SEGMENT_TIME`] of one core, by the
-/// optimiser's estimate.
-fn rows_by_time(job: &OpenJob) -> u64 {
-    let Some(row) = job.row_cost else {
-        return u64::MAX;
+    let stored = job.plan.data.snapshot.row_bytes();
+    let row_bytes = width.estimate(stored).max(stored).max(1);
+    let batch_bytes = row_bytes.saturating_mul(batch_rows);
+    let by_time = job.row_cost.map_or(u64::MAX, |row| {
+        let rows = SEGMENT_TIME / row.max(1);
+        u64::try_from(rows).unwrap_or(u64::MAX).max(1)
+    });
+    let rows = job.segments.rows_by_bytes().min(by_time);
+    // Image functions keep all threads busy with the rows of one batch, so a batch is one
+    // segment and need not be concatenated.
+    let is_whole = width.tensors
+        && !width.ragged
+        && job.host_functions.is_empty()
+        && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 8);
+    let rows = if batch_rows <= rows {
+        rows / batch_rows * batch_rows
+    } else if is_whole {
+        batch_rows
+    } else {
+        batch_rows.div_ceil(batch_rows.div_ceil(rows))
     };
-    let rows = SEGMENT_TIME / row.max(1);
-    u64::try_from(rows).unwrap_or(u64::MAX).max(1)
+    // A run with a batch limit needs no segments larger than all of its batches.
+    let needed = config.limit_batches.map(|batches| {
+        let all = batches.max(1).saturating_mul(ranks.batches_per_step());
+        all.saturating_mul(ranks.batch.rows().unwrap_or(u64::MAX))
+    });
+    let rows = rows.min(needed.unwrap_or(u64::MAX)).max(1);
+    // Segments being read and segments being computed get a quarter of the memory each. At
+    // least two segments run at a time: even if one segment keeps all threads busy, some of
+    // them finish early.
+    let room = limit / 4 / rows.saturating_mul(row_bytes).max(1);
+    let at_once = usize::try_from(room).unwrap_or(usize::MAX).max(2);
+    let mut in_flight = threads_and_one.min(at_once);
+    if is_whole && rows == batch_rows {
+        in_flight = in_flight.min(2);
+    }
+    Ok((rows, in_flight))
 }

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use super::job_run::JobRun;
-use super::row_count_source::RowCountSource;
+use super::job_run::{JobRun, RowCountSource};
 use super::sequencer::Sequencer;
 use super::work::WorkItem;
 
@@ -41,26 +40,19 @@ impl JobRun {
 
     /// Returns the number of batches that the whole run yields; `None` if unknown or infinite.
     pub fn steps(&self) -> Option<u64> {
-        Some(self.stride.among(self.rank_steps()?))
-    }
-
-    fn rank_steps(&self) -> Option<u64> {
-        let spans = if self.job.clauses.repeat.continuous {
-            Some(1)
-        } else {
-            self.epochs
-        };
-        let planned = match (spans, self.steps_per_span()) {
-            (Some(spans), Some(steps)) if self.epochs.is_some() => {
+        let limit = self.limit_batches;
+        let steps = match self.epochs {
+            Some(epochs) => {
+                let steps = self.steps_per_span()?;
+                let continuous = self.job.clauses.repeat.continuous;
+                let spans = if continuous { 1 } else { epochs };
                 let all = spans.saturating_mul(steps);
-                Some(all.saturating_sub(self.steps_before(steps)))
+                let left = all.saturating_sub(self.steps_before(steps));
+                left.min(limit.unwrap_or(u64::MAX))
             }
-            _ => None,
+            None => limit?,
         };
-        match (planned, self.limit_batches) {
-            (Some(planned), Some(limit)) => Some(planned.min(limit)),
-            (planned, limit) => planned.or(limit.filter(|_| self.epochs.is_none())),
-        }
+        Some(self.stride.among(steps))
     }
 
     /// Returns the number of steps before the position at which the run resumes, given the number
@@ -75,13 +67,9 @@ impl JobRun {
             cursor.epoch.saturating_sub(self.first_epoch)
         };
         let batches = self.batches_per_span().unwrap_or(0);
-        let left = self
-            .rules
-            .ranks
-            .steps(batches.saturating_sub(cursor.batches));
-        spans
-            .saturating_mul(per_span)
-            .saturating_add(per_span.saturating_sub(left))
+        let left = batches.saturating_sub(cursor.batches);
+        let taken = per_span.saturating_sub(self.rules.ranks.steps(left));
+        spans.saturating_mul(per_span).saturating_add(taken)
     }
 
     /// Counts the steps that every rank takes in the first epoch (in the whole run under
@@ -124,6 +112,6 @@ impl JobRun {
                 WorkItem::Rows { .. } | WorkItem::Skipped => {}
             }
         }
-        Some(sequencer.accountant.steps())
+        Some(sequencer.accountant.steps)
     }
 }

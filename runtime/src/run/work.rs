@@ -37,7 +37,7 @@ pub(super) enum Delivery {
     /// The rows are to be counted and grouped.
     Counted {
         /// Origin of the rows.
-        origin: Arc<SegmentOrigin>,
+        origin: SegmentOrigin,
         /// True if the horizon was reached, so that open groups are completed first.
         flush: bool,
     },

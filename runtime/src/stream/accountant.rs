@@ -36,8 +36,8 @@ pub(crate) struct BatchRules {
 }
 
 impl BatchRules {
-    /// Returns the rules of a pipeline for one rank, which computes the steps of `stride`.
-    pub(crate) fn new(clauses: &Clauses, ranks: RankAssignment, stride: WorkerStride) -> Self {
+    /// Returns the rules of a pipeline for one rank, which computes all of its steps.
+    pub(crate) fn new(clauses: &Clauses, ranks: RankAssignment) -> Self {
         let take = clauses.take.unwrap_or(u64::MAX);
         Self {
             skip: clauses.skip,
@@ -45,7 +45,7 @@ impl BatchRules {
             continuous: clauses.repeat.continuous,
             grouping: Grouping::of(clauses),
             ranks,
-            stride,
+            stride: WorkerStride::ALL,
         }
     }
 
@@ -59,7 +59,7 @@ impl BatchRules {
 pub(crate) const ALL_ROWS: usize = usize::MAX;
 
 /// A batch of this rank, before its failed rows are settled.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct PlannedBatch {
     pub(crate) epoch: u64,
     /// Step, counted from the beginning of the span (an epoch; the whole run under `CONTINUOUS`).
@@ -92,20 +92,20 @@ pub(crate) struct AssignedBatch<R> {
 #[derive(Debug)]
 pub(crate) struct Accountant<R> {
     rules: BatchRules,
-    epoch: u64,
+    pub(crate) epoch: u64,
     /// Number of rows of the epoch so far, before SKIP and TAKE.
     rows: u64,
     /// True if the epoch has no more rows.
-    ended: bool,
+    pub(crate) ended: bool,
     grouper: Grouper<R>,
     /// Number of complete batches of the span (an epoch; the whole run under `CONTINUOUS`) over all
     /// ranks. The first `base` of them precede this run.
     batches: u64,
-    base: u64,
+    pub(crate) base: u64,
     /// Number of steps of the span so far.
     step: u64,
     /// Number of steps of this run so far, over all spans.
-    steps: u64,
+    pub(crate) steps: u64,
     /// Number of batches in the last step of the span, if it has none for some ranks.
     short: Option<u64>,
     /// This rank's share of the step that is being filled, and the epoch in which the share's batch
@@ -117,54 +117,45 @@ pub(crate) struct Accountant<R> {
     /// Largest number of rows (or packs) that any rank has in the current step.
     most: u64,
     closed: Vec<Group<R>>,
+    /// Complete batches of this rank that were not taken yet.
+    assigned: Vec<AssignedBatch<R>>,
 }
 
 impl<R: StreamRow> Accountant<R> {
-    /// Creates an accountant at the beginning of an epoch.
-    pub(crate) fn new(rules: BatchRules, epoch: u64) -> Self {
+    /// Creates an accountant at the position of a cursor, without the rows that the cursor carries.
+    pub(crate) fn new(rules: BatchRules, at: &Cursor) -> Self {
         Self {
             grouper: Grouper::new(rules.grouping.clone()),
             rules,
-            epoch,
-            rows: 0,
-            ended: false,
-            batches: 0,
-            base: 0,
-            step: 0,
+            epoch: at.epoch,
+            rows: at.rows,
+            ended: at.ended,
+            batches: at.batches,
+            base: at.batches,
+            step: at.step,
             steps: 0,
             short: None,
             mine: None,
             spare: None,
             most: 0,
             closed: Vec::new(),
-        }
-    }
-
-    /// Creates an accountant at the position of a cursor, without the rows that the cursor carries.
-    pub(crate) fn at(rules: BatchRules, cursor: &Cursor) -> Self {
-        Self {
-            rows: cursor.rows,
-            ended: cursor.ended,
-            batches: cursor.batches,
-            base: cursor.batches,
-            step: cursor.step,
-            ..Self::new(rules, cursor.epoch)
+            assigned: Vec::new(),
         }
     }
 
     /// Takes over the rows that a cursor carries, and emits the batches that were already complete.
-    pub(crate) fn restore(
-        &mut self,
-        carry: Carry<(R, GroupKey)>,
-        at: &InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
-    ) {
+    pub(crate) fn restore(&mut self, carry: Carry<(R, GroupKey)>, at: &InputPosition) {
         self.grouper = Grouper::resume(self.rules.grouping.clone(), &carry);
         for Group { rows, packs } in carry.ready {
             let rows = rows.into_iter().map(|(row, _)| row).collect();
             self.closed.push(Group { rows, packs });
         }
-        self.close_all(|| at.clone(), out);
+        self.close_all(|| at.clone());
+    }
+
+    /// Takes the batches that were emitted since the last call.
+    pub(crate) fn take_assigned(&mut self) -> Vec<AssignedBatch<R>> {
+        std::mem::take(&mut self.assigned)
     }
 
     /// Begins an epoch, and with it a new span unless batches cross epochs. Does nothing if it is
@@ -177,21 +168,6 @@ impl<R: StreamRow> Accountant<R> {
         if !self.rules.continuous {
             (self.batches, self.base, self.step) = (0, 0, 0);
         }
-    }
-
-    pub(crate) const fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// Returns the number of batches of the span (an epoch; the whole run under `CONTINUOUS`), over
-    /// all ranks, that precede this run.
-    pub(crate) const fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// Returns the number of steps of this run so far, over all spans.
-    pub(crate) const fn steps(&self) -> u64 {
-        self.steps
     }
 
     /// Returns true if the epoch has all rows of its TAKE, so that the rest of the epoch need not
@@ -210,23 +186,12 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Notes that the epoch has no more rows.
-    pub(crate) const fn end_epoch(&mut self) {
-        self.ended = true;
-    }
-
     /// Counts one row. `at` returns the positions of the inputs after this row.
-    pub(crate) fn count(
-        &mut self,
-        row: R,
-        key: GroupKey,
-        at: impl Fn() -> InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
-    ) {
+    pub(crate) fn count(&mut self, row: R, key: GroupKey, at: impl Fn() -> InputPosition) {
         self.rows += 1;
         if self.rows > self.rules.skip {
             self.grouper.push(row, key, &mut self.closed);
-            self.close_all(at, out);
+            self.close_all(at);
         }
     }
 
@@ -247,35 +212,26 @@ impl<R: StreamRow> Accountant<R> {
         &mut self,
         rows: impl ExactSizeIterator<Item = R>,
         at: impl Fn() -> InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
     ) {
         let is_skipped = self.rows < self.rules.skip;
         self.rows += rows.len() as u64;
         if !is_skipped {
             self.grouper.push_run(rows, &mut self.closed);
-            self.close_all(at, out);
+            self.close_all(at);
         }
     }
 
     /// Completes the open packs and buckets, because the horizon was reached.
-    pub(crate) fn flush(
-        &mut self,
-        at: impl Fn() -> InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
-    ) {
+    pub(crate) fn flush(&mut self, at: impl Fn() -> InputPosition) {
         self.grouper.flush(&mut self.closed);
-        self.close_all(at, out);
+        self.close_all(at);
     }
 
     /// Ends the span: emits the last batches, which may be short, and the last step.
-    pub(crate) fn finish_span(
-        &mut self,
-        at: impl Fn() -> InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
-    ) {
+    pub(crate) fn finish_span(&mut self, at: impl Fn() -> InputPosition) {
         self.ended = true;
         self.grouper.finish(&mut self.closed);
-        self.close_all(&at, out);
+        self.close_all(&at);
         let ranks = self.rules.ranks;
         let left = (self.batches - self.base) % ranks.batches_per_step();
         // The last step has no batch for some ranks.
@@ -286,7 +242,7 @@ impl<R: StreamRow> Accountant<R> {
                 }
                 EqualSteps::Count | EqualSteps::Pad => {
                     self.short = Some(left);
-                    self.end_step(&[], &at, out);
+                    self.end_step(&[], &at);
                     self.short = None;
                 }
             }
@@ -307,30 +263,21 @@ impl<R: StreamRow> Accountant<R> {
         self.grouper.rows_mut().chain(parts)
     }
 
-    fn close_all(&mut self, at: impl Fn() -> InputPosition, out: &mut Vec<AssignedBatch<R>>) {
-        if self.closed.is_empty() {
-            return;
-        }
+    fn close_all(&mut self, at: impl Fn() -> InputPosition) {
         let mut closed = std::mem::take(&mut self.closed).into_iter();
         while let Some(group) = closed.next() {
-            self.close(group, closed.as_slice(), &at, out);
+            self.close(group, closed.as_slice(), &at);
         }
     }
 
     /// Takes a complete batch, and ends the step if all its batches are complete. `behind` holds
     /// the complete batches that follow.
-    fn close(
-        &mut self,
-        group: Group<R>,
-        behind: &[Group<R>],
-        at: &impl Fn() -> InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
-    ) {
+    fn close(&mut self, group: Group<R>, behind: &[Group<R>], at: &impl Fn() -> InputPosition) {
         let ranks = self.rules.ranks;
         let batch = self.batches - self.base;
         self.batches += 1;
         if ranks.pads_ranks {
-            self.most = self.most.max(ranks.most(units(&group)));
+            self.most = self.most.max(ranks.most(group.units()));
             if batch.is_multiple_of(ranks.batches_per_step()) {
                 let largest = RankAssignment {
                     rank: ranks.world.saturating_sub(1),
@@ -343,17 +290,12 @@ impl<R: StreamRow> Accountant<R> {
             self.mine = Some((self.epoch, share(group, &ranks)));
         }
         if (batch + 1).is_multiple_of(ranks.batches_per_step()) {
-            self.end_step(behind, at, out);
+            self.end_step(behind, at);
         }
     }
 
     /// Emits this rank's batch of the step, and begins the next step.
-    fn end_step(
-        &mut self,
-        behind: &[Group<R>],
-        at: &impl Fn() -> InputPosition,
-        out: &mut Vec<AssignedBatch<R>>,
-    ) {
+    fn end_step(&mut self, behind: &[Group<R>], at: &impl Fn() -> InputPosition) {
         self.step += 1;
         self.steps += 1;
         let (mine, spare) = (self.mine.take(), self.spare.take());
@@ -364,7 +306,7 @@ impl<R: StreamRow> Accountant<R> {
         let ranks = &self.rules.ranks;
         let fills = ranks.batch.remainder == Remainder::Pad;
         let pads = ranks.equal_steps == EqualSteps::Pad || fills;
-        let is_idle = mine.as_ref().is_none_or(|(_, group)| units(group) == 0);
+        let is_idle = mine.as_ref().is_none_or(|(_, group)| group.units() == 0);
         // Padding by the pipeline repeats the rank's previous batch, which does not exist in the
         // first step.
         let borrows = is_idle && spare.is_some() && (!pads || self.step == 1);
@@ -386,7 +328,7 @@ impl<R: StreamRow> Accountant<R> {
             cursor: Arc::new(self.cursor(behind, at())),
         };
         let rows = mine.map(|group| group.rows).unwrap_or_default();
-        out.push(AssignedBatch { rows, plan });
+        self.assigned.push(AssignedBatch { rows, plan });
     }
 
     /// Returns the current cursor. `behind` holds the batches that are complete but not emitted.
@@ -412,12 +354,6 @@ impl<R: StreamRow> Accountant<R> {
         }
         cursor
     }
-}
-
-/// Returns the number of packs of a batch, or of rows if it has no packs.
-fn units<R>(group: &Group<R>) -> u64 {
-    let units = group.packs.as_ref().map_or(group.rows.len(), Vec::len);
-    units as u64
 }
 
 /// Returns a rank's share of a batch.

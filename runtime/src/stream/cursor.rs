@@ -21,13 +21,13 @@ pub struct Cursor {
     /// Number of rows taken in the epoch, before SKIP and TAKE.
     pub rows: u64,
     /// True if the epoch has no more rows.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ended: bool,
     /// Number of batches in the last step of the span, if it had none for some ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short: Option<u64>,
     /// Number of inputs drawn in this epoch, under MIX.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub drawn: u64,
     /// Position of each input: those of MIX, or the only one.
     pub arms: Vec<InputCursor>,
@@ -40,13 +40,13 @@ pub struct Cursor {
     pub carry_passes: Vec<(u64, u32)>,
 }
 
-/// The position of an input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The position of an input; by default, the beginning of its first pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputCursor {
     /// Number of passes over the input that this epoch completed. A pass is one traversal of the
     /// input.
-    #[serde(default, skip_serializing_if = "is_zero32")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pass: u32,
     /// Index of the current window in the order of the pass; absent before the first window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,31 +57,17 @@ pub struct InputCursor {
     pub row: Option<(u64, u32)>,
 }
 
-impl InputCursor {
-    /// Returns the position at the beginning of a pass.
-    pub(crate) const fn beginning(pass: u32) -> Self {
-        Self {
-            pass,
-            window: None,
-            row: None,
-        }
-    }
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-fn is_zero32(value: &u32) -> bool {
-    *value == 0
+/// Returns the error for a token with contents that no run has written.
+pub(crate) fn damaged(what: &str) -> Error {
+    Error::Config(format!("the resume token is damaged: {what}"))
 }
 
 /// The name of a row that a cursor carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CarriedRow {
     /// Number of the stored row in the snapshot.
     pub(crate) stored: u64,
@@ -133,17 +119,11 @@ impl Cursor {
         let Some(text) = &self.carry else {
             return Ok(Carry::default());
         };
-        let damaged = || {
-            Error::Config(
-                "the resume token is damaged: its carried rows cannot be decoded".to_owned(),
-            )
-        };
-        let bytes = BASE64_STANDARD_NO_PAD.decode(text).map_err(|_| damaged())?;
-        let mut reader = Reader {
-            bytes: &bytes,
-            passes: &self.carry_passes,
-        };
-        reader.carry().ok_or_else(damaged)
+        let carry = BASE64_STANDARD_NO_PAD.decode(text).ok().and_then(|bytes| {
+            let (bytes, passes) = (bytes.as_slice(), self.carry_passes.as_slice());
+            Reader { bytes, passes }.carry()
+        });
+        carry.ok_or_else(|| damaged("its carried rows cannot be decoded"))
     }
 }
 

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, not_impl_err};
 
-/// Digest of a stream, including its order and batch boundaries.
+/// Digest of a stream, including its order and batch boundaries; by default, of the empty stream.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
     hasher: blake3::Hasher,
@@ -19,11 +18,6 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Creates the digest of the empty stream.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a batch.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.batches == 0 {
@@ -57,11 +51,6 @@ pub struct RowsDigest {
 }
 
 impl RowsDigest {
-    /// Creates the digest of no rows.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds the rows of a batch.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         self.schema
@@ -90,9 +79,9 @@ impl RowsDigest {
     pub fn finish(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.schema.as_deref().unwrap_or_default().as_bytes());
-        self.sum.iter().for_each(|limb| {
+        for limb in self.sum {
             hasher.update(&limb.to_le_bytes());
-        });
+        }
         hasher.update(&self.rows.to_le_bytes());
         hasher.finalize().to_hex().to_string()
     }
@@ -139,102 +128,87 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
     hasher.update(&(array.len() as u64).to_le_bytes());
     let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
     hasher.update(&[u8::from(nulls.is_some())]);
-    let valid: Vec<u8> = nulls.iter().flatten().map(u8::from).collect();
-    hasher.update(&valid);
+    if let Some(nulls) = &nulls {
+        let valid: Vec<u8> = nulls.iter().map(u8::from).collect();
+        hasher.update(&valid);
+    }
     let is_valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
-    let valid = || (0..array.len()).filter(|&row| is_valid(row));
-    let bytes = |hasher: &mut blake3::Hasher, value: &[u8]| {
-        hasher.update(&(value.len() as u64).to_le_bytes());
-        hasher.update(value);
-    };
+    let mut valid = (0..array.len()).filter(|&row| is_valid(row));
     match array.data_type() {
         DataType::Null => {}
         DataType::Boolean => {
             let values = array.as_boolean();
             let bits: Vec<u8> = (0..array.len())
-                .map(|row| u8::from(is_valid(row) && values.value(row)))
+                .map(|i| u8::from(is_valid(i) && values.value(i)))
                 .collect();
             hasher.update(&bits);
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            let values = cast(array, &DataType::Utf8View)?;
-            let values = values.as_string_view();
-            valid().for_each(|row| bytes(hasher, values.value(row).as_bytes()));
-        }
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
             let values = cast(array, &DataType::BinaryView)?;
-            let values = values.as_binary_view();
-            valid().for_each(|row| bytes(hasher, values.value(row)));
-        }
-        DataType::FixedSizeBinary(_) => {
-            let values = array.as_fixed_size_binary();
-            valid().for_each(|row| bytes(hasher, values.value(row)));
+            for value in valid.map(|i| values.as_binary_view().value(i)) {
+                hasher.update(&(value.len() as u64).to_le_bytes());
+                hasher.update(value);
+            }
         }
         DataType::FixedSizeList(..) => {
             let lists = array.as_fixed_size_list();
             let size = lists.value_length() as usize;
             if nulls.is_none() {
                 let start = lists.value_offset(0) as usize;
-                return hash_array(&lists.values().slice(start, size * lists.len()), hasher);
+                hash_array(&lists.values().slice(start, size * lists.len()), hasher)?;
+            } else {
+                valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
             }
-            valid().try_for_each(|row| hash_array(&lists.value(row), hasher))?;
         }
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
-            valid().try_for_each(|row| hash_array(&lists.value(row), hasher))?;
+            valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
         }
         DataType::LargeList(_) => {
             let lists = array.as_list::<i64>();
-            valid().try_for_each(|row| hash_array(&lists.value(row), hasher))?;
+            valid.try_for_each(|i| hash_array(&lists.value(i), hasher))?;
         }
         DataType::Struct(_) => {
-            let mut columns = array.as_struct().columns().iter();
+            let columns = array.as_struct().columns();
             if nulls.is_none() {
-                return columns.try_for_each(|column| hash_array(column, hasher));
+                let mut columns = columns.iter();
+                columns.try_for_each(|column| hash_array(column, hasher))?;
+            } else {
+                for row in valid {
+                    let mut columns = columns.iter();
+                    columns.try_for_each(|column| hash_array(&column.slice(row, 1), hasher))?;
+                }
             }
-            valid().try_for_each(|row| {
-                let mut columns = columns.clone();
-                columns.try_for_each(|column| hash_array(&column.slice(row, 1), hasher))
-            })?;
         }
         DataType::Map(..) => {
             let maps = array.as_map();
-            valid().try_for_each(|row| {
-                let entries: ArrayRef = Arc::new(maps.value(row));
-                hash_array(&entries, hasher)
-            })?;
+            valid.try_for_each(|i| hash_array(&(Arc::new(maps.value(i)) as ArrayRef), hasher))?;
         }
-        primitive => match primitive.primitive_width() {
-            Some(width) => hash_fixed_width(array, width, nulls.as_ref(), hasher),
-            None => return not_impl_err!("digests of columns of type {primitive}"),
-        },
+        primitive if let Some(width) = primitive.primitive_width() => {
+            let data = array.to_data();
+            let all = &data.buffers()[0].as_slice()
+                [data.offset() * width..(data.offset() + data.len()) * width];
+            if nulls.is_none() {
+                hasher.update(all);
+            } else {
+                for row in valid {
+                    hasher.update(&all[row * width..(row + 1) * width]);
+                }
+            }
+        }
+        other => return not_impl_err!("digests of columns of type {other}"),
     }
     Ok(())
 }
 
-/// Adds the bytes of values that are all `width` bytes wide, without those of nulls.
-fn hash_fixed_width(
-    array: &ArrayRef,
-    width: usize,
-    nulls: Option<&NullBuffer>,
-    hasher: &mut blake3::Hasher,
-) {
-    let data = array.to_data();
-    let values = &data.buffers()[0][data.offset() * width..][..data.len() * width];
-    match nulls {
-        None => {
-            hasher.update(values);
-        }
-        Some(nulls) => nulls.valid_indices().for_each(|row| {
-            hasher.update(&values[row * width..][..width]);
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{FixedSizeListArray, Float32Array, Int32Array, StringArray};
     use arrow::datatypes::{Field, Float32Type};
 
@@ -250,13 +224,13 @@ mod tests {
     }
 
     fn digest(batches: &[RecordBatch]) -> String {
-        let mut digest = Digest::new();
+        let mut digest = Digest::default();
         batches.iter().for_each(|b| digest.update(b).unwrap());
         digest.finish()
     }
 
     fn rows_digest(batches: &[RecordBatch]) -> String {
-        let mut digest = RowsDigest::new();
+        let mut digest = RowsDigest::default();
         batches.iter().for_each(|b| digest.update(b).unwrap());
         digest.finish()
     }

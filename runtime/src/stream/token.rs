@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::stream::cursor::Cursor;
+use crate::stream::cursor::{Cursor, damaged};
 
 /// Version of the token format, raised when an older reader would misread a token. Version 2 added a checksum, and a
 /// snapshot hash that covers the files' contents.
@@ -109,10 +109,8 @@ impl TryFrom<WrittenToken> for Token {
     fn try_from(written: WrittenToken) -> Result<Self> {
         check_form(written.forebay_token)?;
         if written.checksum().as_ref() != Some(&written.checksum) {
-            return Err(Error::Config(
-                "the resume token is damaged: its checksum does not match its contents; use an undamaged copy, or \
-                 an earlier token"
-                    .to_owned(),
+            return Err(damaged(
+                "its checksum does not match its contents; use an undamaged copy, or an earlier token",
             ));
         }
         let WrittenToken { stream, cursor, .. } = written;

@@ -1,7 +1,5 @@
 //! The counted mode of the tail: groups rows as they are computed.
 
-use std::sync::Arc;
-
 use datafusion::common::internal_err;
 
 use super::assembly::Tail;
@@ -19,7 +17,7 @@ impl Tail {
     pub(crate) fn counted(
         &mut self,
         pieces: Vec<RowBatch>,
-        origin: &Arc<SegmentOrigin>,
+        origin: &SegmentOrigin,
         flush: bool,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
@@ -41,12 +39,11 @@ impl Tail {
         if self.counter.accountant.take_reached() {
             return Ok(());
         }
-        let mut assigned = Vec::new();
         if flush {
             self.counter.at = origin.before.clone();
             let at = || origin.before.clone();
-            self.counter.accountant.flush(at, &mut assigned);
-            self.put_out_counted(&mut assigned, out)?;
+            self.counter.accountant.flush(at);
+            self.put_out_counted(out)?;
         }
         let keys = self.keyed(&mut rows)?;
         let ids = rows.row_ids()?;
@@ -70,8 +67,8 @@ impl Tail {
             };
             let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
             let behind = || origin.behind(snapshot, at, given);
-            { &mut self.counter.accountant }.count(held, key, behind, &mut assigned);
-            self.put_out_counted(&mut assigned, out)?;
+            self.counter.accountant.count(held, key, behind);
+            self.put_out_counted(out)?;
         }
         if let Some((at, given)) = last {
             self.counter.at = origin.behind(&self.snapshot, at, given);
@@ -113,28 +110,22 @@ impl Tail {
             };
             Ok::<_, Error>((held, keys.get(at).copied().unwrap_or_default()))
         })?;
-        let mut assigned = Vec::new();
-        { &mut self.counter.accountant }.restore(held, &at, &mut assigned);
+        self.counter.accountant.restore(held, &at);
         self.counter.at = at;
-        self.put_out_counted(&mut assigned, out)
+        self.put_out_counted(out)
     }
 
     /// Ends the span: emits the last, possibly short, batches.
     pub(crate) fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
-        let mut assigned = Vec::new();
         let at = std::mem::take(&mut self.counter.at);
-        { &mut self.counter.accountant }.finish_span(|| at.clone(), &mut assigned);
-        self.put_out_counted(&mut assigned, out)?;
+        self.counter.accountant.finish_span(|| at.clone());
+        self.put_out_counted(out)?;
         { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
     }
 
     /// Settles and emits counted batches.
-    fn put_out_counted(
-        &mut self,
-        assigned: &mut Vec<AssignedBatch<Held>>,
-        out: &mut Vec<Batch>,
-    ) -> Result<()> {
-        for AssignedBatch { rows, plan } in assigned.drain(..) {
+    fn put_out_counted(&mut self, out: &mut Vec<Batch>) -> Result<()> {
+        for AssignedBatch { rows, plan } in self.counter.accountant.take_assigned() {
             let members = self.counter.pieces.take(&rows, &self.whole)?;
             let own = members.len();
             self.put_out(members, own, plan, out)?;

@@ -19,18 +19,14 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Creates a counter at the beginning of an epoch, or where a run resumes.
-    pub(crate) fn new(rules: BatchRules, first_epoch: u64, resume: Option<&Cursor>) -> Self {
-        let accountant = match resume {
-            Some(cursor) => Accountant::at(rules, cursor),
-            None => Accountant::new(rules, first_epoch),
-        };
-        let last_row = match resume.map(|cursor| cursor.arms.as_slice()) {
-            Some([input]) => input.row,
+    /// Creates a counter at the position of a cursor.
+    pub(crate) fn new(rules: BatchRules, at: &Cursor) -> Self {
+        let last_row = match at.arms.as_slice() {
+            [input] => input.row,
             _ => None,
         };
         Self {
-            accountant,
+            accountant: Accountant::new(rules, at),
             pieces: Pieces::default(),
             last_row,
             at: InputPosition::default(),
@@ -40,7 +36,7 @@ impl Counter {
 
     /// Begins an epoch. Does nothing if it is the current epoch.
     pub(super) fn begin(&mut self, epoch: u64) {
-        if epoch != self.accountant.epoch() {
+        if epoch != self.accountant.epoch {
             self.accountant.begin(epoch);
             self.last_row = None;
         }

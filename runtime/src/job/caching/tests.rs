@@ -75,7 +75,7 @@ async fn run(compiled: &Compiled, stores: &Stores) -> (String, Option<(u64, u64)
         .await
         .unwrap()
         .start();
-    let mut digest = Digest::new();
+    let mut digest = Digest::default();
     while let Some(batch) = run.next().await {
         digest.update(&batch.unwrap().batch).unwrap();
     }

@@ -35,8 +35,8 @@ impl GroupKey {
 pub struct Grouping {
     /// Number of elements in a pack; `None` without PACK.
     pack: Option<u64>,
-    /// Number of buckets.
-    buckets: usize,
+    /// Number of buckets; 1 without BUCKET BY.
+    pub buckets: usize,
     size: BatchSize,
     /// True if batches are padded, so that every sequence counts as many elements as the longest
     /// one of its batch.
@@ -65,11 +65,6 @@ impl Grouping {
         }
     }
 
-    /// Returns the number of buckets; 1 without BUCKET BY.
-    pub const fn buckets(&self) -> usize {
-        self.buckets
-    }
-
     /// Returns true if each batch is a fixed number of consecutive rows.
     pub fn is_plain(&self) -> bool {
         self.pack.is_none() && self.buckets == 1 && matches!(self.size, BatchSize::Rows(_))
@@ -85,18 +80,20 @@ pub struct Group<T> {
     pub packs: Option<Vec<u32>>,
 }
 
-/// An open pack.
-#[derive(Debug, Clone)]
-struct Bin<T> {
-    rows: Vec<T>,
-    length: u64,
+impl<T> Group<T> {
+    /// Returns the number of packs, or of rows if they are not packed.
+    pub fn units(&self) -> u64 {
+        self.packs.as_ref().map_or(self.rows.len(), Vec::len) as u64
+    }
 }
 
-/// An open batch.
+/// An open pack, or an open batch.
 #[derive(Debug, Clone)]
 struct Open<T> {
     rows: Vec<T>,
+    /// Number of rows in each pack of the batch.
     packs: Vec<u32>,
+    /// Number of elements in the rows.
     tokens: u64,
     longest: u64,
 }
@@ -112,8 +109,16 @@ impl<T> Default for Open<T> {
     }
 }
 
+impl<T> Open<T> {
+    fn push(&mut self, row: T, length: u64) {
+        self.rows.push(row);
+        self.tokens += length;
+        self.longest = self.longest.max(length);
+    }
+}
+
 /// The open and completed groups that a cursor carries, so that a resumed run continues them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Carry<T> {
     /// Completed batches that were not emitted.
     pub ready: Vec<Group<T>>,
@@ -121,16 +126,6 @@ pub struct Carry<T> {
     pub open: Vec<Group<T>>,
     /// Open packs.
     pub bins: Vec<Vec<T>>,
-}
-
-impl<T> Default for Carry<T> {
-    fn default() -> Self {
-        Self {
-            ready: Vec::new(),
-            open: Vec::new(),
-            bins: Vec::new(),
-        }
-    }
 }
 
 impl<T> Carry<T> {
@@ -144,20 +139,16 @@ impl<T> Carry<T> {
 
     /// Converts each row with `f`.
     pub fn map<U, E>(&self, mut f: impl FnMut(&T) -> Result<U, E>) -> Result<Carry<U>, E> {
-        let mut group = |g: &Group<T>| -> Result<Group<U>, E> {
-            Ok(Group {
-                rows: g.rows.iter().map(&mut f).collect::<Result<_, E>>()?,
-                packs: g.packs.clone(),
-            })
+        let mut mapped = |rows: &Vec<T>| rows.iter().map(&mut f).collect::<Result<Vec<U>, E>>();
+        let mut groups = |groups: &[Group<T>]| -> Result<Vec<Group<U>>, E> {
+            let groups = groups.iter().map(|group| {
+                let (rows, packs) = (mapped(&group.rows)?, group.packs.clone());
+                Ok(Group { rows, packs })
+            });
+            groups.collect()
         };
-        let ready = self
-            .ready
-            .iter()
-            .map(&mut group)
-            .collect::<Result<_, E>>()?;
-        let open = self.open.iter().map(&mut group).collect::<Result<_, E>>()?;
-        let bin = |rows: &Vec<T>| rows.iter().map(&mut f).collect::<Result<_, E>>();
-        let bins = self.bins.iter().map(bin).collect::<Result<_, E>>()?;
+        let (ready, open) = (groups(&self.ready)?, groups(&self.open)?);
+        let bins = self.bins.iter().map(mapped).collect::<Result<_, E>>()?;
         Ok(Carry { ready, open, bins })
     }
 }
@@ -166,7 +157,9 @@ impl<T> Carry<T> {
 #[derive(Debug, Clone)]
 pub struct Grouper<T> {
     grouping: Grouping,
-    bins: Vec<Bin<T>>,
+    /// Open packs.
+    bins: Vec<Open<T>>,
+    /// The open batch of each bucket.
     open: Vec<Open<T>>,
     /// Number of rows in open bins and batches.
     held: usize,
@@ -194,19 +187,17 @@ impl<T: Clone> Grouper<T> {
             let bucket = group.rows.first().map_or(0, |(_, key)| key.bucket as usize);
             let open = &mut this.open[bucket.min(this.grouping.buckets - 1)];
             for (row, key) in &group.rows {
-                let length = key.tokens();
-                open.rows.push(row.clone());
-                open.tokens += length;
-                open.longest = open.longest.max(length);
+                open.push(row.clone(), key.tokens());
             }
             open.packs.extend(group.packs.iter().flatten());
             this.held += group.rows.len();
         }
         for rows in &carry.bins {
-            this.bins.push(Bin {
-                rows: rows.iter().map(|(row, _)| row.clone()).collect(),
-                length: rows.iter().map(|(_, key)| u64::from(key.length)).sum(),
-            });
+            let mut bin = Open::default();
+            for (row, key) in rows {
+                bin.push(row.clone(), key.length.into());
+            }
+            this.bins.push(bin);
             this.held += rows.len();
             this.in_bins += rows.len();
         }
@@ -252,25 +243,21 @@ impl<T: Clone> Grouper<T> {
             return self.add(key, row, out);
         };
         let length = u64::from(key.length);
-        let fits = |bin: &Bin<T>| bin.length + length <= room;
+        let fits = |bin: &Open<T>| bin.tokens + length <= room;
         let at = match self.bins.iter().position(fits) {
             Some(at) => at,
             None => {
                 if self.bins.len() == BINS {
                     self.close_fullest(out);
                 }
-                self.bins.push(Bin {
-                    rows: Vec::new(),
-                    length: 0,
-                });
+                self.bins.push(Open::default());
                 self.bins.len() - 1
             }
         };
         let bin = &mut self.bins[at];
-        bin.rows.push(row);
-        bin.length += length;
+        bin.push(row, length);
         self.in_bins += 1;
-        if bin.length == room {
+        if bin.tokens == room {
             self.close(at, out);
         }
         // Rows in the open batch do not count: the batch is emitted before the next token is made.
@@ -320,10 +307,7 @@ impl<T: Clone> Grouper<T> {
                 if tokens > budget.get() && !open.rows.is_empty() {
                     self.emit(bucket, out);
                 }
-                let open = &mut self.open[bucket];
-                open.rows.push(row);
-                open.tokens += length;
-                open.longest = open.longest.max(length);
+                self.open[bucket].push(row, length);
                 while self.held > MAX_CARRY && self.grouping.buckets > 1 {
                     let rows = |bucket: &usize| self.open[*bucket].rows.len();
                     let Some(largest) = (0..self.grouping.buckets).rev().max_by_key(rows) else {
@@ -337,7 +321,7 @@ impl<T: Clone> Grouper<T> {
 
     /// Completes the pack with the fewest free elements; among equals, the oldest.
     fn close_fullest(&mut self, out: &mut Vec<Group<T>>) {
-        let length = |at: &usize| self.bins[*at].length;
+        let length = |at: &usize| self.bins[*at].tokens;
         if let Some(fullest) = (0..self.bins.len()).rev().max_by_key(length) {
             self.close(fullest, out);
         }
