@@ -83,9 +83,7 @@ impl ReadSegment {
 
     async fn computed(self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
         let Some(segment) = self.segment else {
-            let no_rows = context.data.snapshot.row_ids(&[]).to_array()?;
-            let schema = context.reader.fragment.schema();
-            return Ok(vec![RowBatch::empty(schema, no_rows)]);
+            return Ok(vec![RowBatch::empty(context.reader.fragment.schema())]);
         };
         let pieces = segment.compute(context).await?;
         let Some(wanted) = self.wanted else {
