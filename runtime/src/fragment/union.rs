@@ -15,23 +15,29 @@ impl RowOperator for Union {
     }
 
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
-        // Inputs that have no row in this segment are left out.
-        let mut batches: Vec<&RowBatch> = inputs.iter().filter(|b| !b.is_empty()).collect();
-        if batches.is_empty() {
-            batches.extend(inputs.first());
-        }
-        if let [only] = batches.as_slice() {
-            return Ok((*only).clone());
-        }
-        let mut order = Vec::new();
-        for (input, batch) in batches.iter().enumerate() {
-            let positions = batch.row_ids()?.position;
-            let rows = positions.values().iter().enumerate();
-            order.extend(rows.map(|(row, &at)| (at, input, row)));
-        }
-        // The sort is stable, so the children of a row keep their order.
-        order.sort_by_key(|&(at, input, _)| (at, input));
-        let picks: Vec<_> = order.iter().map(|&(_, input, row)| (input, row)).collect();
-        RowBatch::interleave(&batches, &picks)
+        merged(&inputs)
     }
+}
+
+/// Merges batches that are each sorted by position. If a position occurs in several of them, the rows of the first one
+/// come first.
+pub(crate) fn merged(inputs: &[RowBatch]) -> Result<RowBatch> {
+    // Inputs that have no row in this segment are left out.
+    let mut batches: Vec<&RowBatch> = inputs.iter().filter(|b| !b.is_empty()).collect();
+    if batches.is_empty() {
+        batches.extend(inputs.first());
+    }
+    if let [only] = batches.as_slice() {
+        return Ok((*only).clone());
+    }
+    let mut order = Vec::new();
+    for (input, batch) in batches.iter().enumerate() {
+        let positions = batch.row_ids()?.position;
+        let rows = positions.values().iter().enumerate();
+        order.extend(rows.map(|(row, &at)| (at, input, row)));
+    }
+    // The sort is stable, so the children of a row keep their order.
+    order.sort_by_key(|&(at, input, _)| (at, input));
+    let picks: Vec<_> = order.iter().map(|&(_, input, row)| (input, row)).collect();
+    RowBatch::interleave(&batches, &picks)
 }

@@ -343,7 +343,9 @@ impl Tail {
         rows: usize,
         packs: Option<Vec<u32>>,
     ) -> Result<RecordBatch> {
-        columns.truncate(self.whole.fields().len() - self.hidden());
+        // Hidden columns are the last ones.
+        let fields = self.whole.fields().iter();
+        columns.truncate(fields.filter(|field| !is_hidden(field.name())).count());
         if let Some(packing) = &self.packing {
             return packing.pack(&columns, &packs.unwrap_or_default());
         }
@@ -351,12 +353,6 @@ impl Tail {
             columns = padding.pad(columns)?;
         }
         Ok(record_batch(Arc::clone(&self.schema), columns, rows)?)
-    }
-
-    /// Returns the number of hidden columns, which are the last ones.
-    fn hidden(&self) -> usize {
-        let fields = self.whole.fields().iter();
-        fields.filter(|field| is_hidden(field.name())).count()
     }
 }
 
