@@ -1,5 +1,6 @@
 //! The errors of a run.
 
+use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use forebay_udfs::room::NoRoom;
 
@@ -79,6 +80,12 @@ impl From<DataFusionError> for Error {
             _ => None,
         };
         room.map_or(Self::Engine(error), Self::Room)
+    }
+}
+
+impl From<ArrowError> for Error {
+    fn from(error: ArrowError) -> Self {
+        DataFusionError::from(error).into()
     }
 }
 

@@ -14,7 +14,7 @@
 //! | [`tail`], [`dead_letters`] | batches, settled failures, and a table of the failed rows |
 //! | [`run`] | the local engine: one run of a job from a cursor |
 //! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
-//! | [`output_file`], [`cpu`] | files written atomically; CPU time |
+//! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns |
 
 pub mod cache;
 pub mod cpu;
@@ -29,6 +29,7 @@ pub mod output_file;
 pub mod pool;
 mod prefetch;
 mod process_wide;
+mod record_batch;
 pub mod run;
 mod segment;
 pub mod source;

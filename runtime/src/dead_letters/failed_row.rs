@@ -1,5 +1,7 @@
 //! Failed rows on their way from the tail to the dead-letter table.
 
+use crate::tail::Failure;
+
 /// A failed row of a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct FailedRow {
@@ -8,10 +10,7 @@ pub(crate) struct FailedRow {
     pub(crate) pass: u64,
     /// File of the row, as an index into the snapshot's files.
     pub(crate) file: u32,
-    pub(crate) row: u64,
     pub(crate) child: u32,
-    pub(crate) column: Option<String>,
-    pub(crate) operator: String,
-    pub(crate) cause: String,
+    pub(crate) failure: Failure,
     pub(crate) outcome: &'static str,
 }

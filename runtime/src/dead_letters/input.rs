@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::failed_row::FailedRow;
 use crate::job::OpenPlan;
-use crate::order::SnapshotSplit;
 use crate::source::{Access, Scan};
+use crate::tail::Failure;
 
 /// The input of a row, as the dead-letter table records it.
 #[derive(Debug, Clone)]
@@ -43,21 +43,19 @@ pub(super) async fn inputs(
     letters: &[FailedRow],
     keep: u64,
 ) -> Vec<Option<Input>> {
+    let snapshot = &plan.data.snapshot;
     let mut inputs = vec![None; letters.len()];
     // For sources that read by split, the rows of a split are read together.
     let mut by_split: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, letter) in letters.iter().enumerate() {
-        let snapshot = &plan.data.snapshot;
-        let holds = |split: &&SnapshotSplit| {
-            split.file == letter.file
-                && (split.first_row..split.first_row + split.rows).contains(&letter.row)
-        };
-        if let Some(split) = snapshot.splits.iter().position(|split| holds(&split)) {
-            by_split.entry(split as u32).or_default().push(at);
+        let Failure { file, row, .. } = &letter.failure;
+        let occurrence = snapshot.occurrence(letter.file);
+        if let Some(stored) = snapshot.find(occurrence, file, *row) {
+            by_split.entry(stored.split).or_default().push(at);
         }
     }
     for (split, rows) in by_split {
-        let wanted: Vec<u64> = rows.iter().map(|&at| letters[at].row).collect();
+        let wanted: Vec<u64> = rows.iter().map(|&at| letters[at].failure.row).collect();
         match of_split(plan, split, &wanted, keep).await {
             Ok(found) => {
                 for (at, input) in rows.into_iter().zip(found) {

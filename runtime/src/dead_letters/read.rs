@@ -94,13 +94,10 @@ pub fn read(path: &Path) -> Result<Vec<DeadLetter>> {
 
 fn of_batch(batch: &RecordBatch) -> Result<Vec<DeadLetter>> {
     let column = |name: &str| {
+        let field = SCHEMA.field_with_name(name)?;
         let found = batch.column_by_name(name);
-        let found = found.filter(|column| {
-            SCHEMA
-                .field_with_name(name)
-                .is_ok_and(|f| f.data_type() == column.data_type())
-                && column.null_count() == 0
-        });
+        let found = found
+            .filter(|column| column.data_type() == field.data_type() && column.null_count() == 0);
         found.ok_or_else(|| {
             exec_datafusion_err!(
                 "not a table of dead letters: column \"{name}\" is missing, has another type or has nulls"
@@ -111,12 +108,8 @@ fn of_batch(batch: &RecordBatch) -> Result<Vec<DeadLetter>> {
     let number = |name: &str| Ok::<_, Error>(column(name)?.as_primitive::<UInt64Type>().clone());
     let small = |name: &str| Ok::<_, Error>(column(name)?.as_primitive::<UInt32Type>().clone());
     let (hash, file) = (text("semantic_hash")?, text("file")?);
-    let (epoch, step, pass, row) = (
-        number("epoch")?,
-        number("step")?,
-        number("pass")?,
-        number("row")?,
-    );
+    let (epoch, step) = (number("epoch")?, number("step")?);
+    let (pass, row) = (number("pass")?, number("row")?);
     let (occurrence, child) = (small("occurrence")?, small("child")?);
     let letters = (0..batch.num_rows()).map(|at| DeadLetter {
         semantic_hash: hash.value(at).to_owned(),

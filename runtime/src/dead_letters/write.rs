@@ -100,19 +100,17 @@ impl DeadLetterWriter {
         let texts = |of: &dyn Fn(&FailedRow) -> String| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(letters.iter().map(of)))
         };
-        let maybe = |of: &dyn Fn(&FailedRow) -> Option<String>| -> ArrayRef {
-            Arc::new(letters.iter().map(of).collect::<StringArray>())
-        };
         let numbers = |of: &dyn Fn(&FailedRow) -> u64| -> ArrayRef {
             Arc::new(UInt64Array::from_iter_values(letters.iter().map(of)))
         };
         let small = |of: &dyn Fn(&FailedRow) -> u32| -> ArrayRef {
             Arc::new(UInt32Array::from_iter_values(letters.iter().map(of)))
         };
-        let place = |letter: &FailedRow| {
-            let (location, file) = (snapshot.location(letter.file), snapshot.path(letter.file));
-            uri(location, file)
-        };
+        let uri = |letter: &FailedRow| uri(&letter.failure.location, &letter.failure.file);
+        let failed = letters
+            .iter()
+            .map(|letter| letter.failure.column.as_deref());
+        let failed: StringArray = failed.collect();
         let inputs = || inputs.iter().map(Option::as_ref);
         let sizes: UInt64Array = inputs().map(|input| Some(input?.bytes)).collect();
         let sums: StringArray = inputs().map(|input| Some(&input?.sha256)).collect();
@@ -126,20 +124,19 @@ impl DeadLetterWriter {
             numbers(&|_| self.rank),
             numbers(&|l| l.pass),
             small(&|l| snapshot.occurrence(l.file)),
-            texts(&|l| snapshot.path(l.file).to_owned()),
-            numbers(&|l| l.row),
+            texts(&|l| l.failure.file.clone()),
+            numbers(&|l| l.failure.row),
             small(&|l| l.child),
-            texts(&place),
-            maybe(&|l| l.column.clone()),
-            texts(&|l| l.operator.clone()),
-            texts(&|l| l.cause.clone()),
+            texts(&uri),
+            Arc::new(failed),
+            texts(&|l| l.failure.operator.clone()),
+            texts(&|l| l.failure.cause.clone()),
             texts(&|l| l.outcome.to_owned()),
             Arc::new(sizes),
             Arc::new(sums),
             Arc::new(kept),
         ];
-        let batch = RecordBatch::try_new(Arc::clone(&SCHEMA), columns);
-        Ok(batch.map_err(DataFusionError::from)?)
+        Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
     }
 }
 

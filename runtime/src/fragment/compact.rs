@@ -7,27 +7,27 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, DictionaryArray, FixedSizeListArray,
-    GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait, PrimitiveArray, RecordBatch,
-    RecordBatchOptions, StringViewArray, StructArray, UInt64Array, UnionArray,
-    downcast_dictionary_array, make_array, new_empty_array,
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuilder, DictionaryArray,
+    FixedSizeListArray, GenericListViewArray, OffsetSizeTrait, PrimitiveArray, RecordBatch,
+    StringViewArray, UInt64Array, UnionArray, downcast_dictionary_array, make_array,
+    new_empty_array,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::{nullif, take};
+use arrow::buffer::{BooleanBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType, UnionMode};
 use arrow::error::ArrowError;
+
+use super::conform::with_children;
+use super::hidden::{clear, mask};
+use crate::record_batch::record_batch;
 
 type Result<T> = std::result::Result<T, ArrowError>;
 
 /// Compacts every column of a batch.
 pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch> {
     let columns = batch.columns().iter().map(compact);
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(
-        batch.schema(),
-        columns.collect::<Result<Vec<_>>>()?,
-        &options,
-    )
+    let columns = columns.collect::<Result<_>>()?;
+    record_batch(batch.schema(), columns, batch.num_rows())
 }
 
 /// Returns an equal array whose buffers and children hold only the values of its rows, without
@@ -48,22 +48,22 @@ pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
             let values = array.as_binary_view().iter();
             Ok(Arc::new(values.collect::<BinaryViewArray>()))
         }
-        DataType::List(_) => compact_list(array.as_list::<i32>()),
-        DataType::LargeList(_) => compact_list(array.as_list::<i64>()),
         DataType::ListView(_) => compact_list_view(array.as_list_view::<i32>()),
         DataType::LargeListView(_) => compact_list_view(array.as_list_view::<i64>()),
         DataType::FixedSizeList(..) => compact_fixed_size_list(array.as_fixed_size_list()),
-        DataType::Map(..) => compact_map(array.as_map()),
-        DataType::Struct(_) => compact_struct(array.as_struct()),
         DataType::Dictionary(..) => downcast_dictionary_array! {
             array => compact_dictionary(array),
             _ => Ok(Arc::clone(array)),
         },
         DataType::RunEndEncoded(..) => compact_runs(array),
         DataType::Union(_, mode) => compact_union(array.as_union(), *mode),
-        // In all other types each row has a value of its own, and kernels process only the rows of
-        // the slice.
-        _ => Ok(Arc::clone(array)),
+        // A list without hidden values has no values but those of its rows. In types without
+        // children each row has a value of its own, and kernels process only the rows of the slice.
+        _ => {
+            let array = clear(array, None)?.unwrap_or_else(|| Arc::clone(array));
+            let rebuilt = with_children(&array, array.data_type(), |child, _| compact(&child))?;
+            Ok(rebuilt.unwrap_or(array))
+        }
     }
 }
 
@@ -71,75 +71,17 @@ fn identity(rows: usize) -> UInt64Array {
     UInt64Array::from_iter_values(0..rows as u64)
 }
 
-fn is_valid(nulls: Option<&NullBuffer>, row: usize) -> bool {
-    nulls.is_none_or(|nulls| nulls.is_valid(row))
-}
-
-/// Concatenates the ranges (start, length) of a list's child.
-fn gather(child: &ArrayRef, ranges: &[(usize, usize)]) -> Result<ArrayRef> {
-    let mut filled = ranges.iter().filter(|(_, length)| *length > 0);
-    let Some(&(first, length)) = filled.next() else {
-        return Ok(new_empty_array(child.data_type()));
-    };
-    let mut end = first + length;
-    let is_contiguous = filled.all(|(start, length)| {
-        let follows = *start == end;
-        end = start + length;
-        follows
+/// Keeps the values in use, in order. Also returns the number of kept values before each value.
+fn compact_used(values: &ArrayRef, used: &BooleanBuffer) -> Result<(ArrayRef, Vec<usize>)> {
+    let mut kept = 0;
+    let places = used.iter().map(|is_used| {
+        let place = kept;
+        kept += usize::from(is_used);
+        place
     });
-    if is_contiguous {
-        return compact(&child.slice(first, end - first));
-    }
-    let indices = ranges
-        .iter()
-        .flat_map(|&(start, length)| start as u64..(start + length) as u64);
-    compact(&take(child, &UInt64Array::from_iter_values(indices), None)?)
-}
-
-/// Returns start and length of the elements of each row; the length is 0 where the row is null.
-fn list_ranges<O: OffsetSizeTrait>(
-    offsets: &[O],
-    nulls: Option<&NullBuffer>,
-) -> Vec<(usize, usize)> {
-    let rows = offsets.windows(2).enumerate();
-    let range = rows.map(|(row, pair)| {
-        let (start, end) = (pair[0].as_usize(), pair[1].as_usize());
-        let length = if is_valid(nulls, row) { end - start } else { 0 };
-        (start, length)
-    });
-    range.collect()
-}
-
-fn lengths(ranges: &[(usize, usize)]) -> impl Iterator<Item = usize> {
-    ranges.iter().map(|(_, length)| *length)
-}
-
-fn compact_list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Result<ArrayRef> {
-    let (DataType::List(item) | DataType::LargeList(item)) = list.data_type() else {
-        return Ok(Arc::new(list.clone()));
-    };
-    let ranges = list_ranges(list.value_offsets(), list.nulls());
-    Ok(Arc::new(GenericListArray::<O>::try_new(
-        Arc::clone(item),
-        OffsetBuffer::from_lengths(lengths(&ranges)),
-        gather(list.values(), &ranges)?,
-        list.nulls().cloned(),
-    )?))
-}
-
-fn compact_map(map: &MapArray) -> Result<ArrayRef> {
-    let DataType::Map(entry, is_ordered) = map.data_type() else {
-        return Ok(Arc::new(map.clone()));
-    };
-    let ranges = list_ranges(map.value_offsets(), map.nulls());
-    let entries: ArrayRef = Arc::new(map.entries().clone());
-    Ok(Arc::new(MapArray::try_new(
-        Arc::clone(entry),
-        OffsetBuffer::from_lengths(lengths(&ranges)),
-        gather(&entries, &ranges)?.as_struct().clone(),
-        map.nulls().cloned(),
-        *is_ordered,
-    )?))
+    let places = places.collect();
+    let used = UInt64Array::from_iter_values(used.set_indices().map(|value| value as u64));
+    Ok((compact(&take(values, &used, None)?)?, places))
 }
 
 /// Compacts a list view, whose rows may share elements: each element that some row uses is kept
@@ -152,109 +94,55 @@ fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Resu
     let sizes: Vec<O> = sizes
         .map(|(row, size)| if list.is_valid(row) { *size } else { O::zero() })
         .collect();
-    let rows = list.offsets().iter().zip(&sizes);
-    let mut held: Vec<(usize, usize)> = rows
-        .map(|(offset, size)| (offset.as_usize(), size.as_usize()))
-        .filter(|(_, size)| *size > 0)
-        .collect();
-    held.sort_unstable();
-    // Maximal ranges of used elements: start, end, and number of used elements before the range.
-    let mut stretches: Vec<(usize, usize, usize)> = Vec::new();
-    for (start, size) in held {
-        match stretches.last_mut() {
-            Some((_, end, _)) if start <= *end => *end = (*end).max(start + size),
-            last => {
-                let before = last.map_or(0, |(from, end, before)| *before + (*end - *from));
-                stretches.push((start, start + size, before));
-            }
+    let mut used = BooleanBufferBuilder::new(list.values().len());
+    used.append_n(list.values().len(), false);
+    for (offset, size) in list.offsets().iter().zip(&sizes) {
+        for element in offset.as_usize()..offset.as_usize() + size.as_usize() {
+            used.set_bit(element, true);
         }
     }
-    let moved = list.offsets().iter().zip(&sizes).map(|(offset, size)| {
-        if size.as_usize() == 0 {
-            return O::zero();
-        }
-        let offset = offset.as_usize();
-        let after = stretches.partition_point(|(start, ..)| *start <= offset);
-        let (start, _, before) = stretches[after.saturating_sub(1)];
-        O::usize_as(before + (offset - start))
+    let (values, places) = compact_used(list.values(), &used.finish())?;
+    let offsets = list.offsets().iter().zip(&sizes);
+    let offsets = offsets.map(|(offset, size)| match size.as_usize() {
+        0 => O::zero(),
+        _ => O::usize_as(places[offset.as_usize()]),
     });
-    let offsets: Vec<O> = moved.collect();
-    let ranges: Vec<_> = stretches.iter().map(|(s, e, _)| (*s, *e - *s)).collect();
     Ok(Arc::new(GenericListViewArray::<O>::try_new(
         Arc::clone(item),
-        ScalarBuffer::from(offsets),
+        offsets.collect(),
         ScalarBuffer::from(sizes),
-        gather(list.values(), &ranges)?,
+        values,
         list.nulls().cloned(),
     )?))
 }
 
+/// Compacts a list of fixed size. Unlike [`clear`], this also clears the elements of null rows that
+/// are declared non-nullable.
 fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef> {
     let DataType::FixedSizeList(item, size) = list.data_type() else {
         return Ok(Arc::new(list.clone()));
     };
-    let width = usize::try_from(*size).unwrap_or(0);
-    if width == 0 {
-        return Ok(Arc::new(list.clone()));
-    }
-    let start = list.value_offset(0) as usize;
-    let own = list.values().slice(start, list.len() * width);
-    let nulls = list.nulls().filter(|nulls| nulls.null_count() > 0);
-    let own = match nulls {
-        Some(nulls) => masked(&own, &nulls.expand(width))?,
-        None => own,
-    };
-    Ok(Arc::new(FixedSizeListArray::try_new(
+    let elements = list.nulls().zip(usize::try_from(*size).ok());
+    let elements = elements.map(|(nulls, size)| nulls.expand(size));
+    let masked = mask(list.values(), elements.as_ref())?;
+    Ok(Arc::new(FixedSizeListArray::try_new_with_length(
         Arc::clone(item),
         *size,
-        compact(&own)?,
+        compact(masked.as_ref().unwrap_or(list.values()))?,
         list.nulls().cloned(),
+        list.len(),
     )?))
-}
-
-fn compact_struct(values: &StructArray) -> Result<ArrayRef> {
-    let columns = values.columns().iter().map(|column| {
-        let column = match values.nulls() {
-            Some(nulls) => masked(column, nulls)?,
-            None => Arc::clone(column),
-        };
-        compact(&column)
-    });
-    Ok(Arc::new(StructArray::try_new_with_length(
-        values.fields().clone(),
-        columns.collect::<Result<_>>()?,
-        values.nulls().cloned(),
-        values.len(),
-    )?))
-}
-
-/// Makes an array null wherever `parent` is null. Unions and run-end-encoded arrays have no nulls
-/// of their own, and are returned unchanged.
-fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef> {
-    match array.data_type() {
-        DataType::Null | DataType::Union(..) | DataType::RunEndEncoded(..) => Ok(Arc::clone(array)),
-        _ => nullif(array, &BooleanArray::new(!parent.inner(), None)),
-    }
 }
 
 /// Keeps the dictionary's values that some key refers to, in order.
 fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Result<ArrayRef> {
-    let used = array.occupancy();
-    let mut kept = 0;
-    let places = used.iter().map(|is_used| {
-        let place = kept;
-        kept += usize::from(is_used);
-        place
-    });
-    let places: Vec<usize> = places.collect();
+    let (values, places) = compact_used(array.values(), &array.occupancy())?;
     let keys = array.keys().iter().map(|key| {
         let place = places.get(key?.as_usize())?;
         K::Native::from_usize(*place)
     });
     let keys: PrimitiveArray<K> = keys.collect();
-    let values = used.set_indices().map(|value| value as u64);
-    let values = take(array.values(), &UInt64Array::from_iter_values(values), None)?;
-    Ok(Arc::new(DictionaryArray::try_new(keys, compact(&values)?)?))
+    Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
 }
 
 fn compact_runs(array: &ArrayRef) -> Result<ArrayRef> {
@@ -293,8 +181,10 @@ fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        ArrayData, BinaryArray, Int32Array, Int64Array, ListViewArray, RunArray, StringArray,
+        ArrayData, BinaryArray, GenericListArray, Int32Array, Int64Array, ListViewArray, MapArray,
+        RunArray, StringArray, StructArray,
     };
+    use arrow::buffer::{NullBuffer, OffsetBuffer};
     use arrow::compute::cast;
     use arrow::datatypes::{Field, Fields, Int8Type, Int16Type, UnionFields};
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, DataFusionError, Result, internal_err, not_impl_err};
+use datafusion::common::{
+    Column, DFSchema, Result, internal_err, not_impl_err, plan_datafusion_err,
+};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
@@ -16,10 +18,9 @@ use forebay_planner::rows::columns::ColumnIndex;
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use forebay_udfs::row::ROW_COLUMN;
 
-use super::clearing::{clearing, with_cleared_constants};
-use super::in_list::with_lists_of_rows;
 use super::row_batch::nullable;
 use super::unwind::caught;
+use super::wrapped::{clearing, with_cleared_constants, with_lists_of_rows};
 
 /// Prefix of the name of a column that replaces a constant.
 const CONSTANT: &str = "__constant";
@@ -62,11 +63,6 @@ impl<'a> Compiler<'a> {
         Ok(placed.data)
     }
 
-    /// Compiles an expression, and returns it with its display text.
-    pub fn with_text(&self, expr: &Expr) -> Result<(Arc<dyn PhysicalExpr>, String)> {
-        Ok((self.compile(expr)?, human(expr)))
-    }
-
     /// Compiles a join key, cast to the type in which both sides are compared. The cast is part of the expression, so
     /// a key that does not convert is an error of its row.
     pub fn key(&self, key: &Expr, key_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
@@ -88,9 +84,8 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
         .map(|(l, r)| {
             let (l, r) = (left.field_of(l)?, right.field_of(r)?);
             let (l, r) = (l.data_type(), r.data_type());
-            comparison_coercion(l, r).ok_or_else(|| {
-                datafusion::common::plan_datafusion_err!("JOIN: cannot compare {l} with {r}")
-            })
+            comparison_coercion(l, r)
+                .ok_or_else(|| plan_datafusion_err!("JOIN: cannot compare {l} with {r}"))
         })
         .collect()
 }
@@ -110,12 +105,8 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     }
     let cleared = with_cleared_constants(expr.clone(), &schema, |e| simplify(e, &schema))?;
     let simple = simplified(&cleared, &schema)?;
-    let expr = create_physical_expr(
-        &simple,
-        &schema,
-        &ExecutionProps::new(),
-        &Default::default(),
-    )?;
+    let props = ExecutionProps::new();
+    let expr = create_physical_expr(&simple, &schema, &props, &Default::default())?;
     let expr = with_lists_of_rows(expr, schema.as_arrow())?;
     clearing(expr, schema.as_arrow())
 }
@@ -138,9 +129,8 @@ fn simplified(expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
                 let name = format!("{CONSTANT}{}", constants.len());
                 fields.push(Field::new(&name, e.get_type(schema.as_ref())?, true));
                 constants.push(e);
-                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
-                    name,
-                ))))
+                let column = Column::new_unqualified(name);
+                Ok(Transformed::yes(Expr::Column(column)))
             }
         }
     })?;
@@ -177,10 +167,7 @@ fn simplify(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))
         .build();
-    match caught(|| ExprSimplifier::new(context).simplify(expr)) {
-        Ok(simple) => simple,
-        Err(panicked) => Err(DataFusionError::Execution(panicked.to_string())),
-    }
+    caught(|| ExprSimplifier::new(context).simplify(expr))?
 }
 
 #[cfg(test)]

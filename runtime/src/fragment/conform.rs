@@ -21,87 +21,102 @@ pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array);
     }
-    match (array.data_type(), data_type) {
-        (DataType::List(_), DataType::List(item)) => conform_list(array.as_list::<i32>(), item),
+    if let Some(converted) = with_children(&array, data_type, conform)? {
+        return Ok(converted);
+    }
+    let options = CastOptions {
+        safe: false,
+        format_options: FormatOptions::default(),
+    };
+    cast_with_options(&array, data_type, &options)
+}
+
+/// A function that converts the child of an array to the type that it has in the new array.
+type Convert = fn(ArrayRef, &DataType) -> Result<ArrayRef>;
+
+/// Rebuilds an array as one of `data_type` from its converted children; `None` if the array has no
+/// children, or other ones than `data_type`.
+pub(super) fn with_children(
+    array: &ArrayRef,
+    data_type: &DataType,
+    convert: Convert,
+) -> Result<Option<ArrayRef>> {
+    let rebuilt: ArrayRef = match (array.data_type(), data_type) {
+        (DataType::List(_), DataType::List(item)) => list(array.as_list::<i32>(), item, convert)?,
         (DataType::LargeList(_), DataType::LargeList(item)) => {
-            conform_list(array.as_list::<i64>(), item)
+            list(array.as_list::<i64>(), item, convert)?
         }
         (DataType::ListView(_), DataType::ListView(item)) => {
-            conform_list_view(array.as_list_view::<i32>(), item)
+            list_view(array.as_list_view::<i32>(), item, convert)?
         }
         (DataType::LargeListView(_), DataType::LargeListView(item)) => {
-            conform_list_view(array.as_list_view::<i64>(), item)
+            list_view(array.as_list_view::<i64>(), item, convert)?
         }
         (DataType::FixedSizeList(_, have), DataType::FixedSizeList(item, want)) if have == want => {
             let list = array.as_fixed_size_list();
-            let values = conform(Arc::clone(list.values()), item.data_type())?;
-            Ok(Arc::new(FixedSizeListArray::try_new_with_length(
+            Arc::new(FixedSizeListArray::try_new_with_length(
                 Arc::clone(item),
                 *want,
-                values,
+                convert(Arc::clone(list.values()), item.data_type())?,
                 list.nulls().cloned(),
                 list.len(),
-            )?))
+            )?)
         }
         (DataType::Map(..), DataType::Map(entry, is_ordered)) => {
             let map = array.as_map();
             let entries: ArrayRef = Arc::new(map.entries().clone());
-            Ok(Arc::new(MapArray::try_new(
+            Arc::new(MapArray::try_new(
                 Arc::clone(entry),
                 map.offsets().clone(),
-                conform(entries, entry.data_type())?.as_struct().clone(),
+                convert(entries, entry.data_type())?.as_struct().clone(),
                 map.nulls().cloned(),
                 *is_ordered,
-            )?))
+            )?)
         }
         (DataType::Struct(have), DataType::Struct(want)) if have.len() == want.len() => {
             let values = array.as_struct();
             let columns = values.columns().iter().zip(want);
             let columns =
-                columns.map(|(column, field)| conform(Arc::clone(column), field.data_type()));
-            Ok(Arc::new(StructArray::try_new_with_length(
+                columns.map(|(column, field)| convert(Arc::clone(column), field.data_type()));
+            Arc::new(StructArray::try_new_with_length(
                 want.clone(),
                 columns.collect::<Result<_>>()?,
                 values.nulls().cloned(),
                 values.len(),
-            )?))
+            )?)
         }
         (DataType::Dictionary(have, _), DataType::Dictionary(want, values)) if have == want => {
             let dictionary = array.as_any_dictionary();
-            let values = conform(Arc::clone(dictionary.values()), values)?;
-            Ok(dictionary.with_values(values))
+            dictionary.with_values(convert(Arc::clone(dictionary.values()), values)?)
         }
-        _ => {
-            let options = CastOptions {
-                safe: false,
-                format_options: FormatOptions::default(),
-            };
-            cast_with_options(&array, data_type, &options)
-        }
-    }
+        _ => return Ok(None),
+    };
+    Ok(Some(rebuilt))
 }
 
-fn conform_list<O: OffsetSizeTrait>(
+fn list<O: OffsetSizeTrait>(
     list: &GenericListArray<O>,
     item: &FieldRef,
+    convert: Convert,
 ) -> Result<ArrayRef> {
     Ok(Arc::new(GenericListArray::<O>::try_new(
         Arc::clone(item),
         list.offsets().clone(),
-        conform(Arc::clone(list.values()), item.data_type())?,
+        convert(Arc::clone(list.values()), item.data_type())?,
         list.nulls().cloned(),
     )?))
 }
 
-fn conform_list_view<O: OffsetSizeTrait>(
+fn list_view<O: OffsetSizeTrait>(
     list: &GenericListViewArray<O>,
     item: &FieldRef,
+    convert: Convert,
 ) -> Result<ArrayRef> {
     Ok(Arc::new(GenericListViewArray::<O>::try_new(
         Arc::clone(item),
         list.offsets().clone(),
         list.sizes().clone(),
-        conform(Arc::clone(list.values()), item.data_type())?,
+        convert(Arc::clone(list.values()), item.data_type())?,
         list.nulls().cloned(),
     )?))
 }

@@ -24,11 +24,10 @@ use forebay_udfs::{
     MAX_BATCH_BYTES, OversizedBatch, RowFailure, RunFailure, bounded, row_function,
 };
 
-use super::clearing::uncleared;
 use super::compact::{compact, compact_batch};
 use super::conform::conform;
-use super::row_batch::Reads;
 use super::unwind::caught;
+use super::wrapped::{row_call, uncleared};
 
 /// Operator and cause of each failed row, by row index.
 pub type Failures = BTreeMap<usize, (String, String)>;
@@ -149,46 +148,16 @@ fn attempt(
 
 /// Evaluates an expression; a panic of a kernel becomes an error.
 fn value_of(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ColumnarValue> {
-    match caught(|| expr.evaluate(batch)) {
-        Ok(value) => value,
-        Err(panicked) => Err(DataFusionError::Execution(panicked.to_string())),
-    }
-}
-
-/// Returns `expr` as a call of a function that reports its failed rows itself; `None` if it is
-/// another expression.
-fn row_call(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarFunctionExpr> {
-    expr.downcast_ref::<ScalarFunctionExpr>()
-        .filter(|call| row_function(call.fun()).is_some())
+    caught(|| expr.evaluate(batch))?
 }
 
 fn invoke_rows(
     call: &ScalarFunctionExpr,
     batch: &RecordBatch,
 ) -> std::result::Result<(ArrayRef, Failures), Failed> {
-    let mut failures = Failures::new();
-    let mut args = Vec::with_capacity(call.args().len());
-    let mut arg_fields = Vec::with_capacity(call.args().len());
-    for arg in call.args() {
-        let field = arg.return_field(batch.schema_ref());
-        arg_fields.push(field.map_err(Failed::Run)?);
-        let (value, arg_failures) = argument(arg, batch).map_err(Failed::Run)?;
-        // If several arguments of a row failed, the first one counts.
-        for (row, why) in arg_failures {
-            failures.entry(row).or_insert(why);
-        }
-        args.push(value);
-    }
-    let return_field = call.return_field(batch.schema_ref());
-    let call_args = ScalarFunctionArgs {
-        args,
-        arg_fields,
-        number_rows: batch.num_rows(),
-        return_field: return_field.map_err(Failed::Run)?,
-        config_options: Arc::new(ConfigOptions::default()),
-    };
+    let (args, mut failures) = arguments(call, batch).map_err(Failed::Run)?;
     let invoked = caught(|| match row_function(call.fun()) {
-        Some(function) => function.invoke_rows(call_args),
+        Some(function) => function.invoke_rows(args),
         None => internal_err!("{} does not report its rows", call.name()),
     });
     let (array, failed) = match invoked {
@@ -200,18 +169,39 @@ fn invoke_rows(
             });
         }
     };
-    for RowFailure {
-        row,
-        operator,
-        cause,
-    } in failed
-    {
+    for failure in failed {
         // The failure of an argument causes that of the function, so the argument's is reported.
-        failures
-            .entry(row)
-            .or_insert_with(|| (operator, bounded(cause)));
+        let why = || (failure.operator, bounded(failure.cause));
+        failures.entry(failure.row).or_insert_with(why);
     }
     Ok((array, failures))
+}
+
+/// Evaluates the arguments of a call.
+fn arguments(
+    call: &ScalarFunctionExpr,
+    batch: &RecordBatch,
+) -> Result<(ScalarFunctionArgs, Failures)> {
+    let mut failures = Failures::new();
+    let mut args = Vec::with_capacity(call.args().len());
+    let mut arg_fields = Vec::with_capacity(call.args().len());
+    for arg in call.args() {
+        arg_fields.push(arg.return_field(batch.schema_ref())?);
+        let (value, arg_failures) = argument(arg, batch)?;
+        // If several arguments of a row failed, the first one counts.
+        for (row, why) in arg_failures {
+            failures.entry(row).or_insert(why);
+        }
+        args.push(value);
+    }
+    let args = ScalarFunctionArgs {
+        args,
+        arg_fields,
+        number_rows: batch.num_rows(),
+        return_field: call.return_field(batch.schema_ref())?,
+        config_options: Arc::new(ConfigOptions::default()),
+    };
+    Ok((args, failures))
 }
 
 /// Evaluates an argument; a scalar stays a scalar.
@@ -244,12 +234,25 @@ fn recover(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRe
     Ok((take(&value, &first, None)?, failures.collect()))
 }
 
+/// Returns the columns that an expression reads, in the order in which the expression names them.
+pub(super) fn columns_read(expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
+    let mut columns = Vec::new();
+    let mut pending = vec![expr];
+    while let Some(expr) = pending.pop() {
+        match expr.downcast_ref::<Column>() {
+            Some(column) if !columns.contains(&column.index()) => columns.push(column.index()),
+            _ => pending.extend(expr.children().into_iter().rev()),
+        }
+    }
+    columns
+}
+
 /// Restricts an expression and its batch to the columns that the expression reads.
 fn narrowed(
     expr: &Arc<dyn PhysicalExpr>,
     batch: &RecordBatch,
 ) -> Result<(Arc<dyn PhysicalExpr>, RecordBatch)> {
-    let read: Vec<usize> = Reads::of(expr).columns().collect();
+    let read = columns_read(expr);
     let moved = Arc::clone(expr).transform_up(|e| {
         let Some(column) = e.downcast_ref::<Column>() else {
             return Ok(Transformed::no(e));
@@ -310,14 +313,10 @@ fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef,
     let half = rows / 2;
     let part = |start, length| halve(expr, &compact_batch(&batch.slice(start, length))?);
     let (first, mut failures) = part(0, half)?;
-    let (second, second_failures) = part(half, rows - half)?;
-    failures.extend(
-        second_failures
-            .into_iter()
-            .map(|(row, why)| (row + half, why)),
-    );
-    let joined = concatenated(&[&first, &second])?;
-    Ok((joined, failures))
+    let (second, of_second) = part(half, rows - half)?;
+    let of_second = of_second.into_iter();
+    failures.extend(of_second.map(|(row, why)| (row + half, why)));
+    Ok((concatenated(&[&first, &second])?, failures))
 }
 
 /// Returns the operator (if the error names it) and the cause of an error that a row's value can

@@ -1,22 +1,22 @@
 //! The execution plan of a row operator: a function of batches as an `ExecutionPlan`.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use arrow::datatypes::Schema;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
 };
 use futures::TryStreamExt;
 
@@ -24,15 +24,9 @@ use super::row_batch::{RowBatch, hidden_schema};
 use crate::cpu::cpu_time;
 
 /// An operation on the rows of a segment.
-pub trait RowOperator: fmt::Debug + Send + Sync + 'static {
+pub trait RowOperator: Any + fmt::Debug + Send + Sync {
     /// Returns the name for EXPLAIN; like DataFusion's, it ends in `Exec`.
     fn name(&self) -> &'static str;
-
-    /// Returns the arguments for EXPLAIN.
-    fn describe(&self) -> String;
-
-    /// Returns the visible output columns.
-    fn schema(&self) -> &SchemaRef;
 
     /// Applies the operator to a segment's rows, given as one batch per input. It is called on a
     /// thread of the engine's compute pool, so it may use rayon's parallel iterators and must not block on I/O.
@@ -47,75 +41,87 @@ pub(super) fn only(mut inputs: Vec<RowBatch>) -> Result<RowBatch> {
     }
 }
 
-/// Returns the properties shared by all nodes of a fragment: one partition, bounded, in order.
-pub(super) fn properties(schema: SchemaRef) -> Arc<PlanProperties> {
-    Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(1),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    ))
-}
-
-/// A [`RowOperator`] over the output of other nodes.
+/// A [`RowOperator`] over the output of other nodes: one partition, bounded, in order.
 #[derive(Debug)]
 pub struct RowExec {
     operator: Arc<dyn RowOperator>,
+    /// The arguments for EXPLAIN.
+    text: String,
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl RowExec {
-    /// Creates the node of `operator` above `inputs`.
-    pub fn new(operator: Arc<dyn RowOperator>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
-        let properties = properties(hidden_schema(operator.schema()));
+    /// Creates the node of `operator` above `inputs`, with visible output columns `schema`. EXPLAIN shows `text`.
+    pub fn new(
+        operator: impl RowOperator,
+        text: String,
+        schema: &Schema,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(hidden_schema(schema)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
         Self {
-            operator,
+            operator: Arc::new(operator),
+            text,
             inputs,
-            properties,
+            properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
-}
 
-/// Metrics of a node: output rows, output bytes, wall time and CPU time.
-pub(super) struct NodeMetrics {
-    baseline: BaselineMetrics,
-    cpu: Time,
-    bytes: datafusion::physical_plan::metrics::Count,
-}
-
-impl NodeMetrics {
-    pub(super) fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
-        Self {
-            baseline: BaselineMetrics::new(metrics, partition),
-            cpu: MetricBuilder::new(metrics).subset_time("cpu", partition),
-            bytes: MetricBuilder::new(metrics).counter("bytes", partition),
-        }
+    /// Returns the node's operator if it is a `T`.
+    pub fn operator<T: RowOperator>(&self) -> Option<&T> {
+        let operator: &dyn Any = self.operator.as_ref();
+        operator.downcast_ref()
     }
 
-    /// Runs and measures the work on one batch.
-    pub(super) fn measure(&self, work: impl FnOnce() -> Result<RowBatch>) -> Result<RowBatch> {
+    /// Returns the same node with another operator and other inputs, and without metrics.
+    pub fn with(
+        &self,
+        operator: Arc<dyn RowOperator>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self {
+            operator,
+            text: self.text.clone(),
+            inputs,
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    /// Runs the operator, and measures its output rows, output bytes, wall time and CPU time.
+    fn measured(
+        operator: &dyn RowOperator,
+        inputs: Vec<RowBatch>,
+        metrics: &ExecutionPlanMetricsSet,
+        partition: usize,
+    ) -> Result<RowBatch> {
         let (wall, cpu) = (Instant::now(), cpu_time());
-        let batch = work()?;
-        self.baseline.elapsed_compute().add_elapsed(wall);
-        self.cpu.add_duration(cpu_time().saturating_sub(cpu));
-        self.baseline.record_output(batch.len());
-        self.bytes.add(
-            batch
-                .columns
-                .iter()
-                .map(|c| c.get_buffer_memory_size())
-                .sum(),
-        );
+        let batch = operator.apply(inputs)?;
+        let baseline = BaselineMetrics::new(metrics, partition);
+        baseline.elapsed_compute().add_elapsed(wall);
+        MetricBuilder::new(metrics)
+            .subset_time("cpu", partition)
+            .add_duration(cpu_time().saturating_sub(cpu));
+        baseline.record_output(batch.len());
+        let columns = batch.columns.iter();
+        MetricBuilder::new(metrics)
+            .counter("bytes", partition)
+            .add(columns.map(|c| c.get_buffer_memory_size()).sum());
         Ok(batch)
     }
 }
 
 impl DisplayAs for RowExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.operator.describe().as_str() {
+        match self.text.as_str() {
             "" => write!(f, "{}", self.operator.name()),
             text => write!(f, "{}: {text}", self.operator.name()),
         }
@@ -142,25 +148,11 @@ impl ExecutionPlan for RowExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn replace_children(
-        self: Arc<Self>,
-        inputs: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self {
-            operator: Arc::clone(&self.operator),
-            inputs,
-            properties: Arc::clone(&self.properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        }))
-    }
-
     fn with_new_children(
         self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let keep = datafusion::physical_plan::ChildrenPropertiesMode::Keep;
-        self.replace_children(children, ReplaceChildrenOptions::new(keep))
+        Ok(self.with(Arc::clone(&self.operator), inputs))
     }
 
     fn execute(
@@ -173,10 +165,9 @@ impl ExecutionPlan for RowExec {
             .iter()
             .map(|input| input.execute(partition, Arc::clone(&ctx)))
             .collect::<Result<Vec<_>>>()?;
-        let operator = Arc::clone(&self.operator);
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
-        let metrics = NodeMetrics::new(&self.metrics, partition);
         let out = Arc::clone(&schema);
+        let (operator, metrics) = (Arc::clone(&self.operator), self.metrics.clone());
         // A segment is bounded, so all of its rows can be held.
         let applied = async move {
             let mut batches = Vec::with_capacity(inputs.len());
@@ -185,7 +176,7 @@ impl ExecutionPlan for RowExec {
                     batches.push(RowBatch::try_from_batch(&batch)?);
                 }
             }
-            metrics.measure(|| operator.apply(batches))?.to_batch(&out)
+            Self::measured(&*operator, batches, &metrics, partition)?.to_batch(&out)
         };
         let stream = futures::stream::once(applied);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))

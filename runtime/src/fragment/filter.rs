@@ -1,17 +1,15 @@
 //! Filter: keeps the rows for which every conjunct is true.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray, UInt64Array};
-use arrow::compute::{FilterBuilder, prep_null_mask_filter};
+use arrow::compute::FilterBuilder;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion::physical_expr::PhysicalExpr;
 
-use super::evaluate::evaluate;
 use super::exec::{RowOperator, only};
-use super::row_batch::{Reads, RowBatch, SlotError};
+use super::row_batch::{RowBatch, SlotError};
+use super::row_expr::RowExpr;
 
 /// Keeps the rows for which every conjunct is true.
 ///
@@ -22,55 +20,36 @@ use super::row_batch::{Reads, RowBatch, SlotError};
 pub struct Filter {
     schema: SchemaRef,
     conjuncts: Vec<Conjunct>,
-    wanted: Option<BTreeSet<usize>>,
+    /// The columns that the filter or an operator above it reads; `None` for all.
+    pub reads: Option<BTreeSet<usize>>,
 }
 
 #[derive(Debug)]
 struct Conjunct {
-    expr: Arc<dyn PhysicalExpr>,
-    reads: Reads,
-    text: String,
-    /// The columns that are read above the filter; `None` for all.
+    expr: RowExpr,
+    /// The columns that are read above the conjunct; `None` for all.
     left: Option<BTreeSet<usize>>,
 }
 
 impl Filter {
     /// Creates a filter over the columns of `schema`. Only the columns in `wanted` are read above
-    /// the filter (all if `None`). Each conjunct comes with its display text.
-    pub fn new(
-        schema: SchemaRef,
-        conjuncts: Vec<(Arc<dyn PhysicalExpr>, String)>,
-        wanted: Option<BTreeSet<usize>>,
-    ) -> Self {
-        let mut left = wanted.clone();
-        let conjuncts = conjuncts.into_iter().rev().map(|(expr, text)| {
-            let reads = Reads::of(&expr);
-            let after = left.clone();
-            if let Some(left) = &mut left {
-                left.extend(reads.columns());
+    /// the filter (all if `None`).
+    pub fn new(schema: SchemaRef, exprs: Vec<RowExpr>, wanted: Option<BTreeSet<usize>>) -> Self {
+        let mut reads = wanted;
+        let mut conjuncts = Vec::with_capacity(exprs.len());
+        for expr in exprs.into_iter().rev() {
+            let left = reads.clone();
+            if let Some(reads) = &mut reads {
+                reads.extend(expr.reads());
             }
-            Conjunct {
-                expr,
-                reads,
-                text,
-                left: after,
-            }
-        });
-        let mut conjuncts: Vec<Conjunct> = conjuncts.collect();
+            conjuncts.push(Conjunct { expr, left });
+        }
         conjuncts.reverse();
         Self {
             schema,
             conjuncts,
-            wanted,
+            reads,
         }
-    }
-
-    /// Returns the columns that the filter or an operator above it reads; `None` for all.
-    pub fn reads(&self) -> Option<BTreeSet<usize>> {
-        let mut reads = self.wanted.clone()?;
-        let by_conjuncts = self.conjuncts.iter().flat_map(|c| c.reads.columns());
-        reads.extend(by_conjuncts);
-        Some(reads)
     }
 }
 
@@ -78,11 +57,6 @@ impl Filter {
 /// filter, so it is truncated instead of filtered, and its values do not match their rows any more:
 /// copying image files would take longer than the predicate.
 fn keep(batch: RowBatch, truth: &BooleanArray, left: Option<&BTreeSet<usize>>) -> Result<RowBatch> {
-    let truth = if truth.null_count() > 0 {
-        &prep_null_mask_filter(truth)
-    } else {
-        truth
-    };
     if truth.true_count() == truth.len() {
         return Ok(batch);
     }
@@ -105,48 +79,25 @@ impl RowOperator for Filter {
         "FilterExec"
     }
 
-    fn describe(&self) -> String {
-        self.conjuncts
-            .iter()
-            .map(|c| c.text.as_str())
-            .collect::<Vec<_>>()
-            .join(" AND ")
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
         let mut batch = only(inputs)?;
-        for conjunct in &self.conjuncts {
-            let (truth, failures) =
-                evaluate(&conjunct.expr, &batch.for_expressions(&self.schema)?)?;
+        for Conjunct { expr, left } in &self.conjuncts {
+            // The operator that failed below the filter is reported, not the predicate that reads
+            // its slot.
+            let over = batch.for_expressions(&self.schema)?;
+            let (truth, mut failures) = expr.evaluate(&over, &batch.errors)?;
             let truth = truth.as_boolean();
             if failures.is_empty() && batch.errors.is_empty() {
-                batch = keep(batch, truth, conjunct.left.as_ref())?;
+                batch = keep(batch, truth, left.as_ref())?;
                 continue;
             }
             let mut kept = Vec::with_capacity(batch.len());
             let mut doubts = Vec::new();
             for row in 0..batch.len() {
-                // The operator that failed below the filter is reported, not the predicate that
-                // reads its slot.
-                let errors = batch.errors.get(&row);
-                let slot_error = errors.and_then(|errors| conjunct.reads.error(errors));
-                let slot_error = slot_error.map(|e| (e.operator.clone(), e.cause.clone()));
-                if let Some((operator, cause)) = slot_error.or_else(|| failures.get(&row).cloned())
-                {
-                    doubts.push((
-                        kept.len(),
-                        SlotError {
-                            column: None,
-                            operator,
-                            cause,
-                        },
-                    ));
-                } else if truth.is_null(row) || !truth.value(row) {
-                    continue;
+                match failures.remove(&row) {
+                    Some(failure) => doubts.push((kept.len(), SlotError::of(None, failure))),
+                    None if truth.is_null(row) || !truth.value(row) => continue,
+                    None => {}
                 }
                 kept.push(row as u64);
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
-    GenericListArray, MapArray, OffsetSizeTrait, StructArray,
+    GenericListArray, ListArray, MapArray, OffsetSizeTrait, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{filter, nullif};
@@ -26,16 +26,23 @@ pub fn cleared(array: &ArrayRef) -> Result<ArrayRef> {
 
 /// Returns the array with nulls wherever `outer` is null and without hidden values; `None` if the
 /// array is so already.
-fn clear(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef>, ArrowError> {
+pub(super) fn clear(
+    array: &ArrayRef,
+    outer: Option<&NullBuffer>,
+) -> Result<Option<ArrayRef>, ArrowError> {
     match array.data_type() {
         DataType::Struct(_) => clear_struct(array.as_struct(), outer),
-        DataType::List(_) => clear_list(array.as_list::<i32>(), outer),
-        DataType::LargeList(_) => clear_list(array.as_list::<i64>(), outer),
+        DataType::List(_) => Ok(clear_list(array.as_list::<i32>(), outer)?.map(array_ref)),
+        DataType::LargeList(_) => Ok(clear_list(array.as_list::<i64>(), outer)?.map(array_ref)),
         DataType::FixedSizeList(..) => clear_fixed(array.as_fixed_size_list(), outer),
         DataType::Map(..) => clear_map(array.as_map(), outer),
         DataType::Dictionary(..) => clear_dictionary(array, outer),
         _ => mask(array, outer),
     }
+}
+
+fn array_ref(array: impl Array + 'static) -> ArrayRef {
+    Arc::new(array)
 }
 
 /// Unites the nulls of an array with those around it. The flag is true if the array lacks some of
@@ -56,7 +63,10 @@ fn united<'a>(
 }
 
 /// Makes an array without children null wherever `outer` is null.
-fn mask(array: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef>, ArrowError> {
+pub(super) fn mask(
+    array: &ArrayRef,
+    outer: Option<&NullBuffer>,
+) -> Result<Option<ArrayRef>, ArrowError> {
     let Some(outer) = outer.filter(|outer| outer.null_count() > 0) else {
         return Ok(None);
     };
@@ -93,36 +103,30 @@ fn clear_struct(
 fn clear_list<O: OffsetSizeTrait>(
     array: &GenericListArray<O>,
     outer: Option<&NullBuffer>,
-) -> Result<Option<ArrayRef>, ArrowError> {
-    let (nulls, more) = united(array.nulls(), outer);
-    let parts = clear_parts(array.offsets(), array.values(), nulls.as_deref())?;
+) -> Result<Option<GenericListArray<O>>, ArrowError> {
     let (DataType::List(item) | DataType::LargeList(item)) = array.data_type() else {
         return Ok(None);
     };
-    let (offsets, values) = match parts {
+    let (nulls, more) = united(array.nulls(), outer);
+    let (offsets, values) = match clear_parts(array.offsets(), array.values(), nulls.as_deref())? {
         None if !more => return Ok(None),
         None => (array.offsets().clone(), Arc::clone(array.values())),
         Some(parts) => parts,
     };
-    let nulls = nulls.map(Cow::into_owned);
-    let array = GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?;
-    Ok(Some(Arc::new(array)))
+    let (item, nulls) = (Arc::clone(item), nulls.map(Cow::into_owned));
+    GenericListArray::try_new(item, offsets, values, nulls).map(Some)
 }
 
 fn clear_map(array: &MapArray, outer: Option<&NullBuffer>) -> Result<Option<ArrayRef>, ArrowError> {
-    let (nulls, more) = united(array.nulls(), outer);
-    let entries: ArrayRef = Arc::new(array.entries().clone());
-    let parts = clear_parts(array.offsets(), &entries, nulls.as_deref())?;
-    let DataType::Map(field, ordered) = array.data_type() else {
+    let DataType::Map(entry, is_ordered) = array.data_type() else {
         return Ok(None);
     };
-    let (offsets, entries) = match parts {
-        None if !more => return Ok(None),
-        None => (array.offsets().clone(), entries),
-        Some(parts) => parts,
+    let Some(list) = clear_list(&ListArray::from(array.clone()), outer)? else {
+        return Ok(None);
     };
-    let (entries, nulls) = (entries.as_struct().clone(), nulls.map(Cow::into_owned));
-    let array = MapArray::try_new(Arc::clone(field), offsets, entries, nulls, *ordered)?;
+    let (_, offsets, entries, nulls) = list.into_parts();
+    let entries = entries.as_struct().clone();
+    let array = MapArray::try_new(Arc::clone(entry), offsets, entries, nulls, *is_ordered)?;
     Ok(Some(Arc::new(array)))
 }
 
@@ -209,7 +213,7 @@ fn clear_dictionary(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, ListArray};
+    use arrow::array::Int32Array;
     use arrow::buffer::ScalarBuffer;
     use arrow::compute::{concat, take};
     use arrow::datatypes::{Field, Fields};

@@ -7,12 +7,12 @@ use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_row::{RowConverter, SortField};
-use datafusion::common::{Result, exec_err};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::common::{Result, ScalarValue, exec_err};
 
-use super::evaluate::{Failures, evaluate};
+use super::evaluate::Failures;
 use super::exec::{RowOperator, only};
-use super::row_batch::{Reads, RowBatch, SlotError};
+use super::row_batch::{RowBatch, SlotError};
+use super::row_expr::RowExpr;
 
 /// The right side of a lookup: its columns, and the row number of each key.
 #[derive(Debug)]
@@ -40,16 +40,12 @@ impl LookupTable {
             if keys.iter().any(|key| key.is_null(number)) {
                 continue;
             }
-            if index
-                .insert(Box::from(row.as_ref()), number as u64)
-                .is_some()
-            {
-                let shown = RecordBatch::try_from_iter(
-                    keys.iter()
-                        .enumerate()
-                        .map(|(i, k)| (format!("key{i}"), k.slice(number, 1))),
-                )?;
-                let key = datafusion::common::ScalarValue::try_from_array(shown.column(0), 0)?;
+            let known = index.insert(Box::from(row.as_ref()), number as u64);
+            if known.is_some() {
+                let shown = keys.iter().enumerate();
+                let shown = shown.map(|(i, k)| (format!("key{i}"), k.slice(number, 1)));
+                let shown = RecordBatch::try_from_iter(shown)?;
+                let key = ScalarValue::try_from_array(shown.column(0), 0)?;
                 return exec_err!(
                     "JOIN: the key {key} occurs more than once on the right side. Only many-to-one \
                      joins keep row keys; make the right side unique by its key"
@@ -79,12 +75,9 @@ impl LookupTable {
     fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u64>>> {
         let rows = self.converter.convert_columns(keys)?;
         let found = rows.iter().enumerate().map(|(number, row)| {
-            let null = keys.iter().any(|key| key.is_null(number));
-            if null {
-                None
-            } else {
-                self.keys.get(row.as_ref()).copied()
-            }
+            let is_null = keys.iter().any(|key| key.is_null(number));
+            let found = self.keys.get(row.as_ref()).copied();
+            found.filter(|_| !is_null)
         });
         Ok(found.collect())
     }
@@ -98,29 +91,18 @@ pub struct Lookup {
     /// Visible output columns: those of the input, then those of the table.
     pub schema: SchemaRef,
     /// Key expressions over the input, cast to the types in which both sides are compared.
-    pub keys: Vec<Arc<dyn PhysicalExpr>>,
+    pub keys: Vec<RowExpr>,
     /// The right side of the join.
     pub table: Arc<LookupTable>,
     /// Indices in the table of the columns that are added.
     pub columns: Vec<usize>,
     /// True if rows without a match are kept.
     pub keep_unmatched: bool,
-    /// Display text of the condition.
-    pub text: String,
 }
 
 impl RowOperator for Lookup {
     fn name(&self) -> &'static str {
         "LookupExec"
-    }
-
-    fn describe(&self) -> String {
-        let kind = if self.keep_unmatched { "left" } else { "inner" };
-        format!("{kind} {} in {} rows", self.text, self.table.rows())
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
     }
 
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
@@ -131,37 +113,25 @@ impl RowOperator for Lookup {
         for expr in &self.keys {
             // If several keys of a row failed, the first key's error counts. An error below the
             // lookup takes precedence over that of the key that reads it.
-            let reads = Reads::of(expr);
-            for (&row, row_errors) in &batch.errors {
-                if let Some(error) = reads.error(row_errors) {
-                    let why = || (error.operator.clone(), error.cause.clone());
-                    failures.entry(row).or_insert_with(why);
-                }
-            }
-            let (key, failed) = evaluate(expr, &over)?;
-            for (row, why) in failed {
-                failures.entry(row).or_insert(why);
+            let (key, failed) = expr.evaluate(&over, &batch.errors)?;
+            for (row, failure) in failed {
+                failures.entry(row).or_insert(failure);
             }
             keys.push(key);
         }
         let mut found = self.table.find(&keys)?;
         let failed: BTreeSet<usize> = failures.keys().copied().collect();
-        for (row, (operator, cause)) in failures {
+        for (row, failure) in failures {
             found[row] = None;
             // If a key failed in an inner join, it is unknown whether the row belongs to the
             // output. In a left join, only the added columns are unknown.
-            let columns = if self.keep_unmatched {
-                (self.input.fields().len()..self.schema.fields().len())
-                    .map(Some)
-                    .collect()
+            let errors = if self.keep_unmatched {
+                let added = self.input.fields().len()..self.schema.fields().len();
+                let error = |column| SlotError::of(Some(column), failure.clone());
+                added.map(error).collect()
             } else {
-                vec![None]
+                vec![SlotError::of(None, failure)]
             };
-            let errors = columns.into_iter().map(|column| SlotError {
-                column,
-                operator: operator.clone(),
-                cause: cause.clone(),
-            });
             batch.errors.entry(row).or_default().extend(errors);
         }
         if !self.keep_unmatched {

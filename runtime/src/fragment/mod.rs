@@ -1,21 +1,20 @@
 //! Fragments: the part of a pipeline that computes output rows from stored rows, row by row.
 //!
-//! A fragment is a single-partition DataFusion plan over [`scan::SegmentScanExec`] leaves. It is
+//! A fragment is a single-partition DataFusion plan over [`scan::SegmentScan`] leaves. It is
 //! planned once. For each segment, its leaves are bound to the segment's rows and its nodes are
 //! rebuilt with fresh metrics, which the fragment sums up.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`row_batch`] | batches of keyed rows whose slots may hold errors |
+//! | [`row_batch`], [`row_expr`] | batches of keyed rows whose slots may hold errors, and expressions over them |
 //! | [`compile`] | compilation of logical expressions to physical ones |
 //! | [`evaluate`] | evaluation of expressions, in which single rows may fail |
 //! | [`compact`], [`conform`], [`unwind`] | compaction of arrays, conversion to declared types, caught panics |
-//! | [`hidden`], `clearing` | removal of values hidden under nulls |
+//! | [`hidden`], `wrapped` | removal of values hidden under nulls, IN lists that differ from row to row |
 //! | [`exec`] | the `ExecutionPlan` of a row operator |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
 //! | [`width`] | size of a row in memory |
 
-mod clearing;
 pub mod compact;
 pub mod compile;
 pub mod conform;
@@ -23,26 +22,27 @@ pub mod evaluate;
 pub mod exec;
 pub mod filter;
 pub mod hidden;
-mod in_list;
 pub mod lookup;
 pub mod project;
 pub mod row_batch;
+pub mod row_expr;
 pub mod scan;
 pub mod union;
 pub mod unnest;
 pub mod unwind;
 pub mod width;
+mod wrapped;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable,
-};
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use futures::{FutureExt, StreamExt};
 
@@ -50,7 +50,8 @@ use self::compile::{Compiler, key_types};
 use self::exec::RowExec;
 use self::lookup::LookupTable;
 use self::row_batch::RowBatch;
-use self::scan::{Leaf, SegmentScanExec};
+use self::row_expr::RowExpr;
+use self::scan::{Leaf, SegmentScan};
 
 /// The work of a fragment's node over all segments.
 #[derive(Debug, Clone, Default)]
@@ -102,12 +103,8 @@ impl Fragment {
     }
 
     /// Runs the fragment over the rows of one segment, given by leaf. Must be called on a thread of a rayon pool.
-    pub fn run(
-        &self,
-        mut leaves: HashMap<Leaf, RowBatch>,
-        ctx: &Arc<TaskContext>,
-    ) -> Result<RowBatch> {
-        let bound = bind(&self.plan, &mut leaves)?;
+    pub fn run(&self, leaves: HashMap<Leaf, RowBatch>, ctx: &Arc<TaskContext>) -> Result<RowBatch> {
+        let bound = bind(&self.plan, leaves)?;
         let mut stream = bound.execute(0, Arc::clone(ctx))?;
         let mut batches = Vec::new();
         // The operators of a fragment have all their input in memory, so they are never pending.
@@ -135,13 +132,9 @@ impl Fragment {
 }
 
 fn describe(plan: &Arc<dyn ExecutionPlan>, depth: usize, totals: &mut Vec<NodeTotals>) {
-    let text = displayable(plan.as_ref())
-        .one_line()
-        .to_string()
-        .trim_end()
-        .to_owned();
+    let text = displayable(plan.as_ref()).one_line().to_string();
     totals.push(NodeTotals {
-        text,
+        text: text.trim_end().to_owned(),
         depth,
         ..Default::default()
     });
@@ -169,21 +162,19 @@ fn add_metrics<'a>(
 /// Rebuilds `plan` with its leaves bound to rows.
 fn bind(
     plan: &Arc<dyn ExecutionPlan>,
-    leaves: &mut HashMap<Leaf, RowBatch>,
+    mut leaves: HashMap<Leaf, RowBatch>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(scan) = plan.downcast_ref::<SegmentScanExec>() {
-        return match leaves.remove(&scan.leaf()) {
-            Some(rows) => Ok(Arc::new(scan.bind(rows))),
-            None => Ok(Arc::clone(plan)),
+    let bound = Arc::clone(plan).transform_up(|node| {
+        let leaf = node.downcast_ref::<RowExec>();
+        let leaf = leaf.and_then(|exec| Some((exec, exec.operator::<SegmentScan>()?.leaf)));
+        let Some((exec, leaf)) = leaf else {
+            return Ok(Transformed::no(node));
         };
-    }
-    let children = plan
-        .children()
-        .into_iter()
-        .map(|c| bind(c, leaves))
-        .collect::<Result<_>>()?;
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-    Arc::clone(plan).replace_children(children, options)
+        let rows = leaves.remove(&leaf);
+        let bound = exec.with(Arc::new(SegmentScan { leaf, rows }), Vec::new());
+        Ok(Transformed::yes(bound))
+    });
+    bound.data()
 }
 
 /// Plans the operators of a row plan. Only the columns in `wanted` are read above the plan (all if
@@ -193,101 +184,84 @@ fn physical(
     wanted: Option<BTreeSet<usize>>,
     tables: &mut impl Iterator<Item = Arc<LookupTable>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let schema = Arc::clone(&plan.schema);
-    match &plan.op {
+    let schema = &plan.schema;
+    let names = schema.fields().iter().map(|field| field.name().as_str());
+    let exec = match &plan.op {
         RowOp::Scan { occurrence, .. } => {
             let text = plan.op.to_string();
             let text = text.strip_prefix("Scan ").unwrap_or(&text).to_owned();
-            Ok(Arc::new(SegmentScanExec::new(
-                Leaf::Scan(*occurrence),
-                &schema,
-                text,
-            )))
+            leaf(Leaf::Scan(*occurrence), text, plan)
         }
         RowOp::Filter { conjuncts } => {
-            let input = &plan.inputs[0];
-            let over = Compiler::over(&input.schema);
-            let conjuncts = conjuncts
-                .iter()
-                .map(|e| over.with_text(e))
-                .collect::<Result<Vec<_>>>()?;
-            let filter = filter::Filter::new(schema, conjuncts, wanted);
-            let child = physical(input, filter.reads(), tables)?;
-            Ok(Arc::new(RowExec::new(Arc::new(filter), vec![child])))
+            let exprs = compiled(conjuncts, &plan.inputs[0])?;
+            let filter = filter::Filter::new(Arc::clone(schema), exprs, wanted);
+            let child = physical(&plan.inputs[0], filter.reads.clone(), tables)?;
+            let text = joined(conjuncts.iter().map(human), " AND ");
+            RowExec::new(filter, text, schema, vec![child])
         }
         RowOp::Project { exprs } => {
             let input = &plan.inputs[0];
-            let over = Compiler::over(&input.schema);
-            let exprs = exprs
-                .iter()
-                .map(|e| over.with_text(&e.expr))
-                .collect::<Result<Vec<_>>>()?;
-            let project = project::Project::new(Arc::clone(&input.schema), schema, exprs);
-            let child = physical(input, Some(project.reads()), tables)?;
-            Ok(Arc::new(RowExec::new(Arc::new(project), vec![child])))
+            let project = project::Project {
+                input: Arc::clone(&input.schema),
+                schema: Arc::clone(schema),
+                exprs: compiled(exprs.iter().map(|named| &named.expr), input)?,
+            };
+            let reads = project.exprs.iter().flat_map(RowExpr::reads).collect();
+            let child = physical(input, Some(reads), tables)?;
+            let texts = names
+                .zip(exprs)
+                .map(|(name, named)| match human(&named.expr) {
+                    text if text == name => text,
+                    text => format!("{name} = {text}"),
+                });
+            RowExec::new(project, joined(texts, ", "), schema, vec![child])
         }
         // A union and a MIX both merge rows by position; under MIX, the positions are already those
         // of the mixed order.
         RowOp::Union | RowOp::Mix(_) => {
-            let inputs = plan
-                .inputs
-                .iter()
-                .map(|i| physical(i, None, tables))
-                .collect::<Result<_>>()?;
-            Ok(Arc::new(RowExec::new(
-                Arc::new(union::Union { schema }),
-                inputs,
-            )))
+            let inputs = plan.inputs.iter().map(|i| physical(i, None, tables));
+            let inputs = inputs.collect::<Result<_>>()?;
+            RowExec::new(union::Union, String::new(), schema, inputs)
         }
-        RowOp::Unnest { .. } => unnested(plan, tables),
-        RowOp::Lookup { .. } => looked_up(plan, tables),
+        RowOp::Unnest {
+            columns,
+            lists,
+            preserve_nulls,
+        } => {
+            let input = &plan.inputs[0];
+            let child = physical(input, None, tables)?;
+            let mut nested = false;
+            input.visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
+            let unnest = unnest::Unnest {
+                columns: columns.clone(),
+                lists: lists.clone(),
+                preserve_nulls: *preserve_nulls,
+                nested,
+            };
+            let expanded = columns.iter().zip(names);
+            let expanded = expanded.filter(|(from, _)| lists.contains(from));
+            let text = joined(expanded.map(|(_, name)| name.to_owned()), ", ");
+            RowExec::new(unnest, text, schema, vec![child])
+        }
+        RowOp::Lookup { on, keep_unmatched } => looked_up(plan, on, *keep_unmatched, tables)?,
         // Without an input, the cache point is a leaf for cached rows; with an input, no cache is
         // used and the input is planned.
         RowOp::Cache => match plan.inputs.first() {
-            Some(input) => physical(input, None, tables),
-            None => {
-                let text = names(&schema);
-                Ok(Arc::new(SegmentScanExec::new(Leaf::Cache, &schema, text)))
-            }
+            Some(input) => return physical(input, None, tables),
+            None => leaf(Leaf::Cache, joined(names.map(str::to_owned), ", "), plan),
         },
-        RowOp::Limit { .. } => internal_err!("a LIMIT was not resolved to stored rows"),
-    }
-}
-
-/// Plans the operator of an `unnest`.
-fn unnested(
-    plan: &RowPlan,
-    tables: &mut impl Iterator<Item = Arc<LookupTable>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let RowOp::Unnest {
-        columns,
-        lists,
-        preserve_nulls,
-    } = &plan.op
-    else {
-        return internal_err!("not an unnest");
+        RowOp::Limit { .. } => return internal_err!("a LIMIT was not resolved to stored rows"),
     };
-    let child = physical(&plan.inputs[0], None, tables)?;
-    let mut nested = false;
-    plan.inputs[0].visit(&mut |node| nested |= matches!(node.op, RowOp::Unnest { .. }));
-    let unnest = unnest::Unnest {
-        schema: Arc::clone(&plan.schema),
-        columns: columns.clone(),
-        lists: lists.clone(),
-        preserve_nulls: *preserve_nulls,
-        nested,
-    };
-    Ok(Arc::new(RowExec::new(Arc::new(unnest), vec![child])))
+    Ok(Arc::new(exec))
 }
 
 /// Plans the operator of a lookup.
 fn looked_up(
     plan: &RowPlan,
+    on: &[(Expr, Expr)],
+    keep_unmatched: bool,
     tables: &mut impl Iterator<Item = Arc<LookupTable>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let RowOp::Lookup { on, keep_unmatched } = &plan.op else {
-        return internal_err!("not a lookup");
-    };
+) -> Result<RowExec> {
     let input = &plan.inputs[0];
     let child = physical(input, None, tables)?;
     let Some(table) = tables.next() else {
@@ -295,23 +269,42 @@ fn looked_up(
     };
     let over = Compiler::over(&input.schema);
     let keys = on.iter().zip(key_types(plan)?);
-    let keys = keys.map(|((left, _), key_type)| over.key(left, &key_type));
-    let text = on
-        .iter()
-        .map(|(l, r)| format!("{} = {}", human(l), human(r)));
+    let keys = keys.map(|((left, _), key_type)| Ok(RowExpr::new(over.key(left, &key_type)?)));
+    let conditions = on.iter();
+    let conditions = conditions.map(|(l, r)| format!("{} = {}", human(l), human(r)));
+    let text = format!(
+        "{} {} in {} rows",
+        if keep_unmatched { "left" } else { "inner" },
+        joined(conditions, " AND "),
+        table.rows()
+    );
     let lookup = lookup::Lookup {
         input: Arc::clone(&input.schema),
         schema: Arc::clone(&plan.schema),
         keys: keys.collect::<Result<Vec<_>>>()?,
         columns: table.places(&plan.inputs[1].schema)?,
         table,
-        keep_unmatched: *keep_unmatched,
-        text: text.collect::<Vec<_>>().join(" AND "),
+        keep_unmatched,
     };
-    Ok(Arc::new(RowExec::new(Arc::new(lookup), vec![child])))
+    Ok(RowExec::new(lookup, text, &plan.schema, vec![child]))
 }
 
-fn names(schema: &SchemaRef) -> String {
-    let names = schema.fields().iter().map(|f| f.name().as_str());
-    names.collect::<Vec<_>>().join(", ")
+/// Plans a leaf, which EXPLAIN shows with `text`.
+fn leaf(leaf: Leaf, text: String, plan: &RowPlan) -> RowExec {
+    let scan = SegmentScan { leaf, rows: None };
+    RowExec::new(scan, text, &plan.schema, Vec::new())
+}
+
+/// Compiles expressions over the columns of `input`.
+fn compiled<'a>(
+    exprs: impl IntoIterator<Item = &'a Expr>,
+    input: &RowPlan,
+) -> Result<Vec<RowExpr>> {
+    let over = Compiler::over(&input.schema);
+    let exprs = exprs.into_iter();
+    exprs.map(|e| Ok(RowExpr::new(over.compile(e)?))).collect()
+}
+
+fn joined(texts: impl Iterator<Item = String>, separator: &str) -> String {
+    texts.collect::<Vec<_>>().join(separator)
 }

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int32Array, ListArray, RecordBatch, RecordBatchOptions, StringArray,
-    StructArray, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, Int32Array, ListArray, RecordBatch, StringArray, StructArray,
+    UInt64Array, new_empty_array, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::take;
+use arrow::compute::{interleave, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
 use forebay_udfs::row::{RowColumn, row_field};
 
 use super::hidden::cleared;
+use crate::record_batch::record_batch;
 
 /// Name of the hidden column that carries errors.
 pub const ERRORS_COLUMN: &str = "__errors";
@@ -45,40 +44,19 @@ pub struct SlotError {
     pub cause: String,
 }
 
-/// The errors of a batch, by row index; those of a row are in slot order.
-pub type RowErrors = BTreeMap<usize, Vec<SlotError>>;
-
-/// The columns that an expression reads, in the order in which the expression names them. If
-/// several of them have an error in a row, the error of the first one counts, so that it does not
-/// depend on the position of columns in a plan.
-#[derive(Debug)]
-pub struct Reads(Vec<usize>);
-
-impl Reads {
-    /// Returns the columns that an expression reads.
-    pub fn of(expr: &Arc<dyn PhysicalExpr>) -> Self {
-        let mut columns = Vec::new();
-        let mut pending = vec![expr];
-        while let Some(expr) = pending.pop() {
-            match expr.downcast_ref::<Column>() {
-                Some(column) if !columns.contains(&column.index()) => columns.push(column.index()),
-                _ => pending.extend(expr.children().into_iter().rev()),
-            }
+impl SlotError {
+    /// Creates the error of a column, or of a predicate, from its operator and cause.
+    pub fn of(column: Option<usize>, (operator, cause): (String, String)) -> Self {
+        Self {
+            column,
+            operator,
+            cause,
         }
-        Self(columns)
-    }
-
-    /// Iterates over the columns.
-    pub fn columns(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().copied()
-    }
-
-    /// Returns the error that an expression over these columns inherits from a row's slots.
-    pub fn error<'a>(&self, row_errors: &'a [SlotError]) -> Option<&'a SlotError> {
-        let mut columns = self.0.iter();
-        columns.find_map(|&read| row_errors.iter().find(|e| e.column == Some(read)))
     }
 }
+
+/// The errors of a batch, by row index; those of a row are in slot order.
+pub type RowErrors = BTreeMap<usize, Vec<SlotError>>;
 
 /// Rows with their columns, identities and errors.
 ///
@@ -111,13 +89,13 @@ pub fn nullable(field: &FieldRef) -> FieldRef {
 }
 
 impl RowBatch {
-    /// Creates a batch without rows; `no_rows` is the empty row column.
-    pub fn empty(schema: &Schema, no_rows: ArrayRef) -> Self {
+    /// Creates a batch without rows.
+    pub fn empty(schema: &Schema) -> Self {
         let fields = schema.fields().iter();
-        let columns = fields.map(|field| arrow::array::new_empty_array(field.data_type()));
+        let columns = fields.map(|field| new_empty_array(field.data_type()));
         Self {
             columns: columns.collect(),
-            rows: no_rows,
+            rows: new_empty_array(row_field().data_type()),
             errors: RowErrors::new(),
         }
     }
@@ -165,26 +143,16 @@ impl RowBatch {
         let mut columns = self.columns.clone();
         columns.push(Arc::clone(&self.rows));
         columns.push(encode_errors(&self.errors, self.len()));
-        let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(schema),
-            columns,
-            &options,
-        )?)
+        Ok(record_batch(Arc::clone(schema), columns, self.len())?)
     }
 
     /// Returns the visible columns and the row column, for evaluating expressions.
     pub fn for_expressions(&self, visible: &Schema) -> Result<RecordBatch> {
-        let mut fields: Vec<FieldRef> = visible.fields().iter().map(nullable).collect();
-        fields.push(row_field());
+        let fields = visible.fields().iter().map(nullable);
+        let schema = Schema::new(fields.chain([row_field()]).collect::<Vec<_>>());
         let mut columns = self.columns.clone();
         columns.push(Arc::clone(&self.rows));
-        let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::new(Schema::new(fields)),
-            columns,
-            &options,
-        )?)
+        Ok(record_batch(Arc::new(schema), columns, self.len())?)
     }
 
     /// Returns the rows at `indices`, in that order. A row taken twice has its errors twice.
@@ -194,18 +162,27 @@ impl RowBatch {
             .iter()
             .map(|c| take(c, indices, None))
             .collect::<Result<_, _>>()?;
-        let mut errors = RowErrors::new();
-        if !self.errors.is_empty() {
-            for (to, from) in indices.values().iter().enumerate() {
-                if let Some(row_errors) = self.errors.get(&(*from as usize)) {
-                    errors.insert(to, row_errors.clone());
-                }
-            }
-        }
+        let rows = indices.values().iter().map(|&row| (self, row as usize));
         Ok(Self {
             columns,
             rows: take(&self.rows, indices, None)?,
-            errors,
+            errors: errors_of(rows),
+        })
+    }
+
+    /// Returns rows of several batches. Each pick is a batch and the index of a row in it.
+    pub fn interleave(batches: &[&Self], picks: &[(usize, usize)]) -> Result<Self> {
+        let pick = |column: &dyn Fn(&Self) -> &ArrayRef| -> Result<ArrayRef> {
+            let arrays = batches.iter().map(|batch| column(batch).as_ref());
+            Ok(interleave(&arrays.collect::<Vec<_>>(), picks)?)
+        };
+        let width = batches.first().map_or(0, |batch| batch.columns.len());
+        let columns = (0..width).map(|i| pick(&|batch| &batch.columns[i]));
+        let rows = picks.iter().map(|&(batch, row)| (batches[batch], row));
+        Ok(Self {
+            columns: columns.collect::<Result<_>>()?,
+            rows: pick(&|batch| &batch.rows)?,
+            errors: errors_of(rows),
         })
     }
 
@@ -220,6 +197,13 @@ impl RowBatch {
                 .collect(),
         }
     }
+}
+
+/// Returns the errors of a batch that is made of these rows of others.
+fn errors_of<'a>(rows: impl Iterator<Item = (&'a RowBatch, usize)>) -> RowErrors {
+    let rows = rows.enumerate();
+    rows.filter_map(|(to, (batch, from))| Some((to, batch.errors.get(&from)?.clone())))
+        .collect()
 }
 
 fn encode_errors(errors: &RowErrors, rows: usize) -> ArrayRef {
@@ -263,10 +247,8 @@ fn decode_errors(array: &ArrayRef) -> Result<RowErrors> {
         let items = lists.value(row);
         let items = items.as_struct();
         let column = items.column(0).as_primitive::<Int32Type>();
-        let (operator, cause) = (
-            items.column(1).as_string::<i32>(),
-            items.column(2).as_string::<i32>(),
-        );
+        let text = |index: usize| items.column(index).as_string::<i32>();
+        let (operator, cause) = (text(1), text(2));
         let row_errors = (0..items.len()).map(|i| SlotError {
             column: usize::try_from(column.value(i)).ok(),
             operator: operator.value(i).to_owned(),
@@ -278,12 +260,12 @@ fn decode_errors(array: &ArrayRef) -> Result<RowErrors> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use arrow::array::UInt32Array;
 
     /// Returns the identities of rows `0..n` of one file.
-    pub(crate) fn ids(n: u64) -> ArrayRef {
+    fn ids(n: u64) -> ArrayRef {
         let numbers = UInt64Array::from_iter_values(0..n);
         let zeros = UInt32Array::from(vec![0; n as usize]);
         RowColumn {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, UInt64Array};
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 use forebay_udfs::hash::combine;
 use forebay_udfs::row::RowColumn;
@@ -16,8 +16,6 @@ use super::row_batch::{RowBatch, RowErrors, SlotError};
 /// Emits one row per list element. Children take their parent's key and add their index.
 #[derive(Debug)]
 pub struct Unnest {
-    /// Visible output columns.
-    pub schema: SchemaRef,
     /// For each output column, the input column.
     pub columns: Vec<usize>,
     /// Input columns that are lists.
@@ -33,40 +31,20 @@ impl RowOperator for Unnest {
         "UnnestExec"
     }
 
-    fn describe(&self) -> String {
-        let expanded = self.columns.iter().zip(self.schema.fields());
-        let expanded = expanded.filter(|(from, _)| self.lists.contains(from));
-        expanded
-            .map(|(_, field)| field.name().as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
         let batch = only(inputs)?;
-        let lists = self
-            .lists
-            .iter()
-            .map(|&column| Ok((column, as_list(&batch.columns[column])?)))
-            .collect::<Result<Vec<_>>>()?;
+        let lists = self.lists.iter();
+        let lists = lists.map(|&column| Ok((column, as_list(&batch.columns[column])?)));
+        let lists = lists.collect::<Result<Vec<_>>>()?;
         let in_error = |row: usize| {
             let list = |e: &SlotError| e.column.is_some_and(|c| self.lists.contains(&c));
-            batch
-                .errors
-                .get(&row)
-                .is_some_and(|errors| errors.iter().any(list))
+            let row_errors = batch.errors.get(&row);
+            row_errors.is_some_and(|errors| errors.iter().any(list))
         };
         let (mut parents, mut children, mut errors) = (Vec::new(), Vec::new(), RowErrors::new());
         for row in 0..batch.len() {
-            let longest = lists
-                .iter()
-                .map(|(_, list)| length(list, row))
-                .max()
-                .unwrap_or(0);
+            let lengths = lists.iter().map(|(_, list)| length(list, row));
+            let longest = lengths.max().unwrap_or(0);
             // A list that could not be computed gives one row, which carries its error.
             let kept = self.preserve_nulls || in_error(row);
             for child in 0..longest.max(usize::from(kept)) {
@@ -78,29 +56,22 @@ impl RowOperator for Unnest {
             }
         }
         let parents = UInt64Array::from(parents);
-        let columns =
-            self.columns.iter().map(
-                |from| match lists.iter().find(|(column, _)| column == from) {
-                    None => Ok(take(&batch.columns[*from], &parents, None)?),
-                    Some((_, list)) => {
-                        let element =
-                            parents
-                                .values()
-                                .iter()
-                                .zip(&children)
-                                .map(|(&row, &child)| {
-                                    let (row, child) = (row as usize, child as usize);
-                                    let start = list.value_offsets()[row] as usize;
-                                    (child < length(list, row)).then_some((start + child) as u64)
-                                });
-                        Ok(take(
-                            list.values(),
-                            &element.collect::<UInt64Array>(),
-                            None,
-                        )?)
-                    }
-                },
-            );
+        let columns = self.columns.iter().map(|from| {
+            let Some((_, list)) = lists.iter().find(|(column, _)| column == from) else {
+                return Ok(take(&batch.columns[*from], &parents, None)?);
+            };
+            let places = parents.values().iter().zip(&children);
+            let elements = places.map(|(&row, &child)| {
+                let (row, child) = (row as usize, child as usize);
+                let start = list.value_offsets()[row] as usize;
+                (child < length(list, row)).then_some((start + child) as u64)
+            });
+            Ok(take(
+                list.values(),
+                &elements.collect::<UInt64Array>(),
+                None,
+            )?)
+        });
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
         let mut ids = RowColumn::try_from_array(&take(&batch.rows, &parents, None)?)?;
         if self.nested {
@@ -126,11 +97,8 @@ impl Unnest {
                 errors.push(error.clone());
                 continue;
             };
-            let outputs = self
-                .columns
-                .iter()
-                .enumerate()
-                .filter(|(_, from)| **from == column);
+            let outputs = self.columns.iter().enumerate();
+            let outputs = outputs.filter(|(_, from)| **from == column);
             errors.extend(outputs.map(|(to, _)| SlotError {
                 column: Some(to),
                 ..error.clone()
@@ -154,6 +122,6 @@ fn as_list(array: &ArrayRef) -> Result<ListArray> {
         DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Arc::clone(item),
         other => return exec_err!("unnest: expected a list, found {other}"),
     };
-    let list = cast(array, &DataType::List(Arc::<Field>::clone(&item)))?;
+    let list = cast(array, &DataType::List(item))?;
     Ok(list.as_list::<i32>().clone())
 }

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
+use datafusion::common::DataFusionError;
+
 use crate::task::panic_message;
 
 thread_local! {
@@ -17,6 +19,12 @@ static QUIET_HOOK: Once = Once::new();
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it panicked: {0}")]
 pub struct Panicked(pub String);
+
+impl From<Panicked> for DataFusionError {
+    fn from(panicked: Panicked) -> Self {
+        Self::Execution(panicked.to_string())
+    }
+}
 
 /// Runs `work` and returns its panic as an error. The panic is not printed, as the error of the
 /// failed row contains its message.

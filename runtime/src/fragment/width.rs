@@ -5,7 +5,7 @@ use forebay_udfs::tensor::TensorType;
 use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
 
 /// The width of a schema's rows, as far as the column types determine it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowWidth {
     /// Total size of the fixed-size columns, in bytes.
     pub fixed: u64,
@@ -20,12 +20,7 @@ pub struct RowWidth {
 impl RowWidth {
     /// Returns the width of rows of `schema`.
     pub fn of(schema: &Schema) -> Self {
-        let mut width = Self {
-            fixed: 0,
-            variable: false,
-            tensors: false,
-            ragged: false,
-        };
+        let mut width = Self::default();
         for field in schema.fields() {
             let tensor = is_tensor(field);
             width.tensors |= tensor;

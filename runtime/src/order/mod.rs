@@ -17,7 +17,7 @@ pub(crate) use mixing::input_of_draw;
 pub(crate) use passes::{PassName, Passes, WindowName};
 pub(crate) use permutation::{ORDER_BYTES, order};
 pub(crate) use row::{RowLocation, StoredRow};
-pub(crate) use snapshot::{Snapshot, SnapshotScan, SnapshotSplit};
+pub(crate) use snapshot::{Snapshot, SnapshotScan};
 pub(crate) use windows::{WindowSplits, windows};
 
 #[cfg(test)]

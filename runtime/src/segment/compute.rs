@@ -64,8 +64,7 @@ impl ReadSegment {
         let (wanted, by_child, planned) = (self.wanted.take(), self.by_child, self.planned);
         let mut rows = Vec::with_capacity(1);
         if self.windows.is_empty() {
-            let no_rows = context.data.snapshot.row_ids(&[]).to_array()?;
-            rows.push(RowBatch::empty(context.reader.fragment.schema(), no_rows));
+            rows.push(RowBatch::empty(context.reader.fragment.schema()));
         } else {
             let on_pool = context.clone();
             let computed = move || {

@@ -7,12 +7,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
+use crate::record_batch::record_batch;
 pub(crate) use space::SpillSpace;
 use spill::Spill;
 
@@ -70,12 +71,6 @@ impl RowStage {
         self.spill.as_ref().map_or(0, Spill::rows)
     }
 
-    /// Returns the size of the temporary file.
-    #[cfg(test)]
-    pub(crate) fn spilled_bytes(&self) -> u64 {
-        self.spill.as_ref().map_or(0, Spill::bytes)
-    }
-
     /// Returns the memory that the rows take from the pool, in bytes.
     pub(crate) fn reserved_bytes(&self) -> usize {
         self.reservation.size()
@@ -97,31 +92,22 @@ impl RowStage {
         }
         // Once a row was spilled, all later rows are spilled, so that a row's number says where it
         // is.
-        if self.spill.is_none() {
-            let batch = compacted(batch)?;
-            if self
-                .reservation
-                .try_grow(batch.get_array_memory_size())
-                .is_ok()
-            {
-                self.starts.push(self.in_memory);
-                self.in_memory += batch.num_rows() as u64;
-                self.batches.push(self.with_own_schema(&batch)?);
-                return Ok(());
+        let (batch, mut spill) = match self.spill.take() {
+            Some(spill) => (batch, spill),
+            None => {
+                let batch = compacted(batch)?;
+                let bytes = batch.get_array_memory_size();
+                if self.reservation.try_grow(bytes).is_ok() {
+                    self.starts.push(self.in_memory);
+                    self.in_memory += batch.num_rows() as u64;
+                    self.batches.push(self.with_own_schema(&batch)?);
+                    return Ok(());
+                }
+                (batch, Spill::create(&self.schema, &self.space)?)
             }
-            let spill = Spill::create(&self.schema, &self.space)?;
-            return self.append(spill, &batch);
-        }
-        match self.spill.take() {
-            Some(spill) => self.append(spill, &batch),
-            None => internal_err!("the row stage lost its file"),
-        }
-    }
-
-    fn append(&mut self, mut spill: Spill, batch: &RecordBatch) -> Result<()> {
-        let batch = self.with_own_schema(batch)?;
+        };
         let before = spill.index_bytes();
-        let outcome = spill.append(&batch);
+        let outcome = spill.append(&self.with_own_schema(&batch)?);
         // The index of spilled rows must be in memory, so it is accounted even beyond the limit.
         self.reservation.grow(spill.index_bytes() - before);
         self.spill = Some(spill);
@@ -129,13 +115,9 @@ impl RowStage {
     }
 
     fn with_own_schema(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns = batch.columns().to_vec();
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(&self.schema),
-            columns,
-            &options,
-        )?)
+        let schema = Arc::clone(&self.schema);
+        Ok(record_batch(schema, columns, batch.num_rows())?)
     }
 
     /// Returns the rows with the numbers `indices`, in this order; a number may occur several
@@ -150,9 +132,8 @@ impl RowStage {
             return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
         }
         if self.schema.fields().is_empty() {
-            let options = RecordBatchOptions::new().with_row_count(Some(indices.len()));
             let schema = Arc::clone(&self.schema);
-            return Ok(RecordBatch::try_new_with_options(schema, vec![], &options)?);
+            return Ok(record_batch(schema, Vec::new(), indices.len())?);
         }
         let spilled: Vec<u64> = indices
             .iter()
@@ -163,9 +144,8 @@ impl RowStage {
             Some(spill) if !spilled.is_empty() => Some(spill.gather(&spilled)?),
             _ => None,
         };
-        if let Some(only) = spilled
-            .as_ref()
-            .filter(|batch| batch.num_rows() == indices.len())
+        if let Some(only) = &spilled
+            && only.num_rows() == indices.len()
         {
             return Ok(only.clone());
         }
@@ -185,68 +165,44 @@ impl RowStage {
             })
             .collect();
         let gathered = interleave_record_batch(&batches, &places)?;
-        if gathered.num_rows() == indices.len() {
-            Ok(gathered)
-        } else {
-            exec_err!(
-                "row stage gathered {} of {} rows",
-                gathered.num_rows(),
-                indices.len()
-            )
+        let rows = gathered.num_rows();
+        if rows != indices.len() {
+            return exec_err!("row stage gathered {rows} of {} rows", indices.len());
         }
+        Ok(gathered)
     }
 }
 
 /// Copies a batch whose rows are a small part of larger buffers. Without a copy, the buffers would
 /// stay in memory, and be counted for each slice of them.
 fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
-    let views = |column: &ArrayRef| {
-        matches!(
-            column.data_type(),
-            DataType::Utf8View | DataType::BinaryView
-        )
-    };
-    let mut rows_alone = 0usize;
-    for column in batch.columns() {
-        let bytes = if views(column) {
-            view_bytes(column)
-        } else {
-            column
-                .to_data()
-                .get_slice_memory_size()
-                .unwrap_or(usize::MAX)
-        };
-        rows_alone = rows_alone.saturating_add(bytes);
-    }
+    let rows_alone = batch.columns().iter().map(row_bytes);
+    let rows_alone = rows_alone.fold(0, usize::saturating_add);
     if batch.get_array_memory_size() <= rows_alone.saturating_mul(2).saturating_add(SLACK_BYTES) {
         return Ok(batch);
     }
     let all = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
     let copied = take_record_batch(&batch, &all)?;
-    let columns = copied
-        .columns()
-        .iter()
-        .map(|column| match column.data_type() {
-            DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
-            DataType::BinaryView => Arc::new(column.as_binary_view().gc()) as ArrayRef,
+    let columns = copied.columns().iter().map(|column| -> ArrayRef {
+        match column.data_type() {
+            DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
             _ => Arc::clone(column),
-        })
-        .collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(copied.num_rows()));
-    Ok(RecordBatch::try_new_with_options(
-        copied.schema(),
-        columns,
-        &options,
-    )?)
+        }
+    });
+    let columns = columns.collect();
+    Ok(record_batch(copied.schema(), columns, copied.num_rows())?)
 }
 
-/// Returns the number of bytes that the values of a column of views take.
-fn view_bytes(column: &ArrayRef) -> usize {
-    const VIEW: usize = size_of::<u128>();
-    let payload = match column.data_type() {
-        DataType::Utf8View => column.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used(),
-        _ => 0,
-    };
-    column.len() * VIEW + payload
+/// Returns the number of bytes that the values of a column take.
+fn row_bytes(column: &ArrayRef) -> usize {
+    let views = column.len() * size_of::<u128>();
+    match column.data_type() {
+        DataType::Utf8View => views + column.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => views + column.as_binary_view().total_buffer_bytes_used(),
+        _ => {
+            let bytes = column.to_data().get_slice_memory_size();
+            bytes.unwrap_or(usize::MAX)
+        }
+    }
 }

@@ -4,7 +4,6 @@
 //! the row format does not reproduce (dictionaries, run-end encoding, unions) are stored as small Arrow IPC streams
 //! instead.
 
-use std::fmt;
 use std::fs::File;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -34,6 +33,7 @@ const GAP_BYTES: u64 = 4 << 10;
 const MAX_GATHER_BYTES: u64 = i32::MAX as u64;
 
 /// Rows in a temporary file, and the index of their positions.
+#[derive(Debug)]
 pub(super) struct Spill {
     schema: SchemaRef,
     codec: Codec,
@@ -53,30 +53,16 @@ enum Codec {
     Blocks,
 }
 
-impl fmt::Debug for Spill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spill")
-            .field("rows", &self.rows())
-            .field("bytes", &self.bytes())
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Spill {
     pub(super) fn create(schema: &SchemaRef, space: &Arc<SpillSpace>) -> Result<Self> {
         let file = space.create().map_err(|e| {
-            let folder = std::env::temp_dir();
-            exec_datafusion_err!(
-                "cannot create a temporary file in {}: {e}",
-                folder.display()
-            )
+            let folder = std::env::temp_dir().display().to_string();
+            exec_datafusion_err!("cannot create a temporary file in {folder}: {e}")
         })?;
         let types = schema.fields().iter().map(|field| field.data_type());
         let codec = if !schema.fields().is_empty() && types.clone().all(survives_row_format) {
-            Codec::Rows(RowConverter::new(
-                types.map(|t| SortField::new(t.clone())).collect(),
-            )?)
+            let fields = types.map(|t| SortField::new(t.clone()));
+            Codec::Rows(RowConverter::new(fields.collect())?)
         } else {
             Codec::Blocks
         };
@@ -124,12 +110,11 @@ impl Spill {
         let end = self.bytes();
         match &self.codec {
             Codec::Rows(converter) => {
-                let rows = converter
-                    .convert_columns(chunk.columns())?
-                    .try_into_binary()?;
+                let rows = converter.convert_columns(chunk.columns())?;
+                let rows = rows.try_into_binary()?;
                 write(&mut self.file, rows.value_data())?;
-                self.ends
-                    .extend(rows.value_offsets().iter().skip(1).map(|&o| end + o as u64));
+                let ends = rows.value_offsets().iter().skip(1);
+                self.ends.extend(ends.map(|&row_end| end + row_end as u64));
             }
             Codec::Blocks => {
                 let mut bytes = Vec::new();
@@ -159,11 +144,8 @@ impl Spill {
         wanted.sort_unstable();
         wanted.dedup();
         let pieces = self.read(&wanted)?;
-        let total: u64 = rows
-            .iter()
-            .map(|&row| self.span(row))
-            .map(|(from, to)| to - from)
-            .sum();
+        let spans = rows.iter().map(|&row| self.span(row));
+        let total: u64 = spans.clone().map(|(from, to)| to - from).sum();
         if total > MAX_GATHER_BYTES {
             return exec_err!(
                 "{} rows take {total} bytes, above the {MAX_GATHER_BYTES} that one batch can hold",
@@ -171,13 +153,8 @@ impl Spill {
             );
         }
         let parser = converter.parser();
-        let parsed = rows
-            .iter()
-            .map(|row| {
-                let (from, to) = self.span(*row);
-                pieces.bytes(from, to).map(|bytes| parser.parse(bytes))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let parsed = spans.map(|(from, to)| Ok(parser.parse(pieces.bytes(from, to)?)));
+        let parsed = parsed.collect::<Result<Vec<_>>>()?;
         let columns = converter.convert_rows(parsed)?;
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
@@ -205,24 +182,18 @@ impl Spill {
             for (row, &at) in same.iter().enumerate() {
                 places[at] = (taken.len(), row);
             }
-            taken.push(take_record_batch(
-                &batch,
-                &UInt32Array::from_iter_values(within),
-            )?);
+            let within = UInt32Array::from_iter_values(within);
+            taken.push(take_record_batch(&batch, &within)?);
         }
-        Ok(interleave_record_batch(
-            &taken.iter().collect::<Vec<_>>(),
-            &places,
-        )?)
+        let taken: Vec<&RecordBatch> = taken.iter().collect();
+        Ok(interleave_record_batch(&taken, &places)?)
     }
 
     /// Returns start and end in the file of a piece (a row or a block).
     fn span(&self, piece: u64) -> (u64, u64) {
         let piece = piece as usize;
-        (
-            if piece == 0 { 0 } else { self.ends[piece - 1] },
-            self.ends[piece],
-        )
+        let start = if piece == 0 { 0 } else { self.ends[piece - 1] };
+        (start, self.ends[piece])
     }
 
     /// Reads pieces, given by number in ascending order. Pieces close to each other are read
@@ -240,10 +211,7 @@ impl Spill {
                 _ => runs.push((from, to)),
             }
         }
-        let mut pieces = Pieces {
-            starts: Vec::new(),
-            runs: Vec::new(),
-        };
+        let mut pieces = Pieces::default();
         for (from, to) in runs {
             let mut bytes = vec![0; (to - from) as usize];
             read_exact_at(&self.file.file, &mut bytes, from)
@@ -261,6 +229,7 @@ fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
 }
 
 /// Ranges of the file that were read into memory, ascending.
+#[derive(Default)]
 struct Pieces {
     starts: Vec<u64>,
     runs: Vec<Vec<u8>>,

@@ -13,6 +13,13 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl RowStage {
+    /// Returns the size of the temporary file.
+    fn spilled_bytes(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::bytes)
+    }
+}
+
 fn stage(schema: &SchemaRef, limit: usize) -> (RowStage, Arc<dyn MemoryPool>) {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
     let space = Arc::new(SpillSpace::default());
@@ -119,8 +126,7 @@ fn batch(kinds: &[usize], rows: usize, seed: u64) -> RecordBatch {
         .enumerate()
         .map(|(i, c)| Field::new(format!("c{i}"), c.data_type().clone(), true))
         .collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).unwrap()
+    record_batch(Arc::new(Schema::new(fields)), columns, rows).unwrap()
 }
 
 /// Formats logical values as text. `==` on arrays treats NaN as unequal to itself, does not distinguish signed zeros,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
 use forebay_planner::batches;
 use forebay_planner::clauses::{Clauses, EqualSteps, OnError, Remainder};
@@ -14,16 +14,16 @@ use super::budget::{Budget, Spent};
 use super::counter::Counter;
 use super::failure::{Failure, KEPT_FAILURES, RunStats};
 use super::held::Pieces;
-use super::made::Made;
 use super::pack::Packing;
 use super::pad::Padding;
-use super::settle::{self, engine, reported, settle};
+use super::settle::{self, Made, reported, settle};
 use super::trial::Trial;
 use crate::dead_letters::FailedRow;
 use crate::error::Result;
-use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::fragment::row_batch::{self, RowBatch, SlotError};
 use crate::group_key::KeyColumns;
 use crate::order::Snapshot;
+use crate::record_batch::record_batch;
 use crate::stream::accountant::PlannedBatch;
 use crate::stream::assignment::RankAssignment;
 use crate::stream::cursor::Cursor;
@@ -87,16 +87,11 @@ impl Tail {
             OnError::Null => nullable(schema),
             _ => Arc::new(schema.clone()),
         };
-        let clauses = &if replays && clauses.pack.is_some() {
-            Clauses {
-                pack: None,
-                pad: Vec::new(),
-                ..clauses.clone()
-            }
-        } else {
-            clauses.clone()
-        };
-        let schema = batches::schema(schema, clauses)?;
+        let mut clauses = clauses.clone();
+        if replays && clauses.pack.take().is_some() {
+            clauses.pad.clear();
+        }
+        let schema = batches::schema(schema, &clauses)?;
         let packing = match &clauses.pack {
             Some(pack) => {
                 let packs = Arc::clone(&schema);
@@ -162,13 +157,13 @@ impl Tail {
     /// Returns true if counted rows have given no batch in the epoch (or, if batches cross epochs,
     /// if no row was counted).
     pub(crate) const fn is_idle(&self) -> bool {
-        self.counter.accountant().is_idle()
+        self.counter.accountant.is_idle()
     }
 
     /// Returns true if the epoch has all rows of its TAKE, so that the rest of the epoch need not
     /// be computed.
     pub(crate) const fn take_reached(&self) -> bool {
-        self.counter.accountant().take_reached()
+        self.counter.accountant.take_reached()
     }
 
     /// Adds computed rows and emits the batches that they complete, as planned.
@@ -238,16 +233,14 @@ impl Tail {
 
     /// Fills a short batch by repeating its rows.
     fn padded(&self, members: RowBatch, packs: Option<&Vec<u32>>) -> Result<RowBatch> {
-        let Some(full) = self.ranks.full().filter(|_| packs.is_none()) else {
-            return Ok(members);
-        };
-        let full = full as usize;
         let n = members.len();
-        if n == full || n == 0 {
-            return Ok(members);
+        match self.ranks.full() {
+            Some(full) if packs.is_none() && n > 0 && n as u64 != full => {
+                let around = (0..full).map(|i| i % n as u64);
+                Ok(members.take(&UInt64Array::from_iter_values(around))?)
+            }
+            _ => Ok(members),
         }
-        let around = UInt64Array::from_iter_values((0..full).map(|i| (i % n) as u64));
-        Ok(members.take(&around)?)
     }
 
     /// Settles the failed rows of a batch. Only the first `own` rows are new; failures of the
@@ -262,32 +255,35 @@ impl Tail {
             padding.check(&mut members)?;
         }
         self.spent.see(epoch, own as u64);
-        let mut trial = std::mem::take(&mut self.trial);
-        let tried = trial.see(own, &members.errors, |row, error| {
-            let ids = members.row_ids()?;
-            Ok(self.failure(&ids, row, error))
-        });
-        self.trial = trial;
-        tried?;
-        if members.errors.is_empty() {
-            return Ok(Made::whole(members, packs, own));
-        }
         let ids = members.row_ids()?;
+        let failure = |row: usize, error: &SlotError| {
+            let file = ids.file.value(row);
+            let column = error.column.map(|c| self.whole.field(c).name().clone());
+            Failure {
+                location: self.snapshot.location(file).to_owned(),
+                file: self.snapshot.path(file).to_owned(),
+                row: ids.row.value(row),
+                column: column.filter(|name| !is_hidden(name)),
+                operator: error.operator.clone(),
+                cause: error.cause.clone(),
+            }
+        };
+        self.trial.see(own, &members.errors, failure)?;
+        let Some((&row, errors)) = members.errors.first_key_value() else {
+            return Ok(Made::whole(members, packs, own));
+        };
+        let first = failure(row, reported(errors));
         let mut failures = Vec::with_capacity(members.errors.len());
         for (&row, errors) in members.errors.range(..own) {
-            let error = reported(errors);
-            let failure = self.failure(&ids, row, error);
+            let failure = failure(row, reported(errors));
             if let Some(letters) = &mut self.letters {
                 letters.push(FailedRow {
                     epoch,
                     step,
                     pass: ids.pass.value(row),
                     file: ids.file.value(row),
-                    row: failure.row,
                     child: ids.child.value(row),
-                    column: failure.column.clone(),
-                    operator: failure.operator.clone(),
-                    cause: failure.cause.clone(),
+                    failure: failure.clone(),
                     outcome: settle::outcome(self.on_error, errors),
                 });
             }
@@ -301,17 +297,10 @@ impl Tail {
                 break;
             }
         }
-        let first = members.errors.first_key_value();
-        let first = first.map(|(&row, errors)| self.failure(&ids, row, reported(errors)));
-        let settled = settle(self.on_error, members, own, |row, error| {
-            self.failure(&ids, row, error)
-        })?;
+        let picks = settle(self.on_error, &mut members, own, &first, &mut self.stats)?;
         let room = KEPT_FAILURES.saturating_sub(self.stats.failures.len());
         self.stats.failures.extend(failures.into_iter().take(room));
-        self.stats.skipped += settled.fates.skipped;
-        self.stats.replaced += settled.fates.replaced;
-        self.stats.nulled += settled.fates.nulled;
-        Made::settled(settled, packs, own, first)
+        Made::settled(&members, &picks, packs, own, first)
     }
 
     /// Emits a batch.
@@ -354,45 +343,24 @@ impl Tail {
         rows: usize,
         packs: Option<Vec<u32>>,
     ) -> Result<RecordBatch> {
-        columns.truncate(self.whole.fields().len() - self.hidden());
+        // Hidden columns are the last ones.
+        let fields = self.whole.fields().iter();
+        columns.truncate(fields.filter(|field| !is_hidden(field.name())).count());
         if let Some(packing) = &self.packing {
             return packing.pack(&columns, &packs.unwrap_or_default());
         }
         if let Some(padding) = &self.padding {
             columns = padding.pad(columns)?;
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::clone(&self.schema);
-        RecordBatch::try_new_with_options(schema, columns, &options).map_err(engine)
-    }
-
-    /// Returns the number of hidden columns, which are the last ones.
-    fn hidden(&self) -> usize {
-        let fields = self.whole.fields().iter();
-        fields.filter(|field| is_hidden(field.name())).count()
-    }
-
-    fn failure(&self, ids: &RowColumn, row: usize, error: &SlotError) -> Failure {
-        let file = ids.file.value(row);
-        let column = error.column.map(|c| self.whole.field(c).name().clone());
-        Failure {
-            location: self.snapshot.location(file).to_owned(),
-            file: self.snapshot.path(file).to_owned(),
-            row: ids.row.value(row),
-            column: column.filter(|name| !is_hidden(name)),
-            operator: error.operator.clone(),
-            cause: error.cause.clone(),
-        }
+        Ok(record_batch(Arc::clone(&self.schema), columns, rows)?)
     }
 }
 
 fn nullable(schema: &Schema) -> SchemaRef {
-    let fields = schema
-        .fields()
-        .iter()
-        .map(|f| f.as_ref().clone().with_nullable(true));
+    let fields = schema.fields().iter().map(row_batch::nullable);
+    let metadata = schema.metadata().clone();
     Arc::new(Schema::new_with_metadata(
         fields.collect::<Vec<_>>(),
-        schema.metadata().clone(),
+        metadata,
     ))
 }

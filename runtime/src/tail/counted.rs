@@ -90,7 +90,7 @@ impl Tail {
             return Ok(());
         };
         let pieces = std::mem::take(&mut self.counter.restored);
-        let mut rows = held::joined(&pieces, &self.whole, &self.snapshot)?;
+        let mut rows = held::joined(&pieces, &self.whole)?;
         let expected = groups.rows().count();
         if rows.len() != expected {
             return Err(Error::Config(format!(

@@ -42,10 +42,6 @@ impl Counter {
         }
     }
 
-    pub(super) const fn accountant(&self) -> &Accountant<Held> {
-        &self.accountant
-    }
-
     /// Completes the name of a row with its ordinal among the rows of its stored row. Also returns
     /// how many rows that stored row has given so far.
     pub(super) fn named(&mut self, mixes: bool, carried: CarriedRow) -> (CarriedRow, u32) {

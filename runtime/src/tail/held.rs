@@ -1,16 +1,14 @@
 //! Computed rows that wait for their batch.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt64Array};
-use arrow::datatypes::Schema;
-use datafusion::common::internal_err;
+use arrow::array::{ArrayRef, UInt64Array};
+use arrow::datatypes::{Field, Schema};
+use datafusion::common::{DataFusionError, internal_err};
 
 use crate::error::{Error, Result};
-use crate::fragment::evaluate::{concatenated as joined_arrays, is_oversized};
+use crate::fragment::evaluate::{concatenated, is_oversized};
 use crate::fragment::row_batch::{RowBatch, RowErrors};
-use crate::order::Snapshot;
 use crate::stream::accountant::{ALL_ROWS, Accountant, StreamRow};
 use crate::stream::cursor::CarriedRow;
 
@@ -38,13 +36,11 @@ pub(super) struct Pieces {
     /// Counted rows, by piece number.
     numbered: BTreeMap<u32, RowBatch>,
     next: u32,
-    empty: Option<ArrayRef>,
 }
 
 impl Pieces {
     /// Adds planned rows.
     pub(super) fn push(&mut self, rows: RowBatch) {
-        self.empty.get_or_insert_with(|| rows.rows.slice(0, 0));
         if !rows.is_empty() {
             self.queue.push_back(rows);
         }
@@ -63,26 +59,20 @@ impl Pieces {
                     "a batch was planned with {rows} rows, of which {missing} were not computed"
                 )?);
             };
-            let n = missing.min(first.len());
-            if n < first.len() {
-                self.queue.push_front(first.slice(n, first.len() - n));
+            if missing < first.len() {
+                taken.push(first.slice(0, missing));
+                self.queue
+                    .push_front(first.slice(missing, first.len() - missing));
+                break;
             }
-            taken.push(if n < first.len() {
-                first.slice(0, n)
-            } else {
-                first
-            });
-            missing -= n;
+            missing -= first.len();
+            taken.push(first);
         }
-        let Some(empty) = &self.empty else {
-            return Ok(internal_err!("a batch is due before any rows")?);
-        };
-        concatenated(&taken, schema, empty)
+        joined(&taken, schema)
     }
 
     /// Adds counted rows as a piece, and returns its number.
     pub(super) fn add(&mut self, rows: RowBatch) -> u32 {
-        self.empty.get_or_insert_with(|| rows.rows.slice(0, 0));
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         self.numbered.insert(number, rows);
@@ -91,38 +81,21 @@ impl Pieces {
 
     /// Returns copies of counted rows, in the order of `rows`.
     pub(super) fn take(&self, rows: &[Held], schema: &Schema) -> Result<RowBatch> {
-        let mut runs: Vec<(u32, u32, u32)> = Vec::new();
-        for held in rows {
-            match runs.last_mut() {
-                Some((piece, _, end)) if *piece == held.piece && *end == held.row => *end += 1,
-                _ => runs.push((held.piece, held.row, held.row + 1)),
-            }
-        }
-        let mut taken = Vec::with_capacity(runs.len());
-        let mut at = 0;
-        while at < runs.len() {
-            let (number, start, end) = runs[at];
-            let Some(piece) = self.numbered.get(&number) else {
+        let mut taken = Vec::new();
+        for same in rows.chunk_by(|a, b| a.piece == b.piece) {
+            let first = same[0];
+            let Some(piece) = self.numbered.get(&first.piece) else {
                 return Ok(internal_err!("the rows of a batch were dropped")?);
             };
             // Scattered rows of one piece are taken at once.
-            let same = runs[at..].iter().take_while(|(piece, ..)| *piece == number);
-            let same = same.count();
-            if same == 1 {
-                taken.push(piece.slice(start as usize, (end - start) as usize));
+            taken.push(if same.is_sorted_by(|a, b| a.row + 1 == b.row) {
+                piece.slice(first.row as usize, same.len())
             } else {
-                let rows = runs[at..at + same]
-                    .iter()
-                    .flat_map(|&(_, start, end)| start..end);
-                let rows = UInt64Array::from_iter_values(rows.map(u64::from));
-                taken.push(piece.take(&rows)?);
-            }
-            at += same;
+                let indices = same.iter().map(|held| held.row.into());
+                piece.take(&UInt64Array::from_iter_values(indices))?
+            });
         }
-        let Some(empty) = &self.empty else {
-            return Ok(internal_err!("a batch is due before any rows")?);
-        };
-        concatenated(&taken, schema, empty)
+        joined(&taken, schema)
     }
 
     /// Drops the pieces that no open group uses. If most rows of a piece are unused, the others are
@@ -153,34 +126,30 @@ impl Pieces {
 }
 
 /// Concatenates batches of rows; without any, returns an empty batch.
-pub(super) fn joined(
-    pieces: &[RowBatch],
-    schema: &Schema,
-    snapshot: &Snapshot,
-) -> Result<RowBatch> {
-    concatenated(pieces, schema, &snapshot.row_ids(&[]).to_array()?)
-}
-
-fn concatenated(pieces: &[RowBatch], schema: &Schema, no_rows: &ArrayRef) -> Result<RowBatch> {
+pub(super) fn joined(pieces: &[RowBatch], schema: &Schema) -> Result<RowBatch> {
     match pieces {
         [only] => return Ok(only.clone()),
-        [] => return Ok(RowBatch::empty(schema, Arc::clone(no_rows))),
+        [] => return Ok(RowBatch::empty(schema)),
         _ => {}
     }
-    let join = |column: &dyn Fn(&RowBatch) -> ArrayRef| {
-        let arrays: Vec<ArrayRef> = pieces.iter().map(column).collect();
-        let arrays: Vec<&dyn Array> = arrays.iter().map(|a| a.as_ref()).collect();
-        joined_arrays(&arrays)
+    let join = |column: &dyn Fn(&RowBatch) -> &ArrayRef| {
+        let arrays = pieces.iter().map(|piece| column(piece).as_ref());
+        concatenated(&arrays.collect::<Vec<_>>())
     };
     let rows: usize = pieces.iter().map(RowBatch::len).sum();
-    let columns = schema.fields().iter().enumerate();
-    let columns = columns.map(|(i, field)| {
-        join(&|b| Arc::clone(&b.columns[i])).map_err(|error| if is_oversized(&error) { Error::Config(format!(
-                "column \"{}\" of a batch of {rows} rows is larger than its type {} can hold: {error}; make \
-                 batches smaller, or give the column a type with larger offsets (arrow_cast(x, 'LargeUtf8'))",
-                field.name(),
-                field.data_type()
-            )) } else { Error::Engine(error) })
+    let too_large = |field: &Field, error: DataFusionError| {
+        if !is_oversized(&error) {
+            return Error::Engine(error);
+        }
+        Error::Config(format!(
+            "column \"{}\" of a batch of {rows} rows is larger than its type {} can hold: {error}; make \
+             batches smaller, or give the column a type with larger offsets (arrow_cast(x, 'LargeUtf8'))",
+            field.name(),
+            field.data_type()
+        ))
+    };
+    let columns = schema.fields().iter().enumerate().map(|(i, field)| {
+        join(&|piece| &piece.columns[i]).map_err(|error| too_large(field, error))
     });
     let (mut errors, mut offset) = (RowErrors::new(), 0);
     for piece in pieces {
@@ -190,7 +159,7 @@ fn concatenated(pieces: &[RowBatch], schema: &Schema, no_rows: &ArrayRef) -> Res
     }
     Ok(RowBatch {
         columns: columns.collect::<Result<_>>()?,
-        rows: join(&|b| Arc::clone(&b.rows))?,
+        rows: join(&|piece| &piece.rows)?,
         errors,
     })
 }

@@ -8,7 +8,6 @@ mod counted;
 mod counter;
 mod failure;
 mod held;
-mod made;
 mod pack;
 mod pad;
 mod settle;

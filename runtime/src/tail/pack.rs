@@ -10,7 +10,6 @@ use forebay_planner::batches::{element, filler};
 use forebay_planner::clauses::{Pack, Pad};
 
 use super::pad::elements;
-use super::settle::engine;
 use crate::error::Result;
 
 /// The conversion of the rows of a pack into one row.
@@ -38,7 +37,7 @@ impl Packing {
         rows: &Schema,
         packs: SchemaRef,
     ) -> Result<Self> {
-        let column = rows.index_of(&pack.column).map_err(engine)?;
+        let column = rows.index_of(&pack.column)?;
         let item = element("PACK", rows.field(column))?;
         Ok(Self {
             column,
@@ -62,9 +61,9 @@ impl Packing {
             };
             let offsets = OffsetBuffer::from_lengths(packs.iter().map(|&rows| rows as usize));
             let list = ListArray::try_new(Arc::clone(item), offsets, Arc::clone(column), None);
-            packed.push(Arc::new(list.map_err(engine)?));
+            packed.push(Arc::new(list?));
         }
-        RecordBatch::try_new(Arc::clone(&self.schema), packed).map_err(engine)
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), packed)?)
     }
 
     fn sequences(&self, column: &ArrayRef, packs: &[u32]) -> Result<[ArrayRef; 3]> {
@@ -99,10 +98,10 @@ impl Packing {
                 return Ok(values);
             };
             let list = FixedSizeListArray::try_new(Arc::clone(item), *n, values, None);
-            Ok(Arc::new(list.map_err(engine)?))
+            Ok(Arc::new(list?))
         };
         Ok([
-            list(self.column, values.map_err(engine)?)?,
+            list(self.column, values?)?,
             list(self.column + 1, Arc::new(Int32Array::from(segments)))?,
             list(self.column + 2, Arc::new(Int32Array::from(positions)))?,
         ])

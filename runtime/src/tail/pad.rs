@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int32Array, ListArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, Int32Array, ListArray,
+    OffsetSizeTrait,
+};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, FieldRef, Schema};
@@ -12,7 +15,6 @@ use forebay_planner::batches::{element, filler};
 use forebay_planner::clauses::Pad;
 use forebay_planner::limits::MAX_BATCH_ELEMENTS;
 
-use super::settle::engine;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
@@ -40,7 +42,7 @@ impl Padding {
     pub(super) fn try_new(pads: &[Pad], rows: &Schema) -> Result<Self> {
         let mut columns = Vec::with_capacity(pads.len());
         for pad in pads {
-            let column = rows.index_of(&pad.column).map_err(engine)?;
+            let column = rows.index_of(&pad.column)?;
             let item = element("PAD", rows.field(column))?;
             columns.push(Padded {
                 column,
@@ -108,19 +110,16 @@ impl Padded {
             picks.extend(range.map(|at| (0, at)));
             picks.resize((row + 1) * to, (1, 0));
         }
-        let values =
-            interleave(&[values.as_ref(), self.filler.as_ref()], &picks).map_err(engine)?;
+        let values = interleave(&[values.as_ref(), self.filler.as_ref()], &picks)?;
         let item = Arc::clone(&self.item);
-        let list: ArrayRef = match self.to {
-            Some(to) => {
-                let list =
-                    FixedSizeListArray::try_new_with_length(item, to as i32, values, None, rows);
-                Arc::new(list.map_err(engine)?)
-            }
-            None => {
-                let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(to, rows));
-                Arc::new(ListArray::try_new(item, offsets, values, None).map_err(engine)?)
-            }
+        let list: ArrayRef = if self.to.is_some() {
+            let to = to as i32;
+            Arc::new(FixedSizeListArray::try_new_with_length(
+                item, to, values, None, rows,
+            )?)
+        } else {
+            let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(to, rows));
+            Arc::new(ListArray::try_new(item, offsets, values, None)?)
         };
         Ok([list, Arc::new(lengths)])
     }
@@ -128,41 +127,26 @@ impl Padded {
 
 /// Returns the values of a list column, and the range of each row's values. A null row has none.
 pub(super) fn elements(column: &ArrayRef) -> Result<(ArrayRef, Vec<Range<usize>>)> {
-    let row = |row: usize, range: Range<usize>| {
-        if column.is_valid(row) {
-            range
-        } else {
-            range.start..range.start
-        }
-    };
-    let rows = 0..column.len();
-    match column.data_type() {
-        DataType::List(_) => {
-            let list = column.as_list::<i32>();
-            let offsets = list.value_offsets();
-            let range = |n: usize| offsets[n] as usize..offsets[n + 1] as usize;
-            Ok((
-                Arc::clone(list.values()),
-                rows.map(|n| row(n, range(n))).collect(),
-            ))
-        }
-        DataType::LargeList(_) => {
-            let list = column.as_list::<i64>();
-            let offsets = list.value_offsets();
-            let range = |n: usize| offsets[n] as usize..offsets[n + 1] as usize;
-            Ok((
-                Arc::clone(list.values()),
-                rows.map(|n| row(n, range(n))).collect(),
-            ))
-        }
+    let (values, mut ranges): (_, Vec<_>) = match column.data_type() {
+        DataType::List(_) => list_elements(column.as_list::<i32>()),
+        DataType::LargeList(_) => list_elements(column.as_list::<i64>()),
         DataType::FixedSizeList(_, size) => {
-            let (list, size) = (column.as_fixed_size_list(), *size as usize);
-            let range = |n: usize| n * size..(n + 1) * size;
-            Ok((
-                Arc::clone(list.values()),
-                rows.map(|n| row(n, range(n))).collect(),
-            ))
+            let size = *size as usize;
+            let ranges = (0..column.len()).map(|row| row * size..(row + 1) * size);
+            (column.as_fixed_size_list().values(), ranges.collect())
         }
-        other => Ok(internal_err!("{other} is not a list")?),
+        other => return Ok(internal_err!("{other} is not a list")?),
+    };
+    for (row, range) in ranges.iter_mut().enumerate() {
+        if column.is_null(row) {
+            range.end = range.start;
+        }
     }
+    Ok((Arc::clone(values), ranges))
+}
+
+fn list_elements<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (&ArrayRef, Vec<Range<usize>>) {
+    let ranges = list.value_offsets().windows(2);
+    let ranges = ranges.map(|ends| ends[0].as_usize()..ends[1].as_usize());
+    (list.values(), ranges.collect())
 }

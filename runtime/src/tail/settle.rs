@@ -1,98 +1,76 @@
 //! Settling of failed rows by the pipeline's policy, in stream order.
 
-use arrow::array::BooleanArray;
+use arrow::array::{BooleanArray, UInt64Array};
 use arrow::compute::nullif;
 use forebay_planner::clauses::OnError;
 
-use super::failure::Failure;
+use super::failure::{Failure, RunStats};
+use super::pack;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
-/// The rows of a batch that remain under the policy.
-#[derive(Debug)]
-pub(super) struct Settled {
-    /// The rows, with nulls if the policy is `null`.
-    pub(super) rows: RowBatch,
-    /// Indices of the rows that make the batch. Under `replace` there is one for each row of the
-    /// batch; otherwise they are the remaining rows, in order.
-    pub(super) picks: Vec<usize>,
-    /// Counts of the failed rows by outcome.
-    pub(super) fates: Fates,
-}
-
-/// Counts of failed rows by outcome.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Fates {
-    pub(super) skipped: u64,
-    pub(super) replaced: u64,
-    pub(super) nulled: u64,
-}
-
-/// Settles a batch with failed rows. Only the failures of the first `own` rows are counted; the
-/// other rows are repeated. `failure` describes a failed row.
+/// Settles a batch with failed rows, and returns the indices of the rows that make the batch. Under
+/// `replace` there is one for each row of the batch; otherwise they are the remaining rows, in order.
+///
+/// Only the failures of the first `own` rows are counted; the other rows are repeated.
+///
+/// # Errors
+/// Fails with `first`, the first failed row, if the policy is to stop or no row can replace it.
 pub(super) fn settle(
     on_error: OnError,
-    members: RowBatch,
+    rows: &mut RowBatch,
     own: usize,
-    failure: impl Fn(usize, &SlotError) -> Failure,
-) -> Result<Settled> {
-    let failed = members.errors.range(..own).count() as u64;
-    let all = 0..members.len();
-    let (mut fates, mut rows) = (Fates::default(), members);
-    let good = |rows: &RowBatch, row: usize| !rows.errors.contains_key(&row);
-    let picks = match on_error {
-        OnError::Fail => match rows.errors.first_key_value() {
-            Some((&row, errors)) => {
-                return Err(Error::Row(Box::new(failure(row, reported(errors)))));
-            }
-            None => all.collect(),
-        },
+    first: &Failure,
+    stats: &mut RunStats,
+) -> Result<Vec<usize>> {
+    let failed = rows.errors.range(..own).count() as u64;
+    let all = 0..rows.len();
+    let is_good = |row: &usize| !rows.errors.contains_key(row);
+    match on_error {
+        OnError::Fail => Err(Error::Row(Box::new(first.clone()))),
         OnError::Skip => {
-            fates.skipped = failed;
-            all.filter(|&row| good(&rows, row)).collect()
+            stats.skipped += failed;
+            Ok(all.filter(is_good).collect())
         }
         OnError::Replace => {
-            fates.replaced = failed;
             let n = rows.len();
-            let mut picks = Vec::with_capacity(n);
-            for row in all {
-                // The next good row of the batch, wrapping around at the end.
-                match (row..n).chain(0..row).find(|&r| good(&rows, r)) {
-                    Some(stand_in) => picks.push(stand_in),
-                    None => {
-                        let mut failure = failure(0, reported(&rows.errors[&0]));
-                        failure.cause += &format!(
-                            "; every one of the batch's {n} rows failed, so none can stand in"
-                        );
-                        return Err(Error::Row(Box::new(failure)));
-                    }
-                }
-            }
-            picks
+            // The next good row of the batch, wrapping around at the end.
+            let stand_in = |row: usize| (row..n).chain(0..row).find(is_good);
+            let Some(picks) = all.map(stand_in).collect() else {
+                let mut failure = first.clone();
+                failure.cause +=
+                    &format!("; every one of the batch's {n} rows failed, so none can stand in");
+                return Err(Error::Row(Box::new(failure)));
+            };
+            stats.replaced += failed;
+            Ok(picks)
         }
         OnError::Null => {
-            let in_doubt = |errors: &[SlotError]| errors.iter().any(|e| e.column.is_none());
             let counted = rows.errors.range(..own);
-            fates.skipped = { counted }.filter(|(_, e)| in_doubt(e)).count() as u64;
-            fates.nulled = failed - fates.skipped;
-            for index in 0..rows.columns.len() {
+            let skipped = counted.filter(|(_, e)| in_doubt(e)).count() as u64;
+            stats.skipped += skipped;
+            stats.nulled += failed - skipped;
+            for (index, column) in rows.columns.iter_mut().enumerate() {
                 let failed = |row: usize| {
                     let here = |e: &SlotError| e.column == Some(index);
                     let row_errors = rows.errors.get(&row);
                     row_errors.is_some_and(|errors| errors.iter().any(here))
                 };
-                let mask: BooleanArray = (0..rows.len()).map(|r| Some(failed(r))).collect();
+                let mask: BooleanArray = all.clone().map(|row| Some(failed(row))).collect();
                 if mask.true_count() > 0 {
-                    let column = &rows.columns[index];
-                    rows.columns[index] = nullif(column, &mask).map_err(engine)?;
+                    *column = nullif(column, &mask)?;
                 }
             }
             // A predicate that failed counts as null, and a null predicate drops the row.
-            let kept = |&row: &usize| !rows.errors.get(&row).is_some_and(|e| in_doubt(e));
-            all.filter(kept).collect()
+            let kept = |row: &usize| !rows.errors.get(row).is_some_and(|e| in_doubt(e));
+            Ok(all.filter(kept).collect())
         }
-    };
-    Ok(Settled { rows, picks, fates })
+    }
+}
+
+/// Returns true if a predicate failed, so that it is unknown whether the row belongs to the output.
+fn in_doubt(errors: &[SlotError]) -> bool {
+    errors.iter().any(|error| error.column.is_none())
 }
 
 /// Returns the outcome of a row with these errors, as recorded in the dead-letter table.
@@ -101,7 +79,7 @@ pub(super) fn outcome(on_error: OnError, errors: &[SlotError]) -> &'static str {
         OnError::Fail => "failed",
         OnError::Skip => "skipped",
         OnError::Replace => "replaced",
-        OnError::Null if errors.iter().any(|e| e.column.is_none()) => "skipped",
+        OnError::Null if in_doubt(errors) => "skipped",
         OnError::Null => "nulled",
     }
 }
@@ -112,6 +90,106 @@ pub(super) fn reported(errors: &[SlotError]) -> &SlotError {
     errors.iter().min_by_key(|e| e.column).unwrap_or(&errors[0])
 }
 
-pub(super) fn engine(error: arrow::error::ArrowError) -> Error {
-    Error::Engine(error.into())
+/// The rows of a batch, and how they are packed.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) members: RowBatch,
+    /// Number of rows in each pack, if rows are packed.
+    pub(super) packs: Option<Vec<u32>>,
+    /// Number of rows (or packs) at the end that only repeat others.
+    pub(super) padded: usize,
+    /// The first failed row, if any.
+    failure: Option<Failure>,
+}
+
+impl Made {
+    /// Creates a batch without failed rows. Only its first `own` rows are new; the others are repeated.
+    pub(super) fn whole(members: RowBatch, packs: Option<Vec<u32>>, own: usize) -> Self {
+        let padded = padded(members.len(), own, packs.as_deref());
+        Self {
+            members,
+            packs,
+            padded,
+            failure: None,
+        }
+    }
+
+    /// Creates the batch of the rows at `picks`, which remained after failed rows were settled. `first` is the first
+    /// failed row.
+    pub(super) fn settled(
+        members: &RowBatch,
+        picks: &[usize],
+        packs: Option<Vec<u32>>,
+        own: usize,
+        first: Failure,
+    ) -> Result<Self> {
+        let packs = packs.map(|packs| pack::left(&packs, picks));
+        let own = if picks.len() == members.len() {
+            // Under `replace` and `null` every row is still in its place, so the first `own` rows
+            // are the new ones.
+            own
+        } else {
+            // Repeated rows follow the others.
+            picks.partition_point(|&row| row < own)
+        };
+        let rows = UInt64Array::from_iter_values(picks.iter().map(|&row| row as u64));
+        Ok(Self {
+            failure: Some(first),
+            ..Self::whole(members.take(&rows)?, packs, own)
+        })
+    }
+
+    /// Repeats rows (or packs) from the beginning until there are `units`.
+    ///
+    /// # Errors
+    /// Fails if all rows failed, so that none is left to be repeated.
+    pub(super) fn fill(&mut self, units: usize) -> Result<()> {
+        let rows = self.members.len();
+        let found = self.packs.as_ref().map_or(rows, Vec::len);
+        if found >= units {
+            return Ok(());
+        }
+        if rows == 0 {
+            let Some(mut failure) = self.failure.take() else {
+                return Ok(());
+            };
+            failure.cause = format!(
+                "every row of this rank's batch failed, so none can be repeated to fill the batch up to the size of \
+                 the other ranks' batches; the first: {}",
+                failure.cause
+            );
+            return Err(Error::Row(Box::new(failure)));
+        }
+        let around = match &mut self.packs {
+            None => UInt64Array::from_iter_values((0..units).map(|i| (i % rows) as u64)),
+            Some(packs) => {
+                let mut starts = Vec::with_capacity(found);
+                let mut end = 0_u64;
+                for &rows in packs.iter() {
+                    starts.push(end);
+                    end += u64::from(rows);
+                }
+                let mut picks: Vec<u64> = (0..end).collect();
+                for again in 0..units - found {
+                    let (start, rows) = (starts[again % found], packs[again % found]);
+                    picks.extend(start..start + u64::from(rows));
+                    packs.push(rows);
+                }
+                UInt64Array::from(picks)
+            }
+        };
+        self.members = self.members.take(&around)?;
+        self.padded += units - found;
+        Ok(())
+    }
+}
+
+/// Returns the number of rows (or packs) after the first `own` rows.
+fn padded(rows: usize, own: usize, packs: Option<&[u32]>) -> usize {
+    match packs {
+        None => rows - own,
+        // Packs are repeated all together or not at all.
+        Some(packs) if own == 0 => packs.len(),
+        Some(_) => 0,
+    }
 }

@@ -42,7 +42,7 @@ impl Trial {
         &mut self,
         own: usize,
         errors: &RowErrors,
-        failure: impl Fn(usize, &SlotError) -> Result<Failure>,
+        failure: impl Fn(usize, &SlotError) -> Failure,
     ) -> Result<()> {
         for row in 0..own {
             if self.functions.is_empty() {
@@ -57,7 +57,7 @@ impl Trial {
                 return Ok(());
             };
             match &self.first {
-                None => self.first = Some((failure(row, error)?, kind(&error.cause).to_owned())),
+                None => self.first = Some((failure(row, error), kind(&error.cause).to_owned())),
                 Some((first, known)) => {
                     if (first.operator.as_str(), known.as_str())
                         != (&error.operator, kind(&error.cause))

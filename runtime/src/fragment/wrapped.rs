@@ -1,4 +1,5 @@
-//! Expressions whose nested values are cleared of data hidden under nulls ([`hidden`](super::hidden)).
+//! Expressions with wrapped subexpressions, whose values are changed before a function reads them: nested values are
+//! cleared of data hidden under nulls ([`hidden`](super::hidden)), and the items of an IN list are made arrays.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,7 +10,7 @@ use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
-use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::expressions::{Column, InListExpr, Literal, in_list};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use forebay_udfs::row_function;
 
@@ -24,7 +25,7 @@ pub(super) fn clearing(
         let data_type = expr.data_type(schema)?;
         let is_flat = !data_type.is_nested() && !matches!(data_type, DataType::Dictionary(..));
         // Functions that report failed rows themselves build all of their values, so nothing is hidden in them.
-        if is_flat || reports_rows(&expr) {
+        if is_flat || row_call(&expr).is_some() {
             return Ok(Transformed::no(expr));
         }
         Ok(Transformed::yes(match expr.downcast_ref::<Literal>() {
@@ -32,7 +33,7 @@ pub(super) fn clearing(
                 cleared_scalar(literal.value().clone())?,
                 Some(literal.return_field(schema)?.metadata().clone().into()),
             )),
-            None => Arc::new(Cleared { of: expr }),
+            None => Wrapped::new(&expr, Change::Clear),
         }))
     })
     .data()
@@ -63,15 +64,52 @@ pub(super) fn with_cleared_constants(
     Ok(folded.data)
 }
 
-/// Returns the expression inside a [`Cleared`] wrapper.
-pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
-    expr.downcast_ref::<Cleared>()
-        .map_or(expr, |cleared| &cleared.of)
+/// Rewrites IN lists that read columns, so that they are evaluated row by row.
+///
+/// DataFusion takes an IN list for constant if its items evaluate to scalars over zero rows. A CASE
+/// evaluates to a scalar there whatever columns it reads, and the value of that scalar is null.
+pub(super) fn with_lists_of_rows(
+    expr: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    expr.transform_up(|expr| {
+        let Some(found) = expr.downcast_ref::<InListExpr>() else {
+            return Ok(Transformed::no(expr));
+        };
+        let reads = |item: &Arc<dyn PhysicalExpr>| item.exists(|e| Ok(e.is::<Column>()));
+        let mut list = Vec::with_capacity(found.list().len());
+        let mut is_of_rows = false;
+        for item in found.list() {
+            let reads = reads(item)?;
+            is_of_rows |= reads;
+            list.push(if reads {
+                Wrapped::new(item, Change::Expand)
+            } else {
+                Arc::clone(item)
+            });
+        }
+        if !is_of_rows {
+            return Ok(Transformed::no(expr));
+        }
+        let (value, negated) = (Arc::clone(found.expr()), found.negated());
+        Ok(Transformed::yes(in_list(value, list, &negated, schema)?))
+    })
+    .data()
 }
 
-fn reports_rows(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let call = expr.downcast_ref::<ScalarFunctionExpr>();
-    call.is_some_and(|call| row_function(call.fun()).is_some())
+/// Returns the expression inside a wrapper that clears its values.
+pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    match expr.downcast_ref::<Wrapped>() {
+        Some(wrapped) if wrapped.change == Change::Clear => &wrapped.of,
+        _ => expr,
+    }
+}
+
+/// Returns `expr` as a call of a function that reports its failed rows itself; `None` if it is
+/// another expression.
+pub(super) fn row_call(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarFunctionExpr> {
+    expr.downcast_ref::<ScalarFunctionExpr>()
+        .filter(|call| row_function(call.fun()).is_some())
 }
 
 fn cleared_scalar(value: ScalarValue) -> Result<ScalarValue> {
@@ -82,37 +120,58 @@ fn cleared_scalar(value: ScalarValue) -> Result<ScalarValue> {
     }
 }
 
-/// The value of an expression, cleared of data hidden under nulls.
-#[derive(Debug)]
-struct Cleared {
-    of: Arc<dyn PhysicalExpr>,
+/// A change of an expression's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Change {
+    /// The values are cleared of data hidden under nulls.
+    Clear,
+    /// A scalar becomes an array.
+    Expand,
 }
 
-impl PartialEq for Cleared {
-    fn eq(&self, other: &Self) -> bool {
-        self.of.eq(&other.of)
+/// An expression with changed values.
+#[derive(Debug)]
+struct Wrapped {
+    of: Arc<dyn PhysicalExpr>,
+    change: Change,
+}
+
+impl Wrapped {
+    fn new(of: &Arc<dyn PhysicalExpr>, change: Change) -> Arc<dyn PhysicalExpr> {
+        let of = Arc::clone(of);
+        Arc::new(Self { of, change })
     }
 }
 
-impl Eq for Cleared {}
+impl PartialEq for Wrapped {
+    fn eq(&self, other: &Self) -> bool {
+        self.of.eq(&other.of) && self.change == other.change
+    }
+}
 
-impl Hash for Cleared {
+impl Eq for Wrapped {}
+
+impl Hash for Wrapped {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.of.hash(state);
+        self.change.hash(state);
     }
 }
 
-impl fmt::Display for Cleared {
+impl fmt::Display for Wrapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.of, f)
     }
 }
 
-impl PhysicalExpr for Cleared {
+impl PhysicalExpr for Wrapped {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        Ok(match self.of.evaluate(batch)? {
-            ColumnarValue::Array(array) => ColumnarValue::Array(cleared(&array)?),
-            ColumnarValue::Scalar(value) => ColumnarValue::Scalar(cleared_scalar(value)?),
+        Ok(match (self.change, self.of.evaluate(batch)?) {
+            (Change::Clear, ColumnarValue::Array(array)) => ColumnarValue::Array(cleared(&array)?),
+            (Change::Clear, ColumnarValue::Scalar(value)) => {
+                ColumnarValue::Scalar(cleared_scalar(value)?)
+            }
+            (Change::Expand, value) => ColumnarValue::Array(value.into_array(batch.num_rows())?),
         })
     }
 
@@ -128,8 +187,8 @@ impl PhysicalExpr for Cleared {
         self: Arc<Self>,
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        let of = children.pop().unwrap_or_else(|| Arc::clone(&self.of));
-        Ok(Arc::new(Self { of }))
+        let of = children.pop();
+        Ok(Self::new(of.as_ref().unwrap_or(&self.of), self.change))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
