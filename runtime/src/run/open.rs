@@ -109,8 +109,7 @@ impl JobRun {
         };
         // A single rank takes rows as they are computed. MIX needs counts even then: it draws
         // inputs, so it must know which rows they leave out.
-        let is_planned =
-            mixes && !drops && !job.counter.has_keys() || mixes && plan.multiplies;
+        let is_planned = mixes && !drops && !job.counter.has_keys() || mixes && plan.multiplies;
         // The position of a single batch, or of a worker's batches, is known only if all rows are counted.
         let whole = !matches!(self.scope, RunScope::Step { .. });
         let is_uncountable = membership.is_random && job.clauses.freezes();

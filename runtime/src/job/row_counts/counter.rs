@@ -42,7 +42,7 @@ impl RowCounter {
     /// Creates a counter of the rows of a pipeline.
     pub(crate) fn of(compiled: &Compiled, plan: &Arc<OpenPlan>, env: &Env) -> Result<Self> {
         let keys = KeyColumns::of(&compiled.clauses, plan.reader.fragment.schema());
-        let buckets = Grouping::of(&compiled.clauses).buckets();
+        let buckets = Grouping::of(&compiled.clauses).buckets;
         Ok(Self {
             plan: Arc::clone(plan),
             shares: Shares::of(compiled, plan, keys.as_ref().map(|_| buckets))?,
