@@ -86,7 +86,7 @@ fn entries_are_listed_explained_and_removed() {
     );
     for (words, part) in [
         (&["why", "ff"] as &[&str], "no entry 'ff'"),
-        (&["why", "../.."], "no cache key"),
+        (&["why", "../.."], "is not a cache key"),
         (&["rm"], "required"),
         (&["rm", "ab", "--all"], "cannot be used with"),
     ] {

@@ -149,7 +149,7 @@ fn a_plan_of_another_pipeline_is_refused() {
         "{told}"
     );
     assert!(
-        told.contains("save it anew with `forebay plan save`"),
+        told.contains("save the plan anew with `forebay plan save`"),
         "{told}"
     );
     // A pinned plan accepts changes that do not affect the stream's meaning.

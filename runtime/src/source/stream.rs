@@ -70,7 +70,10 @@ pub(crate) fn guarded<T>(
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let cause = format!("its decoder panicked: {}", panic_message(&*panic));
+        let cause = format!(
+            "its decoder stopped with a panic: {}",
+            panic_message(&*panic)
+        );
         Err(SourceError::damaged(path, format, cause).into())
     })
 }

@@ -42,10 +42,14 @@ pub(super) async fn setup(
         ..defaults
     };
     let freezing = compiled.clauses.freezes();
-    let store = stores.open(dir, options).await.map(Some).or_else(|error| {
-        log::warn!("{}; rows are computed without a cache", not_users(error)?);
-        Ok::<_, Error>(None)
-    })?;
+    let store = match stores.open(dir, options).await {
+        Ok(store) => Some(store),
+        Err(error) => {
+            let error = not_users(error)?;
+            log::warn!("{error}; rows are computed without a cache");
+            None
+        }
+    };
     let setup = CacheSetup {
         store,
         compute_ps_per_row: u64::try_from(report.cached_row).unwrap_or(u64::MAX),
