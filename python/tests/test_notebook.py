@@ -1,4 +1,4 @@
-"""What notebooks show."""
+"""The HTML that notebooks display."""
 
 import re
 
