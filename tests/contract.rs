@@ -1,4 +1,5 @@
-//! The sample-stream contract, on the pipeline of the design document: one digest, whatever the settings.
+//! The sample-stream contract: the pipeline of the design document has the same digest under all
+//! settings.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +16,8 @@ use forebay::{Pipeline, RunConfig, RunInternals, Session};
 const CLAUSES: &str = "SHUFFLE WITHIN 20 ROWS SEED 42 BATCH 16 DROP REMAINDER REPEAT 3 \
                        OPTIONS (on_error = 'replace', relax = 'none')";
 
-/// Creates a session over small photos (60 in 3 classes, one empty file, one broken file) with the design's pipeline.
+/// Creates a session with the pipeline of the design document over 62 small photos in 3 classes, of
+/// which one file is empty and one is broken.
 async fn session() -> (tempfile::TempDir, Session) {
     let dir = tempfile::tempdir().unwrap();
     photos(dir.path(), 60, 3);
@@ -205,7 +207,7 @@ async fn ranks_partition_the_global_stream_in_equal_steps() {
                 "{name} at {world}: {steps:?}"
             );
             union.sort();
-            // Under 'replace', this includes the rows that replace failed ones.
+            // With `on_error = 'replace'`, the rows include those that replace failed rows.
             assert_eq!(union, expected, "{name} at world {world}");
             if name == "global" {
                 for (step, batch) in whole.iter().enumerate() {
@@ -214,7 +216,8 @@ async fn ranks_partition_the_global_stream_in_equal_steps() {
                 }
             }
             if name == "counted" {
-                // Global batch `b` belongs to rank `b mod world`.
+                // Batch number `b` of the epoch, counted over all ranks, belongs to rank `b mod
+                // world`.
                 for (index, batch) in whole.iter().filter(|b| b.epoch == 0).enumerate() {
                     let of_rank = &by_rank[index % world as usize][index / world as usize];
                     assert_eq!(
@@ -246,8 +249,8 @@ async fn failed_rows_follow_the_policy_and_name_their_file() {
     session.execute(&sql("skip")).await.unwrap();
     let skipped = batches(&session, "p", config()).await.unwrap();
     let sizes: Vec<_> = skipped.iter().map(|b| b.batch.num_rows()).collect();
-    // In a dataset of 62 rows, a planned batch with a failed row is one row shorter; later rows do
-    // not move up.
+    // Two of the 62 rows fail. Each makes its batch one row shorter; rows of later batches do not
+    // move up.
     assert_eq!(sizes.iter().sum::<usize>(), 60);
     assert_eq!(sizes.len(), 7);
 
@@ -300,7 +303,8 @@ async fn an_error_in_an_unneeded_slot_does_not_surface() {
     }
 }
 
-/// The design's pipeline on real photos, in the folder that `FOREBAY_TEST_DATA` names.
+/// The pipeline of the design document over real photos, in the folder that the environment
+/// variable `FOREBAY_TEST_DATA` names.
 #[tokio::test(flavor = "multi_thread")]
 async fn real_photos_give_one_stream_at_every_world_size() {
     let Some(data) = std::env::var_os("FOREBAY_TEST_DATA") else {
@@ -382,8 +386,8 @@ async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
         sizes("SKIP 2 TAKE 30 BATCH 20 REPEAT 2", config()).await,
         [20, 10, 20, 10]
     );
-    // Four batches for three ranks: in the last step, two ranks have no rows or, with padding,
-    // repeated ones.
+    // Three ranks share four batches. In the last step, two ranks have no rows or, with padding,
+    // repeated rows.
     let rank = |rank| RunConfig {
         rank,
         world: 3,
@@ -406,7 +410,8 @@ async fn remainders_are_kept_dropped_or_padded_and_may_cross_epochs() {
     assert!(error.unwrap_err().contains("ranks count from 0"));
 }
 
-/// A global shuffle stages its rows once for all epochs, but each epoch has its own order.
+/// A global shuffle stages its rows only once for all epochs, but each epoch has its own order. So
+/// an epoch must not depend on the epochs before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_epoch_is_the_same_alone_and_after_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -434,11 +439,11 @@ async fn an_epoch_is_the_same_alone_and_after_others() {
     }
 }
 
-/// Segments are read ahead of those being computed, but a read error surfaces only after the rows
-/// before it.
+/// Segments are read while earlier segments are still being computed. A read error ends the run
+/// only after all rows before the damage were delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_reading_comes_after_the_rows_before_it() {
-    // Without a shuffle, each record batch is a window.
+    // Without SHUFFLE, each record batch of the file is a window.
     const WINDOW: i64 = 8192;
     const ROWS: i64 = 4 * WINDOW;
     let dir = tempfile::tempdir().unwrap();
@@ -469,7 +474,8 @@ async fn an_error_of_reading_comes_after_the_rows_before_it() {
     );
     session.execute(&sql).await.unwrap();
     for threads in [1, 2, 8] {
-        // An error after the last row of TAKE does not surface, however far ahead rows are read.
+        // An error after the last row that TAKE keeps is not reported, although rows are read
+        // ahead.
         for (pipeline, expected) in [
             ("p", 3 * WINDOW),
             ("within", WINDOW * 5 / 2),

@@ -1,5 +1,5 @@
-//! Failed rows: a hundred damaged photos among two thousand, under every policy, recorded as dead letters, counted
-//! against a budget, and replayed once they are mended.
+//! Failed rows: 100 of 2,000 photos are damaged. They are settled under every policy, recorded as
+//! dead letters, counted against an error budget, and replayed after they are mended.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 const PHOTOS: u32 = 2_000;
 const DAMAGED: u32 = 100;
 
-/// Damages one photo in twenty by truncating its file, and returns the damaged files with their
-/// original contents.
+/// Truncates the file of one photo in twenty. Returns the paths of these files with their original
+/// contents.
 fn damage(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = (0..PHOTOS).filter(|i| i % (PHOTOS / DAMAGED) == 7);
     let files = files.map(|i| {
@@ -99,7 +99,7 @@ async fn every_policy_settles_damaged_photos() {
     assert_eq!(bad.len(), DAMAGED as usize);
     let session = session(&data).await;
 
-    // fail: the first failed row in stream order is reported.
+    // on_error = 'fail': the error reports the first failed row in stream order.
     create(&session, "on_error = 'fail'").await;
     let (_, error) = run(&session, RunConfig::default()).await;
     let first = order.iter().find(|path| bad.contains(*path)).unwrap();
@@ -109,7 +109,8 @@ async fn every_policy_settles_damaged_photos() {
         "{error}"
     );
 
-    // skip: all other rows, in unchanged order and batches, and a dead letter for each failed row.
+    // on_error = 'skip': all other rows stay in the same order and batches, and each failed row has
+    // a dead letter.
     let options = format!(
         "on_error = 'skip', dead_letters = '{}', dead_letter_bytes = '1MiB'",
         dead.display()
@@ -127,7 +128,7 @@ async fn every_policy_settles_damaged_photos() {
     assert_eq!((told.len(), files), (DAMAGED as usize, bad.clone()));
     inputs_are_kept(&dead, &data);
 
-    // replace: full batches.
+    // on_error = 'replace': all batches are full.
     create(&session, "on_error = 'replace'").await;
     let (replaced, error) = run(&session, RunConfig::default()).await;
     assert_eq!(error, None);
@@ -136,7 +137,7 @@ async fn every_policy_settles_damaged_photos() {
     };
     assert_eq!(sizes(&replaced), sizes(&whole));
 
-    // A budget of one percent is spent by the 21st failed row.
+    // A budget of 1 % of 2,000 rows is 20 rows, so the 21st failed row ends the run.
     create(&session, "on_error = 'skip', error_budget = '1 %'").await;
     let (_, error) = run(&session, RunConfig::default()).await;
     let error = error.unwrap();
@@ -177,7 +178,7 @@ async fn every_policy_settles_damaged_photos() {
     assert_eq!(pixels(&again), pixels(&whole));
 }
 
-/// Checks that each dead letter has its input, with the checksum of the file.
+/// Checks that each dead letter contains its input, whose checksum is that of the photo's file.
 fn inputs_are_kept(dead: &Path, data: &Path) {
     for file in std::fs::read_dir(dead).unwrap() {
         let file = std::fs::File::open(file.unwrap().path()).unwrap();
@@ -223,8 +224,8 @@ async fn numbers(folder: &Path, clauses: &str) -> Session {
     session
 }
 
-/// A failed row is reported once, even if it is repeated to fill a batch, or for a rank without a
-/// batch.
+/// A failed row is reported once, even if the row is repeated to fill a batch or to give a batch to
+/// a rank without one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_row_is_reported_once() {
     for clauses in ["BATCH 49 PAD REMAINDER", "BATCH 7"] {
@@ -241,8 +242,8 @@ async fn a_failed_row_is_reported_once() {
     }
 }
 
-/// A run with a batch limit reports the failures up to its last batch, and none of batches that it
-/// did not yield.
+/// A run with a batch limit reports the failures in the batches that it delivered, but no failures
+/// in later batches.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limited_run_reports_the_failures_in_its_batches() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,7 +259,7 @@ async fn a_limited_run_reports_the_failures_in_its_batches() {
     assert_eq!(rows, [9, 19, 29]);
 }
 
-/// Previewing or measuring a pipeline writes no dead letters.
+/// Queries over a pipeline, and EXPLAIN ANALYZE of a pipeline, write no dead letters.
 #[tokio::test(flavor = "multi_thread")]
 async fn previews_write_no_dead_letters() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +285,7 @@ async fn rows_of_packs_are_replayed_one_by_one() {
     assert_eq!(error, None);
     let told = dead_letters::read(&folder.path().join("dead")).unwrap();
     assert_eq!(told.len(), 5);
-    // After mending, no row divides by zero any more.
+    // Mends the data: no row divides by zero any more.
     let file = folder.path().join("t.json");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("9,", "8,")).unwrap();

@@ -1,5 +1,5 @@
-//! Resumed and endless runs: across the end of an epoch, with few batches for many ranks, over joined and damaged
-//! data, and from invented tokens.
+//! Endless runs and resumed runs: across the end of an epoch, with fewer batches than ranks, over
+//! joined or damaged data, and from invented tokens.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,8 +16,8 @@ use forebay::{Batch, BatchName, RunConfig, RunInternals, Session, Token, WorkerS
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
-/// Writes a table of `rows` rows with a column `id`, whose values are given by `shown`, to one JSON
-/// file.
+/// Writes a JSON file with `rows` rows. Each has a number `id`, from 0, and `value`, the result of
+/// `shown(id)`.
 fn table(folder: &Path, name: &str, rows: u64, shown: impl Fn(u64) -> u64) {
     let mut lines = String::new();
     for id in 0..rows {
@@ -78,8 +78,8 @@ async fn an_endless_stream_resumes_at_the_end_of_an_epoch() {
             let rest = run(&session, after(whole[at].token()), 4).await.unwrap();
             assert_eq!(shown(&rest), shown(&whole[at + 1..at + 5]));
         }
-        // With three batches per epoch, the last of four ranks has no batch, but takes the same
-        // number of steps.
+        // An epoch has three batches for four ranks. The last rank has only empty batches, but
+        // takes the same number of steps.
         for rank in 0..4 {
             let steps = run(&session, of_rank(rank, 4, None), 3).await.unwrap();
             let rows: Vec<usize> = steps.iter().map(|b| b.batch.num_rows()).collect();
@@ -117,8 +117,7 @@ async fn an_endless_stream_without_rows_is_refused() {
     }
 }
 
-/// A random filter may leave an epoch with too few rows for a batch, while other epochs have
-/// enough.
+/// A random filter may leave too few rows for a batch in one epoch, but enough in another.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_stream_may_have_an_epoch_without_a_batch() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,8 +135,8 @@ async fn an_endless_stream_may_have_an_epoch_without_a_batch() {
     }
 }
 
-/// Failures after the last batch of a limited run are not reported, however rows are divided into
-/// segments.
+/// Failures after the last batch of a limited run are not reported, whatever the number of rows in
+/// a segment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_ends_a_run_before_later_failures() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,8 +165,8 @@ async fn a_limit_ends_a_run_before_later_failures() {
     }
 }
 
-/// An input that is entered late in the epoch completes groups in the same way in every epoch,
-/// wherever a run begins.
+/// If MIX first draws from an input late in an epoch, the packs and buckets of the epoch are the
+/// same in a run that begins with this epoch and in one that begins earlier.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_epoch_is_the_same_wherever_a_run_begins() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +202,8 @@ async fn an_epoch_is_the_same_wherever_a_run_begins() {
     assert_eq!(shown(&again.unwrap()), shown(&whole));
 }
 
-/// Five batches for two ranks: in the last step one rank has no batch of its own.
+/// Two ranks share five batches. In the last step, one rank repeats its previous batch, since it
+/// has no batch of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rank_that_repeats_its_batch_resumes() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,7 +270,8 @@ async fn the_batch_before_a_token_is_found_even_in_a_short_step() {
     }
 }
 
-/// The stream depends on the right side of a join as much as on the streamed data.
+/// The token belongs to the contents of the right side of a join, too, since they change the
+/// stream.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_right_side_is_changed_data() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +296,8 @@ async fn a_changed_right_side_is_changed_data() {
     assert!(error.contains("the data has changed"), "{error}");
 }
 
-/// Row counts that were made for one number of ranks are not used for another.
+/// Row counts in a shared cache that are valid for one number of ranks are not used for another
+/// number.
 #[tokio::test(flavor = "multi_thread")]
 async fn worlds_that_share_a_cache_count_for_themselves() {
     let folder = tempfile::tempdir().unwrap();
@@ -333,7 +335,7 @@ async fn worlds_that_share_a_cache_count_for_themselves() {
     }
 }
 
-/// Writes a file of two row groups, the second of which is damaged.
+/// Writes a Parquet file of two row groups, and damages the second one.
 fn damaged(file: &Path) {
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false)]));
     let rows: Vec<i64> = (0..20_000).map(|i| i * 7_919 % 100_003).collect();
@@ -351,7 +353,7 @@ fn damaged(file: &Path) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// Damage after the last row of TAKE is not reported, in any epoch.
+/// Damage after the last row that TAKE keeps is not reported, in any epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_after_the_last_row_ends_no_other_epoch() {
     let folder = tempfile::tempdir().unwrap();
@@ -371,7 +373,7 @@ async fn damage_after_the_last_row_ends_no_other_epoch() {
     assert!(error.contains("t.parquet"), "{error}");
 }
 
-/// Steps are known before any row is read, even with packs, buckets and mixes.
+/// The number of steps is known before any batch is delivered, even with packs, buckets and mixes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_steps_is_known_in_advance() {
     let folder = tempfile::tempdir().unwrap();
@@ -424,7 +426,7 @@ async fn the_number_of_steps_is_known_in_advance() {
     }
 }
 
-/// An invented token is refused or resumed; it never breaks a run.
+/// A run from an invented token is refused or delivers batches. It never panics or hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invented_token_is_refused_or_resumed() {
     let folder = tempfile::tempdir().unwrap();
@@ -437,7 +439,7 @@ async fn an_invented_token_is_refused_or_resumed() {
         let batches = run(&session, RunConfig::default(), 3).await.unwrap();
         let token = batches[2].token();
         let good = serde_json::to_value(&token).unwrap();
-        // An attacker can compute the checksum, and so change any other field.
+        // An attacker can recompute the checksum, and so can change any field of the cursor.
         let made_up = |bad: &serde_json::Value| Token {
             cursor: serde_json::from_value(bad["cursor"].clone()).unwrap(),
             ..token.clone()
@@ -459,8 +461,8 @@ async fn an_invented_token_is_refused_or_resumed() {
             let error = run(&session, after(made_up(&bad)), 1).await.unwrap_err();
             assert!(error.contains("token"), "{query}: {place} {value}: {error}");
         }
-        // The carry names nine rows where a batch has four: one open group without packs, and no
-        // open packs.
+        // This carry (the token's record of rows in open groups) names nine rows in one open group,
+        // although a batch has only four rows. It names no open packs.
         let mut bad = good.clone();
         let carry = [&[0_u8, 1, 0, 9][..], &[1, 0].repeat(9), &[0]].concat();
         use base64::Engine as _;

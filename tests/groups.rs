@@ -1,5 +1,5 @@
-//! Packs, buckets, batches by tokens and padded columns have the specified contents; tokens of other streams are
-//! refused.
+//! Packs, buckets, batches by tokens and padded columns have the specified contents. Tokens of
+//! other streams are refused.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -53,7 +53,8 @@ fn ids(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
     ids.collect()
 }
 
-/// A sequence that is too long becomes null, and takes no room from other sequences in its pack.
+/// Under `on_error = 'null'`, a sequence that is longer than a pack becomes null, and takes no
+/// space in a pack.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sequence_that_is_too_long_for_its_pack_is_null() {
     let (_folder, session) = session().await;
@@ -107,12 +108,14 @@ async fn rows_are_grouped_by_bucket_and_by_tokens() {
         "BUCKET BY array_length(ids) BOUNDARIES (2, 4) BATCH 2",
     )
     .await;
-    // Row 3 has a length below 2; rows 0, 2 and 5 below 4; rows 1 and 4 have longer lists.
+    // Row 3 has a list shorter than 2 elements, rows 0, 2 and 5 have 2 or 3 elements, and rows 1
+    // and 4 have more.
     assert_eq!(ids(&bucketed), [vec![0, 2], vec![1, 4], vec![3], vec![5]]);
     let by_tokens = batches(&session, "BATCH BY TOKENS 7 ON ids").await;
     assert_eq!(ids(&by_tokens), [vec![0, 1], vec![2, 3], vec![4, 5]]);
     let padded = batches(&session, "BATCH BY TOKENS 8 ON ids PAD ids").await;
-    // A padded batch takes the number of rows times the longest length: 2 x 4, 2 x 2, 1 x 5, 1 x 2.
+    // The number of tokens in a padded batch is its number of rows times its longest list: 2 x 4, 2
+    // x 2, 1 x 5, 1 x 2.
     assert_eq!(ids(&padded), [vec![0, 1], vec![2, 3], vec![4], vec![5]]);
     for batch in &padded {
         let lists = batch["ids"].as_list::<i32>();
@@ -175,7 +178,7 @@ async fn a_token_of_another_stream_is_refused_and_the_difference_named() {
     assert!(why.contains("the seed is 9, and was 1"), "{why}");
     let why = refusal("SHUFFLE WITHIN 3 ROWS SEED 2 BATCH 2", None).await;
     assert!(why.contains("the seed is 2, and was 1"), "{why}");
-    // If no seed is set, the token's seed is used.
+    // If neither the pipeline nor the run sets a seed, the resumed run uses the seed in the token.
     let config = RunConfig {
         resume: Some(Arc::new(token.clone())),
         ..RunConfig::default()

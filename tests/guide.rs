@@ -22,7 +22,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 
-/// Setup commands, which a test cannot run within itself.
+/// Setup commands on the pages, which this test does not run, since they build or test the whole
+/// project.
 const SET_UP: [&str; 4] = [
     "cargo test --workspace",
     "cargo install --path .",
@@ -30,9 +31,9 @@ const SET_UP: [&str; 4] = [
     "python/run-tests",
 ];
 
-/// Commands as a reader types them, and the cheaper commands that the test runs instead.
+/// Pairs of a command on a page and the cheaper command that the test runs instead.
 const INSTEAD: [(&str, &str); 2] = [
-    // The page runs 90 epochs.
+    // The command on the page runs 90 epochs.
     (
         "forebay run -f train.sql --plan plan.json",
         "forebay run -f train.sql --plan plan.json --epochs 1",
@@ -40,7 +41,7 @@ const INSTEAD: [(&str, &str); 2] = [
     ("cargo run -- demo", "forebay demo --count 16 --size 96x72"),
 ];
 
-/// Text blocks that are not the output of the block before them: the page, and the block's first
+/// Text blocks that are not the output of the block before them, each given by its page and first
 /// line.
 const SHOWN: [(&str, &str); 1] = [("README.md", "Pipeline train")];
 
@@ -79,12 +80,12 @@ pages! {
 #[derive(Debug)]
 struct Block {
     language: String,
-    /// The file that the block is written to, if it names one.
+    /// The file of `file=..`, to which the block is also written.
     file: Option<String>,
     text: String,
-    /// Line number in the page of the block's text, from 1.
+    /// Line number of the first line of the block's text on the page, from 1.
     line: usize,
-    /// The text block that follows as expected output, and its line number.
+    /// The expected output: the `text` block after this block, and its line number on the page.
     output: Option<(String, usize)>,
 }
 
@@ -96,10 +97,11 @@ fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// Returns the blocks of a page. A block that is not understood fails the test, so that none is skipped.
+/// Returns the code blocks of a page. Panics at a block that cannot be parsed, so that no block is
+/// skipped.
 fn blocks(page: &str, text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
-    // True if only blank lines separate the last block from this line.
+    // True as long as only blank lines separate the current line from the last block.
     let mut adjoins = false;
     let mut lines = text.lines().zip(1..);
     while let Some((line, number)) = lines.next() {
@@ -155,7 +157,7 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Returns the command without its comment.
+/// Returns the command in a line of a shell block, without the comment after it.
 fn command_of(line: &str) -> &str {
     line.split(" #").next().unwrap_or_default().trim_end()
 }
@@ -175,7 +177,8 @@ fn commands(block: &Block) -> Vec<(String, usize)> {
     commands
 }
 
-/// Runs a command in the page's folder, and returns its interleaved output.
+/// Runs a command in `folder`, and returns what it writes to standard output and standard error, in
+/// the order written.
 fn shell(folder: &Path, command: &str, place: &str) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_forebay")).parent().unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -201,13 +204,14 @@ fn shell(folder: &Path, command: &str, place: &str) -> String {
     said
 }
 
-/// Returns the statements of a text.
+/// Returns the SQL statements of a text.
 fn statements(sql: &str) -> impl Iterator<Item = &str> {
     sql.split_inclusive(';')
         .filter(|statement| !statement.trim().is_empty())
 }
 
-/// Returns what a statement creates: `TABLE` or `PIPELINE`, and the name.
+/// Returns the kind of the object that a statement creates, `TABLE` or `PIPELINE`, and the object's
+/// name; `None` if the statement creates none.
 fn created(statement: &str) -> Option<(&str, &str)> {
     let lines = statement.lines().map(|l| l.split("--").next().unwrap_or(l));
     let mut words = lines
@@ -219,7 +223,7 @@ fn created(statement: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Runs the statements of a block, and each pipeline that it creates.
+/// Runs the statements of a block, and each pipeline that they create. Returns the output.
 fn run_sql(folder: &Path, block: &Block, known: &mut String, place: &str) -> String {
     let own: Vec<_> = statements(&block.text).filter_map(created).collect();
     let file = match &block.file {
@@ -235,8 +239,8 @@ fn run_sql(folder: &Path, block: &Block, known: &mut String, place: &str) -> Str
         }
     };
     let said = shell(folder, &format!("forebay sql -q -f {file}"), place);
-    // The statements of earlier blocks are run again, but the page shows only the output of this
-    // block.
+    // The statements of earlier blocks are run again. Their output (`created ..`) is removed, since
+    // the page does not show it.
     let said = said.lines().filter(|line| !line.starts_with("created "));
     let said = said.map(|line| format!("{line}\n")).collect();
     for (kind, name) in &own {
@@ -259,7 +263,7 @@ fn run_sql(folder: &Path, block: &Block, known: &mut String, place: &str) -> Str
     said
 }
 
-/// Runs all blocks of a page.
+/// Runs all SQL and shell blocks of a page, and compares their output with the page.
 fn check(page: &str) {
     let blocks = blocks(page, &read(page));
     let is_ours = |block: &&Block| matches!(block.language.as_str(), "sql" | "sh");
@@ -329,7 +333,7 @@ fn is_line_like(expected: &str, line: &str) -> bool {
     ends.any(|end| is_line_like(behind, &rest[end..]))
 }
 
-/// Creates small data for the pages to use.
+/// Creates small data under the names that the pages use.
 fn make_data(folder: &Path) {
     let make = |command: &str| shell(folder, command, "the data of a page");
     make("mkdir t");

@@ -1,11 +1,13 @@
-//! Pipelines that a front end builds, changes and runs: the session interface for other languages.
+//! The session interface for front ends in other languages: pipelines are built with method calls,
+//! changed and run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use forebay::builder::{images, sql};
 use forebay::{Pipeline, RunConfig, Session};
 
-/// Creates a folder with `count` table files, whose contents are never read.
+/// Creates a folder with `count` files named like images. Their contents are invalid, since the
+/// tests never read them.
 fn files(count: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..count {

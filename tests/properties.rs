@@ -1,4 +1,4 @@
-//! Random pipelines have the same digest, whatever the settings and plan.
+//! Random pipelines have the same digest under all settings and plans.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -211,8 +211,8 @@ impl Case {
             "normalize(to_float({}), 'imagenet')",
         ];
         pixels = last[self.columns[0] % 4].replace("{}", &pixels);
-        // The last function of every chain gives all images one size, so that they fit into
-        // batches.
+        // The last function of every chain gives all images the same size, so that the images of a
+        // batch form one tensor.
         (filters, format!("label, path, {pixels} AS pixels"))
     }
 }

@@ -1,5 +1,6 @@
-//! Eight ranks over files of different sizes, with a filter on decoded content: all policies give equal steps, the
-//! ranks together yield the stream, and no rank decodes another's rows.
+//! Eight ranks read files of different sizes, with a filter on decoded images. Under all policies
+//! of `equal_steps`, the ranks take the same number of steps, their batches together are the
+//! stream, and no rank decodes the rows of another rank.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -87,7 +88,8 @@ async fn ranks_take_equal_steps_under_every_policy() {
                 }
                 _ => {
                     assert_eq!(union.len(), expected.len().next_multiple_of(world));
-                    // A rank without a batch repeats its previous batch.
+                    // With `equal_steps = 'pad'`, a rank without a batch repeats its previous
+                    // batch.
                     for at in expected.len()..union.len() {
                         assert_eq!(union[at], union[at - world]);
                     }
@@ -142,7 +144,8 @@ async fn a_batch_lists_its_rows_and_can_be_recomputed() {
     assert!(error.to_string().contains("no such batch"), "{error}");
 }
 
-/// Returns how many rows the scans of the ranks read in an epoch, and how many rows the epoch has.
+/// Returns the number of rows that the scans of all ranks together read in an epoch, and the number
+/// of rows of the epoch.
 async fn scanned(session: &Session) -> (u64, u64) {
     let (mut read, mut all) = (0, 0);
     for rank in 0..WORLD {
@@ -170,7 +173,8 @@ async fn ranks_share_the_counting_and_decode_only_their_own_rows() {
     let (folder, session) = session("count").await;
     let (read, all) = scanned(&session).await;
     assert!(all > 100 && read * 100 <= all * 105, "{read} of {all}");
-    // The counts stay after the run: four shares per rank, each with its lock file.
+    // The row counts are kept after the run: the data is counted in four shares per rank, and each
+    // share has a file and a lock file.
     let counts = folder.path().join("cache.counts");
     let kept = |folder: &std::path::Path| -> Vec<_> {
         let files = std::fs::read_dir(folder).unwrap();

@@ -1,5 +1,6 @@
-//! A run that resumes from a token yields what the uninterrupted run would have: through shuffles, mixing, packing,
-//! buckets, filters, unnest and epochs, at any world size, thread count and plan.
+//! A run that resumes from a token delivers the same batches as the uninterrupted run. This holds
+//! with shuffles, mixing, packing, buckets, filters, unnest and several epochs, for any number of
+//! ranks and threads, and for any plan.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -24,7 +25,8 @@ use sequences::pipeline;
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_RESUME_CASES";
 
-/// Writes rows with lists of different lengths, to files with different numbers of rows.
+/// Writes rows with lists of different lengths to `files` JSON files with different numbers of
+/// rows.
 fn write_json(folder: &Path, name: &str, files: u64, rows: u64) {
     let folder = folder.join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -52,8 +54,8 @@ fn config(draw: &mut Draw) -> RunConfig {
     }
 }
 
-/// Returns the batches of all ranks, step by step: the batches of a step in the order of ranks, or
-/// concatenated if the ranks share one batch.
+/// Returns the batches of all ranks, step by step. The batches of a step are in the order of ranks,
+/// or concatenated if the ranks share one batch.
 async fn world(
     session: &Session,
     draw: &mut Draw,
@@ -64,7 +66,8 @@ async fn world(
 ) -> Result<(Vec<(u64, RecordBatch)>, Option<Token>), String> {
     let mut ranks = Vec::new();
     for rank in 0..world {
-        // The rank's batches come from one run, or from several runs that take turns.
+        // The batches of this rank come from one run, or from several runs that take turns, as
+        // loader workers do.
         let turns = draw.pick(&[1, 1, 2, 3]);
         let mut parts = Vec::new();
         for turn in 0..turns {
@@ -115,7 +118,7 @@ async fn world(
         "steps differ"
     );
     let token = ranks[0].last().map(Batch::token);
-    // A rank without a batch in the last step yields an empty one.
+    // In the last step, a rank without a batch delivers an empty batch, which is removed here.
     stream.retain(|(_, batch)| batch.num_rows() > 0);
     Ok((stream, token))
 }
@@ -128,8 +131,8 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
         .await
         .unwrap_or_else(|error| panic!("{sql}: {error}"));
     let global = sql.contains(" GLOBAL ");
-    // The rows that a rank repeats or drops within its share of a batch differ if another number of ranks divides
-    // the batch.
+    // If another number of ranks shares a batch, the shares have other rows, so other rows are
+    // repeated or dropped within them.
     let within = global
         && ["PAD ids", "'replace'"]
             .iter()
@@ -141,7 +144,7 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
         ..RunConfig::default()
     };
     let whole = run(session, one, all).await;
-    // A batch in which all rows failed has no replacement.
+    // With `on_error = 'replace'`, a batch in which all rows failed is an error.
     if matches!(&whole, Err(why) if why.contains("none can stand in")) {
         return Ok(false);
     }
@@ -163,7 +166,7 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
     let first = world(session, &mut draw, None, before, steps, global).await;
     let (mut got, token) = first.map_err(named)?;
     let Some(token) = token else { return Ok(false) };
-    // The token is serialised and parsed, as in a checkpoint.
+    // The token is serialised and parsed again, as in a checkpoint.
     let text = token.to_json().unwrap();
     let carried = token.carried().unwrap();
     let most = if carried == 0 {

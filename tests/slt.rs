@@ -1,7 +1,7 @@
 //! Golden tests of statements: `tests/slt/*.slt`. `FOREBAY_SLT_COMPLETE=1` rewrites them.
 //!
-//! `{data}` in a statement is replaced by the folder of the test's small data. Results mask that folder, and the
-//! hashes that depend on the bytes in it.
+//! `{data}` in a statement is replaced by the folder of the test's small data. In results, the path
+//! of this folder is masked, and so are hashes that depend on the bytes in the folder.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -71,7 +71,7 @@ impl AsyncDB for Database {
     async fn shutdown(&mut self) {}
 }
 
-/// Masks text that depends on the data's bytes or on the machine.
+/// Masks the parts of a line that depend on the bytes of the data or on the machine.
 fn masked(line: &str) -> String {
     let start = line.trim_start();
     for volatile in ["snapshot ", "segments of ", "planned in "] {

@@ -1,4 +1,5 @@
-"""Parts of a function's declaration: types, the arguments of a class's set-up, and the name to import."""
+"""Helpers for the declaration of a Python function: its types, the arguments that construct its class, and its
+import."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ __all__ = ["check_plain", "found", "type_of"]
 
 
 def type_of(kind: Any) -> Any:
-    """Returns a type in the form that the extension module reads: a name, or an object with Arrow's C interface."""
+    """Returns a declared type as the extension module reads types: a name, or an object with Arrow's C interface."""
     if isinstance(kind, str) or hasattr(kind, "__arrow_c_schema__"):
         return kind
     import numpy as np
@@ -27,13 +28,13 @@ def check_plain(value: Any) -> None:
             check_plain(item)
     elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
         raise TypeError(
-            f"the arguments of a set-up must be numbers, texts, bytes, or lists and dictionaries of them, found a "
-            f"{type(value).__name__}; make it in the class's __init__"
+            "the arguments of a decorated class must be None, booleans, numbers, texts, bytes, or lists and "
+            f"dictionaries of these, found a {type(value).__name__}; create such an object in the class's __init__"
         )
 
 
 def found(module: str, qualname: str) -> Any:
-    """Returns the object that a module has under a name; None if there is none."""
+    """Returns the object that the module has under the qualified name; None if the module has no such object."""
     known = sys.modules.get(module)
     if known is None:
         try:

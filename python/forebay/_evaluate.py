@@ -1,4 +1,4 @@
-"""Evaluates a Python function over rows, in the process that computes it."""
+"""Evaluates a Python function over rows, in this process or in a worker process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluator", "Piece"]
 
-#: The result of a call: the number of rows, their columns (None if all failed), and the failed rows with their causes.
+#: The result of a call over consecutive rows: the number of rows, the result columns (None if all rows failed), and the
+#: index and cause of each failed row.
 Piece = tuple[int, "list[tuple[Any, ...]] | None", list[tuple[int, str]]]
 
 
 class Evaluator:
-    """Calls a function, or an object whose class is instantiated once."""
+    """Calls a function, or an object of a class. The class is instantiated once per process."""
 
     def __init__(
         self,
@@ -41,13 +42,14 @@ class Evaluator:
         self._is_struct = is_struct
         self._made: Callable[..., Any] | None = target if setup is None else None
         self._lock = threading.Lock()
-        # An object has state, so it is called by one thread at a time; a function may be called by several at once.
+        # An object may have state, so only one thread at a time calls it. Several threads may call a function at the
+        # same time.
         self._turns: contextlib.AbstractContextManager[Any] = (
             contextlib.nullcontext() if setup is None else threading.Lock()
         )
 
     def ready(self) -> Callable[..., Any]:
-        """Returns the callable, instantiating its class if necessary."""
+        """Returns the function or object to call. The first call instantiates the class, if there is one."""
         with self._lock:
             if self._made is None:
                 args, named = self._setup or ((), {})
@@ -60,7 +62,7 @@ class Evaluator:
             return self._made
 
     def evaluate(self, rows: _forebay.Rows) -> list[Piece]:
-        """Computes the values of rows, one group of consecutive rows after the other."""
+        """Computes the function's values for `rows`. Each result covers consecutive rows, in order."""
         function = self.ready()
         with self._turns:
             if self._mode == "rows":
@@ -70,7 +72,8 @@ class Evaluator:
             return pieces
 
     def _batch(self, function: Callable[..., Any], rows: _forebay.Rows, pieces: list[Piece]) -> None:
-        """Calls the function over all rows; if that fails, over each half."""
+        """Calls the function over all rows. If the call raises an exception, calls it over each half, down to single
+        rows."""
         count = len(rows)
         arguments = [self._argument(column) for column in rows.columns()]
         try:
@@ -112,7 +115,7 @@ class Evaluator:
 
 
 def _array(column: _forebay.RawColumn) -> Any:
-    """Returns a column as a NumPy array, masked where it has nulls."""
+    """Returns a column as a NumPy array; as a masked array if the column has nulls."""
     try:
         return convert.to_numpy(column, convert.RAISE)
     except ValueError:
@@ -120,7 +123,8 @@ def _array(column: _forebay.RawColumn) -> Any:
 
 
 def _values(column: _forebay.RawColumn) -> list[Any]:
-    """Returns a column as Python values: numbers, texts, bytes, lists and dictionaries; tensors as arrays."""
+    """Returns the rows of a column as Python values: numbers, texts, bytes, lists and dictionaries. Tensors become
+    NumPy arrays."""
     missing: list[bool] = np.asarray(column.nulls()).tolist()
     if column.kind == "struct":
         fields = {part.name: _values(part) for part in column.fields()}
@@ -138,7 +142,7 @@ def _values(column: _forebay.RawColumn) -> list[Any]:
         rows = array if column.gaps() is not None or not isinstance(array, np.ma.MaskedArray) else array.data
         return [None if gone else row for gone, row in zip(missing, rows)]
     if array.dtype.kind == "M":
-        # Python's `datetime` has no nanoseconds.
+        # Python's `datetime` has microseconds, but no nanoseconds.
         array = array.astype("datetime64[us]")
     plain: list[Any] = array.tolist()
     return plain

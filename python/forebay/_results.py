@@ -1,6 +1,7 @@
-"""Splits the results of a Python function into columns, and checks whole arrays.
+"""Splits the results of a Python function into columns, and checks the types and shapes of arrays.
 
-Each column is passed to `udf_build.rs` in the format of its kind; the values of lists are checked there.
+Each column is passed to `udf_build.rs` in the transfer format of its type. `udf_build.rs` checks the single values of
+columns that are lists.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from ._trace import cause_of, head_of
 
 __all__ = ["Column", "Mistake", "by_column", "gathered", "of_batch", "of_rows"]
 
-#: A declared column: its name, its type as written in `returns=`, and the transfer format of its values.
+#: A declared column: name, type as written in `returns=`, and transfer format of the values.
 Column = tuple[str, str, tuple[Any, ...]]
 
 
 class Mistake(Exception):
-    """A mistake of the function itself, not of a row."""
+    """An error of the function itself, not of a single row. It becomes a `FunctionError`."""
 
 
 class _Wrong(Exception):
-    """A value is of another type or shape than declared."""
+    """The error for a value whose type or shape differs from the declared one."""
 
 
 def by_column(value: Any, columns: Sequence[Column], is_struct: bool) -> list[Any]:
-    """Returns the values of each column: of a mapping by name, of a tuple by position, or the only value."""
+    """Returns one value per declared column. A mapping is read by column name, and a tuple by position. Any other value
+    is that of the only column."""
     names = [name for name, _, _ in columns]
     if isinstance(value, Mapping):
         if set(value) != set(names):
@@ -44,7 +46,7 @@ def by_column(value: Any, columns: Sequence[Column], is_struct: bool) -> list[An
 
 
 def of_batch(value: Any, columns: Sequence[Column], is_struct: bool, rows: int) -> list[tuple[Any, ...]]:
-    """Splits the result of a function over batches."""
+    """Splits the result of a function that is called with whole batches into one part per column."""
     try:
         values = by_column(value, columns, is_struct)
     except _Wrong as wrong:
@@ -61,8 +63,8 @@ def of_batch(value: Any, columns: Sequence[Column], is_struct: bool, rows: int) 
 def of_rows(
     values: list[Any], columns: Sequence[Column], is_struct: bool
 ) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
-    """Splits the results of a function over rows; the result of a failed row is None. Also returns the rows whose
-    columns are wrong."""
+    """Splits the results of a function that is called for each row into columns. The result of a failed row is None.
+    Also returns the errors of the rows whose results do not have the declared columns, by row number."""
     if not is_struct and not any(issubclass(kind, Mapping) for kind in set(map(type, values))):
         return [("values", values)], {}
     wrong: dict[int, str] = {}
@@ -76,7 +78,7 @@ def of_rows(
         except _Wrong as error:
             wrong[row] = f"TypeError: {error}"
         except Exception as error:
-            # The user's own mapping type may raise any exception.
+            # The result may be a mapping type of the user, whose methods may raise any exception.
             wrong[row] = cause_of(error)
     return [("values", column) for column in split], wrong
 
@@ -101,7 +103,7 @@ def _batch_column(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> t
 
 
 def _dense(value: Any, named: str, kind: tuple[Any, ...], rows: int) -> tuple[Any, ...]:
-    """Converts an array with one row per row of the batch; all rows have one shape."""
+    """Converts an array whose first dimension is the rows of the batch, and checks its type and shape."""
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     dtype, shape = _dtype(kind)
     wanted = (rows, *shape)
@@ -123,8 +125,8 @@ def _dtype(kind: tuple[Any, ...]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def gathered(
     values: list[Any], named: str, kind: tuple[Any, ...]
 ) -> tuple[bytes, bytes | None, list[tuple[int, str]]]:
-    """Converts times, half floats and tensors one by one. Returns their memory, the nulls, and the wrong values; a
-    wrong value is null."""
+    """Converts times, half floats and tensors one by one. Returns the bytes of the elements, a mask of the nulls, and
+    the index and error of each wrong value. A wrong value becomes null."""
     dtype, shape = _dtype(kind)
     if shape and all(type(v) is np.ndarray and v.dtype == dtype and v.shape == shape for v in values):
         return b"".join([value.tobytes() for value in values]), None, []
@@ -145,7 +147,7 @@ def gathered(
     return array.tobytes(), mask.tobytes() if mask.any() else None, wrong
 
 
-#: The scalar types that are accepted for a declared type, by its NumPy kind.
+#: The types of Python and NumPy scalars that are accepted for a declared type, by the NumPy kind of the declared type.
 _SCALARS: dict[str, tuple[type, ...]] = {
     "f": (int, float, np.integer, np.floating),
     "M": (np.datetime64, datetime.date),
@@ -154,7 +156,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 
 
 def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: str) -> Any:
-    """Converts a time, a half float or a tensor; None if the value is masked."""
+    """Converts a time, a half float or a tensor. Returns None if the value is masked."""
     if shape:
         if not isinstance(value, np.ndarray) and _is_masked(value):
             return None
@@ -166,7 +168,8 @@ def _element(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], named: st
         value = value[()]
     if value is np.ma.masked:
         return None
-    # For NumPy, durations and booleans are integers, too.
+    # `timedelta64` is a subclass of `np.integer`, and `bool` is a subclass of `int`, but neither is accepted as a
+    # float.
     is_other = dtype.kind == "f" and isinstance(value, (np.timedelta64, bool))
     if is_other or not isinstance(value, _SCALARS[dtype.kind]):
         raise _Wrong(f"expected {named}, found a {type(value).__name__}")

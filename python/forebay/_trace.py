@@ -1,6 +1,6 @@
-"""Exceptions of Python functions as text: the exception, and the user's own frames.
+"""Formats an exception of a Python function as text: the exception, and the traceback frames of the user's own code.
 
-Every row of a run may have such a text, so its size is limited where it is created.
+Every row of a run may fail with such a text, so the text is shortened as soon as it is created.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import traceback
 
 __all__ = ["bounded", "cause_of", "head_of"]
 
-#: Path prefix of this package's files, whose frames do not interest the user.
+#: Path prefix of this package's files, whose frames are left out of tracebacks.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Maximum size, in bytes, of a cause, as in `udfs/src/failure.rs`, and of the exception's message in it.
+#: Maximum size of a failure's cause, in bytes (the limit of `udfs/src/failure.rs`), and of the exception's message
+#: within the cause.
 CAUSE = 4096
 MESSAGE = 1024
-#: Bytes reserved for the note that counts the omitted bytes.
+#: Bytes reserved for the note `[.. n bytes left out ..]` in a shortened text.
 _BETWEEN = 64
 
 
 def bounded(text: str, limit: int) -> str:
-    """Shortens a text to `limit` bytes, keeping its beginning and its end. The result is valid UTF-8."""
+    """Shortens `text` to at most `limit` bytes by removing its middle. The result is valid UTF-8."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
         return data.decode()
@@ -32,7 +33,7 @@ def bounded(text: str, limit: int) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """Returns the exception's type and message, followed by its traceback on separate lines."""
+    """Returns the type and message of the exception on one line, followed by the lines of the traceback."""
     told = traceback.TracebackException.from_exception(error)
     _narrow(told, set())
     frames = "".join(told.format()).rstrip()
@@ -46,13 +47,14 @@ def head_of(error: BaseException) -> str:
 
 
 def _head(told: traceback.TracebackException) -> str:
-    # Notes would follow the message, which must come last.
+    # The last line of the text must be the message. The exception's notes would follow it, so they are removed.
     told.__dict__["__notes__"] = None
     return bounded(list(told.format_exception_only())[-1].strip(), MESSAGE)
 
 
 def _narrow(told: traceback.TracebackException, seen: set[int]) -> None:
-    """Removes frames outside the user's code, and the middle of long messages, from the exception and its causes."""
+    """Removes the frames outside the user's code from the exception and from its causes, and shortens their
+    messages."""
     if id(told) in seen:
         return
     seen.add(id(told))

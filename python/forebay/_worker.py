@@ -1,4 +1,5 @@
-"""A worker process of a Python function: it reads rows from one pipe, and writes the function's values to another."""
+"""A worker process of a Python function. The worker reads rows from its standard input, and writes the function's
+values to its standard output."""
 
 from __future__ import annotations
 
@@ -10,26 +11,31 @@ import threading
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-#: True while this process is a worker that is being set up. No function may start workers then.
+#: True while this process is a worker that is importing and setting up its function. During that time, no function may
+#: start workers.
 SETTING_UP = False
-#: The bytes before the first answer. Output that was printed earlier is skipped by `udf_frame.rs`.
+#: The bytes that the worker writes before its first answer. `udf_frame.rs` skips all output before them, such as text
+#: printed while Python started.
 GREETING = b"\0forebay-worker\n"
 
 
 def command() -> list[str]:
-    """Returns the command that starts a worker: this interpreter, with the same module search path."""
+    """Returns the command that starts a worker process, with the interpreter and the module search path of this
+    process."""
     if not sys.executable:
-        raise RuntimeError("concurrency= needs sys.executable to start processes by, which is not set")
+        raise RuntimeError("concurrency= starts worker processes with sys.executable, which is not set")
     code = f"import sys; sys.path[:] = {sys.path!r}; from forebay._worker import main; main()"
     return [sys.executable, "-c", code]
 
 
 def main() -> None:
-    """Answers requests until the pipe ends, as it does when the parent process ends for any reason."""
+    """Answers requests until the pipe of requests is closed. The pipe is closed even if the parent process is
+    killed."""
     global SETTING_UP
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # The user's function must not read from the pipes or print to them.
+    # The user's function must not read from the pipes or print to them, so standard input becomes empty, and standard
+    # output goes to standard error.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -55,7 +61,8 @@ def main() -> None:
 
 
 def _read(requests: BinaryIO, frames: SimpleQueue[bytes | None], busy: threading.Event) -> None:
-    """Reads frames from the pipe. When the pipe ends, nobody waits for the computation any more."""
+    """Reads frames from the pipe into the queue. If the pipe is closed during a computation, ends the process, since no
+    process waits for the result."""
     while True:
         head = requests.read(8)
         size = int.from_bytes(head, "little")
@@ -82,14 +89,14 @@ def _put(answers: BinaryIO, *parts: bytes) -> None:
 
 
 def _set_up(frame: bytes) -> Any:
-    """Unpickles a function and sets it up."""
+    """Unpickles a function from the bytes `frame`, and instantiates its class if it has one."""
     from .udf import unpacked
 
     return unpacked(pickle.loads(frame))
 
 
 def _told(error: BaseException) -> str:
-    """Returns the message of a mistake; for any other error, the message and the frames."""
+    """Returns the message of a `Mistake` or `ValueError`; for any other exception, its type, message and traceback."""
     from ._results import Mistake
     from ._trace import CAUSE, bounded, cause_of
 

@@ -1,4 +1,4 @@
-"""A batch: columns by name."""
+"""Batches and their columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Batch", "Column"]
 class Column:
     """A column of a batch.
 
-    PyArrow, Polars and DuckDB accept it as an Arrow array, without a copy. `numpy.asarray`, `torch.from_dlpack` and
-    `jax.dlpack.from_dlpack` share the column's memory if nothing else uses it, and copy the column otherwise. So a
-    write into their result never shows in another column, another batch or an Arrow array.
+    PyArrow, Polars and DuckDB accept a column as an Arrow array, without a copy. `numpy.asarray`, `torch.from_dlpack`
+    and `jax.dlpack.from_dlpack` share the column's memory if no other object uses this memory, and copy the column
+    otherwise. So a write into their result never changes another column, another batch or an Arrow array.
     """
 
     __slots__ = ("_raw",)
@@ -35,12 +35,12 @@ class Column:
 
     @property
     def type(self) -> str:
-        """The column's type, for display: `Int32`, `f32[224, 224, 3]`, .."""
+        """The column's type, for display: `Int32`, or `f32[224, 224, 3]` for a tensor."""
         return self._raw.type_text
 
     @property
     def null_count(self) -> int:
-        """Number of rows without a value."""
+        """Number of nulls."""
         return self._raw.null_count
 
     def __len__(self) -> int:
@@ -49,12 +49,12 @@ class Column:
     def numpy(self, nulls: Any = RAISE) -> Any:
         """Converts the column to NumPy.
 
-        * Numbers, times and tensors of one shape: a writable view of the batch's memory, `[rows, *shape]`. Shared
-        memory (of another column, another batch, an Arrow array) is copied, and so are booleans and dates.
+        * Numbers, times and tensors of one shape: a writable view of the batch's memory, `[rows, *shape]`. Memory that
+        another column, another batch or an Arrow array uses is copied, and so are booleans and dates.
         * Text and bytes: an array of objects, with None for rows without a value.
         * Lists, and tensors whose shape differs by row: a list of views, one per row.
-        * Structs: a dictionary of their fields, which are null where the struct is null. Lists of structs, too,
-        become a dictionary.
+        * Structs: a dictionary with an array for each field. In rows with a null struct, all fields are null. Lists of
+        structs become a dictionary of lists.
 
         Args:
             nulls: The value for missing numbers, or `"mask"` for a masked array.
@@ -86,14 +86,14 @@ class Column:
         return values.copy() if copy else values
 
     def __dlpack__(self, *, copy: bool | None = None, **wanted: Any) -> Any:
-        """The DLPack protocol. The consumer may write into the result, so shared memory is copied.
+        """The DLPack protocol. The consumer may write into the result, so memory that other objects use is copied.
 
         Raises:
-            BufferError: The column is not an array; or `copy` is False but a copy is necessary, because the memory is
-                shared or the values are stored in another form.
+            BufferError: The column is not an array of one shape. Or `copy` is False but a copy is necessary, because
+                other objects use the memory or the values are not stored as an array.
         """
         if self._raw.kind not in ("dense", "bool"):
-            raise BufferError(f'column "{self.name}" of {self.type} is no array of one shape')
+            raise BufferError(f'column "{self.name}" of {self.type} is not an array of one shape')
         if copy is False and (why := self._copied()):
             raise BufferError(why)
         values: np.ndarray = self.numpy()
@@ -102,14 +102,18 @@ class Column:
         return values.__dlpack__(**wanted)
 
     def _copied(self) -> str | None:
-        """The reason why a writable array of the column's values must be a copy; None if it need not be."""
+        """The reason why a writable array of the column's values must be a copy; None if the array can share the
+        column's memory."""
         stored = self._raw.stored
         if stored is not None:
-            return f'the values of column "{self.name}" are stored otherwise ({stored}); allow a copy'
-        return None if self._raw.is_own else f'others have the memory of column "{self.name}"; allow a copy'
+            form = f"in a form that NumPy cannot share ({stored})"
+            return f'the values of column "{self.name}" are stored {form}; allow a copy'
+        if self._raw.is_own:
+            return None
+        return f'another object uses the memory of column "{self.name}"; allow a copy'
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The DLPack protocol: the memory is on the host."""
+        """The DLPack protocol: returns the device of the memory, which is the CPU."""
         return (1, 0)
 
     def __arrow_c_schema__(self) -> Any:
@@ -127,7 +131,7 @@ class Column:
 class Batch(Mapping[str, Column]):
     """A batch of rows: a mapping from names to columns.
 
-    PyArrow, Polars and DuckDB accept it as an Arrow table without a copy: `pyarrow.record_batch(batch)`,
+    PyArrow, Polars and DuckDB accept a batch as an Arrow table without a copy: `pyarrow.record_batch(batch)`,
     `polars.DataFrame(batch)`.
     """
 
@@ -145,7 +149,7 @@ class Batch(Mapping[str, Column]):
 
     @property
     def step(self) -> int:
-        """The step of the batch in its epoch (in the whole run if batches cross epochs), from 0."""
+        """Number of the batch's step, from 0, counted in the epoch or, if batches cross epochs, in the whole run."""
         return self._step
 
     @property
@@ -155,8 +159,8 @@ class Batch(Mapping[str, Column]):
 
     @property
     def padded(self) -> int:
-        """Number of rows at the end of the batch that only repeat other rows, due to `uneven="pad"`, `pad_remainder` or
-        `equal_steps = 'pad'`."""
+        """Number of rows at the end of the batch that only repeat other rows. The options `uneven="pad"`,
+        `pad_remainder` and `equal_steps = 'pad'` repeat rows."""
         return self._raw.padded
 
     @property
@@ -171,15 +175,17 @@ class Batch(Mapping[str, Column]):
 
     @property
     def row_keys(self) -> list[tuple[str, int, int]]:
-        """The keys of the batch's rows: file (relative to its source), row in the file, and index among the rows that
-        `unnest` made of this stored row. For packs, the keys of the packed rows."""
+        """The keys of the batch's rows: path of the file (relative to its source), row number in the file, and index
+        among the rows that `unnest` created from this stored row, all from 0. If the rows of the batch are packs, the
+        keys of the rows within the packs."""
         return self._raw.row_keys()
 
     def token(self) -> str:
-        """The token with which `run(resume=..)` resumes after this batch, as JSON.
+        """Returns the token, as JSON, with which `run(resume=..)` resumes after this batch.
 
-        The token names the position in the stream after the batch's step. All ranks take a step together, so the tokens
-        of all ranks at a step are equal, and each works with any number of ranks, threads and rewrites.
+        The token names the position in the stream after the batch's step. All ranks take a step together, so their
+        tokens after this step are equal. A run may resume from the token with another number of ranks or threads, or
+        with other rewrites.
         """
         token = self._raw.token()
         if token is None:
@@ -213,7 +219,7 @@ class Batch(Mapping[str, Column]):
         return self._raw.__arrow_c_array__(requested_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Arrow's C interface: a stream of the batch alone."""
+        """Arrow's C interface: a stream that consists of this batch."""
         return self._raw.__arrow_c_stream__(requested_schema)
 
     def sheet(self, rows: int = 64, *, tile: int = 160, columns: int | None = None) -> bytes:

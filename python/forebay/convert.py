@@ -1,4 +1,4 @@
-"""Columns as NumPy arrays and PyTorch tensors."""
+"""Converts columns to NumPy arrays and PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from . import _forebay
 
 class _Raise(enum.Enum):
-    """The marker that no replacement for nulls was given, also in worker processes."""
+    """The type of `RAISE`, the default for `nulls`: nulls raise an error. As an enum, it stays the same object when it
+    is pickled."""
 
     RAISE = 0
 
@@ -39,7 +40,7 @@ def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
 
 
 def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
-    """Returns the elements, with nulls filled or masked."""
+    """Returns `values`, the elements of the column, with nulls replaced by `nulls` or masked."""
     inside = raw.gaps()
     if raw.null_count == 0 and inside is None:
         return np.ma.MaskedArray(values) if _is_mask(nulls) else values
@@ -50,8 +51,8 @@ def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
     if nulls is RAISE:
         rows = int(missing.reshape(len(raw), -1).any(axis=1).sum())
         raise ValueError(
-            f'column "{raw.name}" has no value in {rows} of {len(raw)} rows, for which NumPy has no '
-            'place; give numpy(nulls=0) or another value to stand there, or numpy(nulls="mask")'
+            f'column "{raw.name}" has no value in {rows} of {len(raw)} rows, and a plain array '
+            'cannot hold nulls; replace them, as in numpy(nulls=0), or mask them with numpy(nulls="mask")'
         )
     if _is_mask(nulls):
         return np.ma.MaskedArray(values, missing.copy())
@@ -65,7 +66,7 @@ def _is_mask(nulls: Any) -> bool:
 
 
 def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
-    """Returns a view of the elements of each row; None for a row without a list."""
+    """Returns, for each row, a view of the elements of its list; None for a null row."""
     elements, offsets = raw.elements()
     values = to_numpy(elements, nulls)
     missing = np.asarray(raw.nulls())
@@ -77,7 +78,7 @@ def _lists(raw: _forebay.RawColumn, nulls: Any) -> list[Any]:
 
 
 def _part(values: Any, begin: int, end: int) -> Any:
-    """Returns a slice of the elements; for structs, of each field."""
+    """Returns the elements from `begin` to `end`; for structs, those of each field."""
     if isinstance(values, dict):
         return {name: _part(field, begin, end) for name, field in values.items()}
     return values[begin:end]
@@ -104,12 +105,12 @@ def _tensor(values: Any) -> Any:
     if not isinstance(values, np.ndarray):
         return values
     if isinstance(values, np.ma.MaskedArray):
-        raise ValueError('PyTorch has no masked arrays; give torch(nulls=0) or another value')
+        raise ValueError('PyTorch has no masked arrays; replace the nulls by a value, as in torch(nulls=0)')
     if values.dtype == object:
         return values.tolist()
     import torch
 
     if values.dtype.kind in "mM":
         values = values.view(np.int64)
-    # PyTorch has no read-only tensors, but memory may be read-only, such as that of a function's arguments.
+    # PyTorch has no read-only tensors, so read-only memory, such as that of a function's arguments, is copied.
     return torch.from_numpy(values if values.flags.writeable else values.copy())

@@ -1,4 +1,4 @@
-"""Datasets: pipelines to iterate over epoch by epoch, with batches converted for a training loop."""
+"""Datasets, which iterate over a pipeline epoch by epoch and convert its batches for a training loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PADDED", "Dataset", "Iteration", "NumpyDataset"]
 
-#: Key of the mask of rows that only repeat other rows.
+#: Name under which a converted batch has its mask of rows that only repeat other rows.
 PADDED = "padded"
 
 
@@ -32,13 +32,13 @@ class Worker(NamedTuple):
 
     number: int
     of: int
-    #: The seed that all workers share in an iteration.
+    #: The loader's seed for the iteration, which is the same for all workers.
     seed: int
 
 
 class Iteration(Iterator["dict[str, Any]"]):
-    """An iteration over a dataset, in this process. Its run starts when the first batch is requested, so that a state
-    may be loaded before, and ends with the iteration."""
+    """An iteration over a dataset, in this process. The pipeline starts to run when the first batch is requested, so
+    that a state can be loaded before. The run ends with the iteration."""
 
     def __init__(
         self, dataset: Dataset, settings: dict[str, Any], start: State, worker: Worker | None, *, is_late: bool
@@ -47,10 +47,10 @@ class Iteration(Iterator["dict[str, Any]"]):
         self._settings = settings
         self._start = start
         self._worker = worker
-        #: True if this is a loader worker that does not know the state from which it must resume.
+        #: True if this is a loader worker that started before `resume(..)` was called, and so does not have the state.
         self._is_late = is_late
         self._batches: BatchIterator | None = None
-        #: Number of rows of the first delivered batch, and of the last one.
+        #: Numbers of rows of the first delivered batch and of the latest one; None before the first batch.
         self._sizes: tuple[int, int] | None = None
 
     def __iter__(self) -> Iteration:
@@ -76,7 +76,7 @@ class Iteration(Iterator["dict[str, Any]"]):
             self._sizes = (batch.num_rows if self._sizes is None else self._sizes[0], batch.num_rows)
             return converted
         except BaseException:
-            # The batch could not be converted; it is put back, so that it is not lost.
+            # The batch could not be converted. It is put back, so that the next call delivers it again.
             batches.put_back(batch)
             raise
 
@@ -92,12 +92,13 @@ class Iteration(Iterator["dict[str, Any]"]):
         return self._batches
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the last delivered batch, as `BatchIterator.state_dict` does."""
+        """Returns the state after the latest delivered batch, in the format of `BatchIterator.state_dict`."""
         self._dataset._check_state()
         return self._start.to_dict() if self._batches is None else self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resumes from a state. The next iteration has the epochs that follow those of this one.
+        """Makes this iteration resume from a state. The dataset's next iteration starts with the epoch after those of
+        the state's iteration.
 
         Raises:
             ResumeError: The state belongs to another stream, or to another number of loader workers.
@@ -114,7 +115,8 @@ class Iteration(Iterator["dict[str, Any]"]):
         dataset._epochs.set(start.first_epoch + (dataset._span() or 1))
 
     def close(self) -> None:
-        """Stops the iteration's run, and waits for its threads and processes. A state may be loaded later."""
+        """Stops the run of this iteration, and waits for the threads and processes of the run. A state can still be
+        loaded afterwards."""
         if self._batches is not None:
             self._batches.close()
             self._start, self._batches = State.of(self._batches.state_dict()), None
@@ -124,7 +126,7 @@ class Dataset(ABC):
     """The base class of the datasets for NumPy and PyTorch.
 
     An iteration is one epoch, or all epochs of the pipeline's `repeat`. The next iteration continues with the next
-    epoch, unless `set_epoch` chooses another.
+    epoch, unless `set_epoch` chooses another epoch.
     """
 
     def __init__(
@@ -141,18 +143,19 @@ class Dataset(ABC):
         self._nulls = nulls
         self._epochs = Epochs(settings.pop("first_epoch", None) or 0)
         self._settings = settings
-        #: The run of the latest iteration in this process. The end of the iteration stops the run.
+        #: The run of the latest iteration in this process; None before the first one. The run stops when its iteration
+        #: ends.
         self._running: BatchIterator | None = None
         #: True if the latest iteration in this process has ended.
         self._is_over = False
-        #: The number of the latest state to resume from, and the state.
+        #: The latest state that was set to resume from, and its number, counted from 1; `(0, None)` if none was set.
         self._resume: tuple[int, State | None] = (0, None)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, also in persistent loader workers.
 
-        If the next iteration is to resume from a state of this epoch, it still does. A state of another epoch is
-        discarded, with a warning.
+        If the next iteration is set to resume from a state in this epoch, the state is kept. A state in another epoch
+        is discarded, with a warning.
         """
         epoch = int(epoch)
         state = self._pending()
@@ -160,8 +163,8 @@ class Dataset(ABC):
             return
         if state is not None and not state.is_over:
             warnings.warn(
-                f"set_epoch({epoch}) gives up the state of epoch {state.epoch} from which the next iteration was to go "
-                f"on; begin with set_epoch({state.epoch})",
+                f"set_epoch({epoch}) discards the state of epoch {state.epoch}, from which the next iteration would "
+                f"have resumed; to resume from this state, call set_epoch({state.epoch}) first",
                 stacklevel=2,
             )
         self._epochs.set(epoch)
@@ -172,7 +175,8 @@ class Dataset(ABC):
         return self._epochs.peek()[0]
 
     def _pending(self) -> State | None:
-        """Returns the state that the next iteration resumes from; None if it starts at the beginning of an epoch."""
+        """Returns the state that the next iteration resumes from; None if the iteration starts at the beginning of an
+        epoch."""
         number, state = self._resume
         return state if number and self._epochs.peek()[1] == number else None
 
@@ -183,19 +187,21 @@ class Dataset(ABC):
         self._epochs.set(start.first_epoch, self._resume[0])
 
     def _state(self) -> dict[str, Any]:
-        """Returns the state after the last batch of the latest iteration in this process. If the iteration is over, or
-        there is none, it is the state at the beginning of the next iteration."""
+        """Returns the state after the latest batch of the latest iteration in this process. If this iteration is over,
+        or no iteration has started, returns the state at the beginning of the next iteration."""
         if self._running is not None and not self._is_over:
             return self._running.state_dict()
         state = self._pending() or State(None, self.epoch, self._span(), self._seed())
         return state.to_dict()
 
     def _place(self) -> dict[str, int]:
-        """Returns the rank and the number of ranks, if the settings do not give them."""
+        """Returns the settings `rank` and `world` if the dataset determines them itself; otherwise an empty
+        dictionary."""
         return {}
 
     def _mask(self, batch: Batch) -> np.ndarray[Any, Any] | None:
-        """Returns the mask of rows in a batch that only repeat other rows; None if the mask is not requested."""
+        """Returns a mask over the rows of a batch, true for rows that only repeat other rows; None if the dataset adds
+        no mask."""
         given = self._padded
         if given is None:
             settings = {**self._settings, **self._place()}
@@ -204,23 +210,24 @@ class Dataset(ABC):
             return None
         if PADDED in batch:
             raise ConfigError(
-                f'the batches have a column "{PADDED}", which is what the mask of repeated rows is called; give the '
-                "column another name, or leave the mask out with padded=False"
+                f'the batches have a column "{PADDED}", but this is the name of the mask of repeated rows; give the '
+                "column another name, or leave out the mask with padded=False"
             )
         return np.arange(batch.num_rows) >= batch.num_rows - batch.padded
 
     def _repeats_rows(self) -> bool:
-        """True if rows may be repeated to give all ranks the same number of rows or batches."""
+        """True if the settings allow rows to be repeated so that all ranks have the same number of rows or batches."""
         uneven = self._settings["uneven"]
         # With `uneven="drop"`, steps are dropped, and the pipeline's `equal_steps` does not apply.
         return uneven == "pad" or uneven == "keep" and self._pipeline._plan().clauses()["equal_steps"] == "pad"
 
     def _check_follows(self, sizes: tuple[int, int] | None) -> None:
-        """Raises an error before another batch if a library that reads this dataset would lose rows. `sizes` are the
-        numbers of rows of the first and of the last batch."""
+        """Raises an error if a library that reads this dataset would lose rows, now that another batch follows. `sizes`
+        are the numbers of rows of the first and of the latest delivered batch; None before the first batch."""
 
     def _check_state(self) -> None:
-        """Raises an error if a library has read ahead of the loop, since an iteration's state would skip batches."""
+        """Raises an error if a library has read batches ahead of the training loop, since a run resumed from the
+        iteration's state would skip these batches."""
 
     @abstractmethod
     def _converted(self, batch: Batch) -> dict[str, Any]:
@@ -230,7 +237,8 @@ class Dataset(ABC):
         return self._begun(None)
 
     def _begun(self, worker: Worker | None) -> Iteration:
-        """Starts an iteration."""
+        """Returns a new iteration, in loader worker `worker` or, if this is None, in the process of the training
+        loop."""
         span = self._span()
         first, number = self._epochs.begin(span or 1, *(worker or ()))
         turn, turns = (0, 1) if worker is None else worker[:2]
@@ -248,7 +256,7 @@ class Dataset(ABC):
         return (self._pipeline._plan().clauses()["seed"] or 0) if given is None else given
 
     def _span(self) -> int | None:
-        """Returns the number of epochs of an iteration; None if it has no end."""
+        """Returns the number of epochs of an iteration; None if the iteration is endless."""
         given: int | None = self._settings.get("epochs")
         return given or self._pipeline._plan().clauses()["epochs"]
 
@@ -256,7 +264,7 @@ class Dataset(ABC):
         """Returns the number of batches of the next iteration for this rank.
 
         Raises:
-            TypeError: The number is not known in advance, or is infinite.
+            TypeError: The number of batches is not known in advance, or is infinite.
         """
         settings = {**self._settings, **self._place()}
         state = self._pending()
@@ -274,8 +282,8 @@ class Dataset(ABC):
         return None if self._running is None else self._running.stats()
 
     def close(self) -> None:
-        """Stops the latest iteration in this process, and waits for its threads and processes. An iteration stops by
-        itself when nothing refers to it any more."""
+        """Stops the latest iteration in this process, and waits for its threads and processes. Without this call, an
+        iteration stops when it is garbage-collected."""
         if self._running is not None:
             self._running.close()
 
@@ -302,16 +310,16 @@ class NumpyDataset(Dataset):
         return arrays if mask is None else {**arrays, PADDED: mask}
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the last delivered batch of the latest iteration. If the iteration is over, or there
-        is none, it is the state at the beginning of the next iteration."""
+        """Returns the state after the latest batch of the latest iteration. If this iteration is over, or no iteration
+        has started, returns the state at the beginning of the next iteration."""
         return self._state()
 
     def load_state_dict(self, state: dict[str, Any] | str) -> None:
-        """Makes the next iteration resume from a state. Later iterations have the epochs that follow.
+        """Makes the next iteration resume from a state. Later iterations continue with the epochs after it.
 
         Args:
-            state: The result of `state_dict` of this dataset, or of an iterator over the pipeline; or the token of a
-                batch, if an iteration is one epoch. Each as a dictionary, or as JSON.
+            state: The result of `state_dict` of this dataset or of an iterator over the pipeline, as a dictionary or as
+                JSON. If an iteration is one epoch, the token of a batch is accepted, too.
         """
         self._go_on(state)
         self._running = None
@@ -324,7 +332,8 @@ class NumpyDataset(Dataset):
 
 
 def _position(state: dict[str, Any] | str, span: int | None) -> State:
-    """Reads a state. If an iteration is one epoch, a token is accepted, too, and converted to a state."""
+    """Parses a state. If an iteration is one epoch (`span` is 1), a token is accepted, too, and converted to a
+    state."""
     if isinstance(state, (str, bytes)):
         try:
             state = json.loads(state)

@@ -1,4 +1,4 @@
-"""Formats the parts of a pipeline's description."""
+"""Formats the parts of a pipeline's `repr`: the call that creates its source, and the calls after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def option(value: Any) -> str:
 
 
 def source_text(source: tuple[Any, ...]) -> str:
-    """Returns the call that starts a pipeline, as text."""
+    """Returns the Python call that creates a pipeline with this source, as text."""
     if source[0] == "sql":
         name = "" if source[2] is None else f", name={source[2]!r}"
         return f'sql("""{source[1]}"""{name})'
@@ -35,7 +35,7 @@ def _in_a_line(source: tuple[Any, ...], steps: tuple[Any, ...]) -> str:
 
 
 def step_text(step: tuple[Any, ...]) -> str:
-    """Returns one of the calls after the source of a pipeline, as text."""
+    """Returns the Python call that adds this step to a pipeline, as text, without the dot."""
     name, *arguments = step
     if name == "filter":
         return f"filter({shown(arguments[0])})"

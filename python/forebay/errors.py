@@ -20,12 +20,12 @@ __all__ = [
 
 
 def _again(kind: type[Error], message: str, known: dict[str, Any]) -> Error:
-    """Creates an error from its class, message and attributes when it is unpickled."""
+    """Creates an error from its class, message and attributes. Unpickling an error calls this function."""
     return kind(message, **known)
 
 
-#: The start of the line that carries an error's attributes through a `DataLoader`, which creates a worker's error
-#: again from its class and text.
+#: The start of the line with an error's attributes as JSON. A `DataLoader` recreates an error of a worker from its
+#: class and text alone, so the attributes are appended to the text.
 _ATTRIBUTES = "\nforebay.errors: "
 
 
@@ -52,16 +52,17 @@ class Error(Exception):
         return {name: getattr(self, name) for name in self._known}
 
     def for_loader(self) -> None:
-        """Appends the attributes to the text, so that an error created again from the text has them."""
+        """Appends the attributes to the text, so that an error which a `DataLoader` recreates from the text has the
+        attributes."""
         self.args = (f"{self.message}{_ATTRIBUTES}{json.dumps(self._attributes())}",)
 
 
 class PlanError(Error):
-    """The SQL or the calls are wrong.
+    """The SQL text or the Python calls of a pipeline contain a mistake.
 
     Attributes:
         line: Line of the SQL text, from 1; None if the pipeline does not come from a text.
-        column: Column in that line, from 1; None if there is no line.
+        column: Position of the character in that line, from 1; None if `line` is None.
         hint: A possible remedy, or None.
     """
 
@@ -75,7 +76,7 @@ class SourceError(PlanError):
     """A source cannot be opened: a missing file, an unknown option, an unreadable schema.
 
     Attributes:
-        source: Name of the source, or the call that names it.
+        source: Name of the source, or the Python call that creates the source.
     """
 
     _known = ("line", "column", "hint", "source")
@@ -83,12 +84,12 @@ class SourceError(PlanError):
 
 
 class DataError(Error):
-    """A row failed and the pipeline's policy is to stop, or a whole file cannot be read.
+    """A row failed and the pipeline has `on_error = 'fail'`, or a whole file cannot be read.
 
     Attributes:
         location: Location of the source.
-        file: Path of the file, relative to the source; None if no single row failed.
-        row: Number of the row in the file, from 0; None if no single row failed.
+        file: Path of the file, relative to `location`; None if the error is not about a single row.
+        row: Number of the row in the file, from 0; None if the error is not about a single row.
         operator: Name of the function or operator that failed.
         column: Name of the output column; None if a filter failed.
         cause: Message of the failure.
@@ -104,9 +105,9 @@ class DataError(Error):
 
 
 class FunctionError(Error):
-    """A Python function is at fault, rather than a row. Its set-up fails, it fails in all of the first rows, it returns
-    an array of another type, shape or length than declared, or its worker process died. A single wrong value is a
-    failure of its row, a `DataError`.
+    """An error of a Python function itself, rather than of a single row. Its set-up raised an exception, all of the
+    first rows failed, the function returned an array whose type, shape or length is not the declared one, or its worker
+    process died. A single wrong value only fails its row, which may raise a `DataError`.
 
     Attributes:
         function: Name of the function.
@@ -117,9 +118,9 @@ class FunctionError(Error):
 
 
 class UserTraceback(Exception):
-    """The traceback of a Python function's exception, as text. It is the `__cause__` of the resulting error.
+    """The traceback of an exception in a Python function, as text. It is the `__cause__` of Forebay's error.
 
-    The function may have run in another process, so this is not the exception itself.
+    The function may have run in another process, so the exception itself is not available.
     """
 
     def __str__(self) -> str:
@@ -131,8 +132,8 @@ class ConfigError(Error):
 
 
 class ResumeError(Error):
-    """A run cannot resume from a token or a state. It belongs to another pipeline, other data or another seed (the
-    message says which), or it is malformed."""
+    """A run cannot resume from a token or a state. The token or state belongs to another pipeline, other data or
+    another seed (the message says which), or it is malformed."""
 
 
 class MemoryLimitError(ConfigError):
@@ -149,4 +150,4 @@ class MemoryLimitError(ConfigError):
 
 
 class InternalError(Error):
-    """A bug in Forebay. Please report it."""
+    """An error caused by a bug in Forebay. Please report the bug."""

@@ -1,8 +1,8 @@
 """Expressions over the columns of a row.
 
-An expression is only a description: nothing is computed before a pipeline runs. It has the meaning of the same text
-in SQL, so dividing whole numbers gives a whole number (cast one to `"float64"` to avoid this), and a comparison with
-null is null.
+An expression is only a description: nothing is computed before a pipeline runs. Operators have the meaning that they
+have in SQL. So the quotient of two integers is an integer (cast one of them to `"float64"` to avoid this), and a
+comparison with null is null.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ __all__ = ["Expr", "IntoExpr", "Value", "col", "lit", "sql_expr"]
 
 #: A value that an expression can hold: a number, a text, bytes, a boolean, a list of numbers, or None.
 Value = Union[None, bool, int, float, str, bytes, "list[float]", "tuple[float, ...]"]
-#: An expression, or a value in place of one.
+#: An expression, or a value that stands for a literal expression.
 IntoExpr = Union["Expr", Value]
 
 
 class Expr:
-    """An expression; made by `col`, `lit`, `sql_expr`, the functions of `forebay.fn`, and operators."""
+    """An expression over the columns of a row. `col`, `lit`, `sql_expr`, the functions of `forebay.fn` and Python's
+    operators create expressions."""
 
     __slots__ = ("_node",)
-    # Without this, NumPy would apply an array's operators to each element.
+    # Without this attribute, `array + expression` would apply the operator to each element of the NumPy array.
     __array_ufunc__ = None
 
     def __init__(self, node: tuple[Any, ...]) -> None:
@@ -31,55 +32,57 @@ class Expr:
     # Names and types
 
     def alias(self, name: str) -> Expr:
-        """This expression as a column named `name`."""
+        """Names the column of this expression `name`."""
         return Expr(("alias", self._node, _text(name, "a name")))
 
     def cast(self, dtype: Any) -> Expr:
-        """Converts the value to another type: `"float32"`, `"int64"`, `"bool"`, `"str"`, a NumPy dtype, ..
+        """Converts the value of this expression to another type: `"float32"`, `"int64"`, `"bool"`, `"str"`, a NumPy
+        dtype, ..
 
-        A value that the type cannot hold fails its row.
+        A row whose value the type cannot represent fails.
         """
         name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or dtype.__name__
         return Expr(("cast", self._node, name))
 
     def pinned(self) -> Expr:
-        """Pins the call: no rewrite moves, drops or duplicates it."""
+        """Pins this function call: no rewrite of the optimiser moves, drops or duplicates the call."""
         return Expr(("pinned", self._node))
 
     # Tests
 
     def is_null(self) -> Expr:
-        """True if there is no value."""
+        """True for rows in which this expression is null."""
         return Expr(("is_null", self._node))
 
     def is_not_null(self) -> Expr:
-        """True if there is a value."""
+        """True for rows in which this expression is not null."""
         return Expr(("is_not_null", self._node))
 
     def is_in(self, values: Iterable[IntoExpr]) -> Expr:
-        """True if the value is one of `values`."""
+        """True if the value of this expression equals one of `values`."""
         if isinstance(values, (str, bytes)):
             raise TypeError(f"is_in takes a list of values, found {values!r}")
         return Expr(("in", self._node, tuple(node_of(value) for value in values)))
 
     def between(self, low: IntoExpr, high: IntoExpr) -> Expr:
-        """True if the value lies within the bounds, which are inclusive."""
+        """True if `low <= value <= high`."""
         return Expr(("between", self._node, node_of(low), node_of(high)))
 
     def fill_null(self, value: IntoExpr) -> Expr:
-        """The value, or `value` if it is null."""
+        """The value of this expression, or `value` where this expression is null."""
         return Expr(("call", "coalesce", (self._node, node_of(value))))
 
     # Parts
 
     def __getitem__(self, key: str | int) -> Expr:
-        """A field of a struct by name, or an element of a list by index: from 0, or from the end if negative."""
+        """A field of a struct by name, or an element of a list by index. An index counts from 0, a negative one from
+        the end."""
         if isinstance(key, str):
             return Expr(("call", "get_field", (self._node, ("lit", key))))
         if isinstance(key, int):
             place = key + 1 if key >= 0 else key
             return Expr(("call", "array_element", (self._node, ("lit", place))))
-        raise TypeError(f"expected a field's name or an element's place, found {key!r}")
+        raise TypeError(f"expected the name of a field or the index of an element, found {key!r}")
 
     def __iter__(self) -> Any:
         raise TypeError("an expression is one value per row, and cannot be iterated")
@@ -175,17 +178,18 @@ class Expr:
 
 
 def col(name: str) -> Expr:
-    """A column of the row, by its exact name."""
+    """The column with exactly this name, including upper and lower case."""
     return Expr(("col", _text(name, "a column's name")))
 
 
 def lit(value: Value) -> Expr:
-    """A literal value. Where an expression is expected, most numbers, texts and lists of numbers need no `lit`."""
+    """A literal value. Most arguments that expect an expression also accept a number, a text or a list of numbers
+    without `lit`."""
     return Expr(_literal(value))
 
 
 def sql_expr(text: str) -> Expr:
-    """The column of this name if there is one, or else an expression in SQL: `"price * 2"`.
+    """The column named `text`, if there is such a column; otherwise, `text` as an expression in SQL: `"price * 2"`.
 
     In `Pipeline.select`, the text may contain several expressions: `"label, price * 2 AS double"`.
     """
@@ -193,7 +197,7 @@ def sql_expr(text: str) -> Expr:
 
 
 def node_of(value: Any) -> tuple[Any, ...]:
-    """Returns the node of an expression or of a value."""
+    """Returns the syntax-tree node of an expression, or a literal node for a value."""
     return value._node if isinstance(value, Expr) else _literal(value)
 
 
@@ -222,7 +226,7 @@ def _binary(operator: str, left: Any, right: Any) -> Expr:
 
 
 def shown(node: tuple[Any, ...]) -> str:
-    """Returns a node as source code."""
+    """Returns a node as the Python source code of its expression."""
     kind = node[0]
     if kind == "col":
         return f"col({node[1]!r})"

@@ -22,7 +22,8 @@ _CATALOGUE: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in _fore
 
 
 class _Parameter:
-    """An argument of a function, with the bracket that encloses it in the signature."""
+    """An argument of a catalogue function. `group` numbers the outermost bracket of the SQL signature that encloses the
+    argument, from 0; None if the argument is required."""
 
     def __init__(self, name: str, group: int | None, doc: str) -> None:
         self.name = name
@@ -31,10 +32,11 @@ class _Parameter:
 
 
 def parameters(entry: Mapping[str, Any]) -> list[_Parameter]:
-    """Returns the arguments of a catalogue entry, read from its signature.
+    """Returns the arguments of a catalogue function, parsed from its SQL signature.
 
-    Brackets enclose optional arguments; within one bracket, arguments are omitted from the end. If there are several
-    signatures, the first names the arguments, and the shortest determines the required ones.
+    Brackets enclose optional arguments. Within one bracket, a call may omit an argument only if it omits all later
+    ones. If a function has several signatures, the first one names the arguments, and the one with the fewest arguments
+    determines the required ones.
     """
     docs = dict(entry["arguments"])
     ways = [way[way.index("(") + 1 : way.rindex(")")] for way in entry["signature"].split(" or ")]
@@ -82,7 +84,7 @@ def document(entry: Mapping[str, Any]) -> str:
 
 
 def _arguments(name: str, known: list[_Parameter], given: Mapping[str, Any]) -> list[Any]:
-    """Returns the given values in the order of the SQL call."""
+    """Returns the values of `given` in the order of the arguments of the SQL function."""
     missing: dict[int, _Parameter] = {}
     values = []
     for parameter in known:
@@ -93,7 +95,7 @@ def _arguments(name: str, known: list[_Parameter], given: Mapping[str, Any]) -> 
         before = None if parameter.group is None else missing.get(parameter.group)
         if before is not None:
             raise TypeError(
-                f"{name}: {parameter.name} needs {before.name} before it ({before.name}: {before.doc})"
+                f"{name}: {parameter.name} also needs the argument {before.name} ({before.name}: {before.doc})"
             )
         values.append(value)
     return values

@@ -1,4 +1,4 @@
-"""HTML for notebooks."""
+"""Formats batches and pipelines as HTML, which notebooks display."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .pipeline import Pipeline
 
-#: Length of the longer side of an image, in pixels.
+#: Length of the longer side of a displayed image, in pixels.
 SIDE = 96
-#: Maximum number of rows of a table.
+#: Maximum number of rows that a table displays.
 ROWS = 16
 
 
 def batch_table(batch: Batch, rows: int = ROWS) -> str:
-    """Returns a batch as a table, with its images as pictures."""
+    """Returns a batch as an HTML table that displays columns of images as pictures."""
     images = dict(batch._raw.thumbnails(rows, SIDE))
     shown = min(rows, batch.num_rows)
     columns: dict[str, list[str]] = {}
@@ -38,7 +38,8 @@ def batch_table(batch: Batch, rows: int = ROWS) -> str:
 
 
 def pipeline_page(pipeline: Pipeline) -> str:
-    """Returns a pipeline's plan as a picture, with its columns; only its description if it cannot be planned."""
+    """Returns the columns of a pipeline and its plan as a picture. If the pipeline cannot be planned, returns its
+    `repr` and the error."""
     try:
         columns = pipeline.schema._repr_html_()
         picture = pipeline.explain(format="svg")

@@ -25,7 +25,7 @@ class Failure:
 
     #: Location of the source.
     location: str
-    #: Path of the file, relative to the source.
+    #: Path of the file, relative to `location`.
     file: str
     #: Number of the row in the file, from 0.
     row: int
@@ -41,8 +41,8 @@ class Failure:
 class Stats:
     """Statistics of a run so far.
 
-    Rows, batches and bytes count what the iterator has delivered. The other numbers include rows that were computed
-    ahead of it.
+    `rows`, `batches` and `bytes` count what the iterator has delivered. The other counts include rows that the run has
+    computed but not yet delivered.
     """
 
     #: Number of rows delivered.
@@ -51,13 +51,13 @@ class Stats:
     batches: int
     #: Size of the delivered batches, in bytes.
     bytes: int
-    #: Number of failed rows that were skipped.
+    #: Number of failed rows that were left out of the stream.
     skipped: int
     #: Number of failed rows that were replaced by another row.
     replaced: int
-    #: Number of failed rows that were kept with nulls.
+    #: Number of failed rows that stayed in the stream, with null in each failed column.
     nulled: int
-    #: The failures that came first in stream order; later ones are only counted.
+    #: The first failures in stream order. Later failures are only counted.
     failures: tuple[Failure, ...]
     #: Number of rows read from the cache; None without a cache.
     cache_hits: int | None
@@ -65,9 +65,9 @@ class Stats:
     cache_misses: int | None
     #: Seconds from the start of the run until now, or until the run's end.
     wall_seconds: float
-    #: CPU seconds of the whole process in that time.
+    #: CPU seconds of the whole process during `wall_seconds`.
     cpu_seconds: float
-    #: Seconds from the start of the run until the first batch; None before it.
+    #: Seconds from the start of the run until the first batch; None before the first batch.
     first_batch_seconds: float | None
 
     @property
@@ -79,8 +79,9 @@ class Stats:
 class BatchIterator(Iterator[Batch]):
     """The batches of a run, in order.
 
-    Work continues in the background while a batch is used, and stops when the iterator is closed, dropped, or at its
-    end. Ctrl-C interrupts the wait for a batch. Iterators cannot be shared between processes: make one in each.
+    The run computes later batches in the background while the caller uses a batch. The run stops when the iterator is
+    closed, garbage-collected or at its end. Ctrl-C interrupts the wait for a batch. Processes cannot share an iterator:
+    each process must create its own.
     """
 
     def __init__(
@@ -97,9 +98,9 @@ class BatchIterator(Iterator[Batch]):
         self._run = self._pipeline._plan().run(settings, *self._other_batches)
         self._begun = settings
         self._turns = settings.get("turns") or 1
-        #: Number of steps from the token to the next batch.
+        #: Number of steps between the position of the run's token and the next batch.
         self._turn = settings.get("turn") or 0
-        #: Number of steps before the token that count towards `limit_batches`.
+        #: Number of steps before the position of the run's token that count towards `limit_batches`.
         self._taken = (self._settings.get("limit_batches") or 0) - (settings.get("limit_batches") or 0)
         self._before = (self._turn, self._taken)
 
@@ -110,7 +111,7 @@ class BatchIterator(Iterator[Batch]):
         try:
             raw = self._run.next()
         except SourceError:
-            # A file has changed since planning, so the next run plans again.
+            # A file has changed since the pipeline was planned, so the next run must plan again.
             self._pipeline._planned = None
             raise
         if raw is None:
@@ -121,18 +122,19 @@ class BatchIterator(Iterator[Batch]):
         return Batch(raw)
 
     def put_back(self, batch: Batch) -> None:
-        """Takes back the last batch, as if it had not been delivered: the next call delivers it again, and a state
-        taken now is before it."""
+        """Takes back the latest batch, as if it had not been delivered: the next call of `__next__` delivers this batch
+        again, and `state_dict` returns the state before this batch."""
         self._run.put_back(batch._raw)
         self._turn, self._taken = self._before
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the last delivered batch, however far the run has computed ahead.
+        """Returns the state after the latest delivered batch. Batches that the run has computed ahead do not change the
+        state.
 
         The state consists of plain values, which JSON can hold; `load_state_dict` and `run(resume=..)` accept it.
 
-        It works with any number of ranks, threads and rewrites. It is refused if the pipeline has another meaning, or
-        the data or the seed differ.
+        A run with another number of ranks or threads, or with other rewrites, can resume from the state. A run of a
+        pipeline with another meaning, other data or another seed refuses the state.
         """
         return State(
             self._run.token(),
@@ -146,8 +148,8 @@ class BatchIterator(Iterator[Batch]):
         ).to_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resumes from a state, whatever this iterator's position. The number of epochs is that of this iterator's
-        settings, counted from the first epoch of the iterator that the state comes from.
+        """Makes this iterator resume from a state, and stops its current run. The iterator then ends after the number
+        of epochs in its own settings, counted from the first epoch of the iterator that returned the state.
 
         Raises:
             ResumeError: The state belongs to another stream. The iterator is unchanged.
@@ -159,12 +161,12 @@ class BatchIterator(Iterator[Batch]):
 
     @property
     def steps(self) -> int | None:
-        """Number of batches of the whole run; None if unknown."""
+        """Number of batches of the whole run; None if it is not known in advance."""
         return self._run.steps
 
     @property
     def seed(self) -> int:
-        """The seed in effect."""
+        """The seed that the run uses."""
         return self._run.seed
 
     def stats(self) -> Stats:
@@ -174,7 +176,7 @@ class BatchIterator(Iterator[Batch]):
         return Stats(failures=failures, **said)
 
     def close(self) -> None:
-        """Stops the run and waits for its threads. Delivered batches stay valid."""
+        """Stops the run, and waits until its threads have ended. Delivered batches stay valid."""
         self._run.close()
 
     def __enter__(self) -> BatchIterator:
@@ -184,7 +186,7 @@ class BatchIterator(Iterator[Batch]):
         self.close()
 
 
-#: The iterators that may still have threads.
+#: The iterators whose runs may still have threads.
 _LIVE: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
 

@@ -1,4 +1,4 @@
-"""Explanations and previews of a pipeline."""
+"""The results of `Pipeline.explain` and `Pipeline.preview`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Explanation", "Preview"]
 
 
 class Explanation(str):
-    """A text that notebooks show verbatim."""
+    """The text or SVG picture that `Pipeline.explain` returns. Notebooks display the text unchanged, or the picture."""
 
     def __repr__(self) -> str:
         return str(self)

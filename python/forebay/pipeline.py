@@ -1,4 +1,4 @@
-"""Pipelines: a source, and the operations on its rows until they reach the trainer."""
+"""Pipelines: a source, and the operations that turn its rows into batches for training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .look import Explanation, Preview
 from .schema import Schema
 
 if TYPE_CHECKING:
-    # Type checkers know this module even if it is not installed.
+    # Type checkers have stubs of `typing_extensions` even if the package is not installed.
     from typing_extensions import Unpack
 
     from .settings import DatasetSettings, RankSettings, RunSettings
@@ -32,12 +32,12 @@ __all__ = ["Pipeline"]
 class Pipeline:
     """A pipeline.
 
-    A pipeline is immutable: every call returns a new one. A pipeline is only a description, so it can be pickled, and
-    making one reads nothing. Mistakes surface when the schema, the plan or the rows are requested. Calls that filter
-    rows and compute columns come first, then `shuffle`, `skip`, `take`, `pack` or `bucket_by`, `batch`, `pad` and
-    `repeat`, in this order.
+    A pipeline is immutable: every call returns a new pipeline. A pipeline is only a description, so it can be pickled,
+    and creating one reads no data. Mistakes raise an error when the schema, the plan or the rows are requested. Calls
+    that filter rows and compute columns come first, then `shuffle`, `skip`, `take`, `pack` or `bucket_by`, `batch`,
+    `pad` and `repeat`, in this order.
 
-    `for batch in pipeline` runs it.
+    `for batch in pipeline` runs the pipeline.
     """
 
     __slots__ = ("_source", "_steps", "_planned", "__weakref__")
@@ -50,29 +50,33 @@ class Pipeline:
     # Rows
 
     def filter(self, predicate: Expr | str) -> Pipeline:
-        """Keeps the rows for which a predicate is true: `filter(col("label") > 3)`, `filter("label > 3")`.
+        """Keeps the rows for which `predicate` is true: `filter(col("label") > 3)`, `filter("label > 3")`.
 
-        A text is SQL.
+        A predicate that is a text is parsed as SQL.
         """
         return self._then("filter", _column(predicate))
 
     def select(self, *columns: Expr | str, **named: IntoExpr) -> Pipeline:
-        """Keeps only the given columns, in this order: `select("label", pixels=fn.resize(col("image"), 224, 224))`.
+        """Keeps only the columns in the arguments, in the same order: `select("label", pixels=fn.resize(col("image"),
+        224, 224))`.
 
-        A text is the name of a column, or else a select list in SQL. Keywords name computed columns.
+        A text is the name of a column, or otherwise a select list in SQL. The names of keyword arguments become the
+        names of their columns.
         """
         nodes = [_column(column) for column in columns]
         nodes += [("alias", _column(value), name) for name, value in named.items()]
         return self._then("select", tuple(nodes))
 
     def with_column(self, name: str, value: IntoExpr) -> Pipeline:
-        """Replaces a column in place, or appends a new one. A text is SQL; use `lit("text")` for a literal text."""
+        """Replaces the column `name` at its position, or appends it if it is new. A value that is a text is parsed as
+        SQL; use `lit("text")` for a literal text."""
         if not isinstance(name, str):
             raise TypeError(f"with_column expects a name and an expression, found the name {name!r}")
         return self._then("with_column", name, _column(value))
 
     def map_batches(self, function: Udf | UdfClass) -> Pipeline:
-        """Adds the columns that a Python function returns; a column of the same name is replaced. See `forebay.udf`."""
+        """Adds the columns that a Python function returns. A returned column replaces a column of the same name. See
+        `forebay.udf`."""
         from .udf import mapped
 
         return mapped(self, function)
@@ -83,8 +87,8 @@ class Pipeline:
         """Shuffles the rows of each epoch.
 
         Args:
-            rows: Shuffle within windows of at least this many stored rows, or `"global"` to shuffle over all
-                rows.
+            rows: Size of the windows within which rows are shuffled, each of at least this many stored rows; or
+                `"global"` to shuffle all rows of the epoch together.
             seed: Seed of the order and of all random functions; 0 by default.
         """
         window = None if rows == "global" else _whole("shuffle", "rows", rows)
@@ -107,18 +111,18 @@ class Pipeline:
     def pack(self, column: str, into: int) -> Pipeline:
         """Concatenates the sequences of a list column into packs of `into` elements.
 
-        The rows of a batch are then packs, with `<column>_segment_ids` (1, 2, .. for the sequences of a pack, 0 for
-        padding) and `<column>_positions` (from 0 in each sequence). Other columns become lists with one value per
-        sequence."""
+        The rows of a batch are then packs. For each element of a pack, the new column `<column>_segment_ids` numbers
+        its sequence (from 1; 0 for padding), and `<column>_positions` is its index in the sequence (from 0). Other
+        columns become lists with one value per sequence."""
         return self._then("pack", _name("pack", column), _whole("pack", "into", into))
 
     def bucket_by(self, value: IntoExpr, boundaries: Iterable[int]) -> Pipeline:
-        """Fills each batch with rows of one bucket.
+        """Divides rows into buckets by a value, and fills each batch with rows of a single bucket.
 
         Args:
-            value: The value that decides the bucket, such as `fn.array_length(col("tokens"))`; a text is SQL.
-            boundaries: Ascending boundaries. A value belongs to the first bucket whose boundary is above it, or
-                to the last.
+            value: The value that decides the bucket, such as `fn.array_length(col("tokens"))`. A text is parsed as SQL.
+            boundaries: Ascending upper boundaries of the buckets, exclusive. A value belongs to the first bucket whose
+                boundary is greater than the value, or to an additional last bucket.
         """
         limits = [_whole("bucket_by", "each boundary", boundary) for boundary in boundaries]
         return self._then("bucket_by", _column(value), tuple(limits))
@@ -134,11 +138,11 @@ class Pipeline:
         """Groups rows into batches.
 
         Args:
-            rows: Number of rows per batch, for each rank. Without this call, a batch has 256.
+            rows: Number of rows per batch, for each rank. A pipeline without this call has batches of 256 rows.
             drop_remainder: True to drop the last rows if they do not fill a batch; by default the last batch is
                 short.
             pad_remainder: True to fill the last batch by repeating its rows.
-            scope: `"per_rank"` gives whole batches to the ranks in turn; `"global"` splits each batch among them.
+            scope: `"per_rank"` gives whole batches to the ranks in turn; `"global"` splits each batch among the ranks.
         """
         if drop_remainder and pad_remainder:
             raise ValueError("drop_remainder and pad_remainder exclude each other")
@@ -155,12 +159,12 @@ class Pipeline:
         drop_remainder: bool = False,
         scope: Literal["per_rank", "global"] = "per_rank",
     ) -> Pipeline:
-        """Fills each batch with rows until their total number of elements reaches a limit. If the column is padded,
-        each row counts as long as the longest row of the batch.
+        """Fills each batch with as many rows as fit into a maximum number of list elements (tokens). If the column is
+        padded, each row counts with the length of the longest row of the batch.
 
         Args:
             tokens: Maximum number of elements per batch, for each rank.
-            column: A list column whose elements count, or a number column with the length of the row.
+            column: A list column whose elements are counted, or a column of numbers with the length of each row.
             drop_remainder: True to drop the last batch of an epoch.
             scope: As for `batch`.
         """
@@ -171,11 +175,11 @@ class Pipeline:
         return self._then("batch_by_tokens", count, _name("batch_by_tokens", column), remainder, scope == "global")
 
     def pad(self, column: str, to: int | None = None, value: float | None = None) -> Pipeline:
-        """Pads the sequences of a list column at their ends with `value` (0 by default), to the length of the longest
-        sequence of the batch, or to `to` elements.
+        """Pads the sequences of a list column at their ends with `value` (0 by default), to `to` elements or, by
+        default, to the length of the longest sequence of the batch.
 
-        The original lengths are in `<column>_length`. The call follows `batch`; after `pack`, it sets the value that
-        fills packs."""
+        The new column `<column>_length` has the original lengths. This call comes after `batch`. In a pipeline with
+        `pack`, the call sets the value that fills packs."""
         to = None if to is None else _whole("pad", "to", to)
         if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
             raise TypeError(f"pad: value must be a number, found {value!r}")
@@ -184,32 +188,33 @@ class Pipeline:
         return self._then("pad", _name("pad", column), to, text)
 
     def repeat(self, epochs: int | None = None) -> Pipeline:
-        """Runs `epochs` epochs, or epochs forever. If called before `batch`, batches cross the ends of epochs."""
+        """Repeats the pipeline for `epochs` epochs, or endlessly if `epochs` is None. If this call comes before
+        `batch`, batches cross the ends of epochs."""
         return self._then("repeat", None if epochs is None else _whole("repeat", "epochs", epochs))
 
     # Options
 
     def options(self, **options: Any) -> Pipeline:
-        """Sets options of SQL's `OPTIONS (..)`. Options that are not given keep their values.
+        """Sets options of SQL's `OPTIONS (..)`. Options that are not passed keep their values.
 
         Args:
             on_error: The policy for failed rows: `"fail"` (the default), `"skip"`, `"replace"` or `"null"`.
-            relax: The rewrites allowed beyond exact ones: `"none"` (the default), `"numeric"`, `"order"` or
-                `"statistical"`.
+            relax: The kind of rewrites that the optimiser may use in addition to exact ones: `"none"` (the default),
+                `"numeric"`, `"order"` or `"statistical"`.
             optimize: The optimiser switch: `"default"` or `"off"`.
             disable_rules: Names of rewrite rules to disable.
-            cache_dir: Directory in which computed rows are kept from epoch to epoch.
+            cache_dir: Directory in which computed rows are cached between epochs and runs.
             cache_quota: Maximum size of the cache, as a number of bytes or as `"20GiB"`.
             cache_price: The price of keeping a byte in the cache, such as `"30 s/GB"`.
-            equal_steps: Handling of a last step in which some rank has no batch: `"count"` (the rank gets an empty
-                batch, the default), `"drop"` (the step is dropped for all ranks) or `"pad"` (the rank repeats its
-                previous batch).
-            horizon: Number of windows for which packs and buckets may hold rows open.
-            error_budget: The number of rows of an epoch that may fail before the run stops, under any `on_error`:
-                a number, or a share of the rows such as `"1 %"`.
+            equal_steps: Handling of a last step in which some rank has no batch. `"count"` (the default): this rank
+                gets an empty batch. `"drop"`: the step is dropped for all ranks. `"pad"`: this rank repeats its
+                previous batch.
+            horizon: Number of windows for which rows may wait in an unfinished pack or in a bucket.
+            error_budget: The maximum number of rows of an epoch that may fail. If more rows fail, the run stops,
+                whatever `on_error` is. A number, or a share of the rows such as `"1 %"`.
             dead_letters: Folder of the dead-letter table, which records failed rows.
-            dead_letter_bytes: Maximum size of a failed row's input to record in the dead-letter table, as a number of
-                bytes or as `"1MiB"`.
+            dead_letter_bytes: Maximum size of a failed row's input for it to be stored in the dead-letter table, as a
+                number of bytes or as `"1MiB"`.
         """
         given = {key: value for key, value in options.items() if value is not None}
         if not given:
@@ -218,18 +223,20 @@ class Pipeline:
         return self._then("options", tuple(given), text)
 
     def cache(self, at: str = "auto", *, freezing_randomness: bool = False) -> Pipeline:
-        """Sets the operator whose rows are kept from epoch to epoch, in the directory of `options(cache_dir=..)`.
+        """Sets the operator whose output rows are cached, in the directory of `options(cache_dir=..)`.
 
         Args:
-            at: `"auto"` (where caching pays), `"off"`, or the function or output column whose rows are kept.
-            freezing_randomness: True to keep the draws of the first epoch with the rows, so that all epochs have them.
+            at: `"auto"` (the optimiser chooses the operator by cost, or none), `"off"`, or the function or output
+                column whose rows are cached.
+            freezing_randomness: True to cache rows although random functions computed them, so that all epochs have the
+                random draws of the first one.
         """
         if at in ("auto", "off"):
             return self._then("cache", at.upper())
         quoted = at.replace('"', '""')
         return self._then("cache", f'AT "{quoted}"' + " FREEZING RANDOMNESS" * freezing_randomness)
 
-    # Looking at it
+    # Schema, plans and previews
 
     @property
     def schema(self) -> Schema:
@@ -245,19 +252,21 @@ class Pipeline:
         format: Literal["text", "json", "svg", "dot"] = "text",
         **settings: Unpack[RunSettings],
     ) -> Explanation:
-        """Explains the written plan, the plan chosen to run instead, and the reasons.
+        """Explains the plan as written, the plan that the optimiser chose to run instead, and the reasons for this
+        choice.
 
         Args:
-            analyze: True to run an epoch first, and report where time is spent.
-            verbose: True to report every rewrite of the optimiser.
-            why_not: The name of a rewrite rule, to report the conditions that refused it.
-            format: `"text"`, `"json"`, or both plans as a picture: `"svg"`, `"dot"`.
+            analyze: True to run an epoch first, and report the time that each operator took.
+            verbose: True to report every rewrite that the optimiser applied.
+            why_not: The name of a rewrite rule, to report the conditions because of which the rule was not applied.
+            format: `"text"` or `"json"`; or `"svg"` or `"dot"` for a picture of both plans.
             **settings: As for `run`.
         """
         return Explanation(self._plan().explain({**settings}, analyze, verbose, why_not, format))
 
     def preview(self, rows: int = 16, **settings: Unpack[RunSettings]) -> Preview:
-        """Returns the first rows, which notebooks show with images as pictures. Only these rows are computed."""
+        """Returns the first `rows` rows, and computes no others. Notebooks display the result with images as
+        pictures."""
         given = {"limit_batches": 1, "epochs": 1, **settings}
         with BatchIterator(self, given, keep_remainder=True, rows=_whole("preview", "rows", rows)) as batches:
             for batch in batches:
@@ -265,7 +274,7 @@ class Pipeline:
         raise ValueError("the pipeline has no rows to show")
 
     def steps(self, **settings: Unpack[RunSettings]) -> int | None:
-        """Returns the number of batches per epoch for each rank, or None if it is not known in advance.
+        """Returns the number of batches per epoch for each rank, or None if this number is not known in advance.
 
         Args:
             **settings: As for `run`; the number depends on `world`.
@@ -273,11 +282,11 @@ class Pipeline:
         return self._plan().steps({**settings, "epochs": 1})
 
     def save_plan(self, **settings: Unpack[RunSettings]) -> str:
-        """Returns the chosen plan, with all facts that the choice depended on, as JSON. `run(plan=..)` repeats the
-        choice on any machine."""
+        """Returns the plan that the optimiser chooses, and all facts that the choice depends on, as JSON.
+        `run(plan=..)` repeats the choice on any machine."""
         return self._plan().save({**settings})
 
-    # Running it
+    # Running
 
     def run(self, **settings: Unpack[RunSettings]) -> BatchIterator:
         """Runs the pipeline, and returns an iterator of batches.
@@ -285,25 +294,29 @@ class Pipeline:
         Args:
             rank: Rank of this process, from 0.
             world: Number of ranks.
-            epochs: Number of epochs, instead of the pipeline's.
+            epochs: Number of epochs, which overrides the pipeline's `repeat`.
             first_epoch: Number of the first epoch, from 0.
-            seed: Seed, instead of the pipeline's.
-            threads: Number of computing threads; all cores by default.
+            seed: Seed, which overrides the pipeline's seed.
+            threads: Number of computing threads; by default, one per core.
             memory_limit: Memory for windows, segments and batches, as a number of bytes or a text such as
                 `"2GiB"`.
-            limit_batches: Number of batches after which the run ends, including those before the state that the run
-                resumes from.
+            limit_batches: Number of batches after which the run ends. If the run resumes from a state, batches before
+                the state count, too.
             optimize: False to run the plan as written.
-            plan: A plan from `save_plan`, whose facts are used for planning.
-            resume: The position to resume from: `batch.token()`, or the `state_dict()` of an iterator, as a
-                dictionary or as JSON. Threads, ranks, memory and rewrites may differ from the earlier run.
-            uneven: Handling of steps whose rows do not divide by the ranks. `"keep"` (the default): each rank gets
-                the rows left for it, possibly none. `"pad"`: rows are repeated, so that every rank has as many rows as
-                the largest; `batch.padded` counts the repeated ones. `"drop"`: steps in which a rank has no batch are
-                dropped. The setting is not part of the stream's identity: a state or token works with any choice.
-            turn: Number of the first batch to deliver, from 0, counted from the beginning or the resumed position.
-            turns: Stride between delivered batches. `turns` runs with different values of `turn` together deliver the
-                batches of one run, and none computes a batch of another; the workers of a `DataLoader` do this.
+            plan: A plan from `save_plan`. The optimiser uses the facts in the plan instead of those of this machine.
+            resume: The position to resume from: `batch.token()`, or the `state_dict()` of an iterator, as a dictionary
+                or as JSON. The number of threads or ranks, the memory limit and the rewrites may differ from those of
+                the earlier run.
+            uneven: Handling of steps whose rows cannot be divided equally between the ranks. `"keep"` (the default):
+                some ranks get fewer rows than others, possibly none. `"pad"`: rows are repeated, so that every rank has
+                as many rows as the rank with the most; `batch.padded` counts the repeated rows. `"drop"`: steps in
+                which a rank has no batch are dropped. The setting is not part of the stream's identity: a run may
+                resume from a state or token with another setting.
+            turn: Number of the first batch to deliver, from 0, counted from the beginning of the run or from the
+                position that it resumes from.
+            turns: Stride between delivered batches. `turns` runs with the values 0, 1, .. of `turn` together deliver
+                the batches of one run, and each batch is computed by only one of them. The workers of a `DataLoader`
+                are such runs.
 
         Raises:
             ResumeError: `resume` belongs to another stream.
@@ -311,8 +324,8 @@ class Pipeline:
         return BatchIterator(self, {**settings})
 
     def __iter__(self) -> Iterator[Batch]:
-        """Calls `run()`. Each loop over a pipeline starts with epoch 0 again, and has one epoch, or those of `repeat`.
-        To continue with the next epoch, use `run(first_epoch=..)`, or loop over `numpy()` or `torch()`."""
+        """Calls `run()`. Each loop over a pipeline starts with epoch 0 again, and has one epoch, or the epochs of
+        `repeat`. To continue with the next epoch, use `run(first_epoch=..)`, or loop over `numpy()` or `torch()`."""
         return self.run()
 
     def numpy(
@@ -332,7 +345,7 @@ class Pipeline:
             resume: The state from which the first iteration resumes, as for `NumpyDataset.load_state_dict`.
             nulls: The value for missing numbers, as for `Batch.numpy`. Without it, nulls raise a ValueError.
             padded: True to add the mask `"padded"`: booleans, true for rows that only repeat other rows. By default,
-                the mask is added if several ranks are padded: with `uneven="pad"`, or if the pipeline has
+                the mask is added if there are several ranks and either `uneven="pad"` is set or the pipeline has
                 `equal_steps = 'pad'`.
             **settings: As for `run`.
         """
@@ -355,14 +368,16 @@ class Pipeline:
         """Returns an `IterableDataset` of whole batches, for `DataLoader(dataset, batch_size=None)`.
 
         Args:
-            rank: Rank of this process; by default that of `torch.distributed`, else of the environment, else 0.
-            world: Number of ranks, with the same defaults, else 1.
+            rank: Rank of this process; by default the rank in `torch.distributed`, otherwise the environment variable
+                RANK, otherwise 0.
+            world: Number of ranks; by default the number in `torch.distributed`, otherwise the environment variable
+                WORLD_SIZE, otherwise 1.
             resume: The state from which the first iteration resumes, as for `ForebayDataset.resume`.
             nulls: The value for missing numbers, as for `Batch.torch`. Without it, nulls raise a ValueError.
-            padded: True to add the mask `"padded"`: a `torch.bool` per row, true for rows that only repeat other
-                rows. By default, the mask is added if several ranks are padded, by `uneven="pad"` or `equal_steps =
-                'pad'`.
-            pin_memory: True to pin tensors, if there is a GPU and no loader worker.
+            padded: True to add the mask `"padded"`: a `torch.bool` per row, true for rows that only repeat other rows.
+                By default, the mask is added if there are several ranks and either `uneven` is `"pad"` or the pipeline
+                has `equal_steps = 'pad'`.
+            pin_memory: True to pin the memory of tensors, if there is a GPU and this process is not a loader worker.
             **settings: As for `run`, except that `uneven` is `"pad"` by default.
         """
         from .torch import ForebayDataset
@@ -374,13 +389,14 @@ class Pipeline:
             dataset.resume(resume)
         return dataset
 
-    # Its parts
+    # Internals
 
     def _then(self, name: str, *arguments: Any) -> Pipeline:
         return Pipeline(self._source, (*self._steps, (name, *arguments)))
 
     def _plan(self) -> _forebay.Plan:
-        """Returns the plan. A child process plans for itself, since the parent's threads do not exist in it."""
+        """Returns the plan, which is cached. A child process must plan again, since the plan uses threads of the
+        parent, which do not exist in the child."""
         if self._planned is None or self._planned[0] != os.getpid():
             self._planned = (os.getpid(), _forebay.Plan(self._source, self._steps))
         return self._planned[1]

@@ -1,4 +1,4 @@
-"""Sources of pipelines: SQL, and files of a format."""
+"""Functions that create pipelines: from SQL, from files of one format, or as a mix of other pipelines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sql(text: str, *, name: str | None = None) -> Pipeline:
 
     Args:
         text: The SQL statements.
-        name: The pipeline to use if the text creates several; the last one by default.
+        name: Name of the pipeline to use if `text` creates several; by default, the last one.
     """
     if not isinstance(text, str):
         raise TypeError(f"expected SQL, found {text!r}")
@@ -74,13 +74,13 @@ def mix(
 ) -> Pipeline:
     """Mixes pipelines by weight: `mix([(photos, 0.7), (drawings, 0.3)])`.
 
-    Each arm is a pipeline that may only filter rows and compute columns; all arms must have the same columns. Other
-    calls (`shuffle`, `batch`, `options`, ..) are made on the mix.
+    Each arm is a pipeline that may only filter rows and compute columns. All arms must have the same columns. Other
+    calls (`shuffle`, `batch`, `options`, ..) belong after `mix`: `mix(..).shuffle(..)`.
 
     Args:
         arms: Pipelines, each with a weight above 0.
-        stop: The end of an epoch: `"first"`, when an arm runs out of rows; or `"longest"`, when every arm has run out
-            once (an arm that runs out earlier starts again).
+        stop: The end of an epoch. `"first"`: when one arm runs out of rows. `"longest"`: when every arm has run out of
+            rows at least once; an arm that runs out earlier starts again.
     """
     if stop not in ("first", "longest"):
         raise ValueError(f'stop must be "first" or "longest", found {stop!r}')

@@ -18,9 +18,9 @@ class Field:
     name: str
     #: Type of the column: `Int32`, `Utf8`, `f32[224, 224, 3]` for a tensor of that shape, ..
     type: str
-    #: True if a row may have no value.
+    #: True if the column may have nulls.
     nullable: bool
-    #: Shape of one row; None if the type does not fix it.
+    #: Shape of the value in one row; None if the column's type does not determine the shape.
     shape: tuple[int, ...] | None
 
     def __str__(self) -> str:

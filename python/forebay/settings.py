@@ -1,4 +1,4 @@
-"""Settings of runs, for type checkers and editors. `Pipeline.run` documents them; None counts as not given."""
+"""Settings of runs, for type checkers and editors. `Pipeline.run` documents the settings. None selects the default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ __all__ = ["DatasetSettings", "RankSettings", "RunSettings"]
 
 
 class DatasetSettings(TypedDict, total=False):
-    """Settings of a PyTorch dataset. Its rank and state to resume from are separate arguments."""
+    """Settings of a PyTorch dataset. `Pipeline.torch` has separate arguments for the rank and for the state to resume
+    from."""
 
     epochs: int | None
     first_epoch: int | None
@@ -23,7 +24,7 @@ class DatasetSettings(TypedDict, total=False):
 
 
 class RankSettings(DatasetSettings, total=False):
-    """Settings of a dataset whose rank is a setting."""
+    """Settings of a dataset for NumPy, including its rank."""
 
     rank: int | None
     world: int | None

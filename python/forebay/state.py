@@ -1,18 +1,19 @@
 """Positions in a stream, as stored in checkpoints.
 
-A *token* names a position between two steps of a stream, which all ranks pass together. A *state* is a dictionary
-with a token and the other settings that a run needs to resume, all of them plain values that JSON can hold:
+A *token* names a position between two steps of a stream. All ranks take a step together, so a position is the same for
+all of them. A *state* is a dictionary with a token and the other values that a run needs to resume, all of which JSON
+can represent:
 
 * `forebay_state`: the format version, 1.
-* `token`: the token, or None for an iteration of a PyTorch dataset that has not started; `seed` is present then.
-* `first_epoch`, `epochs`: the epochs of the run. The number of epochs is only informative: a resumed run has the
-number of epochs of its own settings, counted from the same first epoch.
-* `turn`, `turns`: the number of steps from the token to the next batch, and the stride between batches. The stride is
-above one in a `DataLoader` with several workers. If they are absent, the next batch follows the token, and no step is
-left out.
-* `world`: the number of ranks in these steps.
+* `token`: the token; None if an iteration of a dataset has not started. In this case, the state also has `seed`.
+* `first_epoch`, `epochs`: the first epoch of the run and its number of epochs. The latter is only informative: a
+resumed run has the number of epochs in its own settings, counted from `first_epoch`.
+* `turn`, `turns`: the number of steps between the token's position and the next batch, and the stride between batches.
+The stride is above 1 in a `DataLoader` with several workers. Absent values are 0 and 1: the next batch directly follows
+the token's position, and no step is left out.
+* `world`: the number of ranks in the `turn` steps after the token's position.
 * `drops`: true if steps in which a rank has no batch are dropped (`uneven="drop"`); absent otherwise.
-* `taken`: the number of steps before the token that count for `limit_batches`; absent without a limit.
+* `taken`: the number of steps before the token's position that count towards `limit_batches`; absent without a limit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["State", "read_resume"]
 
-#: Version of the format in which states are stored.
+#: Version of the format of states.
 FORM = 1
 
 
@@ -36,7 +37,7 @@ FORM = 1
 class State:
     """A parsed state."""
 
-    #: The token as JSON; None at the beginning of an epoch.
+    #: The token as JSON; None if the run has not started, and so is at the beginning of `first_epoch`.
     token: str | None
     first_epoch: int
     epochs: int | None = None
@@ -69,7 +70,7 @@ class State:
             raise ResumeError(f"this state of a Forebay iterator is damaged: {error!r}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the state as a dictionary, in the form of `state_dict`."""
+        """Returns the state as a dictionary, in the format that `state_dict` returns."""
         said: dict[str, Any] = {
             "forebay_state": FORM,
             "token": None if self.token is None else json.loads(self.token),
@@ -98,40 +99,43 @@ class State:
 
     @property
     def is_over(self) -> bool:
-        """True if the state is at the end of its epoch."""
+        """True if the state is after the last step of its epoch."""
         return bool(self._cursor().get("ended", False))
 
     def within(self, epochs: int | None) -> State:
-        """Checks that the state is within a run of `epochs` epochs, or exactly at its end, and returns it.
+        """Returns this state, after checking that it is within a run of `epochs` epochs or exactly at the end of the
+        run.
 
         Raises:
-            ConfigError: The state is after the end.
+            ConfigError: The state is after the end of the run.
         """
         cursor = self._cursor()
         at, end = self.epoch, self.first_epoch + (epochs or 0)
         if epochs is None or at < end or at == end and not cursor.get("rows") and not cursor.get("step"):
             return self
         raise ConfigError(
-            f"the state is in epoch {at} of a run that began with epoch {self.first_epoch}, and this one has "
-            f"{epochs} epoch(s) from there, so it is over; give it more with repeat(..) or epochs=.."
+            f"the state is in epoch {at}, but a run of {epochs} epoch(s) from epoch {self.first_epoch} ends before "
+            "this state; set more epochs with repeat(..) or epochs=.."
         )
 
     def among(self, turns: int, world: int, *, is_worker: bool = False) -> State:
-        """Checks that the state is for this number of loader workers and ranks, and returns it. A single worker, too,
-        refuses a state of another number of ranks, since its loader may continue with steps taken by those ranks.
+        """Returns this state, after checking that it comes from `turns` loader workers and `world` ranks. If the caller
+        is the only loader worker (`is_worker`), the number of ranks must be equal, too, since the loader may add steps
+        that those ranks took. Without workers, any number of ranks is accepted.
 
         Raises:
-            ResumeError: The state is for another number of loader workers or ranks.
+            ResumeError: The state comes from another number of loader workers or ranks.
         """
         if self.turns == turns and (self.world == world or turns == 1 and not is_worker):
             return self
         raise ResumeError(
-            f"this state is of {self.turns} loader worker(s) in a world of {self.world}, and now there are {turns} in "
-            f"a world of {world}; give forebay.torch.global_state(loader_state) to resume(..) of a new dataset"
+            f"this state comes from {self.turns} loader worker(s) and {self.world} rank(s), but now there are {turns} "
+            f"loader worker(s) and {world} rank(s); pass the result of forebay.torch.global_state(loader_state) to "
+            "resume(..) of a new dataset"
         )
 
     def at_world(self, world: int, given: dict[str, Any], pipeline: Pipeline) -> State:
-        """Converts the state to steps of `world` ranks, for a run that has epochs left."""
+        """Converts the state for a run with `world` ranks, after checking that the run has epochs left."""
         self.within(given.get("epochs") or pipeline._plan().clauses()["epochs"])
         if self.turns > 1:
             return self
@@ -143,11 +147,11 @@ class State:
         return replace(self, token=token, turn=0, world=world, taken=taken, drops=drops)
 
     def part(self, turn: int, turns: int) -> State:
-        """Returns the state from which loader worker `turn` of `turns` resumes."""
+        """Returns the state from which loader worker number `turn` (from 0) of `turns` workers resumes."""
         return replace(self, turn=self.turn + turn, turns=turns)
 
     def settings(self, given: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:
-        """Returns the settings of a run that resumes from the state."""
+        """Returns `given`, the settings of a run, with changes that make the run resume from this state."""
         told = {**given, "first_epoch": self.first_epoch, "turn": self.turn, "turns": self.turns}
         limit = given.get("limit_batches")
         if limit is not None:
@@ -156,12 +160,16 @@ class State:
             seed = given.get("seed")
             seed = pipeline._plan().clauses()["seed"] if seed is None else seed
             if seed is not None and self.seed is not None and seed != self.seed:
-                raise ResumeError(f"this state belongs to another stream: the seed is {seed}, and was {self.seed}")
+                raise ResumeError(
+                    f"this state belongs to another stream: the seed is {seed}, but was {self.seed} when the state was "
+                    "saved"
+                )
             return {**told, "seed": self.seed}
         return {**told, "resume": self.token}
 
     def _advanced(self, given: dict[str, Any], pipeline: Pipeline) -> str:
-        """Returns the token after steps taken with another number of ranks. Only their last batch is computed."""
+        """Returns the token after the `turn` steps that `self.world` ranks have taken since `self.token`. Only the
+        batch of the last of these steps is computed."""
         before = {
             **given,
             "rank": 0,
@@ -170,7 +178,7 @@ class State:
             "turn": self.turn - 1,
             "turns": 1,
             "limit_batches": self.turn,
-            # Past steps are counted as they were taken, whatever setting later steps have.
+            # Past steps count with the setting under which they were taken, even if later steps have another setting.
             "uneven": "drop" if self.drops else None,
             "resume": self.token,
         }
@@ -179,14 +187,15 @@ class State:
         run = pipeline._plan().run(before, False, None)
         try:
             if run.next() is None:
-                raise ResumeError("this state belongs to another stream: it has more steps than this one")
+                raise ResumeError("this state belongs to another stream: this stream ends before the state")
             return run.token()
         finally:
             run.close()
 
 
 def read_resume(resume: Any, given: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:
-    """Returns the settings of a run that resumes from `resume`: a token or a state, as a dictionary or as JSON."""
+    """Returns `given`, the settings of a run, with changes that make the run resume from `resume`, a token or a state,
+    as a dictionary or as JSON."""
     if isinstance(resume, (str, bytes)):
         try:
             resume = json.loads(resume)
@@ -206,8 +215,8 @@ def read_resume(resume: Any, given: dict[str, Any], pipeline: Pipeline) -> dict[
     at = resume.get("cursor", {}).get("epoch", 0)
     if epochs is not None and not first <= at < first + epochs:
         raise ConfigError(
-            f"the token is of epoch {at}, and this run has epochs {first} to {first + epochs - 1}; say which with "
-            "first_epoch=.. and epochs=.., or take state_dict() of an iterator, which knows"
+            f"the token is in epoch {at}, but this run has epochs {first} to {first + epochs - 1}; set first_epoch=.. "
+            "and epochs=.., or resume from state_dict() of an iterator, which contains the epochs"
         )
     return settings
 

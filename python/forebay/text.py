@@ -1,4 +1,4 @@
-"""Formats batches as tables of text."""
+"""Formats batches as plain-text tables."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch import Batch
 
-#: Maximum number of characters shown of a value.
+#: Maximum number of characters of a formatted value.
 WIDTH = 60
 
 
 def batch_table(batch: Batch, rows: int) -> str:
-    """Returns the first rows of a batch as text, one line each."""
+    """Returns a table with the names of a batch's columns and its first rows, one row per line."""
     rows = min(rows, batch.num_rows)
     columns = [[name, *map(short, first_rows(column, rows))] for name, column in batch.items()]
     widths = [max(map(len, column)) for column in columns]
@@ -22,7 +22,8 @@ def batch_table(batch: Batch, rows: int) -> str:
 
 
 def first_rows(column: Any, rows: int) -> list[Any]:
-    """Returns the first values of a column, or the type of a tensor. Only tensor types begin in lower case."""
+    """Returns the first values of a column. For a column of tensors, returns its type instead of each value; only names
+    of tensor types begin with a lower-case letter."""
     if column.type[0].islower():
         return [column.type] * rows
     return _rows(column.numpy(nulls="mask"), rows)
@@ -36,7 +37,7 @@ def _rows(values: Any, rows: int) -> list[Any]:
 
 
 def short(value: Any) -> str:
-    """Returns a value as one line of limited width."""
+    """Formats a value as one line of at most `WIDTH` characters."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     text = " ".join(str(value).split())

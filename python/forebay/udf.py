@@ -7,8 +7,8 @@
     pipeline.map_batches(sharpness)               # adds the column "score"
     pipeline.select(s=sharpness(col("crop")))     # or an expression
 
-The value of a row must depend only on that row's arguments, since the engine chooses which rows are evaluated
-together.
+The function's value for a row must depend only on the arguments in that row, since Forebay chooses which rows it passes
+to the function together.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Udf", "UdfClass", "udf"]
 
-#: Positional and keyword arguments with which a class is instantiated.
+#: Positional and keyword arguments with which a decorated class is instantiated.
 Setup = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class _Decorator(Protocol):
-    """The decorator that `udf` returns if it is called without a function."""
+    """The type of the decorator that `udf` returns if `udf` is called without a function."""
 
     @overload
     def __call__(self, target: type[Any], /) -> UdfClass: ...
@@ -49,7 +49,7 @@ class _Decorator(Protocol):
 
 
 class UdfOptions(TypedDict, total=False):
-    """The options of `udf`, which documents them."""
+    """The options of `udf`. The docstring of `udf` describes them."""
 
     returns: Required[Any]
     reads: Sequence[str] | None
@@ -89,26 +89,29 @@ def udf(
 ) -> Any:
     """Makes a pipeline function from a Python function or a class.
 
-    A class is instantiated once per process, as in `Tokenise("gpt2")`, and the object is called. Use it for models
-    and tokenisers.
+    If a class is decorated, `Tokenise("gpt2")` makes a pipeline function. Each process instantiates the class once with
+    these arguments, and calls the object. Use a class for models and tokenisers.
 
     Args:
         function: The function or class; without it, `udf` returns a decorator.
-        returns: Names and types of the returned columns, `{"score": "float32"}`, or a single type. A type is a
-            name (`"int64"`, `"str"`, `"list<int32>"`, `"tensor<float32>[3,224,224]"`), a NumPy dtype, or an Arrow
-            type. The function returns several columns as a dictionary, or as a tuple in this order.
-        reads: The columns that `map_batches` passes, in the order of the function's arguments.
-        mode: The form of the arguments. `"numpy"`: arrays over rows (read-only views, masked if there are nulls).
-            `"arrow"`: Arrow arrays, as PyArrow's if it is installed. `"rows"`: the function is called for each row,
-            with Python values.
-        deterministic: True if equal arguments always give equal values. Only then may calls be moved and their
-            values cached. By default the function counts as volatile.
-        cost: Approximate microseconds per row on one core, so that filters run before expensive functions.
-        concurrency: Number of worker processes; by default this process computes the function, under its GIL.
+        returns: Names and types of the returned columns, as in `{"score": "float32"}`, or the type of a single column
+            with the function's name. A type is a name (`"int64"`, `"str"`, `"list<int32>"`,
+            `"tensor<float32>[3,224,224]"`), a NumPy dtype, or an Arrow type. The function returns several columns as a
+            dictionary, or as a tuple in the order of `returns`.
+        reads: The columns that `map_batches` passes to the function, in the order of its arguments.
+        mode: The form of the arguments. `"numpy"`: NumPy arrays with one element per row (read-only views, masked if
+            there are nulls). `"arrow"`: PyArrow arrays, or `forebay.Column` objects if PyArrow is not installed.
+            `"rows"`: the function is called for each row, with Python values.
+        deterministic: True if equal arguments always give equal values. Only then may the optimiser move calls and
+            cache their values. By default, the function counts as volatile.
+        cost: Approximate microseconds per row on one core. The optimiser needs this to run filters before expensive
+            functions.
+        concurrency: Number of worker processes that call the function. By default, this process calls the function, and
+            holds the GIL meanwhile.
         batch_size: Maximum number of rows per call.
-        version: A number to raise when the function's meaning changes. It is part of the stream's identity, as
-            are the name and the arguments of a class. The code itself is not.
-        name: The function's name in plans and errors; by default the names of its module and of itself.
+        version: A number to raise when the function's meaning changes. The stream's identity includes this number, the
+            function's name, and the arguments of a class, but not the code.
+        name: The function's name in plans and errors; by default, `module.function`.
     """
     if mode not in ("numpy", "arrow", "rows"):
         raise ValueError(f'mode must be "numpy", "arrow" or "rows", found {mode!r}')
@@ -142,8 +145,8 @@ def udf(
 
 
 class _Named:
-    """The object that a decorator puts in the place of a function or class. It is pickled as the module's name and its
-    name in the module."""
+    """The object with which the decorator replaces a function or class. It is pickled by the name of its module and its
+    own name in that module, where possible."""
 
     __name__: str
     __qualname__: str
@@ -163,18 +166,18 @@ class _Named:
             import cloudpickle  # type: ignore[import-untyped]
         except ImportError:
             raise pickle.PicklingError(
-                f"{self.__module__}.{self.__qualname__} cannot be pickled, as it is no name of its module's; "
-                "define it at the top of a module, or install cloudpickle"
+                f"{self.__module__}.{self.__qualname__} cannot be pickled, since its module does not have it under "
+                "this name; define it at the top of a module, or install cloudpickle"
             ) from None
         return _uncloud, (cloudpickle.dumps((type(self), self._target, self._options)),)
 
 
 class UdfClass(_Named):
-    """A class decorated with `udf`. Calling it with arguments makes a pipeline function."""
+    """A class decorated with `udf`. Calling a `UdfClass` with the arguments of the class returns a `Udf`."""
 
     def __call__(self, *args: Any, **named: Any) -> Udf:
-        """Makes the function of an object that each process constructs with these arguments. The arguments must be
-        plain values, since they are part of the stream's identity."""
+        """Makes a pipeline function that calls an object of the class. Each process constructs the object with these
+        arguments, which must be plain values, since they are part of the stream's identity."""
         for value in (*args, *named.values()):
             check_plain(value)
         wrong = _misfit(self._target, args, named)
@@ -184,7 +187,7 @@ class UdfClass(_Named):
 
 
 class Udf(_Named):
-    """A Python function in pipelines. Calling it with expressions gives an expression."""
+    """A Python function for use in pipelines. Calling a `Udf` with expressions returns an expression."""
 
     def __init__(
         self,
@@ -200,7 +203,7 @@ class Udf(_Named):
 
     @property
     def name(self) -> str:
-        """The function's name in plans and errors, including the arguments of a class."""
+        """The function's name in plans and errors. For a class, the name includes the arguments."""
         module = "__main__" if self.__module__ == "__mp_main__" else self.__module__
         name: str = self._options["name"] or f"{module}.{self.__qualname__}"
         if self._setup is None:
@@ -210,12 +213,12 @@ class Udf(_Named):
 
     @property
     def reads(self) -> tuple[str, ...] | None:
-        """The columns that `map_batches` passes; None if they are not declared."""
+        """The columns that `map_batches` passes to the function; None if the function does not declare them."""
         reads: tuple[str, ...] | None = self._options["reads"]
         return reads
 
     def __call__(self, *arguments: IntoExpr) -> Expr:
-        """The function's value for the given columns; without arguments, for those of `reads=`."""
+        """The expression that calls the function with `arguments`; without arguments, with the columns of `reads=`."""
         nodes = arguments or tuple(map(col, self.reads or ()))
         if self.reads is None or len(self.reads) == len(nodes):
             self._check_arguments(len(nodes))
@@ -228,8 +231,8 @@ class Udf(_Named):
         return f"<udf {self.name}>"
 
     def _check_arguments(self, count: int) -> None:
-        """Raises an error if the function cannot be called with these arguments: this is a mistake in the code, not a
-        failure of rows."""
+        """Raises an error if the function cannot be called with `count` arguments. This is a mistake in the pipeline,
+        rather than a failure of rows."""
         target: Any = self._target
         places: tuple[None, ...] = (None,) * count
         if self._setup is not None:
@@ -241,7 +244,8 @@ class Udf(_Named):
             elif isinstance(target, staticmethod):
                 target = target.__func__
             else:
-                # Callables of other kinds have no signature. A missing `__call__` is reported once an object exists.
+                # Other kinds of callables have no signature to check. A missing `__call__` is reported after the object
+                # is constructed.
                 return
         wrong = _misfit(target, places, {})
         if wrong is not None:
@@ -258,7 +262,8 @@ class Udf(_Named):
         return len(self._columns()) > 1
 
     def _function(self, serving: bool = False) -> _forebay.Function:
-        """Returns the function in this process. If `serving`, it is a worker, and computes the function itself."""
+        """Returns the function of the extension module for this process. `serving` is true in a worker process, which
+        calls the Python function itself."""
         if self._own is None or self._own[0] != os.getpid():
             self._own = (os.getpid(), self._make(serving))
         return self._own[1]
@@ -269,8 +274,8 @@ class Udf(_Named):
         if options["concurrency"] is not None and not serving:
             if _worker.SETTING_UP:
                 raise RuntimeError(
-                    "a worker process that imports the main module must not run its pipelines; put what runs them "
-                    'under: if __name__ == "__main__":'
+                    "a worker process that imports the main module must not run the module's pipelines; put the code "
+                    'that runs them under: if __name__ == "__main__":'
                 )
             workers = (options["concurrency"], _worker.command(), self._packed())
         function = _forebay.Function(
@@ -289,13 +294,13 @@ class Udf(_Named):
         return function
 
     def _packed(self) -> bytes:
-        """Returns the pickled function, to be sent to a worker."""
+        """Returns the pickled function, to be sent to worker processes."""
         if self.__module__ not in ("__main__", "__mp_main__"):
             return pickle.dumps((None, pickle.dumps(self)))
         try:
             import cloudpickle
         except ImportError:
-            # The worker imports the main module, as workers of `multiprocessing` do.
+            # Each worker imports the main module under another name, as workers of `multiprocessing` do.
             from multiprocessing.spawn import get_preparation_data
 
             keys = ("init_main_from_name", "init_main_from_path", "sys_argv", "dir")
@@ -303,16 +308,16 @@ class Udf(_Named):
             main = {key: known[key] for key in keys if key in known}
             if not main.keys() & {"init_main_from_name", "init_main_from_path"}:
                 raise ConfigError(
-                    f"{self.name} is of a notebook or an interpreter's prompt, which its worker processes cannot import; "
-                    "pip install cloudpickle, or define it in a module"
+                    f"{self.name} is defined in a notebook or at an interpreter's prompt, which its worker processes "
+                    "cannot import; pip install cloudpickle, or define the function in a module"
                 ) from None
             return pickle.dumps((main, pickle.dumps(self)))
-        # The function is pickled by value, so that no worker runs the main module again.
+        # `cloudpickle` includes the code of the function, so no worker has to import the main module.
         return pickle.dumps((None, cloudpickle.dumps((Udf, self._target, self._options, self._setup))))
 
 
 def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:
-    """Unpickles a function in a worker, and sets it up."""
+    """Unpickles a function in a worker process, and instantiates its class if it has one."""
     main, data = packed
     if main is not None:
         from multiprocessing.spawn import prepare
@@ -326,7 +331,7 @@ def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:
 
 
 def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
-    """Adds the columns that a function returns to a pipeline."""
+    """Returns the pipeline with the columns that `function` returns added."""
     if isinstance(function, UdfClass):
         function = function()
     if not isinstance(function, Udf):
@@ -336,7 +341,8 @@ def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
     names = list(function._columns())
     if not function._is_struct():
         return pipeline.with_column(names[0], function())
-    # All columns come from one call of the function.
+    # One call of the function computes a struct in a temporary column, and each returned column is a field of this
+    # struct.
     whole = f"{function.name}()"
     pipeline = pipeline.with_column(whole, function())
     for name in names:
@@ -346,9 +352,11 @@ def mapped(pipeline: Pipeline, function: Udf | UdfClass) -> Pipeline:
 
 
 def _misfit(target: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> str | None:
-    """Returns the problem with the number or the names of arguments; None if they fit, or the signature is unknown."""
+    """Returns an error message if the number or the names of the arguments do not fit the signature of `target`; None
+    if they fit or the signature is unknown."""
     try:
-        # A decorator's wrapper may have other parameters than the function that it wraps.
+        # The wrapper that a decorator returns may have other parameters than the function that it wraps, and the
+        # wrapper is called.
         signature = inspect.signature(target, follow_wrapped=False)
     except (TypeError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Small data that tests make for themselves."""
+"""Fixtures and helpers that write small data for the tests."""
 
 import struct
 import zlib
@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-#: Rows of `table`.
+#: Number of rows of the fixture `table`.
 ROWS = 1000
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """An RGB image of bytes as a PNG."""
+    """Returns an RGB image of bytes, `[height, width, 3]`, as a PNG file."""
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
 
@@ -26,7 +26,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def make_photos(folder: Path, count: int, side: int = 32) -> Path:
-    """A folder of two classes of images, each of one colour that its number tells."""
+    """Writes `count` images of two classes to a folder. All samples of image number n have the value n mod 256."""
     for number in range(count):
         place = folder / ("cats" if number % 2 == 0 else "dogs")
         place.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def make_photos(folder: Path, count: int, side: int = 32) -> Path:
 
 
 def make_table(path: Path, rows: int = ROWS, group: int = 100) -> Path:
-    """A Parquet file of numbers, texts, lists and nulls."""
+    """Writes a Parquet file of numbers, texts, lists and nulls, with row groups of `group` rows."""
     ids = np.arange(rows)
     columns = {
         "id": ids,
@@ -54,11 +54,11 @@ def make_table(path: Path, rows: int = ROWS, group: int = 100) -> Path:
 
 @pytest.fixture(scope="session")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Parquet file."""
+    """The path of a Parquet file of `ROWS` rows."""
     return make_table(tmp_path_factory.mktemp("table") / "table.parquet")
 
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 40 images."""
+    """The path of a folder of 40 images."""
     return make_photos(tmp_path_factory.mktemp("photos"), 40)

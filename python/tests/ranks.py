@@ -2,8 +2,8 @@
 
     python ranks.py LIBRARY TABLE FOLDER RANK
 
-The ranks meet by a file in FOLDER, and each writes there what it was given: for each step the ids of its rows and
-which of them are padding, and the loss.
+The ranks connect through a file in FOLDER. Each rank writes to FOLDER, for each step, the ids of the rows in its batch,
+the mask of padding rows, and the loss.
 """
 
 import json
@@ -24,7 +24,7 @@ def rows(table):
 
 
 def loss_of(model, batch):
-    """The mean over the rows that are not padding; 0 where all are."""
+    """Returns the mean loss over the rows that are not padding; 0 if all rows are padding."""
     target = batch["x"].reshape(-1, 1) * 2
     weights = torch.ones(len(target)) if "padded" not in batch else (~batch["padded"]).float()
     errors = (model(batch["x"].reshape(-1, 1)) - target) ** 2
@@ -58,7 +58,7 @@ def ddp(table, _):
 
 
 def accelerate_own(table, _):
-    """Each process has batches of its own: the loader is not prepared."""
+    """Each process has its own batches, since the loader is not prepared by Accelerate."""
     from accelerate import Accelerator
     from torch.utils.data import DataLoader
 
@@ -72,7 +72,7 @@ def accelerate_own(table, _):
         optimizer.step()
         optimizer.zero_grad()
         steps.append(told(batch, loss))
-        # All ranks have as many rows, so what they have can be gathered.
+        # All ranks have the same number of rows, as `gather` requires.
         ids, padded = accelerator.gather((batch["id"], batch["padded"]))
         seen += ids[~padded].tolist()
     assert len(seen) == len(set(seen))
@@ -80,7 +80,7 @@ def accelerate_own(table, _):
 
 
 def accelerate_split(table, _):
-    """Accelerate splits the whole stream between the processes."""
+    """Accelerate reads the stream of a single rank and splits it between the processes."""
     from accelerate import Accelerator
     from torch.utils.data import DataLoader
 
@@ -99,7 +99,7 @@ def accelerate_split(table, _):
 
 
 def accelerate_twice(table, rank):
-    """Both split the stream: an error in the process that reads, with loader workers or without."""
+    """Forebay and Accelerate both split the stream, which must raise an error, with loader workers or without."""
     from accelerate import Accelerator
     from torch.utils.data import DataLoader
 
@@ -116,7 +116,7 @@ def accelerate_twice(table, rank):
 
 
 def accelerate_states(table, _):
-    """A dataset whose state is asked for at every step of a loop that Accelerate reads ahead of."""
+    """Requests the dataset's state at every step of a loop, while Accelerate reads ahead of the loop."""
     from accelerate import Accelerator
     from torch.utils.data import DataLoader
 
@@ -132,7 +132,7 @@ def accelerate_states(table, _):
 
 
 def accelerate_resumed(table, _):
-    """A state of the second epoch: Accelerate counts from the first, unless it is told."""
+    """Resumes from a state in the second epoch. Accelerate starts with epoch 0 unless `set_epoch` is called."""
     from accelerate import Accelerator
     from torch.utils.data import DataLoader
 
@@ -192,7 +192,7 @@ def main():
     steps, model = globals()[library](table, rank)
     weights = [value.item() for value in model.parameters()]
     (folder / f"rank{rank}.json").write_text(json.dumps({"steps": steps, "weights": weights}))
-    # Nobody leaves before all are there.
+    # No rank exits before all ranks have finished.
     dist.barrier()
     dist.destroy_process_group()
 

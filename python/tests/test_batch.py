@@ -1,4 +1,4 @@
-"""Batches: columns as NumPy, PyTorch and Arrow have them."""
+"""Batches: the conversion of columns to NumPy, PyTorch and Arrow."""
 
 import ctypes
 import importlib.util
@@ -130,7 +130,8 @@ def test_memory_that_nobody_else_has_may_be_written(photos, table):
     values = own["pixels"].numpy()
     values *= 0
     assert own["pixels"].numpy().max() == 0 and address(values) == address(own["pixels"].numpy())
-    # Small batches are parts of one piece of memory, and here a second column is the same memory: copies are written.
+    # Small batches share one buffer, so each conversion returns a copy. Two columns that share their memory are copied,
+    # too, so a write into one does not change the other.
     part = next(iter(fb.images(photos).select(pixels=resized).batch(8)))
     assert address(part["pixels"].numpy()) != address(part["pixels"].numpy())
     same = next(iter(fb.read_parquet(table).select(a="x", b="x")))
@@ -184,7 +185,7 @@ assert int(on_device["id"].sum()) == 4950 and jax.tree.structure(tree).num_leave
 
 
 def test_jax_takes_batches(table):
-    # In a process of its own, as a process that has JAX is told off for forking.
+    # Runs in a separate process, since JAX warns about forks, which later tests need.
     if importlib.util.find_spec("jax") is None:
         pytest.skip("needs JAX")
     subprocess.run([sys.executable, "-c", JAX, str(table)], check=True, timeout=120)
@@ -198,7 +199,7 @@ def test_what_is_no_array_has_no_dlpack(batch):
 
 @pytest.fixture
 def odd(tmp_path):
-    """Nulls inside rows, and lists of what is no number."""
+    """A file of rows with nulls inside fixed-size lists, and with lists of values that are not numbers."""
     rows = pa.table(
         {
             "id": range(100),
@@ -220,7 +221,7 @@ def test_nulls_inside_rows(odd):
 
 
 def test_null_structs(tmp_path):
-    # The fields of a null struct may hold any values.
+    # The fields of a null struct contain arbitrary values, which must become null.
     gone = pa.array([number % 2 == 0 for number in range(4)])
     inner = pa.StructArray.from_arrays([pa.array(range(4)), pa.array(["x"] * 4)], ["a", "b"], mask=gone)
     outer = pa.StructArray.from_arrays([inner.filter(pa.array([True] * 4))], ["in"], mask=pa.array([False, True] * 2))
@@ -256,7 +257,7 @@ def test_lists_are_those_of_the_batch(odd):
 
 
 def test_memory_is_given_back(photos):
-    """The address of a batch's memory is that of an Arrow buffer, and readable as long as a view is."""
+    """A view of a batch's memory stays readable after the batch is deleted."""
     batch = next(iter(pixels(photos, 4, 6)))
     view = batch["pixels"].numpy()
     start, expected = address(view), view[0, 0, 0, 0]

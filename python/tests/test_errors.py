@@ -1,4 +1,4 @@
-"""Errors: their kinds, and what they know."""
+"""Errors: their classes and attributes."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Expressions: what they describe, and the rows that they give."""
+"""Expressions: their descriptions, and the rows that they compute."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The functions of the catalogue in Python."""
+"""The functions of the catalogue as Python functions in `forebay.fn`."""
 
 import inspect
 import subprocess
@@ -39,7 +39,7 @@ def test_arguments_come_in_the_order_of_sql():
 def test_wrong_calls_say_how_it_is_called():
     with pytest.raises(TypeError, match=r"resize: .*height.*; it is called as resize\(image, height, width"):
         fn.resize(col("image"))
-    with pytest.raises(TypeError, match="rotate: expand needs filter before it .*'nearest' \\(default\\)"):
+    with pytest.raises(TypeError, match="rotate: expand also needs the argument filter .*'nearest' \\(default\\)"):
         fn.rotate(col("image"), 3, expand=True)
     with pytest.raises(TypeError, match=r"image is a column, found the text 'image'; write col\('image'\)"):
         fn.resize("image", 2, 2)

@@ -1,4 +1,5 @@
-"""Packs, buckets, batches by tokens, padding and mixes: the same as SQL, and what is in them."""
+"""Packs, buckets, batches by tokens, padding and mixes: they equal the same pipelines in SQL, and have the expected
+contents."""
 
 import json
 
@@ -14,7 +15,7 @@ from forebay import col, fn
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Rows with lists of one to nine numbers, each list of its row's number."""
+    """A file of rows with lists of one to nine elements. All elements of a list are the row's id."""
     ids = np.arange(200)
     rows = {"id": ids, "tokens": [[int(i)] * int(1 + i * 31 % 9) for i in ids]}
     path = tmp_path_factory.mktemp("texts") / "texts.parquet"
@@ -77,7 +78,7 @@ def test_buckets(texts):
     assert all(len(bucket) == 1 for bucket in buckets)
     assert set.union(*buckets) == {0, 1, 2}
     assert sorted(i for _, _, columns, _ in rows for i in columns["id"]) == list(range(200))
-    # An expression as text, and a horizon that is another meaning.
+    # The expression may be a text. Another horizon gives the pipeline another meaning.
     text = fb.read_parquet(texts).select("id", "tokens").shuffle(50, seed=3)
     text = text.bucket_by("array_length(tokens)", (4, 7)).batch(8)
     assert semantic_hash(text.options(horizon=100)) == semantic_hash(built)
@@ -125,12 +126,12 @@ def test_mixes(texts, table):
         rows = same(built, written)
         files = [file for *_, keys in rows for file, _, _ in keys]
         assert 0.55 < files.count("texts.parquet") / len(files) < 0.85
-    # Of whole sources, and of SQL, whose names are its own.
+    # A mix of whole sources and of SQL texts. Table names of a text are visible only in this text.
     sql = fb.sql(f"CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{table}'; SELECT id FROM t WHERE id > 900")
     fewer = sql.filter("id > 950")
     outer = fb.mix([(fb.read_parquet(texts).select("id"), 2), (sql, 1), (fewer, 1)]).filter("id <> 5").batch(10)
     assert sum(len(keys) for *_, keys in contents(outer)) > 50
-    # It resumes, runs over ranks, pickles, and shows what it is.
+    # A mix can be resumed, split over ranks, pickled and printed.
     run = built.run()
     for _ in range(3):
         next(run)
@@ -191,7 +192,7 @@ def test_options_of_errors_are_those_of_sql(damaged, tmp_path):
     letters = tmp_path / "letters.parquet"
     given = {"on_error": "skip", "error_budget": 10, "dead_letters": letters, "dead_letter_bytes": "1MiB"}
     pipeline = damaged.options(**given, equal_steps="drop")
-    # Budgets and tables of failed rows are no part of a stream's meaning; what ranks do is.
+    # Error budgets and dead-letter tables are not part of a stream's meaning, but `equal_steps` is.
     assert semantic_hash(pipeline) == semantic_hash(damaged.options(on_error="skip", equal_steps="drop"))
     assert semantic_hash(pipeline) != semantic_hash(damaged.options(on_error="skip"))
     assert sum(batch.num_rows for batch in pipeline) == 17

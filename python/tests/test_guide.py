@@ -1,14 +1,14 @@
-"""The guide and the READMEs: every Python block is run, down the page in one namespace and one folder of small data,
-and prints what stands in the `text` block behind it. `tests/guide.rs` does the same with SQL and shell blocks.
+"""The guide and the READMEs: the Python blocks of each page are run in order, in one namespace and one folder of small
+data. Each must print the `text` block that follows it. `tests/guide.rs` does the same with SQL and shell blocks.
 
 * ```python is run in the page's namespace.
-* ```python file=train.py is written to the folder and run as a program; with ranks=2 it is run by so many processes,
-  as `torchrun` starts them, and what the first one prints counts.
-* ```python module=words.py is written to the folder and imported, under the name that the blocks below it use.
-* ```text behind one of these is what it prints. `...` in a line stands for anything, and as a line of its own for any
-  lines.
+* ```python file=train.py is written to the folder and run as a program; with ranks=2, it is run by 2 processes, as
+  `torchrun` starts them, and the output of the first process counts.
+* ```python module=words.py is written to the folder and imported as the module `words`, which later blocks use.
+* ```text after one of these is its expected output. `...` within a line matches anything; alone on a line it matches
+  any number of lines.
 
-Where a package is missing, the blocks that import it are left out, and those below them up to the next heading.
+If a package is missing, the blocks that import it are skipped, and so are the blocks after them up to the next heading.
 """
 
 import ast
@@ -38,13 +38,14 @@ PAGES = [
     "python/README.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "guide").glob("*.md")),
 ]
-#: Packages that may be missing.
+#: Packages that need not be installed. Blocks that import a missing one are skipped.
 OPTIONAL = {"duckdb", "jax", "orbax", "PIL", "polars", "torch", "torchdata"}
-#: Packages whose threads a fork of the process does not survive: pages with them are run in a process of their own.
+#: Packages with threads, because of which the process must not fork later. Pages that import them are run in a separate
+#: process.
 THREADED = {"jax"}
-#: Names the page that this process is for.
+#: Environment variable with the only page that this process runs.
 ALONE = "FOREBAY_GUIDE_PAGE"
-#: Blocks of text that no block prints: the page and their first line.
+#: Text blocks that are not the output of the block before them, each given by its page and first line.
 SHOWN = {("README.md", "Pipeline train")}
 LANGUAGES = {"python", "sql", "sh", "text", "rust"}
 
@@ -54,20 +55,20 @@ class Block:
     """A block of code of a page."""
 
     language: str
-    #: The words behind the language: file=.., module=.., ranks=..
+    #: The options after the language: file=.., module=.., ranks=..
     options: dict
     text: str
-    #: Where its text begins, from 1.
+    #: Line number of the first line of `text` on the page, from 1.
     line: int
-    #: The heading that it stands under.
+    #: Number of the heading above the block, counted on the page.
     section: int
-    #: What it prints.
+    #: The expected output; None if no `text` block follows.
     output: str | None = None
     output_line: int = 0
 
 
 def blocks_of(page, text):
-    """The blocks of a page. What is not understood fails the test, so that no block is passed over."""
+    """Returns the code blocks of a page. A block that cannot be parsed fails the test, so that no block is skipped."""
     blocks, adjoins, section = [], False, 0
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
@@ -103,7 +104,7 @@ def blocks_of(page, text):
 
 
 def imported(block):
-    """Packages that a block uses."""
+    """Returns the names of the packages that a block imports."""
     wanted = set()
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.Import):
@@ -118,12 +119,12 @@ def imported(block):
 
 
 def missing(block):
-    """Optional packages that a block uses and that are not there."""
+    """Returns the optional packages that a block imports and that are not installed."""
     return {package for package in imported(block) & OPTIONAL if importlib.util.find_spec(package) is None}
 
 
 def is_like(expected, said):
-    """Returns True if a text is the expected one, in which `...` stands for any text."""
+    """True if the text `said` matches `expected`, in which `...` matches anything."""
     clean = lambda text: [line.rstrip() for line in text.rstrip().splitlines()]  # noqa: E731
     parts = [
         r"(?:[^\n]*\n)*" if line.strip() == "..." else "[^\n]*".join(map(re.escape, line.split("..."))) + "\n"
@@ -133,7 +134,7 @@ def is_like(expected, said):
 
 
 def make_data(folder):
-    """The data that the pages speak of, small; `tests/guide.rs` makes the like."""
+    """Creates small data under the names that the pages use. `tests/guide.rs` creates similar data."""
     noise = np.random.default_rng(5)
     for part, count in (("train", 96), ("test", 24)):
         for number in range(count):
@@ -164,7 +165,7 @@ def make_data(folder):
 
 
 class Page:
-    """A page that is being run."""
+    """The state of running the blocks of one page."""
 
     def __init__(self, name):
         self.name = name
@@ -172,7 +173,7 @@ class Page:
         self.space = {"__name__": "guide", "__file__": self.path}
 
     def run(self, block):
-        """Runs a block; answers what it printed. Tracebacks show the page's own lines."""
+        """Runs a block, and returns its output. Tracebacks refer to the lines of the page."""
         said = io.StringIO()
         if "file" in block.options:
             return self.program(block)
@@ -188,7 +189,7 @@ class Page:
         return said.getvalue()
 
     def program(self, block):
-        """Runs a block as a program, or as one for each rank."""
+        """Runs a block as a program, in one process per rank, and returns the output of the first process."""
         file = Path(block.options["file"])
         file.write_text(block.text)
         ranks = int(block.options.get("ranks", 1))
@@ -232,7 +233,7 @@ class Page:
 
 
 def trains_in_15_lines(block, said):
-    """The one Python program of the README is short, and its network learns."""
+    """Checks that the training program of the README has at most 15 lines, and that its loss falls."""
     losses = [float(line.split()[-1]) for line in said.splitlines()]
     assert len(block.text.splitlines()) <= 15 and losses[-1] < losses[0] / 2
 
@@ -257,7 +258,7 @@ def read(page):
 
 
 def run_alone(name):
-    """Runs the test of a page in a process of its own."""
+    """Runs the test of a page in a separate process."""
     test = f"{__file__}::test_page[{name}]"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", test],
@@ -282,7 +283,7 @@ def test_page(name, folder):
         return
     page, left_out = Page(name), {}
     with warnings.catch_warnings():
-        # Python tells of every fork of a process that has threads; torchdata uses what PyTorch deprecates.
+        # Python warns about every fork of a process with threads, and torchdata uses functions that PyTorch deprecates.
         warnings.simplefilter("ignore")
         for block in blocks:
             lacks = missing(block) or left_out.get(block.section)

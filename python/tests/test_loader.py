@@ -1,4 +1,4 @@
-"""PyTorch's loader and its workers: one epoch for all of them, and nothing lost on the way."""
+"""PyTorch's loader and its workers: all workers of an iteration have the same epoch, and no rows are lost."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 import forebay as fb  # noqa: E402
 import udfs  # noqa: E402
 
-#: Batches of an epoch.
+#: Number of batches per epoch of `stream`.
 STEPS = 16
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -23,11 +23,12 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /
 def no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Python tells of every fork of a process that has threads.
+        # Python warns about every fork of a process with threads.
         warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
-    # Loaders that failed are in cycles with their errors, and not to be taken apart in a worker of a later test.
+    # Failed loaders are in reference cycles with their errors. They are collected here, since otherwise a forked worker
+    # of a later test might collect them.
     gc.collect()
 
 
@@ -66,7 +67,7 @@ def test_a_worker_that_dies_before_it_begins_leaves_the_others_in_step(table):
     assert ids(loader(dataset, 3)) == epoch(table, 0)
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
         ids(loader(dataset, 3, worker_init_fn=leave))
-    # The iteration that was broken off has used an epoch up, if one of its workers had begun.
+    # The failed iteration has consumed epoch 0 only if one of its workers had started.
     following = dataset.epoch
     assert following in (1, 2)
     assert ids(loader(dataset, 3)) == epoch(table, following)
@@ -82,7 +83,7 @@ def test_a_generator_that_is_seeded_anew(table):
 def test_two_loaders_at_once(table):
     dataset = stream(table).torch()
     pairs = list(zip(loader(dataset, 2), loader(dataset, 2)))
-    # Whichever begins first.
+    # The loader whose workers start first gets epoch 0.
     assert sorted(ids(side) for side in zip(*pairs)) == sorted([epoch(table, 0), epoch(table, 1)])
 
 
@@ -107,7 +108,7 @@ def test_set_epoch_keeps_a_state_of_that_epoch(table):
             got.append(ids(loader(dataset, 2)))
         assert got == [epoch(table, 2)[5:], epoch(table, 3)]
     dataset = stream(table).torch(resume=state)
-    with pytest.warns(UserWarning, match=r"set_epoch\(0\) gives up the state of epoch 2"):
+    with pytest.warns(UserWarning, match=r"set_epoch\(0\) discards the state of epoch 2"):
         dataset.set_epoch(0)
     assert ids(dataset) == epoch(table, 0)
 
@@ -171,7 +172,7 @@ def test_an_iteration_that_is_left_ends(table):
     before, others = set(threads()), set(children())
 
     def processes():
-        # Those of tests before this one may still be ending.
+        # Excludes processes of earlier tests, which may still be ending.
         return set(children()) - others
 
     dataset = fb.read_parquet(table).select("id").map_batches(udfs.Add(1)).batch(8).repeat().torch(threads=2)
@@ -179,10 +180,10 @@ def test_an_iteration_that_is_left_ends(table):
         break
     gc.collect()
     assert processes() == set()
-    # Those that serve I/O stay for the next run.
+    # Threads for I/O are kept for the next run.
     assert set(threads()) - before <= {"forebay-io"}
     assert dataset.state()["token"]["cursor"]["rows"] == 8 and dataset.stats().batches == 1
-    # One that is held ends with `close`.
+    # A run that the program still refers to ends with `close`.
     steps = iter(dataset)
     next(steps)
     assert len(processes()) == 2
@@ -195,7 +196,7 @@ def ranks(rank, folder, table, out):
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     try:
         out.put((rank, [batch["id"].tolist() for batch in stream(table).torch()]))
-        # Nobody leaves before both have met.
+        # No process exits before both are connected.
         distributed.barrier()
     finally:
         distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Writes to the memory of a batch, by any route, are seen by nobody else."""
+"""A write into the memory of a batch, through any interface, never changes data of other batches, columns or arrays."""
 
 import warnings
 
@@ -23,7 +23,7 @@ def by_torch(array):
         torch.from_numpy(array).fill_(1)
 
 
-#: Ways to get at the elements of a column, and to write them.
+#: Interfaces through which a program can write into the elements of a column.
 ROUTES = {
     "numpy": lambda column: fill(column.numpy()),
     "asarray": lambda column: fill(np.asarray(column)),
@@ -40,18 +40,18 @@ ROUTES = {
 
 
 def small(table, photos):
-    """Batches that are parts of one memory, and columns that are one memory."""
+    """A pipeline whose batches are slices of one buffer, and whose columns `a` and `b` are the same buffer."""
     return fb.read_parquet(table).select(a="x", b="x", c="x + 1").batch(10)
 
 
 def large(table, photos):
-    """A batch of images that nobody else has."""
+    """A pipeline of large batches of images, whose memory no other object uses."""
     pixels = fn.to_float(fn.resize(fn.decode_image(col("image")), 64, 64))
     return fb.images(photos).select(a=pixels, b="label", c="label + 1").batch(40).repeat(2)
 
 
 def values(column):
-    """Returns the values of a column, and keeps no reference to its memory."""
+    """Returns the values of a column as a list, and keeps no reference to its memory."""
     array = pa.array(column)
     array = getattr(array, "storage", array)
     return (array.flatten() if pa.types.is_fixed_size_list(array.type) else array).to_numpy().tolist()
@@ -61,7 +61,7 @@ def values(column):
 @pytest.mark.parametrize("make", [small, large])
 def test_no_other_consumer_sees_what_is_written(table, photos, make, route):
     expected = [{name: values(batch[name]) for name in batch} for batch in make(table, photos)]
-    # An Arrow array that was made before is unchanged by what is written later.
+    # An Arrow array that was created before a write is not changed by the write.
     batches = list(make(table, photos))
     records = [pa.record_batch(batch) for batch in batches]
     arrays = [pa.array(batch["a"]) for batch in batches]
@@ -70,7 +70,7 @@ def test_no_other_consumer_sees_what_is_written(table, photos, make, route):
     assert [{name: values(record.column(name)) for name in record.schema.names} for record in records] == expected
     assert [values(array) for array in arrays] == [batch["a"] for batch in expected]
     assert [{name: values(batch[name]) for name in batch} for batch in batches] == expected
-    # The first write may show in the column itself, but not in an array that was made from it.
+    # A write into the first batch changes at most its own column, and no Arrow array that was created from it before.
     first, *others = make(table, photos)
     kept = first["a"].numpy()
     made = pa.array(first["a"]), pa.record_batch(first), pa.table(first)
@@ -96,9 +96,9 @@ def test_a_run_reads_nothing_that_was_written(table):
 
 def test_without_a_copy_what_others_have_is_refused(table, photos):
     batch = next(iter(small(table, photos)))
-    with pytest.raises(BufferError, match='others have the memory of column "a"'):
+    with pytest.raises(BufferError, match='another object uses the memory of column "a"'):
         batch["a"].__dlpack__(copy=False)
-    with pytest.raises(ValueError, match='others have the memory of column "a"'):
+    with pytest.raises(ValueError, match='another object uses the memory of column "a"'):
         batch["a"].__array__(copy=False)
     own = next(iter(large(table, photos)))
     own["a"].__array__(copy=False)
@@ -122,13 +122,13 @@ def test_without_a_copy_what_is_stored_otherwise_is_refused(tmp_path):
     for name, how in stored.items():
         with pytest.raises(ValueError) as raised:
             batch[name].__array__(copy=False)
-        assert str(raised.value) == f'the values of column "{name}" are stored otherwise ({how}); allow a copy'
+        assert str(raised.value) == f'the values of column "{name}" are stored in a form that NumPy cannot share ({how}); allow a copy'
         assert np.asarray(batch[name]).tolist() == batch[name].numpy().tolist()
     for name in ("word", "flag"):
-        with pytest.raises(BufferError, match="are stored otherwise"):
+        with pytest.raises(BufferError, match="are stored in a form"):
             batch[name].__dlpack__(copy=False)
         assert np.from_dlpack(batch[name]).tolist() == batch[name].numpy().tolist()
-    with pytest.raises(BufferError, match='column "text" of Utf8 is no array of one shape'):
+    with pytest.raises(BufferError, match='column "text" of Utf8 is not an array of one shape'):
         batch["text"].__dlpack__(copy=False)
 
 

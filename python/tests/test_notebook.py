@@ -1,4 +1,4 @@
-"""Representations of pipelines and batches in notebooks."""
+"""The HTML that notebooks display."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Dictionaries of NumPy arrays: epochs, states."""
+"""Datasets of NumPy arrays: their epochs and states."""
 
 import importlib.util
 import json
@@ -30,7 +30,7 @@ def test_each_loop_is_the_next_epoch(table):
     batches.set_epoch(7)
     assert ids(batches) == epoch(table, 7)
     assert len(batches) == 16
-    # A new one begins with epoch 0, as a loop over the pipeline does.
+    # A new dataset starts with epoch 0, like a loop over the pipeline.
     assert ids(stream(table).numpy()) == epoch(table, 0) == [batch["id"].numpy().tolist() for batch in stream(table)]
     assert ids(stream(table).numpy(first_epoch=2)) == epoch(table, 2)
     assert ids(stream(table).numpy(rank=1, world=2)) == epoch(table, 0, rank=1, world=2)
@@ -51,7 +51,7 @@ def test_it_goes_on_from_a_state(table):
     assert batches.state_dict() == state and len(batches) == 13
     copy = pickle.loads(pickle.dumps(batches))
     assert ids(batches) == ids(copy) == epoch(table, 1)[3:]
-    # A finished iterator continues with the next epoch.
+    # After the end of an iteration, its state resumes with the next epoch.
     again = stream(table).numpy(resume=batches.state_dict())
     assert ids(again) == ids(batches) == epoch(table, 2)
     again.load_state_dict(begun)
@@ -93,7 +93,7 @@ assert [batch["id"].tolist() for batch in batches] == rest and len(rest) == 11
 
 
 def test_orbax_keeps_states(table, tmp_path):
-    # In a process of its own, as a process that has JAX is told off for forking.
+    # Runs in a separate process, since JAX warns about forks, which later tests need.
     if not importlib.util.find_spec("orbax"):
         pytest.skip("needs Orbax")
     subprocess.run([sys.executable, "-c", ORBAX, str(table), str(tmp_path / "kept")], check=True, timeout=120)

@@ -1,4 +1,5 @@
-"""Ranks whose rows do not divide: rows repeat until all ranks have equally many, and a mask says which."""
+"""Rows that cannot be divided equally between ranks: some are repeated so that all ranks have the same number, and a
+mask marks the repeated rows."""
 
 import json
 
@@ -29,7 +30,7 @@ def stream(path):
 
 
 def by_rank(pipeline, world, **settings):
-    """For each rank its batches: ids, and which of them repeat others."""
+    """Returns, for each rank, its batches as pairs of the ids and of the mask of repeated rows."""
     found = []
     for rank in range(world):
         dataset = pipeline.torch(rank=rank, world=world, **settings)
@@ -40,7 +41,7 @@ def by_rank(pipeline, world, **settings):
 
 
 def flat(ids):
-    """The ids of rows, or those of each pack."""
+    """Returns the ids of a batch as a list; in a batch of packs, a list of ids for each pack."""
     return [row.tolist() for row in ids]
 
 
@@ -78,7 +79,7 @@ def test_every_rank_has_as_many_rows_in_every_step(few, shape, world):
     kept = [[flat(batch["id"].torch()) for batch in pipeline.run(rank=rank, world=world)] for rank in range(world)]
     for rank, batches in zip(kept, ranks):
         for rows, (ids, mask) in zip(rank, batches):
-            # Padding stands behind the rank's own rows, which are those of the stream.
+            # Padding comes after the rank's own rows, which are the same as without padding.
             assert mask == sorted(mask) and ids[: len(rows)] == rows
     if "padded" not in shape:
         expected = [row for batch in pipeline.run() for row in flat(batch["id"].torch())]
@@ -143,7 +144,7 @@ def test_padding_is_no_part_of_the_streams_identity(few):
         tokens[uneven] = [[json.loads(batch.token()) for batch in run] for run in runs]
         assert tokens[uneven][0] == tokens[uneven][1] == tokens[uneven][2]
     assert tokens["keep"] == tokens["pad"] and tokens["drop"][0] == tokens["keep"][0][:3]
-    # A token of a run that knows nothing of it goes on where padding is next.
+    # A token of a run with `uneven="keep"` resumes in a run with padding, whose next step is padded.
     token = json.dumps(tokens["keep"][1][2])
     batch = next(iter(pipeline.torch(rank=2, world=3, resume=token)))
     assert (batch["padded"].tolist(), len(batch["id"])) == ([True], 1)
@@ -177,7 +178,7 @@ def test_the_mask_is_there_where_ranks_are_padded(few):
 def test_failed_rows_are_made_up_for(few):
     pipeline = fb.read_parquet(few).map_batches(udfs.fails_on_row_7).select("id", "v").batch(4)
     runs = by_rank(pipeline.options(on_error="skip"), 2)
-    # Row 7 is the last one of the second batch, which rank 1 has; its first row stands there once more.
+    # Rank 1 has the second batch, whose last row, row 7, fails. The batch repeats its first row instead.
     assert runs[1][0] == ([4, 5, 6, 4], [False, False, False, True])
     assert sorted(own(runs)) == [row for row in range(ROWS) if row != 7]
     alone = pipeline.options(on_error="skip").torch(rank=0, world=1)
@@ -217,7 +218,7 @@ def test_steps_that_repeat_have_a_mask(few, make):
             for batch in getattr(pipeline, make)(rank=rank, world=3, **settings):
                 counted += batch["id"][~batch["padded"]].tolist()
         assert sorted(counted) == list(range(ROWS))
-    # Where steps are dropped, the pipeline's option does not hold.
+    # `uneven="drop"` overrides the pipeline's `equal_steps`.
     dropped = [len(list(getattr(pipeline, make)(rank=rank, world=3, uneven="drop"))) for rank in range(3)]
     assert dropped == [3, 3, 3]
     assert "padded" not in next(iter(getattr(pipeline, make)(rank=0, world=3, uneven="drop")))

@@ -1,4 +1,4 @@
-"""Pipelines: the stream they give, what they say of themselves, and their mistakes."""
+"""Pipelines: their streams, their descriptions, and the errors for mistakes in them."""
 
 import json
 import pickle

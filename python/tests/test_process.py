@@ -26,26 +26,26 @@ def forks_are_meant():
 
 
 def python(code, *arguments, **options):
-    """Runs a program in a process of its own."""
+    """Runs a Python program in a new process, and returns its exit code and output."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
 
 
 def threads():
-    """Names of this process's threads, those of Rust too."""
+    """Returns the names of all threads of this process, including those that Rust started."""
     names = []
     for task in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{task}/comm") as file:
                 names.append(file.read().strip())
         except FileNotFoundError:
-            # It ended meanwhile.
+            # The thread has ended since the directory was listed.
             pass
     return names
 
 
 def slow(folder, count=24):
-    """A pipeline whose batches take a while."""
+    """Returns an endless pipeline whose batches take long to compute."""
     image = fn.gaussian_blur(fn.resize(fn.decode_image(col("image")), 256, 256), 21, 3)
     return fb.images(make_photos(folder, count, 64)).select(pixels=image).batch(8).repeat()
 
@@ -70,7 +70,7 @@ def test_no_run_leaves_threads_of_its_own(tmp_path):
                 raise RuntimeError
         del run
         gc.collect()
-        # Threads that serve I/O, and the process's compute threads, stay for the next run.
+        # Threads for I/O and computing threads are kept for the next run.
         assert set(threads()) - before <= {"forebay-io", "forebay-compute"}, end
         compute = [name for name in threads() if name.startswith("forebay-compute")]
         assert len(compute) <= (os.cpu_count() or 1), end
@@ -164,7 +164,7 @@ def test_a_pipeline_runs_in_child_processes(table, method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} here")
     pipeline = fb.read_parquet(table).select("id").shuffle(100, seed=1).batch(10)
-    # The parent has a plan and a run in progress.
+    # At the time of the fork, the parent has a plan and a run in progress.
     run = pipeline.run()
     next(run)
     context = multiprocessing.get_context(method)
@@ -174,7 +174,7 @@ def test_a_pipeline_runs_in_child_processes(table, method):
     assert [out.get(timeout=60) for _ in children] == [499500] * 3
     [child.join(60) for child in children]
     assert [child.exitcode for child in children] == [0] * 3
-    # And goes on.
+    # The run of the parent process continues.
     assert len(list(run)) == 99
 
 
@@ -201,7 +201,7 @@ def test_an_iterator_that_crosses_a_fork_says_so(table):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forking_again_and_again_while_a_run_goes_on(tmp_path):
-    """No lock of the parent's that is held at a fork holds up a child."""
+    """A child process does not wait for a lock that a thread of the parent held at the time of the fork."""
     decode = fn.resize(fn.decode_image(col("image")), 256, 256)
     pipeline = fb.images(make_photos(tmp_path, 24)).select(pixels=fn.to_float(decode)).batch(8)
     context = multiprocessing.get_context("fork")
@@ -211,7 +211,7 @@ def test_forking_again_and_again_while_a_run_goes_on(tmp_path):
             child = context.Process(target=list, args=(pipeline,))
             child.start()
             child.join(20)
-            # One that hangs would hold up the end of the tests, too.
+            # A child that hangs is killed, since the test run would wait for it at the end.
             child.kill()
             assert child.exitcode == 0
 
@@ -250,7 +250,7 @@ for epoch in range(10):
         before = resident()
 print((resident() - before) >> 20)
 """,
-    # Each worker tells of itself with its batches, and lives on.
+    # A persistent worker reports its own resident memory in its batches.
     "workers": """
 import numpy, torch
 @fb.udf(reads=["label"], returns={"resident": "int64"})
@@ -273,10 +273,10 @@ print((last - before) >> 20)
 def test_memory_is_flat_over_epochs(tmp_path, way):
     if way != "numpy":
         pytest.importorskip("torch")
-    # The C library keeps an arena for each thread that allocated; their growth would hide a leak.
+    # The C library keeps a memory arena per thread, which would hide a leak, so there is only one arena.
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
     ended = python(RESIDENT + FLAT[way], make_photos(tmp_path, 128), env=environment)
-    # Python tells of every fork of a process that has threads.
+    # Python warns about every fork of a process with threads.
     assert [line for line in ended.stderr.splitlines() if "fork" not in line] == []
-    # Batches are 19 MB, and twice that with the function's column.
+    # A batch has 19 MB, or 38 MB with the column of the function. The limits in MiB are between two and four batches.
     assert int(ended.stdout) < (40 if way == "numpy" else 120)

@@ -1,4 +1,4 @@
-"""Two processes train on rows that do not divide by them: with DDP, Accelerate and Lightning."""
+"""Two processes train with DDP, Accelerate or Lightning on rows that cannot be divided equally between them."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ import forebay as fb  # noqa: E402
 from conftest import make_table  # noqa: E402
 
 PROGRAM = Path(__file__).with_name("ranks.py")
-#: Five batches of 4, 4, 4, 4 and 2 rows.
+#: Number of rows: five batches of 4, 4, 4, 4 and 2 rows.
 ROWS = 18
 
 
@@ -26,7 +26,7 @@ def odd(tmp_path_factory):
 
 
 def trained(library, table, folder):
-    """Returns what the program wrote, by rank."""
+    """Runs `ranks.py` with two ranks, and returns the parsed result of each rank."""
     if not torch.distributed.is_available():
         pytest.skip("torch was built without distributed")
     package = library.partition("_")[0]
@@ -63,7 +63,7 @@ def test_every_row_comes_once_and_steps_are_equal(odd, tmp_path, library):
     rows = [row for step in steps for row, padded in zip(step["ids"], step["padded"]) if not padded]
     assert sorted(rows) == list(range(ROWS))
     assert sum(sum(step["padded"]) for step in steps) == 2
-    # Gradients were averaged, so the models are one.
+    # The ranks average their gradients, so their models have equal weights.
     assert ranks[0]["weights"] == ranks[1]["weights"]
     assert all(math.isfinite(weight) for weight in ranks[0]["weights"])
 
@@ -115,7 +115,7 @@ def test_a_state_that_accelerates_count_of_epochs_would_give_up_is_refused(odd, 
         assert "call set_epoch(1) of the prepared loader first" in message
     pipeline = fb.read_parquet(odd).select("id").shuffle("global", seed=3).batch(4)
     expected = [batch["id"].numpy().tolist() for batch in pipeline.run(first_epoch=1)][1:]
-    # The stream in pairs of batches, of which the ranks have the halves.
+    # Accelerate joins two batches of the stream, and gives each rank a half of the rows.
     first, second = (rank["steps"] for rank in ranks)
     assert first[0] + second[0] == expected[0] + expected[1]
     assert set(sum(first + second, [])) == set(sum(expected, []))
@@ -123,7 +123,7 @@ def test_a_state_that_accelerates_count_of_epochs_would_give_up_is_refused(odd, 
 
 @pytest.fixture
 def dispatcher(monkeypatch):
-    """Accelerate's loader of a process that reads for three, and is alone."""
+    """Returns a function that makes an Accelerate loader for three processes, of which only the reading one exists."""
     data_loader = pytest.importorskip("accelerate.data_loader")
     state = pytest.importorskip("accelerate.state").PartialState(cpu=True)
     monkeypatch.setattr(state, "num_processes", 3)
@@ -141,17 +141,17 @@ OWN = r"leave the loader out of accelerator\.prepare"
 def test_a_split_of_batches_of_several_sizes_is_refused(odd, dispatcher, workers):
     pipeline = fb.read_parquet(odd).select("id").take(5).batch(4)
     several = pipeline.repeat(2).torch(rank=0, world=1)
-    message = r"would lose rows: a batch of 1 rows is not the last one, and others have 4; .*" + OWN
+    message = r"would lose rows: all batches but the last must have 4 rows, found 1; .*" + OWN
     with pytest.raises(fb.ConfigError, match=message):
         list(dispatcher(several, num_workers=workers))
-    # A short batch at the end alone is completed.
+    # Only a short batch at the end is allowed, and Accelerate completes it.
     (step,) = dispatcher(pipeline.torch(rank=0, world=1), num_workers=workers)
     assert step["id"].tolist() == [0, 1]
 
 
 def test_a_split_of_batches_that_are_not_divisible_is_refused(odd, dispatcher):
     pipeline = fb.read_parquet(odd).select("id")
-    with pytest.raises(fb.ConfigError, match="a batch of 4 rows is not the last one, and 4 is not divisible by 3"):
+    with pytest.raises(fb.ConfigError, match="the rows of each batch but the last must be divisible by 3, found 4"):
         list(dispatcher(pipeline.batch(4).torch(rank=0, world=1), split_batches=True))
     steps = dispatcher(pipeline.batch(6).torch(rank=0, world=1), split_batches=True)
     assert [step["id"].tolist() for step in steps] == [[0, 1], [6, 7], [12, 13]]

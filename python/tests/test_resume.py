@@ -1,4 +1,4 @@
-"""Going on from a state: of an iterator, of a dataset, of a StatefulDataLoader."""
+"""Runs that resume from the state of an iterator or a dataset, or from a token."""
 
 import json
 import pickle
@@ -16,7 +16,7 @@ def stream(table, **batch):
 
 
 def rows(batches):
-    """Returns the contents of batches, with the keys and places of their rows."""
+    """Returns the epoch, step, values and row keys of each batch."""
     return [(b.epoch, b.step, b["id"].numpy().tolist(), b["r"].numpy().tolist(), b.row_keys) for b in batches]
 
 
@@ -41,7 +41,7 @@ def test_an_iterator_goes_on_behind_the_batch_that_was_taken(table, step):
         again.load_state_dict(state)
         assert again.state_dict() == state
         assert rows(again) == whole[step:]
-        # Later, too: it begins there anew.
+        # An iterator at its end can also resume from an earlier state.
         again.load_state_dict(state)
         assert rows(again) == whole[step:]
     assert rows(run) == whole[step:]
@@ -51,7 +51,7 @@ def test_a_state_tells_the_consumers_place_not_the_runs(table):
     run = stream(table).run()
     first = run.state_dict()
     batch = next(run)
-    # Whatever the run computes meanwhile.
+    # The state does not change while the run computes batches ahead.
     states = [run.state_dict() for _ in range(3)]
     assert states[0] == states[1] == states[2] != first
     assert states[0]["token"] == json.loads(batch.token())
@@ -80,7 +80,7 @@ def test_another_number_of_ranks_goes_on(table, before, after):
     assert all(state == states[0] for state in states)
     runs = [rows(pipeline.run(rank=rank, world=after, resume=states[0])) for rank in range(after)]
     got += [row for step in zip(*runs) for row in step]
-    # Steps are those of the ranks that took them.
+    # All rows of the stream are delivered once, in order. Steps are counted by the number of ranks that took them.
     assert [row[2:] for row in got if row[2]] == [row[2:] for row in whole]
 
 
@@ -114,7 +114,7 @@ def test_the_epochs_of_a_run_that_goes_on_are_its_own(table):
     assert [batch.epoch for batch in pipeline.run(resume=state)] == [3] * 15
     assert [batch.epoch for batch in pipeline.run(resume=state, epochs=2)] == [3] * 15 + [4] * 16
     token = next(pipeline.run(first_epoch=3)).token()
-    with pytest.raises(fb.ConfigError, match="the token is of epoch 3, and this run has epochs 0 to 0"):
+    with pytest.raises(fb.ConfigError, match="the token is in epoch 3, but this run has epochs 0 to 0"):
         pipeline.run(resume=token)
     assert len(rows(pipeline.run(resume=token, first_epoch=3))) == 15
 
@@ -137,15 +137,15 @@ def test_what_is_another_stream_is_refused_with_what_differs(tmp_path):
     refused(plain.shuffle(300, seed=5).batch(65), "`batch 64 perrank keep` was in the token, `batch 65 perrank keep`")
     refused(plain.shuffle(301, seed=5).batch(64), "`shuffle within 300 rows` was in the token")
     refused(plain.filter("id > 2").shuffle(300, seed=5).batch(64), "its query differs")
-    # The same pipeline in other words is the same stream.
+    # The same pipeline written in SQL has the same stream.
     same = fb.sql(
         f"SELECT id, random_int(0, 1000000) AS r FROM parquet('{path}') SHUFFLE WITHIN 300 ROWS SEED 5 BATCH 64"
     )
     assert rows(same.run(resume=token)) == rows(pipeline.run(resume=token)) == rows(run)
-    # A seed that the pipeline leaves open is the token's.
+    # If the pipeline sets no seed, the resumed run uses the seed in the token.
     unseeded = fb.read_parquet(path).select("id", r=fn.random_int(0, 10**6)).shuffle(300).batch(64)
     assert rows(unseeded.run(resume=token)) == rows(pipeline.run(resume=token))
-    # A refused state leaves an iterator where it is.
+    # An iterator that refuses a state keeps its position.
     other = plain.shuffle(300, seed=6).batch(64).run()
     first = next(other)
     with pytest.raises(fb.ResumeError):
@@ -164,7 +164,7 @@ def test_what_is_no_token_is_refused(table, wrong):
 
 
 def test_turns_and_states(table):
-    """Runs that take turns have the batches of one, and go on from their own states."""
+    """Runs that take turns (`turns=3`) deliver together the batches of one run, and each resumes from its own state."""
     pipeline = stream(table).repeat(2)
     whole = rows(pipeline)
     runs = [pipeline.run(turn=turn, turns=3) for turn in range(3)]
@@ -178,9 +178,9 @@ def test_turns_and_states(table):
     order = [1, 2, 0] * 5
     got += [row for turn in order for row in rows(b for b in [next(runs[turn], None)] if b)]
     assert got == whole
-    with pytest.raises(fb.ResumeError, match=r"of 3 loader worker\(s\) in a world of 1, and now there are 2"):
+    with pytest.raises(fb.ResumeError, match=r"from 3 loader worker\(s\) and 1 rank\(s\), but now there are 2 loader"):
         pipeline.run(turns=2, resume=states[0])
-    with pytest.raises(fb.ResumeError, match=r"now there are 3 in a world of 2"):
+    with pytest.raises(fb.ResumeError, match=r"now there are 3 loader worker\(s\) and 2 rank\(s\)"):
         pipeline.run(turns=3, world=2, resume=states[0])
 
 
@@ -213,10 +213,10 @@ def test_a_state_behind_the_end_is_refused(table):
     for other in (pipeline, pipeline.repeat(2)):
         with pytest.raises(fb.ConfigError, match="the state is in epoch 2 of a run that began with epoch 0"):
             other.run(resume=state)
-        with pytest.raises(fb.ConfigError, match="give it more with repeat"):
+        with pytest.raises(fb.ConfigError, match="set more epochs with repeat"):
             other.numpy(resume=state)
     assert len(rows(pipeline.repeat(3).run(resume=state))) == 8
-    # Exactly at the end there is nothing left, which is no mistake.
+    # A state exactly at the end of a run is accepted, and has no batches left.
     taken(run, 8)
     assert rows(pipeline.repeat(3).run(resume=run.state_dict())) == []
 
@@ -233,7 +233,7 @@ def test_a_limit_counts_what_was_before_the_state(table):
     assert len(rows(pipeline.run(resume=state))) == 32 - 9
     taken(run, 11)
     assert rows(pipeline.run(limit_batches=20, resume=run.state_dict())) == []
-    # A run without a limit has not counted.
+    # The state of a run without a limit does not count its batches towards a later limit.
     run = pipeline.run()
     assert taken(run, 4) == whole[:4]
     assert rows(pipeline.run(limit_batches=3, resume=run.state_dict())) == whole[4:7]
@@ -250,7 +250,7 @@ def test_a_cache_does_not_show(table, tmp_path):
 
 
 def test_a_pinned_plan_goes_on_above_the_exact_tier(photos):
-    """Where rewrites show in the pixels, the plan is part of what a state is of."""
+    """If rewrites may change pixels (`relax="statistical"`), a state belongs to the plan, too."""
     pixels = fn.normalize(fn.random_hflip(fn.resize(fn.decode_image(col("image")), 12, 12)), "imagenet")
     built = fb.images(photos).select("label", pixels=pixels).shuffle(16, seed=2).batch(6).options(relax="statistical")
     plan = built.save_plan()
@@ -261,6 +261,6 @@ def test_a_pinned_plan_goes_on_above_the_exact_tier(photos):
     run.close()
     rest = [batch["pixels"].numpy().tobytes() for batch in built.run(plan=plan, resume=state, threads=1)]
     assert taken + rest == whole
-    # Another plan than that of the state.
+    # A run with another plan refuses the state.
     with pytest.raises(fb.ResumeError, match="plan"):
         built.run(optimize=False, resume=state)

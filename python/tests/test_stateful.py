@@ -1,4 +1,5 @@
-"""torchdata's StatefulDataLoader over a dataset: every state goes on exactly."""
+"""torchdata's StatefulDataLoader over a dataset: a loader resumes from every state with exactly the remaining
+batches."""
 
 import gc
 import itertools
@@ -15,19 +16,20 @@ from forebay import fn  # noqa: E402
 from forebay.torch import global_state  # noqa: E402
 from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
-#: Batches of an epoch.
+#: Number of batches per epoch of `stream`.
 STEPS = 16
 
 
 @pytest.fixture(autouse=True)
 def forks_are_meant():
     with warnings.catch_warnings():
-        # Python tells of every fork of a process that has threads; torchdata uses what PyTorch deprecates.
+        # Python warns about every fork of a process with threads, and torchdata uses functions that PyTorch deprecates.
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*set_vital")
         yield
-    # Loaders are in cycles, and not to be taken apart in a worker of a later test.
+    # Loaders are in reference cycles. They are collected here, since otherwise a forked worker of a later test might
+    # collect them.
     gc.collect()
 
 
@@ -42,7 +44,7 @@ def loader(dataset, workers, **options):
 
 
 def rows(batches):
-    """The rows of batches, without padding."""
+    """Returns the values of each batch, without padding rows."""
     found = []
     for batch in batches:
         own = ~batch.get("padded", torch.zeros(len(batch["id"]), dtype=torch.bool))
@@ -56,7 +58,7 @@ def epochs(pipeline, *which, **place):
 
 
 def kept(state):
-    """A state as a checkpoint gives it back."""
+    """Returns the state after it was saved and loaded with PyTorch, as in a checkpoint."""
     import io
 
     file = io.BytesIO()
@@ -85,7 +87,7 @@ def test_the_plain_loop_goes_on_from_any_step(table, workers, every):
         again = loader(pipeline, workers, snapshot_every_n_steps=every)
         again.load_state_dict(kept(state))
         assert rows(again) == whole[stop:STEPS], stop
-        # The next epoch follows.
+        # After the resumed epoch, the next iteration has the next epoch.
         assert rows(again) == whole[STEPS:], stop
 
 
@@ -94,7 +96,7 @@ def test_a_state_before_the_first_iteration(table, workers):
     pipeline = stream(table)
     dl = loader(pipeline, workers)
     state = kept(dl.state_dict())
-    # Asking did not use an epoch up.
+    # Requesting the state did not consume an epoch.
     assert rows(dl) == epochs(pipeline, 0)
     again = loader(pipeline, workers)
     again.load_state_dict(state)
@@ -119,7 +121,7 @@ def test_a_state_at_the_end_of_an_epoch(table, workers, persistent):
 
 @WORKERS
 def test_a_state_of_a_later_epoch_twice(table, workers):
-    """A state of a loader that itself goes on from a state."""
+    """A state of a loader that has itself resumed from a state."""
     pipeline = stream(table)
     whole = epochs(pipeline, 1)
     dl = loader(pipeline, workers)
@@ -136,7 +138,7 @@ def test_a_state_of_a_later_epoch_twice(table, workers):
     third.load_state_dict(state)
     assert rows(third) == whole[9:]
     assert rows(third) == epochs(pipeline, 2)
-    # The same loader, put back.
+    # The same loader can load the earlier state again.
     second.load_state_dict(state)
     assert rows(second) == whole[9:]
     assert rows(second) == epochs(pipeline, 2)
@@ -195,7 +197,7 @@ def test_several_epochs_in_an_iteration(table, workers):
         again = loader(pipeline, workers)
         again.load_state_dict(kept(dl.state_dict()))
         assert rows(again) == whole[stop:]
-        # The next iteration has the next three.
+        # The next iteration has the next three epochs.
         assert rows(itertools.islice(iter(again), 1)) == epochs(stream(table), 3)[:1]
 
 
@@ -250,7 +252,7 @@ def test_ranks(table, rank, workers):
 
 
 def joined(pipeline, world, workers, resume=None, stop=None, **options):
-    """The batches of all ranks in the order of the stream, and a state of each rank's loader."""
+    """Returns the batches of all ranks in stream order, and the state of each rank's loader."""
     ranks, states = [], []
     for rank in range(world):
         dl = loader(pipeline.torch(rank=rank, world=world, resume=resume), workers, **options)
@@ -277,7 +279,8 @@ def test_a_global_state_serves_any_ranks_and_workers(table, before, after, every
 @pytest.mark.parametrize(("before", "after"), [(None, "drop"), ("drop", None), ("drop", "drop")])
 @pytest.mark.parametrize("world", [2, 3])
 def test_a_state_behind_its_token_serves_other_ways_to_be_uneven(table, world, before, after, stop):
-    # Epochs of five batches: two ranks take three steps of each, or two without the one that rank 1 has no batch for.
+    # An epoch has five batches. Two ranks take three steps per epoch, or two if the last step, in which rank 1 has no
+    # batch, is dropped.
     pipeline = fb.read_parquet(table).select("id", r=fn.random_int(0, 10**6)).shuffle(300, seed=5).take(300).batch(64)
     pipeline = pipeline.repeat(4)
     steps = [[], []]
@@ -366,7 +369,7 @@ def test_a_limit_goes_on(table, workers):
         again = loader(pipeline.torch(limit_batches=10), workers)
         again.load_state_dict(kept(dl.state_dict()))
         assert rows(again) == whole[stop:]
-        # The limit is that of each iteration.
+        # The limit applies to each iteration separately.
         assert rows(again) == epochs(pipeline, 1)[:10]
         state = global_state(kept(dl.state_dict()))
         assert rows(loader(pipeline.torch(limit_batches=10, resume=state), 3)) == whole[stop:]
@@ -421,7 +424,7 @@ def test_a_state_of_another_stream_is_refused(table):
     begun = loader(stream(table), 0).state_dict()
     again = loader(stream(table).torch(seed=8), 0)
     again.load_state_dict(begun)
-    with pytest.raises(fb.ResumeError, match="the seed is 8, and was 5"):
+    with pytest.raises(fb.ResumeError, match="the seed is 8, but was 5 when the state was saved"):
         rows(again)
     with pytest.raises(fb.ResumeError, match="not a state of a StatefulDataLoader"):
         global_state({})

@@ -1,4 +1,4 @@
-"""PyTorch: tensors, ranks, epochs, loader workers."""
+"""The PyTorch dataset: tensors, ranks, epochs, loader workers."""
 
 import pickle
 import warnings
@@ -17,7 +17,7 @@ from forebay import col, fn  # noqa: E402
 def no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Python tells of every fork of a process that has threads.
+        # Python warns about every fork of a process with threads.
         warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
         yield
 
@@ -47,7 +47,7 @@ def test_an_image_batch_is_shared_as_it_is(tmp_path):
     def address(column):
         return pa.array(column).storage.flatten().buffers()[1].address
 
-    # While nothing may write it, Arrow has the memory itself.
+    # Arrow shares the memory only while no writable tensor does.
     where = pixels.data_ptr()
     assert address(batch["pixels"]) != where
     del pixels
@@ -71,13 +71,13 @@ def test_dlpack_shares_what_nobody_else_has(photos, table):
     pixels = fn.resize(fn.decode_image(col("image")), 4, 6)
     own = next(iter(fb.images(photos).select(pixels=pixels).batch(40)))["pixels"]
     assert torch.from_dlpack(own).data_ptr() == own.numpy().ctypes.data
-    # Small batches are parts of one piece of memory, and two columns may be one.
+    # Small batches are slices of one buffer, and two columns may share a buffer.
     first, *rest = fb.read_parquet(table).select(a="x", b="x").batch(10)
     expected = [batch["b"].numpy().tolist() for batch in rest]
     torch.from_dlpack(first["a"]).fill_(-1)
     assert first["a"].numpy().tolist() == first["b"].numpy().tolist() == [0.5 * i for i in range(10)]
     assert [batch["b"].numpy().tolist() for batch in rest] == expected
-    with pytest.raises(BufferError, match='others have the memory of column "a"'):
+    with pytest.raises(BufferError, match='another object uses the memory of column "a"'):
         first["a"].__dlpack__(copy=False)
 
 
@@ -115,7 +115,7 @@ def test_length_is_that_of_the_rank(table):
     filtered = fb.read_parquet(table).filter("id % 7 = 0").select("id").batch(10)
     with pytest.raises(TypeError, match="not known before the rows are read"):
         len(filtered.torch())
-    # With ranks the rows are counted, so that all of them step equally often.
+    # With several ranks, the filtered rows are counted in advance, so that all ranks take the same number of steps.
     assert len(filtered.torch(rank=0, world=2)) == 8
 
 
@@ -174,7 +174,7 @@ def test_a_data_loader_with_workers(table, context):
     dataset = stream(table).torch()
     loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
     assert len(loader) == 16
-    # New workers for every epoch, and no set_epoch.
+    # Each epoch has new workers, and `set_epoch` is not called.
     assert [ids(loader) for _ in range(2)] == [ids_of_epoch(stream(table), epoch) for epoch in range(2)]
     dataset.set_epoch(7)
     assert ids(loader) == ids_of_epoch(stream(table), 7)

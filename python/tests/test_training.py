@@ -1,4 +1,4 @@
-"""Training that is killed and goes on from its last checkpoint has the losses of training that was not."""
+"""Training that is killed and resumes from its last checkpoint has exactly the losses of uninterrupted training."""
 
 import json
 import random
@@ -13,13 +13,13 @@ pytest.importorskip("torch")
 image = pytest.importorskip("PIL.Image")
 
 PROGRAM = Path(__file__).with_name("train.py")
-#: Steps of the whole training: 3 epochs of 120 images in batches of 16.
+#: Number of steps of the whole training: 3 epochs of 120 images in batches of 16.
 STEPS = 21
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
-    """Small JPEGs of eight classes."""
+    """A folder of small JPEG images of eight classes."""
     folder = tmp_path_factory.mktemp("classes")
     noise = np.random.default_rng(5)
     for number in range(120):
@@ -33,7 +33,8 @@ def classes(tmp_path_factory):
 
 
 def train(classes, folder, settings, kill_at=None):
-    """Runs the program; kills it (SIGKILL) once it has done a step. Answers what it wrote, by step."""
+    """Runs the program `train.py`, and kills it (SIGKILL) after step `kill_at`. Returns the lines of the file of
+    losses."""
     losses = folder / "losses"
     command = [sys.executable, str(PROGRAM), str(classes), str(folder / "checkpoint"), str(losses), json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -55,13 +56,13 @@ def test_losses_are_equal_bit_for_bit(classes, tmp_path):
     assert [step for step, _, _ in whole] == list(range(STEPS))
     assert float.fromhex(whole[-1][1]) < float.fromhex(whole[0][1])
     draw = random.Random(1)
-    # By turns as it was, with other threads, as written, and with little memory.
+    # Settings for the resumed runs, in turn: unchanged, one thread, without the optimiser, and a low memory limit.
     otherwise = [{}, {"threads": 1}, {"optimize": False, "threads": 3}, {"memory_limit": "64MiB", "threads": 2}]
     (tmp_path / "killed").mkdir()
     kills = sorted(draw.sample(range(1, STEPS), 5))
     for kill, settings in zip([*kills, None], otherwise * 2):
         lines = train(classes, tmp_path / "killed", settings, kill)
-    # Steps behind the last checkpoint were done again, and all of them had the same rows and loss.
+    # The steps after each last checkpoint were repeated, and every repetition had the same rows and loss.
     assert {step for step, _, _ in lines} == set(range(STEPS))
     assert len(lines) > STEPS
     for step, loss, keys in lines:

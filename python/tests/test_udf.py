@@ -1,4 +1,4 @@
-"""Python functions in pipelines: what they take and give, their errors, and what the optimiser makes of them."""
+"""Python functions in pipelines: their arguments, results and errors."""
 
 import datetime
 import functools
@@ -97,10 +97,10 @@ def test_a_class_is_set_up_once_in_each_process(table):
     batch = next(iter(pipeline))
     assert batch["v"].numpy().tolist() == list(range(10, 1010))
     assert set(batch["times"].numpy()) == {1}
-    # One may have done all before the other was ready.
+    # One worker process may have computed all rows before the other was ready.
     assert len(set(batch["process"].numpy())) in (1, 2)
     assert udfs.Add(5, twice=True).name == "udfs.Add(5, twice=True)"
-    with pytest.raises(TypeError, match="found a ndarray; make it in the class's __init__"):
+    with pytest.raises(TypeError, match="found a ndarray; create such an object in the class's __init__"):
         udfs.Add(np.zeros(3))
 
 
@@ -165,7 +165,7 @@ def returning(value, returns="int64", mode="numpy"):
     ],
 )
 def test_a_wrong_output_says_what_was_expected_whatever_the_policy(table, function, why):
-    # A call of 1000 rows.
+    # All 1000 rows are passed to the function in one call.
     function._options["batch_size"] = 1000
     with pytest.raises(fb.FunctionError, match=why) as raised:
         list(fb.read_parquet(table).map_batches(function).options(on_error="skip"))
@@ -180,7 +180,7 @@ def test_a_wrong_value_of_a_row_is_that_rows_failure(table):
 
 
 class Raising:
-    """A list that raises behind so many elements."""
+    """A list that raises an exception when elements after the first `good` ones are read."""
 
     def __init__(self, good):
         self.good = good
@@ -377,7 +377,7 @@ def test_an_interrupt_while_a_value_is_read_ends_the_call(table, concurrency):
         list(fb.read_parquet(table).select("id").map_batches(function).options(on_error="skip"))
 
 
-# Mistakes of the code, and failures without measure
+# Functions that fail in all rows, and very many failures
 
 
 @pytest.mark.parametrize("concurrency", [0, 1])
@@ -430,7 +430,8 @@ def test_a_short_epoch_of_failures_is_a_mistake_too(table):
     for epochs in (1, 3):
         with pytest.raises(fb.FunctionError, match="in every one of the first 7 rows"):
             list(pipeline.run(epochs=epochs))
-    # The other functions' failures, and rows that a filter drops, are none of it.
+    # If some rows succeed, if a filter drops the failed rows, or if another operator than a Python function fails, the
+    # run does not stop.
     some = fb.read_parquet(table).select("id").map_batches(failing(range(3, 1000))).filter("id < 3")
     assert sum(batch.num_rows for batch in some.options(on_error="skip")) == 3
     casts = fb.read_parquet(table).select(v="CAST(name AS BIGINT)").take(200).options(on_error="skip")

@@ -1,4 +1,4 @@
-"""Python functions in plans: what the optimiser makes of them, their identity, pickling."""
+"""Python functions in plans: their optimisation, identity and pickling."""
 
 import pickle
 import subprocess

@@ -1,4 +1,4 @@
-"""Worker processes of Python functions: how they begin, and that they end."""
+"""Worker processes of Python functions: their start, and their end in all cases."""
 
 import multiprocessing
 import os
@@ -27,20 +27,20 @@ def forks_are_meant():
 
 
 def children():
-    """Ids of this process's children, zombies too."""
+    """Returns the process ids of this process's children, including zombies."""
     found = []
     for task in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{task}/children") as file:
                 found += map(int, file.read().split())
         except FileNotFoundError:
-            # The thread ended meanwhile.
+            # The thread has ended since the directory was listed.
             pass
     return found
 
 
 def ended(process):
-    """Waits for the end of a process that need not be a child."""
+    """Waits until a process has ended. Unlike `waitpid`, this also works for a process that is not a child."""
     try:
         handle = os.pidfd_open(process)
     except ProcessLookupError:
@@ -52,7 +52,7 @@ def ended(process):
 
 
 def script(tmp_path, code, *arguments):
-    """A program with a file, as a user has one."""
+    """Starts a Python program from a file, like a user's program."""
     path = tmp_path / "program.py"
     path.write_text(f"import sys\nsys.path.insert(0, {FOLDER!r})\n{code}")
     command = [sys.executable, path, *map(str, arguments)]
@@ -80,7 +80,7 @@ def test_processes_end_with_the_iterator(table):
     run, _ = begun()
     del run
     assert children() == before
-    # Two iterators share them, and the last one ends them.
+    # Two iterators share the worker processes, which end when the last iterator is closed.
     (first, processes), (second, same) = begun(), begun()
     assert same == processes
     first.close()
@@ -90,7 +90,7 @@ def test_processes_end_with_the_iterator(table):
     with pytest.raises(fb.DataError):
         list(failing)
     assert children() == before
-    # Planning starts none.
+    # Planning starts no worker processes.
     failing.explain()
     assert children() == before
 
@@ -144,7 +144,7 @@ def test_what_is_printed_while_a_worker_starts_does_no_harm(table, tmp_path, mon
 @linux
 def test_a_lost_process_is_that_runs_alone(table):
     rows = fb.read_parquet(table)
-    # Its rows are computed as they are asked for, nearly.
+    # Segments of 10 rows and one thread keep this run from computing far ahead.
     other = rows.filter("id >= 500").map_batches(udfs.dies_on_7).batch(10).run(segment_rows=10, threads=1)
     first = next(other)
     with pytest.raises(fb.FunctionError, match="was ended by signal 9"):
@@ -156,8 +156,8 @@ def test_a_lost_process_is_that_runs_alone(table):
 @linux
 def test_a_process_that_was_ended_while_idle_is_replaced(table, tmp_path):
     function = udfs.Add(1)
-    # All its rows are computed when the first batch is there, and the processes stay with the run. One may still be
-    # setting up.
+    # When the first batch is delivered, all rows have been computed, and the run keeps its worker processes. One of
+    # them may still be setting up.
     few = fb.read_parquet(make_table(tmp_path / "few.parquet", rows=10))
     run = few.map_batches(function).batch(5).run()
     for process in set(next(run)["process"].numpy().tolist()):
@@ -240,7 +240,7 @@ def test_functions_of_a_notebook(table, plain):
     command = [sys.executable, "-c", PROMPT, str(table), *(["plain"] if plain else [])]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if plain:
-        assert "ConfigError: __main__.own is of a notebook" in ended.stderr and "pip install cloudpickle" in ended.stderr
+        assert "ConfigError: __main__.own is defined in a notebook" in ended.stderr and "pip install cloudpickle" in ended.stderr
     else:
         assert (ended.stdout, ended.stderr) == (f"{7 * 499500}\n", "")
 
@@ -271,12 +271,12 @@ def test_functions_run_in_child_processes(table, method, daemon):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} here")
     pipeline = fb.read_parquet(table).map_batches(udfs.Add(0)).batch(10)
-    # The parent's processes are busy meanwhile, and stay the parent's.
+    # The parent has a run in progress, whose worker processes the children must not use.
     run = pipeline.run(segment_rows=50)
     next(run)
     context = multiprocessing.get_context(method)
     out = context.Queue()
-    # As those of a DataLoader, which are daemons.
+    # Workers of a DataLoader are daemon processes, which must not have children of `multiprocessing`.
     workers = [context.Process(target=total, args=(pipeline, out), daemon=daemon) for _ in range(2)]
     [worker.start() for worker in workers]
     assert [out.get(timeout=60) for _ in workers] == [499500] * 2

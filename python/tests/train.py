@@ -2,8 +2,8 @@
 
     python train.py FOLDER CHECKPOINT LOSSES SETTINGS
 
-It goes on from the checkpoint, if there is one, and appends a line for each step to the file of losses: the step,
-the exact loss, and the rows of the batch.
+The program resumes from the file CHECKPOINT if it exists, and appends a line for each step to the file LOSSES: the
+number of the step, the exact loss, and the keys of the batch's rows.
 """
 
 import json
@@ -74,7 +74,7 @@ def main():
                 }
                 torch.save(kept, checkpoint + ".new")
                 os.replace(checkpoint + ".new", checkpoint)
-            # The one who may kill this process says when it goes on.
+            # Waits for a line from the test, which may kill this process instead.
             print(step, flush=True)
             sys.stdin.readline()
 

@@ -1,4 +1,4 @@
-"""Python functions that tests run; in a module, so that worker processes find them."""
+"""Python functions that the tests run. They are in a module, so that worker processes can import them."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import forebay as fb
 
 
 def every(concurrency, **options):
-    """One function for each way to call it, of the same meaning."""
+    """Returns the same function in each `mode`: numpy, arrow and rows."""
     options = {"deterministic": True, "concurrency": concurrency, **options}
     return [
         fb.udf(twice_numpy, reads=["id"], returns={"v": "int64"}, **options),
@@ -120,7 +120,7 @@ def interrupted(number):
 
 
 class Interrupting:
-    """A list, of which reading is interrupted."""
+    """A list that raises KeyboardInterrupt when an element is read."""
 
     def __len__(self):
         return 1
@@ -134,7 +134,7 @@ SET_UP = 0
 
 @fb.udf(reads=["id"], returns={"v": "int64", "process": "int64", "times": "int64"}, deterministic=True, concurrency=2, cost=1000)
 class Add:
-    """Adds a number, and tells where."""
+    """Returns ids plus a number, the process id, and how often the class was instantiated in this process."""
 
     def __init__(self, number, *, twice=False):
         global SET_UP
@@ -176,7 +176,7 @@ def printing(ids):
 
 @fb.udf(reads=["id"], returns={"process": "int64"}, concurrency=2, batch_size=1)
 def forever(ids):
-    """Never ends for later rows."""
+    """Does not return for ids above 10."""
     while ids[0] > 10:
         pass
     return np.full(len(ids), os.getpid())

@@ -1,4 +1,4 @@
-//! The choice of a cache point by the cost that it saves.
+//! The optimiser's choice of a cache point, by the cost that caching saves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use forebay::{Coefficients, Outcome, RunConfig, Session};
 use crate::common::{digest, parquet, photos};
 use crate::{batches_of, run};
 
-/// Creates a session with prices of a machine on which reading photos is as slow as over a network.
+/// Creates a session with prices under which reading photos is as slow as over a network.
 fn far() -> Session {
     let mut prices = Coefficients::clone(&Coefficients::declared());
     let photos = prices.scans.get_mut("IMAGEFOLDER").unwrap();
@@ -22,7 +22,8 @@ fn far() -> Session {
     Session::with_prices(prices)
 }
 
-/// Returns the cache point chosen for a pipeline, as EXPLAIN displays it.
+/// Returns the text with which EXPLAIN VERBOSE displays the cache point chosen for the pipeline `p`
+/// in `sql`.
 async fn place(sql: &str) -> String {
     let session = far();
     session.execute(sql).await.unwrap();
@@ -50,7 +51,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     below.collect()
 }
 
-/// Returns a pipeline whose decoded rows are larger than its encoded ones.
+/// Returns a pipeline over images that take more space decoded than as files.
 fn enlarged(source: &str, options: &str) -> String {
     format!(
         "CREATE PIPELINE p AS SELECT random_crop(normalize(x, 'imagenet'), 56, 56) AS pixels
@@ -194,7 +195,7 @@ async fn the_cache_point_is_chosen_by_the_cost_it_saves() {
             dir.path().join(name).display()
         )
     };
-    // With one epoch, no row is read again, so nothing is cached.
+    // A run of one epoch does not read any row again, so nothing is cached.
     let (_, once) = batches_of(&auto("a", 1, ""), RunConfig::default())
         .await
         .unwrap();
@@ -208,7 +209,7 @@ async fn the_cache_point_is_chosen_by_the_cost_it_saves() {
         .await
         .unwrap();
     assert_eq!(digest(&batches), digest(&plain));
-    // The quota has room for nothing.
+    // No entry fits into the quota of 100 bytes.
     let (_, tight) = batches_of(&auto("c", 5, ", cache_quota = '100'"), RunConfig::default())
         .await
         .unwrap();

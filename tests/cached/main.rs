@@ -1,4 +1,4 @@
-//! Cached rows never change a stream, and are never computed twice.
+//! Caching rows never changes a stream, and cached rows are not computed again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use common::{digest, parquet, photos, table};
 use forebay::{Batch, RunConfig, RunInternals, Session};
 
-/// The result of a run: its digest, and how many rows of the cache point were read and how many
-/// computed.
+/// The result of a run: the digest of its stream, the number of rows read from the cache, and the
+/// number of rows computed because the cache lacked them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
     digest: String,
@@ -26,7 +26,7 @@ async fn batches_of(
     sql: &str,
     config: RunConfig,
 ) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
-    // Like another process, a new session knows nothing of earlier runs.
+    // A new session has no state of earlier runs, like another process.
     batches_in(&Session::new(), sql, config).await
 }
 
@@ -62,7 +62,8 @@ async fn run(sql: &str) -> Outcome {
     run_with(sql, RunConfig::default()).await
 }
 
-/// Returns a pipeline over photos with the random functions `tail`; `cache` holds its last clauses.
+/// Returns a pipeline over photos that applies the random functions `tail` to resized images.
+/// `cache` is appended as its last clauses.
 fn augmented(photos: &Path, tail: &str, cache: &str) -> String {
     format!(
         "CREATE PIPELINE p AS SELECT label, {tail} AS pixels
@@ -92,8 +93,8 @@ async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
     let first = run(&augmented(&data, TAIL, &kept(&cache))).await;
     assert_eq!(first.digest, plain.digest);
     assert_eq!((first.read, first.computed), (120, 60));
-    // Another session stands for another process: it computes nothing. A pipeline with another
-    // random tail reuses the rows, too.
+    // A new session, like another process, finds all rows in the cache and computes none. A
+    // pipeline with other random functions after the cache point reads the same rows.
     let second = run(&augmented(&data, TAIL, &kept(&cache))).await;
     assert_eq!(second.digest, plain.digest);
     assert_eq!((second.read, second.computed), (180, 0));
@@ -104,7 +105,7 @@ async fn rows_are_computed_in_the_first_epoch_and_read_in_the_others() {
         run(&augmented(&data, other, OFF)).await.digest
     );
     assert_eq!((third.read, third.computed), (180, 0));
-    // Several ranks, several threads, and little memory.
+    // The cached stream is the same with several ranks, several threads, and a low memory limit.
     for (threads, world, rank) in [(1, 1, 0), (2, 2, 0), (2, 2, 1)] {
         let config = RunConfig {
             threads: Some(threads),
@@ -240,7 +241,7 @@ async fn draws_are_frozen_only_if_the_user_asks_for_it() {
     let (again, cached) = batches_of(&frozen, RunConfig::default()).await.unwrap();
     assert_eq!(digest(&batches), digest(&again));
     assert_eq!(cached, Some((72, 0)));
-    // Without the store, the draws are the same: frozen rows are a function of the pipeline.
+    // Without the cache, the draws are the same, since frozen draws depend on the pipeline alone.
     std::fs::remove_dir_all(&cache).unwrap();
     let other_epoch = RunConfig {
         first_epoch: 1,
@@ -287,12 +288,12 @@ async fn a_damaged_or_read_only_store_changes_no_stream() {
     assert!(repaired.computed > 0);
     let sound = run(&augmented(&data, TAIL, &kept(&cache))).await;
     assert_eq!((sound.digest, sound.computed), (plain.digest.clone(), 0));
-    // The cache directory's name is taken by a file.
+    // The path of the cache directory is that of a file.
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let error = batches_of(&augmented(&data, TAIL, &kept(&file)), RunConfig::default()).await;
     assert!(error.unwrap_err().contains("file"));
-    // With too small a quota, nothing is stored and everything is computed.
+    // If CACHE AT names a cache point, a quota that is too small for its rows is an error.
     let tight = format!(
         "CACHE AT resize_shortest OPTIONS (cache_dir = '{}', cache_quota = '1 KiB', on_error = 'skip')",
         dir.path().join("tight").display()

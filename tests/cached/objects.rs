@@ -29,16 +29,17 @@ async fn rows_are_cached_in_a_registered_object_store() {
     let first = run_in(&session(&store), &sql, RunConfig::default()).await;
     assert_eq!(first.digest, plain.digest);
     assert_eq!((first.read, first.computed), (120, 60));
-    // Another session stands for another process or machine.
+    // A new session shares nothing with the first one but the store, like another process or
+    // machine.
     let other = session(&store);
     let second = run_in(&other, &sql, RunConfig::default()).await;
     assert_eq!(second.digest, plain.digest);
     assert_eq!((second.read, second.computed), (180, 0));
-    // Another location in the same store is another cache.
+    // A cache at another location in the same store has none of these rows.
     let elsewhere = sql.replace("a/cache", "b/cache");
     let third = run_in(&session(&store), &elsewhere, RunConfig::default()).await;
     assert_eq!((third.digest, third.computed), (plain.digest, 60));
-    // A query over the pipeline uses the store, too.
+    // A row-wise query over the pipeline opens the object store, too.
     let counted = other.execute("SELECT count(*) FROM p").await;
     assert!(counted.is_ok(), "{counted:?}");
 }
@@ -56,8 +57,8 @@ async fn an_unregistered_store_is_the_users_mistake() {
         error.contains("no object store is registered for s3://other; a program registers one"),
         "{error}"
     );
-    // An unknown store is an error even if nothing would be stored, and if the pipeline is only
-    // explained.
+    // An unregistered store is an error even if a run would cache nothing, or if the pipeline is
+    // only explained.
     let once = "SELECT 1 AS x FROM images('{}') REPEAT 1 OPTIONS (cache_dir = 'gs://b')";
     let once = once.replace("{}", &dir.path().display().to_string());
     let explained = session.execute(&format!("EXPLAIN {once}")).await;
@@ -81,7 +82,7 @@ async fn draws_stay_frozen_if_the_store_fails() {
     };
     let sound = run(&at(&cache.display().to_string())).await;
     assert_eq!((sound.read, sound.computed), (24, 12));
-    // The cache directory would be below a file, so it can be neither read nor written.
+    // The root of the store is a file, so the cache can be neither read nor written.
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let store = LocalFileSystem::new_with_prefix(&file).unwrap();

@@ -1,4 +1,4 @@
-//! `cache`: lists and verifies a cache directory, and removes it.
+//! The command `cache`, which lists, verifies and removes the entries of a cache directory.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::forebay;
 
 const KEYS: [CacheKey; 2] = [CacheKey::new([0xab; 32]), CacheKey::new([0x12; 32])];
 
-/// Creates a folder with a cache of two entries, a hundred rows each.
+/// Creates a temporary folder with a cache directory `cache` that has two entries of 100 rows each.
 fn cached() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("cache");
@@ -38,7 +38,7 @@ fn cached() -> TempDir {
     folder
 }
 
-/// Returns the path of a segment of the first entry.
+/// Returns the path of a segment file of the cache entry `KEYS[0]`.
 fn segment(folder: &Path) -> std::path::PathBuf {
     let folder = folder.join("cache").join(KEYS[0].to_string());
     let mut paths = fs::read_dir(folder)
@@ -98,11 +98,11 @@ fn entries_are_listed_explained_and_removed() {
     assert_eq!(cache(&["ls", "--json"]).json().as_array().unwrap().len(), 1);
     assert_eq!(cache(&["rm", "--all", "--json"]).json()["removed"], 1);
     assert_eq!(cache(&["ls", "--json"]).json(), serde_json::json!([]));
-    // Inspecting a cache that does not exist does not create it.
+    // `cache ls` does not create the directory of a cache that does not exist.
     let missing = forebay(folder.path(), &["cache", "ls", "--dir", "nowhere"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("'nowhere'") && !folder.path().join("nowhere").exists());
-    // The command line cannot open object stores, and suggests a directory.
+    // The command line cannot open object stores, and its message says that it needs a directory.
     let remote = forebay(
         folder.path(),
         &["cache", "ls", "--dir", "s3://bucket/cache"],

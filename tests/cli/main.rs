@@ -1,4 +1,4 @@
-//! The command line, end to end, through the built program.
+//! End-to-end tests of the command line, which run the built program.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The result of a command.
+/// The exit code and output of a command.
 struct Ran {
     code: Option<i32>,
     stdout: String,

@@ -1,4 +1,5 @@
-//! Mistakes and damage: one clear message each, and an exit code for the kind of error.
+//! User mistakes and damaged files: each causes one error message, and the exit code of its kind of
+//! error.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +10,8 @@ use forebay_planner::source::Format;
 
 use super::{Ran, TABLE_PIPELINE, forebay, tables};
 
-/// Queries with a mistake, over the table `t` and some generated photos.
+/// Queries that contain a mistake, each with a description. They read the table `t` and some
+/// generated photos.
 const MISTAKES: [(&str, &str); 24] = [
     ("no statement", "42"),
     ("unknown keyword", "SELEC id FROM t"),
@@ -64,7 +66,8 @@ const MISTAKES: [(&str, &str); 24] = [
     ("drop of nothing", "DROP PIPELINE nothing"),
 ];
 
-/// Creates damaged inputs, and names some that do not exist.
+/// Creates damaged input files. Returns descriptions and queries over them, and over some files
+/// that do not exist.
 fn damage(folder: &Path) -> Vec<(&'static str, &'static str)> {
     fs::create_dir(folder.join("empty")).unwrap();
     let parquet = fs::read(folder.join("t.parquet")).unwrap();
@@ -174,7 +177,7 @@ fn an_unreadable_file_is_named() {
     let ran = if fs::read(&path).is_err() {
         forebay(folder.path(), &words)
     } else {
-        // The superuser can read everything, so another user runs a copy of the program.
+        // Root can read every file, so a copy of the program is run as the user `nobody`.
         let program = folder.path().join("forebay");
         fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
-//! Output files never replace an input and never appear half written, and an existing file stays
-//! until the new one is complete.
+//! An output file never replaces an input, is never visible half written, and replaces an existing
+//! file only when it is complete.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{forebay, photos, tables};
 
-/// Returns every file below a folder with its bytes, including temporary files.
+/// Returns the names and contents of all files below a folder, including temporary files.
 pub(crate) fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -73,7 +73,7 @@ fn an_output_that_is_an_input_is_refused() {
         &["run", "-f", "q.sql", "--save-token", "q.sql"],
         input,
     );
-    // The output would be an input of the next run.
+    // The output file would match the input pattern, so the next run would read it.
     for from in ["data", "data/*.csv", "**/a*.csv"] {
         let query = format!("SELECT id FROM csv('{from}') BATCH 9");
         let words = ["run", "-e", &query, "--out", "data/anew.csv"];

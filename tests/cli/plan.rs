@@ -1,4 +1,5 @@
-//! `plan save|show`, and the option `--plan`, which pins a plan.
+//! The commands `plan save` and `plan show`, and the option `--plan`, which makes a run use a saved
+//! plan.
 
 use std::fs;
 use std::path::Path;
@@ -8,22 +9,23 @@ use tempfile::TempDir;
 
 use super::{Ran, TABLE_PIPELINE, command, forebay, photos, tables};
 
-/// A query whose operators are ordered by price at `relax = 'statistical'`: a single channel is
-/// cheaper to resize, and a small image is cheaper to convert to gray.
+/// A query in which `relax = 'statistical'` allows both orders of `resize` and `grayscale`, so that
+/// prices decide: one channel is cheaper to resize, and a small image is cheaper to convert to
+/// gray.
 const GRAY: &str = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION 'photos';
     CREATE PIPELINE gray AS
       SELECT label, grayscale(resize(decode_image(image), 16, 16)) AS x FROM photos
       SHUFFLE GLOBALLY BATCH 4
       OPTIONS (relax = 'statistical', disable_rules = 'gray-into-decode');";
 
-/// Runs a command on a machine with the prices in the file `prices`.
+/// Runs a command as on a machine whose prices are those in the file `prices`.
 fn on(folder: &Path, prices: &str, words: &[&str]) -> Ran {
     let output = command(folder, words).env("FOREBAY_COSTS", prices).output();
     Ran::of(&output.unwrap())
 }
 
-/// Creates photos, and two files of prices: resizing is expensive in `resize.json`, converting to
-/// gray in `grayscale.json`.
+/// Creates a folder with photos and two price files. Resizing is expensive in `resize.json`, and
+/// converting to gray is expensive in `grayscale.json`.
 fn machines() -> TempDir {
     let folder = photos();
     let save = ["plan", "save", "-e", GRAY, "-o", "declared.json"];
@@ -66,7 +68,8 @@ fn a_saved_plan_yields_its_stream_on_every_machine() {
                 format!("wrote plan.json: plan {hash}")
             );
         }
-        // More photos, with other sizes, change the profile but not the pinned plan.
+        // Photos of other sizes are added. They change the profile of the data, but not the pinned
+        // plan.
         let more = [
             "generate",
             "photos",

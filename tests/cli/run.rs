@@ -1,4 +1,4 @@
-//! `run` and `generate`: figures, digests, files, Ctrl-C.
+//! The commands `run` and `generate`: reported figures, digests, output files, Ctrl-C.
 
 use std::fs;
 use std::process::{Command, Stdio};

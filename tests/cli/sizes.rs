@@ -1,4 +1,4 @@
-//! Sizes that exceed every machine, and the memory of images.
+//! Sizes that exceed the memory of every machine, and the memory that decoded images take.
 
 use std::fs;
 
@@ -99,7 +99,7 @@ fn huge_numbers_mean_all_rows() {
     forebay(folder.path(), &["run", "-e", &query]).ok();
 }
 
-/// Images of 36 megapixels take 108 MB each, whatever the size of their files.
+/// A decoded image of 36 megapixels takes 108 MB, however small its compressed file is.
 #[test]
 fn decoding_keeps_to_the_memory_limit() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,8 +134,8 @@ fn decoding_keeps_to_the_memory_limit() {
         (&limited["rows"], &limited["skipped"]),
         (&4.into(), &0.into())
     );
-    // The limit has room for one decoded image, as two take 216 MB. The program's own memory comes
-    // on top.
+    // Within the limit, one image at a time can be decoded, since two take 216 MB. `own` is the
+    // memory of the same run with small images.
     let own = from("small", &[]).json()["peak_memory_bytes"].as_u64();
     if let (Some(peak), Some(own)) = (limited["peak_memory_bytes"].as_u64(), own) {
         assert!(
@@ -146,8 +146,8 @@ fn decoding_keeps_to_the_memory_limit() {
     assert_eq!(run(&[]).json()["digest"], limited["digest"]);
     let refused = run(&["--memory-limit", "100MiB"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    // An image inside another expression also ends the run if it exceeds the limit: a row that
-    // failed for lack of memory would change the stream.
+    // An image that exceeds the limit ends the run, even inside another expression. If only its row
+    // failed, the stream would depend on the memory limit.
     let nested = format!("CASE WHEN path <> '' THEN {resized} END");
     let nested = of(&nested, "photos", &["--memory-limit", "100MiB"]);
     assert_eq!(nested.code, Some(2), "{}", nested.stderr);

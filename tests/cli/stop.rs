@@ -1,4 +1,5 @@
-//! Runs that are stopped: by signals; the files that they leave, and where a stopped run resumes.
+//! Runs that signals stop: the files that such a run leaves, and the position from which it
+//! resumes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,12 +15,12 @@ use tempfile::TempDir;
 use super::outputs::contents;
 use super::{command, forebay};
 
-/// Time after which an event that should happen fails the test.
+/// Time limit for an expected event. A test fails if it waits longer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Pause between two checks of a run.
+/// Pause between two checks of a running process.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Random draws from a seed; a failing test prints the seed.
+/// A random generator, which starts from the seed that a failing test prints.
 struct Dice(u64);
 
 impl Dice {
@@ -29,7 +30,8 @@ impl Dice {
     }
 }
 
-/// Returns the number of runs to kill: few, unless the environment sets another number.
+/// Returns the number of runs to stop: 12, unless the environment variable FOREBAY_FUZZ_CASES sets
+/// another number.
 fn cases() -> u64 {
     let asked = std::env::var("FOREBAY_FUZZ_CASES");
     asked.map_or(12, |asked| asked.parse().unwrap())
@@ -41,7 +43,7 @@ fn kill(signal: &str, child: &Child) {
     assert!(killed.success());
 }
 
-/// Waits until `look` returns a value.
+/// Waits until `look` returns a value. Returns `None` if the process ends before that.
 #[track_caller]
 fn until<T>(child: &mut Child, mut look: impl FnMut(&Child) -> Option<T>) -> Option<T> {
     let begun = Instant::now();
@@ -66,8 +68,8 @@ fn temporary(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Creates a folder with tables whose windows are spilled at the lowest memory limit, and a folder
-/// for the spilled rows.
+/// Creates a folder with `data`, whose tables are so large that a run with the lowest memory limit
+/// spills their windows, and `spill`, for the spilled rows.
 fn tables() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("data")).unwrap();
@@ -102,7 +104,8 @@ fn spawn(folder: &Path, words: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Returns true if the process has spilled rows to an unnamed temporary file.
+/// Returns true if the process has an open, unnamed and non-empty file in `folder`, which has
+/// spilled rows.
 #[cfg(target_os = "linux")]
 fn spills(child: &Child, folder: &Path) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{}/fd", child.id())) else {
@@ -132,8 +135,9 @@ fn spilled_rows_are_in_an_unnamed_file() {
     }
 }
 
-/// Returns the exit code of a process that was asked to stop: 128 plus the signal, even if the
-/// signal came before the process handled it.
+/// Returns the exit code of a process to which a signal was sent. If the signal ended the process
+/// before its handler was installed, returns 128 plus the signal, which is also the exit code of
+/// the handler.
 fn code(status: ExitStatus) -> i32 {
     status
         .code()
@@ -170,8 +174,8 @@ fn kills_at_any_moment_leave_whole_files_only() {
             "t.token",
         ];
         let mut child = spawn(folder.path(), &words);
-        // The moment of the signal is given by a number of bytes in the file, or by a number of
-        // checks of the process.
+        // The signal is sent once the output file has `bytes` bytes or, in one run of four, after
+        // `looks` checks of the process.
         let (bytes, looks) = (dice.below(300_000), dice.below(60));
         let by_looks = dice.below(4) == 0;
         let mut looked = 0;
@@ -220,8 +224,8 @@ fn kills_at_any_moment_leave_whole_files_only() {
     assert!(moments.contains(&("-TERM", true)) && moments.contains(&("-KILL", true)));
 }
 
-/// A run writes to a pipe, is stopped after its reader has received some lines, and is resumed from
-/// its token: both outputs together are the whole stream.
+/// A run that writes to a pipe is stopped after the reader of the pipe has received some lines.
+/// Another run resumes from the token of the first one. Both outputs together are the whole stream.
 #[test]
 fn a_token_after_a_signal_resumes_after_the_last_delivered_batch() {
     let folder = tables();
@@ -269,7 +273,7 @@ fn a_token_after_a_signal_resumes_after_the_last_delivered_batch() {
         forebay(folder.path(), &rest).ok();
         let rest = fs::read_to_string(at("rest.csv")).unwrap();
         let rest = rest.split_once('\n').unwrap().1;
-        // Before the first batch, not even the header was written.
+        // If the run was stopped before its first batch, it has not even written the header.
         let delivered = if delivered.is_empty() {
             "id\n"
         } else {

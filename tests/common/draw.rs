@@ -1,4 +1,4 @@
-//! Random choices determined by a seed.
+//! A random generator whose choices are determined by a seed.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! Arrays that are equal but have other data in places that no function may read: under nulls, and
-//! between the ranges of lists.
+//! Variants of arrays that compare equal to the original, but have other data where no function may
+//! read: under nulls, and in list elements that belong to no row.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use arrow::datatypes::{DataType, Field, UInt32Type};
 
 use super::draw::Draw;
 
-/// Returns an equal array with other data in places where no row has a value.
+/// Returns an array equal to `array`, but with other data under nulls and in list elements that
+/// belong to no row.
 pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
     let nulls = array.nulls().cloned();
     let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
@@ -76,8 +77,7 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
         }
         DataType::Null => Arc::clone(array),
         data_type => {
-            // Replaces all values by arbitrary non-null values of the same type, then applies the
-            // array's nulls again.
+            // Replaces the values under nulls by arbitrary non-null values of the same type.
             let dirt = arbitrary_values(
                 &Field::new("value", data_type.clone(), false),
                 array.len(),
@@ -92,8 +92,8 @@ pub(crate) fn polluted(array: &ArrayRef, draw: &mut Draw) -> ArrayRef {
     }
 }
 
-/// Returns the parts of a list array in which null rows have elements, and some elements belong to
-/// no row.
+/// Returns the offsets and elements of an equal list array in which null rows have elements, and
+/// some elements belong to no row.
 fn scattered(
     offsets: &OffsetBuffer<i32>,
     values: &ArrayRef,
@@ -131,7 +131,8 @@ fn scattered(
     (OffsetBuffer::new(ScalarBuffer::from(starts)), values)
 }
 
-/// Returns non-null values of a type, including values on which functions fail.
+/// Returns `count` random non-null values of the type of `field`, including values on which
+/// functions fail.
 fn arbitrary_values(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
     let data_type = field.data_type();
     let texts = [
@@ -206,7 +207,8 @@ fn arbitrary_values(field: &Field, count: usize, draw: &mut Draw) -> ArrayRef {
             let width = primitive.primitive_width().unwrap();
             let mut bytes = Vec::with_capacity(width * count);
             for _ in 0..count {
-                // The minimum, the maximum, zero, or an ordinary value.
+                // Little-endian bytes of the minimum, of the maximum, of zero, or of a random
+                // value.
                 let kind = draw.whole(0, 3);
                 for at in 0..width {
                     bytes.push(match kind {

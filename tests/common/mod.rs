@@ -1,4 +1,5 @@
-//! Shared code of the end-to-end tests: small generated data, and runs reduced to a digest.
+//! Shared helpers of the end-to-end tests: they write small data, run pipelines, and return the
+//! digests of streams.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -12,7 +13,7 @@ use forebay::digest::Digest;
 use forebay::{Batch, Error, RunConfig, Session};
 use image::{Rgb, RgbImage};
 
-/// Writes `count` small JPEG photos to `classes` folders of `dir`.
+/// Writes `count` small JPEG photos to `dir`, in `classes` folders that name their classes.
 pub(crate) fn photos(dir: &Path, count: u32, classes: u32) {
     for i in 0..count {
         let class = dir.join(format!("class{}", i % classes));
@@ -31,7 +32,8 @@ pub(crate) fn photos(dir: &Path, count: u32, classes: u32) {
     }
 }
 
-/// Returns a table of `rows` rows with nulls, a list column, and zeros in `d` on which a division fails.
+/// Returns a table of `rows` rows with nulls, a list column, and zeros in `d`, by which a division
+/// fails.
 pub(crate) fn table(rows: i64) -> RecordBatch {
     let id = Int64Array::from_iter_values(0..rows);
     let x =
@@ -52,7 +54,7 @@ pub(crate) fn table(rows: i64) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap()
 }
 
-/// Writes a Parquet file with row groups of `group` rows.
+/// Writes `batch` to a Parquet file with row groups of at most `group` rows.
 pub(crate) fn parquet(path: &Path, batch: &RecordBatch, group: usize) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let props = parquet::file::properties::WriterProperties::builder()
@@ -65,7 +67,7 @@ pub(crate) fn parquet(path: &Path, batch: &RecordBatch, group: usize) {
     writer.close().unwrap();
 }
 
-/// Runs a pipeline and collects its batches.
+/// Runs the pipeline `name`, and returns all batches of the run.
 pub(crate) async fn batches(
     session: &Session,
     name: &str,
@@ -74,7 +76,7 @@ pub(crate) async fn batches(
     at_most(session, name, config, usize::MAX).await
 }
 
-/// Returns at most `limit` batches of the pipeline `p`.
+/// Runs the pipeline `p`, and returns its first `most` batches, or all if it has fewer.
 pub(crate) async fn batches_of_p(
     session: &Session,
     config: RunConfig,
@@ -110,7 +112,8 @@ pub(crate) fn digest(batches: &[Batch]) -> String {
     digest.finish()
 }
 
-/// Runs a pipeline, and returns its digest or the message of its error.
+/// Runs the pipeline `name`. Returns the digest of its stream, or the message of the error that
+/// ended the run.
 pub(crate) async fn outcome(
     session: &Session,
     name: &str,
@@ -122,7 +125,8 @@ pub(crate) async fn outcome(
         .map_err(|e| e.to_string())
 }
 
-/// Returns the row keys of some batches, in order.
+/// Returns the keys of the batches' rows, in stream order: file, row number in the file, and index
+/// among the rows that `unnest` created from this row.
 pub(crate) fn keys(batches: &[Batch]) -> Vec<(String, u64, u32)> {
     let of = |b: &Batch| {
         b.keys()

@@ -1,4 +1,5 @@
-//! Random pipelines over rows with lists. The tables `a`, `b` and `c` have columns `id` and `ids`; `k` has `key`.
+//! A generator of random pipelines over rows with lists. The pipelines read the tables `a`, `b` and
+//! `c` with columns `id` and `ids`, and the table `k` with a column `key`.
 
 use std::fmt::Write as _;
 
@@ -36,8 +37,8 @@ fn query(draw: &mut Draw) -> String {
             false,
         ),
         _ => {
-            // Of the inputs, some have many rows, one is entered late, and one has a single row
-            // that is repeated over and over.
+            // The choices include a mix with similar weights, a mix that rarely draws from its
+            // second input, and a mix that repeats the single row of `c`.
             let (of_b, first, second) =
                 draw.pick(&[("b", 0.7, 0.3), ("b", 0.95, 0.05), ("c", 0.5, 0.5)]);
             let (a, b) = (arm(draw, "a"), arm(draw, of_b));
@@ -75,7 +76,7 @@ pub(crate) fn pipeline(draw: &mut Draw) -> String {
     let mut replaces = true;
     match draw.whole(0, 5) {
         0 if lists => {
-            // Packs may be shorter than some lists, whose rows then fail.
+            // Some lists may be longer than a pack, so their rows fail.
             write!(sql, " PACK ids INTO {}", draw.whole(6, 30)).unwrap();
             replaces = false;
         }

@@ -1,6 +1,6 @@
-//! Tar archives, byte by byte.
+//! Writes tar archives and gzip files without a library.
 
-/// Returns a tar archive of regular files.
+/// Returns a tar archive of regular files, given by their names and contents.
 pub(crate) fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {
@@ -20,7 +20,7 @@ pub(crate) fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     archive
 }
 
-/// Returns a gzip file (RFC 1952) that stores its bytes uncompressed.
+/// Returns a gzip file (RFC 1952) that contains `bytes` in uncompressed blocks.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     for block in bytes.chunks(65_535) {

@@ -1,5 +1,5 @@
-//! Data that changed under a pipeline: tokens, counts and cached rows of the old contents are never
-//! used for the new ones.
+//! Data that changes after it was read: tokens, row counts and cached rows of the old contents are
+//! never used for the new contents.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use forebay::{RunConfig, Session, Token};
 
 use crate::common::{batches_of_p, digest, keys, parquet};
 
-/// Creates a session with a pipeline `p` of this query.
+/// Creates a session with a pipeline `p` whose query is `query`.
 async fn session(query: &str) -> Session {
     let session = Session::new();
     session
@@ -21,7 +21,7 @@ async fn session(query: &str) -> Session {
     session
 }
 
-/// Returns the token after the first batch of a pipeline.
+/// Returns the token after the first batch of a pipeline whose query is `query`.
 async fn token(query: &str) -> Token {
     let session = session(query).await;
     let batches = batches_of_p(&session, RunConfig::default(), 1)
@@ -30,7 +30,8 @@ async fn token(query: &str) -> Token {
     batches[0].token()
 }
 
-/// Resumes a pipeline in a new session, which shares nothing with the session that made the token.
+/// Resumes a pipeline from `token` in a new session, which shares nothing with the session that
+/// returned the token. Returns the number of remaining batches or the error.
 async fn resume(query: &str, token: &Token) -> Result<usize, String> {
     let text = token.to_json().unwrap();
     let config = RunConfig {
@@ -75,10 +76,11 @@ async fn a_csv_of_fewer_rows_in_as_many_bytes_is_refused() {
         why.contains("1 files, 6 rows, 15 bytes in the token, 1 files, 5 rows, 15 bytes now"),
         "{why}"
     );
-    // A change that keeps the number of rows is refused, too.
+    // A token is also refused after a change that keeps the number of rows.
     fs::write(&path, six.replace('6', "7")).unwrap();
     assert_refused(resume(&query, &before).await);
-    // The original contents, written again at a later time, are accepted.
+    // Once the file has its original contents again, the token is accepted, although the file is
+    // newer.
     fs::write(&path, six).unwrap();
     assert_eq!(resume(&query, &before).await, Ok(2));
 }
@@ -138,7 +140,7 @@ async fn changed_json_lines_and_right_sides_of_joins_are_refused() {
     assert_eq!(resume(&query, &before).await, Ok(9));
 }
 
-/// Rows depend on how a file is read as much as on its contents.
+/// A token also belongs to the options of the file's reader, since they change the rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn options_that_change_rows_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +184,8 @@ async fn options_that_change_rows_are_refused() {
     }
 }
 
-/// Files are identified by their contents, not by location and time.
+/// Files are identified by their contents, not by their location or modification time, so a token
+/// is valid for a copy of the data.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_elsewhere_are_the_same_data() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +218,8 @@ async fn copies_elsewhere_are_the_same_data() {
     }
 }
 
-/// A session lists its files once. Contents written later are not mixed with the listed ones.
+/// A session lists the files of its tables once. Contents written after that are not mixed with the
+/// listed contents.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_changes_after_it_was_listed_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,8 +241,8 @@ async fn a_file_that_changes_after_it_was_listed_ends_the_run() {
     assert_eq!(batches.unwrap().len(), 2, "the same file, written again");
 }
 
-/// Advances a file's modification time, since the file system's clock may be too coarse to show the
-/// change.
+/// Advances a file's modification time by a second. The clock of the file system may be too coarse
+/// to give two quick writes different times.
 fn later(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     let time = fs::metadata(path).unwrap().modified().unwrap();
@@ -246,7 +250,7 @@ fn later(path: &Path) {
         .unwrap();
 }
 
-/// Rewrites a file, keeping its size and modification time.
+/// Overwrites a file with a text of the same size, and restores its modification time.
 fn write_unnoticed(path: &Path, text: &str) {
     let before = fs::metadata(path).unwrap();
     assert_eq!(before.len(), text.len() as u64);
@@ -255,8 +259,8 @@ fn write_unnoticed(path: &Path, text: &str) {
     file.set_modified(before.modified().unwrap()).unwrap();
 }
 
-/// Counts and cached rows are keyed by the contents of files, even if modification times do not
-/// show a change.
+/// Row counts and cached rows are keyed by the contents of files, so a change is detected even if
+/// the modification time stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_and_cached_rows_of_other_contents_are_not_used() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Files that hide rows: dangling links, unclosed quotes, wrong counts, archives.
+//! Files from which a reader could lose rows unnoticed: dangling links, unclosed quotes, wrong row
+//! counts, archives.
 
 use std::fs;
 use std::io::Cursor;
@@ -12,8 +13,8 @@ use arrow_avro::writer::AvroWriter;
 use forebay::digest::Digest;
 use forebay::{RunConfig, Session};
 
-/// Runs a query for one epoch. Returns the number of its rows and the digest, or the message of its
-/// error.
+/// Runs a query for one epoch. Returns the number of rows and the digest of its stream, or the
+/// message of its error.
 async fn run(query: &str, config: RunConfig) -> Result<(usize, String), String> {
     let session = Session::new();
     let sql = format!("CREATE PIPELINE p AS {query}");
@@ -131,7 +132,8 @@ async fn a_quote_that_is_not_closed_is_fatal_under_every_policy() {
     assert_eq!(run(&query, RunConfig::default()).await.unwrap().0, 4);
 }
 
-/// Arrow's decoder would wait for the end of the block for ever.
+/// The header of this Avro block counts one row too many. Arrow's decoder would never reach the end
+/// of such a block.
 #[tokio::test]
 async fn an_avro_block_with_a_row_too_many_ends_the_run() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +146,8 @@ async fn an_avro_block_with_a_row_too_many_ends_the_run() {
     writer.write(&rows(0, 10)).unwrap();
     writer.finish().unwrap();
     let mut bytes = writer.into_inner().into_inner();
-    // The number of rows follows the header's sync marker, which also ends the block.
+    // The number of rows in the block follows the sync marker at the end of the header. The same
+    // marker ends the block, and so the file.
     let marker = bytes[bytes.len() - 16..].to_vec();
     let at = bytes
         .windows(16)
@@ -168,13 +171,13 @@ async fn an_avro_block_with_a_row_too_many_ends_the_run() {
     }
 }
 
-/// Record batches are staged as Parquet row groups are: the same stream, within the same memory
-/// limit.
+/// The record batches of an Arrow file are staged as the row groups of a Parquet file are, so both
+/// files give the same stream within the same memory limit.
 #[tokio::test]
 async fn arrow_files_shuffle_as_parquet_does() {
     let dir = tempfile::tempdir().unwrap();
     let batches: Vec<RecordBatch> = (0..40).map(|n| rows(n * 500, 500)).collect();
-    // The file name is part of the key of a row.
+    // The file name is part of the key of a row, so both files have the same name.
     let (arrow, parquet) = (dir.path().join("a/t"), dir.path().join("p/t"));
     fs::create_dir_all(arrow.parent().unwrap()).unwrap();
     fs::create_dir_all(parquet.parent().unwrap()).unwrap();
@@ -204,7 +207,7 @@ async fn arrow_files_shuffle_as_parquet_does() {
             .await
             .unwrap();
         assert_eq!(expected.0, 20_000);
-        // With little memory, rows are spilled.
+        // With the low memory limit, staged rows are spilled.
         for memory_limit in [None, Some(20 << 20)] {
             let config = RunConfig {
                 memory_limit,

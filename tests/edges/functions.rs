@@ -1,6 +1,6 @@
 //! Tests every function that SQL accepts: its value for a row depends on that row alone. The value
-//! does not change if data under nulls changes, or if the row is evaluated together with others or
-//! alone.
+//! does not change if the data under nulls changes, or if the row is evaluated alone rather than
+//! together with other rows.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,9 +37,10 @@ use forebay_udfs::tensor::{Dtype, ImageLayout, TensorType};
 use crate::draw::Draw;
 use crate::garbage::polluted;
 
-/// Maximum number of calls that are tried for each function and number of arguments.
+/// Maximum number of random calls that are generated for each function and number of arguments, to
+/// find valid ones.
 const TRIES: usize = 150;
-/// Maximum number of calls that are checked for each function and number of arguments.
+/// Maximum number of valid calls that are checked for each function and number of arguments.
 const CALLS: usize = 3;
 
 /// Calls of functions whose arguments are too specific to be found by chance.
@@ -78,8 +79,8 @@ const CALLS_BY_HAND: &[&str] = &[
     "rotate(px, 90)",
 ];
 
-/// Functions that cannot be called here: those that take lambdas, which the dialect does not parse,
-/// and those of unions.
+/// Functions that this test cannot call: functions with lambdas, which Forebay's dialect does not
+/// parse, and functions over the Arrow type `Union`.
 const NEVER_CALLED: [&str; 6] = [
     "array_any_match",
     "array_filter",
@@ -140,7 +141,7 @@ fn nulls(draw: &mut Draw, rows: usize) -> NullBuffer {
     (0..rows).map(|_| !draw.chance(35)).collect()
 }
 
-/// Returns rows of many types, with nulls at every level.
+/// Returns `count` rows with columns of many types, and with nulls at every level of nesting.
 fn rows(count: usize) -> RecordBatch {
     let draw = &mut Draw::new(7);
     let some = |draw: &mut Draw, from: u64, to: u64| -> Vec<Option<i64>> {
@@ -353,7 +354,7 @@ fn tensor() -> TensorType {
     }
 }
 
-/// Returns equal rows with other data under their nulls.
+/// Returns rows equal to `batch`, but with other data under their nulls.
 fn with_garbage(batch: &RecordBatch, seed: u64) -> RecordBatch {
     let draw = &mut Draw::new(seed);
     let columns = batch
@@ -372,7 +373,8 @@ fn with_garbage(batch: &RecordBatch, seed: u64) -> RecordBatch {
     RecordBatch::try_new(batch.schema(), columns).unwrap()
 }
 
-/// The value of each row as a string, or the row's error; `Err` if the expression fails as a whole.
+/// For each row, its value as a string or its error. `Err` if the evaluation of the whole batch
+/// fails.
 type Values = Result<Vec<String>, String>;
 
 fn values(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Values {
@@ -396,7 +398,7 @@ fn one_by_one(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Values {
     Ok(all)
 }
 
-/// Several arrangements of the same rows in batches, each with its name.
+/// The same rows, arranged in record batches in several ways, each with a name.
 struct Ways {
     schema: DFSchema,
     plain: RecordBatch,
@@ -430,8 +432,8 @@ impl Ways {
         }
     }
 
-    /// Evaluates an expression over all arrangements. Returns its values, and the difference if an
-    /// arrangement gives other values.
+    /// Evaluates an expression over all arrangements. Returns its values, and a description of the
+    /// difference if an arrangement gives other values.
     fn check(&self, expr: &Expr) -> (Values, Option<String>) {
         let compiled = match compile_expr(expr, self.schema.clone()) {
             Ok(compiled) => compiled,
@@ -458,7 +460,7 @@ fn state() -> (SessionState, BTreeSet<String>) {
     let accepted = catalog.functions().accepted().iter();
     let by_row = accepted.filter(|name| {
         let name = name.as_str();
-        // An alias is another name of a function that is listed already.
+        // Aliases are skipped, since the function is listed under its own name.
         match (state.scalar_functions().get(name), higher.get(name)) {
             (Some(function), _) => function.name() == name,
             (None, Some(function)) => function.name() == name,
@@ -469,7 +471,8 @@ fn state() -> (SessionState, BTreeSet<String>) {
     (state, by_row)
 }
 
-/// Coerces the types of an expression and binds its draws; fails if the expression is invalid over these columns.
+/// Coerces the types in an expression and binds its random draws. Fails if the expression is
+/// invalid over the columns of `schema`.
 fn typed(expr: Expr, schema: &DFSchema) -> Result<Expr, String> {
     let bound = Streams::default().bind(expr).map_err(|e| e.to_string())?;
     let context = SimplifyContext::builder()
@@ -482,7 +485,8 @@ fn typed(expr: Expr, schema: &DFSchema) -> Result<Expr, String> {
     Ok(expr)
 }
 
-/// Returns the expressions that are tried as arguments: each column, and constants.
+/// Returns the expressions that are tried as arguments of functions: each column, and some
+/// constants.
 fn arguments(schema: &Schema) -> Vec<Expr> {
     let columns = schema.fields().iter().map(|field| field.name().as_str());
     let columns = columns.filter(|name| *name != ROW_COLUMN).map(ident);
@@ -498,7 +502,8 @@ fn arguments(schema: &Schema) -> Vec<Expr> {
     columns.chain(constants).chain(numbers).collect()
 }
 
-/// Returns those examples of random image functions that [`CALLS_BY_HAND`] does not call.
+/// Returns the catalogue's example calls of the random image functions that [`CALLS_BY_HAND`] does
+/// not call.
 fn calls_of_examples() -> impl Iterator<Item = String> {
     let is_called = |name: &str| {
         let mut names = CALLS_BY_HAND.iter().filter_map(|text| text.split_once('('));

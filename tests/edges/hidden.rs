@@ -1,4 +1,4 @@
-//! Values that are hidden under a null struct or list never surface.
+//! Values in the child arrays of a null struct or list never appear in a result.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,8 +15,9 @@ use forebay::{RunConfig, Session};
 
 use crate::common::{batches, digest};
 
-/// Writes rows 0 to 3. Row 1 has a null struct over `(11, 'hidden')` and a null list over `[7, 8]`.
-/// The fields of the struct are declared non-nullable, which Arrow permits.
+/// Writes four rows, with ids 0 to 3. Row 1 has a null struct whose fields contain `(garbage,
+/// 'hidden')`, and a null list whose elements are `[7, 8]`. The fields of the struct are declared
+/// non-nullable, which Arrow permits.
 fn write(path: &Path, garbage: i64) {
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![0, 1, 2, 3]));
     let valid = NullBuffer::from(vec![true, false, true, true]);
@@ -58,8 +59,8 @@ async fn run(path: &Path, query: &str, optimize: &str) -> Vec<RecordBatch> {
     batches.iter().map(|batch| batch.batch.clone()).collect()
 }
 
-/// Returns the rows of a query, after checking that the optimised and the written plan give the
-/// same rows for any hidden values.
+/// Returns the rows of a query. Panics if the optimised and the written plan differ, or if the
+/// hidden values change the rows.
 async fn rows(query: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! One bad value fails one row only, in every kernel that can fail, under every plan, segment size
-//! and world size.
+//! In every kernel that can fail, one bad value fails only its own row, whatever the plan, the
+//! segment size and the number of ranks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use crate::common::{batches, digest, parquet};
 const ROWS: usize = 300;
 const BAD: usize = 137;
 
-/// Expressions over the table, each of which has a value in every row except the bad one.
+/// Expressions over the table. Each expression has a value in every row but the row `BAD`, in which
+/// it raises an error.
 const KERNELS: &[&str] = &[
-    // Strings to other types.
+    // Conversions of strings to other types.
     "CAST(number AS BIGINT)",
     "CAST(number AS DOUBLE)",
     "CAST(number AS DECIMAL(10, 2))",
@@ -34,7 +35,7 @@ const KERNELS: &[&str] = &[
     "to_timestamp(day)",
     "to_timestamp_millis(day)",
     "to_unixtime(day)",
-    // Binaries to strings.
+    // Conversions of binaries to strings.
     "CAST(bytes AS VARCHAR)",
     "arrow_cast(bytes, 'Utf8View')",
     "arrow_cast(bytes, 'LargeUtf8')",
@@ -69,7 +70,7 @@ const KERNELS: &[&str] = &[
     "split_part(number, ',', small)",
     "chr(one)",
     "make_date(2024, large, 1)",
-    // Results as large as an argument specifies.
+    // Functions whose result is as large as an argument specifies.
     "repeat('ab', large)",
     "lpad(number, large)",
     "rpad(number, large, 'é')",
@@ -79,13 +80,15 @@ const KERNELS: &[&str] = &[
     "range(0, large)",
     "generate_series(0, large)",
     "length(repeat('ab', large)) + length(lpad('a', large))",
-    // Calls inside an operator that need not evaluate all of its operands.
+    // Failing expressions inside CASE, coalesce and AND, which need not evaluate all of their
+    // operands.
     "CASE WHEN id >= 0 THEN 10 / small ELSE 1 END",
     "coalesce(10 / small, 1)",
     "small = 0 AND 10 / small = 1",
 ];
 
-/// Returns a table; in a bad row, strings and numbers are malformed or out of range.
+/// Returns a table of `rows` rows. In the rows for which `is_bad` is true, strings are malformed
+/// and numbers are out of range.
 fn table(rows: usize, is_bad: impl Fn(usize) -> bool) -> RecordBatch {
     let texts = |good: &dyn Fn(usize) -> String, bad: &str| -> ArrayRef {
         let text = |row| {
@@ -283,7 +286,8 @@ async fn predicates_and_keys_fail_for_one_row_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_bad_value_among_many_fails_one_row() {
-    // The nightly run has 600,000 rows; fewer rows test the same code with fewer bisections.
+    // The nightly run, which sets the variable, has 600,000 rows. Fewer rows test the same code
+    // with fewer bisections of the batch.
     let rows = match std::env::var("FOREBAY_FUZZ_CASES") {
         Ok(_) => 600_000,
         Err(_) => 60_000,
@@ -410,7 +414,8 @@ async fn nothing_fails_over_no_rows() {
 async fn rows_that_do_not_fit_into_one_column_are_computed_apart() {
     let dir = tempfile::tempdir().unwrap();
     let session = session(dir.path(), &table(ROWS, |_| false), 300).await;
-    // A segment has more distinct strings than 8-bit dictionary keys can number; a batch has fewer.
+    // A segment has more distinct strings than there are 8-bit dictionary keys, but a batch has
+    // fewer.
     let query =
         "SELECT id, arrow_cast(CAST(id AS VARCHAR), 'Dictionary(Int8, Utf8)') AS x FROM rows";
     create(&session, query, 50, "fail").await;
@@ -432,7 +437,8 @@ async fn rows_that_do_not_fit_into_one_column_are_computed_apart() {
         ..RunConfig::default()
     };
     assert_eq!(digest(&given(&session, query, small).await), digest(&split));
-    // The same query with a filter, so that rows are counted as they are computed.
+    // The same query with a filter, because of which the number of rows is known only after they
+    // are computed.
     let query =
         "SELECT id, arrow_cast(CAST(id AS VARCHAR), 'Dictionary(Int8, Utf8)') AS x FROM rows
                  WHERE id % 2 = 0";

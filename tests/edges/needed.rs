@@ -1,4 +1,5 @@
-//! Columns that a pipeline does not need: damage in them goes unnoticed, whatever plan runs.
+//! Columns that a pipeline does not need are not read, so damage in them causes no error, whatever
+//! plan runs.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +10,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::common::{outcome, parquet, table};
 
-/// Overwrites the pages of a column.
+/// Overwrites the data pages of a column in a Parquet file, which makes the column unreadable.
 fn damage_column(path: &Path, column: &str) {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let groups = reader.metadata().row_groups();
@@ -85,7 +86,7 @@ async fn damage_to_an_arrow_file_is_the_same_under_every_plan() {
     writer.write(&rows).unwrap();
     writer.finish().unwrap();
     let select = "SELECT id, d FROM (SELECT *, upper(name) AS u FROM t) AS s WHERE d > 1";
-    // The strings of `name` are found in the file by their contents.
+    // Searches the file for the strings of `name`, to damage them.
     let mut bytes = std::fs::read(&path).unwrap();
     let texts = b"n1n2n3n4";
     let at = bytes
@@ -110,7 +111,8 @@ async fn damage_to_an_arrow_file_is_the_same_under_every_plan() {
 async fn an_invalid_csv_cell_in_an_unneeded_column_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.csv");
-    // The type of the column is inferred from the first rows.
+    // The reader infers an integer type from the first rows of the CSV file. The value `x` in a
+    // later row does not fit this type.
     let rows = (0..5_000).map(|i| {
         format!(
             "{i},{}\n",

@@ -1,5 +1,5 @@
-//! Wide and deep pipelines are planned in bounded space and run as written; statements do not wait for running
-//! queries.
+//! Pipelines with many columns or deep nesting are planned in bounded memory, and run with the
+//! stream of the written plan. Statements do not wait for running queries.
 
 use std::fmt::Write;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::common::{batches, digest, parquet, table};
 
-/// Creates a session with a pipeline `p` of this query over `t.parquet`, a table of 40 rows.
+/// Creates a session with a pipeline `p` whose query is `query`, over a table `t` of 40 rows.
 async fn session(folder: &std::path::Path, query: &str) -> Session {
     let file = folder.join("t.parquet");
     parquet(&file, &table(40), 10);
@@ -25,8 +25,8 @@ async fn session(folder: &std::path::Path, query: &str) -> Session {
     session
 }
 
-/// Returns the digest of the pipeline `p`, after checking that the unoptimised plan has the same
-/// digest.
+/// Returns the digest of the pipeline `p`. Panics if the optimised and the unoptimised plan have
+/// different digests.
 async fn same_as_written(session: &Session) -> String {
     let mut digests = [Optimize::Default, Optimize::Off].map(|_| String::new());
     for (digest_of, optimize) in digests.iter_mut().zip([Optimize::Default, Optimize::Off]) {
@@ -41,8 +41,8 @@ async fn same_as_written(session: &Session) -> String {
     chosen
 }
 
-/// Returns `n` computed columns as SQL: numbers, strings, random draws, and some that fail for some
-/// rows.
+/// Returns `id` and `n` computed columns as SQL: numbers, strings, random draws, and expressions
+/// that fail for some rows.
 fn computed(n: usize) -> String {
     let mut columns = String::from("id");
     for i in 0..n {
@@ -89,8 +89,8 @@ async fn columns_that_are_read_above_are_dropped_or_kept_alike() {
 #[tokio::test]
 async fn a_condition_of_many_parts_keeps_the_rows_of_the_written_plan() {
     let folder = tempfile::tempdir().unwrap();
-    // Brackets the condition in halves, so that it is long but not deep. Some parts fail for some
-    // rows.
+    // Joins the parts with AND and parentheses as a balanced tree, so that the condition is long
+    // but not deeply nested. Some parts raise an error for some rows.
     fn all(parts: &[String]) -> String {
         match parts {
             [only] => only.clone(),
@@ -151,7 +151,7 @@ async fn pipelines_that_read_pipelines_twice_end_in_an_error() {
             Err(error) => {
                 let error = error.to_string();
                 assert!(error.contains("more than 1024 tables"), "{error}");
-                // Ten levels read 2^10 tables, the maximum allowed.
+                // A query of ten levels reads 2^10 tables, which is the maximum allowed.
                 assert_eq!(level, 10);
                 return;
             }
@@ -178,13 +178,15 @@ async fn statements_do_not_wait_for_a_running_query() {
     let folder = tempfile::tempdir().unwrap();
     let session = session(folder.path(), "SELECT id FROM t BATCH 4").await;
     let mut query = std::pin::pin!(session.execute("SELECT id FROM p WHERE id > 3"));
-    // The query waits for its first rows, and is not polled again until the other statement is done.
+    // The query waits for its first rows, and is not polled again until the statement below has
+    // finished.
     let waits = std::future::poll_fn(|context| Poll::Ready(query.poll_unpin(context).is_pending()));
     assert!(waits.await);
     let sql = "CREATE PIPELINE other AS SELECT x FROM t BATCH 2; DROP PIPELINE p";
     let created = tokio::time::timeout(Duration::from_secs(120), session.execute(sql)).await;
     created.expect("the query holds the catalogue").unwrap();
-    // The query sees the catalogue as it was when it began.
+    // The query uses the catalogue from the time when the query started, so it succeeds although
+    // `p` was dropped.
     query.await.unwrap();
     assert_eq!(session.names().await, ["t", "other"]);
 }

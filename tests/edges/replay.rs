@@ -1,4 +1,5 @@
-//! Replay of dead letters runs each row on its own, under every policy.
+//! A replay of dead letters computes each failed row again by itself, whatever the policy
+//! `on_error` is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use forebay::{RunConfig, RunInternals, RunScope, RunStats, Session, dead_letters};
 
-/// Writes the rows of two files. Every tenth fails because `den` is 0, unless `is_mended` is true.
+/// Writes two files with 60 rows in total. Unless `is_mended` is true, every tenth row fails in the
+/// pipelines, because its `den` is 0.
 fn write(folder: &Path, is_mended: bool) {
     for (file, rows) in [("a", 0..40), ("b", 40..60)] {
         let den = |id: i64| if id % 10 == 9 && !is_mended { 0 } else { 1 };
@@ -35,7 +37,8 @@ async fn session(folder: &Path, from: &str, clauses: &str, on_error: &str) -> Se
     session
 }
 
-/// Runs a pipeline, and returns its rows, its statistics and the message of its error.
+/// Runs the pipeline `p`. Returns its rows as pairs (id, x), the statistics, and the message of the
+/// error that ended the run.
 async fn run(
     session: &Session,
     config: RunConfig,
@@ -46,7 +49,7 @@ async fn run(
         match batch {
             Ok(batch) => {
                 let batch = batch.batch;
-                // A batch of packs has no column of numbers.
+                // In a batch of packs, `id` is a column of lists.
                 let Some(id) = batch["id"].as_primitive_opt::<Int64Type>() else {
                     continue;
                 };
@@ -103,7 +106,7 @@ async fn rows_that_still_fail_and_rows_that_were_mended_are_replayed_under_every
         let broken = session(folder.path(), from, clauses, on_error).await;
         let (_, _, error) = run(&broken, RunConfig::default()).await;
         assert_eq!(error, None, "{case}");
-        // While the data is not mended, all rows fail again.
+        // As long as the data is not mended, all replayed rows fail again.
         let (rows, stats, error) = replay(folder.path(), &broken).await;
         assert_eq!(error, None, "{case}");
         let mut nulled: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
@@ -116,7 +119,7 @@ async fn rows_that_still_fail_and_rows_that_were_mended_are_replayed_under_every
         assert!(counted >= 6 && stats.replaced == 0, "{case}: {stats:?}");
         assert_eq!(nulled, left, "{case}");
         assert!(rows.iter().all(|(_, x)| x.is_none()), "{case}");
-        // After the data is mended, each row yields its original value.
+        // After the data is mended, each replayed row has the value that it has without failures.
         write(folder.path(), true);
         let mended = session(folder.path(), from, clauses, on_error).await;
         let (rows, stats, error) = replay(folder.path(), &mended).await;

@@ -1,5 +1,5 @@
-//! Shards of samples: compressed and uncompressed ones make the same streams, in any order and
-//! resumed anywhere.
+//! WebDataset shards: compressed and uncompressed shards give the same streams, in stored and
+//! shuffled order, and after a resume from any batch.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,8 @@ fn shards(folder: &Path, is_compressed: bool) {
     }
 }
 
-/// Runs a query. Returns the digests of its batches, and the token after the batch number `stop`.
+/// Runs a query, from `resume` if there is a token. Returns the digests of its batches, and the
+/// token after batch number `stop`.
 async fn run(
     query: &str,
     stop: usize,
@@ -126,7 +127,7 @@ async fn a_value_of_another_type_is_an_error_of_its_row() {
         "{error}"
     );
     assert_eq!(run(&query("null"), 0, None).await.unwrap().0.len(), 3);
-    // A damaged shard is an error of the source under every policy.
+    // A damaged shard ends the run with an error under every policy `on_error`.
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1024]).unwrap();
     for policy in ["fail", "skip", "null"] {

@@ -1,5 +1,5 @@
-//! Columns of every Arrow type are written to a file of every format: they are either read back
-//! equal, or refused before anything is written.
+//! Columns of every Arrow type are written to files of every format. A column is either read back
+//! equal, or the writer refuses it before anything is written.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -26,7 +26,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::common::batches_of_p;
 
-/// Returns columns of three rows, one for each type to which integers can be cast.
+/// Returns one column of three rows for each type to which integers can be cast.
 fn cast_from_numbers() -> Vec<ArrayRef> {
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(86_400_000)]));
     let small: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(100)]));
@@ -155,8 +155,8 @@ fn union() -> ArrayRef {
     Arc::new(UnionArray::try_new(fields.unwrap(), ids, None, children).unwrap())
 }
 
-/// Returns lists, structs and maps of three rows that contain the array's values, with a null among
-/// them.
+/// Returns lists, structs and maps of three rows that contain the values of `item`. One of the
+/// three rows is null.
 fn nested(item: &ArrayRef) -> Vec<ArrayRef> {
     let field = Arc::new(Field::new("item", item.data_type().clone(), true));
     let nulls = || Some(NullBuffer::from(vec![true, false, true]));
@@ -206,7 +206,8 @@ fn map(keys: ArrayRef, values: ArrayRef) -> MapArray {
     MapArray::new(field, offsets, entries, None, false)
 }
 
-/// Returns a type in which `leaf` has replaced each type without children.
+/// Returns the type `of`, with each nested type that has no children replaced by the result of
+/// `leaf`.
 fn replaced(of: &DataType, leaf: &dyn Fn(&DataType) -> DataType) -> DataType {
     let field = |field: &Field| {
         let data_type = replaced(field.data_type(), leaf);
@@ -224,8 +225,8 @@ fn replaced(of: &DataType, leaf: &dyn Fn(&DataType) -> DataType) -> DataType {
     }
 }
 
-/// Returns the type that a format's reader yields for a written type: without encodings and list
-/// views, in units that the format has.
+/// Returns the type that a format's reader returns for a column written with the type `of`: without
+/// dictionary and run-end encodings and list views, and with time units that the format has.
 fn shown(format: TableFormat, of: &DataType) -> DataType {
     replaced(of, &|leaf| match leaf {
         DataType::Timestamp(TimeUnit::Second, zone) if format == TableFormat::Parquet => {
@@ -240,8 +241,8 @@ fn shown(format: TableFormat, of: &DataType) -> DataType {
     })
 }
 
-/// Returns the type to pass to Arrow's JSON reader: intervals are strings, and scales are not
-/// negative.
+/// Returns the type to request from Arrow's JSON reader for a column of type `of`. The reader
+/// cannot return intervals, which are read as strings, or decimals of negative scale.
 fn asked_for(of: &DataType) -> DataType {
     replaced(of, &|leaf| match leaf {
         DataType::Interval(_) => DataType::Utf8,
@@ -264,7 +265,7 @@ fn write(path: &Path, batch: &RecordBatch) -> Result<(), String> {
     writer.finish().map(drop).map_err(|e| format!("late: {e}"))
 }
 
-/// Reads a file with the format's own reader, given the expected types.
+/// Reads a file with the reader of its format, which expects the types of `schema`.
 fn read(path: &Path, schema: &Arc<Schema>) -> RecordBatch {
     let file = File::open(path).unwrap();
     let batches: Vec<RecordBatch> = match TableFormat::of_path(path).unwrap() {
@@ -282,7 +283,7 @@ fn read(path: &Path, schema: &Arc<Schema>) -> RecordBatch {
             reader.map(Result::unwrap).collect()
         }
         TableFormat::Csv => {
-            // Read as strings, which are then cast.
+            // The values are read as strings, and cast to the expected type later.
             let text = Arc::new(Schema::new(vec![Field::new("x", DataType::Utf8, true)]));
             let builder = arrow::csv::ReaderBuilder::new(text).with_header(true);
             builder.build(file).unwrap().map(Result::unwrap).collect()
@@ -303,7 +304,8 @@ fn from_hex(text: &StringArray) -> BinaryArray {
     text.iter().map(|text| text.map(digits)).collect()
 }
 
-/// Writes an array and checks that it is read back equal; returns false if the writer refuses it.
+/// Writes an array to a file and reads it. Returns false if the writer refuses the array. Panics if
+/// the array that is read differs.
 fn is_written(folder: &Path, end: &str, array: &ArrayRef) -> bool {
     let path = folder.join(format!("t.{end}"));
     let what = format!("{} in {end}", array.data_type());
@@ -418,7 +420,7 @@ fn unions_empty_structs_and_maps_of_numbers_are_refused_where_they_cannot_be_rea
     }
 }
 
-/// A date64 with a time of day is not a date, and Parquet cannot store it.
+/// A Date64 value that includes a time of day is refused, since Parquet's DATE has no time of day.
 #[test]
 fn a_time_of_day_is_not_cut_off() {
     let folder = tempfile::tempdir().unwrap();
@@ -431,7 +433,7 @@ fn a_time_of_day_is_not_cut_off() {
     }
 }
 
-/// The logical types in a Parquet file, as other readers see them.
+/// Checks the logical types in the metadata of a Parquet file, which other readers depend on.
 #[test]
 fn seconds_and_dates_have_logical_types_in_parquet_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -460,7 +462,7 @@ fn seconds_and_dates_have_logical_types_in_parquet_files() {
     );
 }
 
-/// Forebay's own sources read the output of a run.
+/// A file that a run has written can be read by a Forebay source.
 #[tokio::test]
 async fn sources_read_what_was_written() {
     let folder = tempfile::tempdir().unwrap();

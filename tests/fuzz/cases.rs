@@ -1,12 +1,12 @@
-//! Numbers and seeds of the fuzzers' random cases.
+//! Helpers of the fuzzers: the seeds of the random cases, and a time limit for each case.
 
 use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Environment variable with the number of random cases of each fuzzer.
+/// Environment variable that sets the number of random cases of each fuzzer.
 const CASES_VARIABLE: &str = "FOREBAY_FUZZ_CASES";
-/// Environment variable with the only seed to run.
+/// Environment variable that selects a single case by its seed.
 const SEED_VARIABLE: &str = "FOREBAY_FUZZ_SEED";
 
 /// Returns the seeds of a fuzzer that runs `cases` cases by default.
@@ -18,15 +18,15 @@ pub(crate) fn seeds(cases: u64) -> Range<u64> {
     }
 }
 
-/// Returns the instruction by which a failed case can be run again.
+/// Returns a message that says how to run the case of `seed` again.
 pub(crate) fn again(seed: u64) -> String {
     format!("run it again with {SEED_VARIABLE}={seed}")
 }
 
-/// Timeout of a case, longer than any case takes on any machine.
+/// Timeout of a case, far longer than a case takes even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs a case on its own thread, because planning cannot be interrupted.
+/// Runs a case on a new thread, because planning cannot be interrupted if the case does not end.
 ///
 /// # Panics
 /// Panics if the case panics or does not end.
@@ -39,7 +39,7 @@ where
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        // The receiver is gone after a timeout.
+        // Sending fails if the receiver was dropped after a timeout.
         let _ = sender.send(runtime.block_on(case()));
     });
     match receiver.recv_timeout(PATIENCE) {

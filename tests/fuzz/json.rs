@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::draw::Draw;
 
-/// Returns a text with a random change, as from damage or an editor.
+/// Returns `text` with one random change, such as file corruption or a manual edit would make.
 pub(crate) fn damaged(text: &str, draw: &mut Draw) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     let at = draw.whole(0, bytes.len() as u64 - 1) as usize;
@@ -20,7 +20,7 @@ pub(crate) fn damaged(text: &str, draw: &mut Draw) -> Vec<u8> {
             bytes.splice(to..to, piece);
         }
         5 => {
-            // One digit is replaced by another.
+            // Replaces one digit by a random digit.
             let digits: Vec<usize> = (0..bytes.len())
                 .filter(|&at| bytes[at].is_ascii_digit())
                 .collect();
@@ -35,7 +35,7 @@ pub(crate) fn damaged(text: &str, draw: &mut Draw) -> Vec<u8> {
     bytes
 }
 
-/// Returns a number or other value that Forebay never writes.
+/// Returns a random JSON value, such as a huge number, that Forebay never writes.
 pub(crate) fn hostile(draw: &mut Draw) -> Value {
     let number = |text: &str| {
         serde_json::from_str::<Number>(text)
@@ -58,7 +58,7 @@ pub(crate) fn hostile(draw: &mut Draw) -> Value {
     }
 }
 
-/// Returns the positions of all values in a document, as JSON pointers.
+/// Returns the JSON pointers of all values in the document `value`, including the document itself.
 pub(crate) fn places(value: &Value) -> Vec<String> {
     let mut found = vec![String::new()];
     let below = |key: &str, value: &Value| -> Vec<String> {
@@ -81,7 +81,8 @@ pub(crate) fn places(value: &Value) -> Vec<String> {
     found
 }
 
-/// Replaces a value at or below the JSON pointer `below` by a hostile one, or removes a field.
+/// Changes one random value at or below the JSON pointer `below`: replaces it by a result of
+/// [`hostile`], or removes a field of it.
 pub(crate) fn deface(value: &mut Value, below: &str, draw: &mut Draw) {
     let Some(part) = value.pointer(below) else {
         return;

@@ -1,4 +1,5 @@
-//! Black-box fuzzers. Each runs a small number of cases in the suite; `FOREBAY_FUZZ_CASES` sets another number.
+//! Black-box fuzzers. By default, each fuzzer runs a small number of random cases;
+//! `FOREBAY_FUZZ_CASES` sets another number.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Damaged, edited and invented saved plans and price files are either refused, or give the
-//! pipeline's stream.
+//! Saved plans and price files that are damaged, edited or invented are either refused, or the
+//! pipeline has its usual stream under them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::common::{batches_of_p, digest, photos};
 use crate::draw::Draw;
 use crate::json::{damaged, deface, places};
 
-/// Returns pipelines whose plan depends on prices and sizes.
+/// Returns two pipelines whose plans depend on prices and on the sizes of rows.
 fn queries(folder: &Path, relax: &str) -> [String; 2] {
     let (photos, cache) = (folder.join("photos"), folder.join("cache"));
     let from = format!("images('{}')", photos.display());
@@ -36,7 +36,7 @@ async fn pipeline(session: &Session, query: &str) {
     session.execute(&sql).await.unwrap();
 }
 
-/// Runs one epoch and returns its digest, or its error.
+/// Runs one epoch of the pipeline `p`. Returns the digest of the stream or the error.
 async fn outcome(session: &Session, plan: Option<Arc<SavedPlan>>) -> Result<String, String> {
     let config = RunConfig {
         epochs: Some(1),
@@ -51,7 +51,8 @@ async fn outcome(session: &Session, plan: Option<Arc<SavedPlan>>) -> Result<Stri
     outcome.map(|batches| digest(&batches))
 }
 
-/// Runs a pipeline in a new session, under prices or under a plan.
+/// Runs a pipeline in a new session, with the prices or the saved plan if there are any. Returns
+/// the digest of the stream or the error.
 fn run(
     query: &str,
     prices: Option<Coefficients>,
@@ -104,14 +105,15 @@ fn a_changed_plan_is_refused_or_gives_the_same_stream() {
         let Ok(changed) = changed else { continue };
         eprintln!("{}", again(seed));
         let plan = SavedPlan::from_json(&changed);
-        // Deserialising a plan without the checks must not accept what the checks refuse.
+        // Deserialising with serde alone must apply the same checks as `SavedPlan::from_json`.
         assert_eq!(
             serde_json::from_str::<SavedPlan>(&changed).ok().as_ref(),
             plan.as_ref().ok(),
         );
         let Ok(plan) = plan else { continue };
         read += 1;
-        // The plan's display text is formatted from its fields, so it contains no escape sequences.
+        // The displayed text of the plan must not contain terminal escape sequences, whatever the
+        // file contains.
         assert!(!plan.to_string().contains('\u{1b}'));
         if let Ok(found) = run(query, None, Some(plan)) {
             ran += 1;

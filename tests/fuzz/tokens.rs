@@ -1,5 +1,5 @@
-//! Damaged, edited and invented tokens are either refused, or give the stream that they belong to.
-//! They never cause another stream, a panic or an endless run.
+//! Tokens that are damaged, edited or invented are either refused, or the run resumes with batches
+//! of the pipeline's own stream. They never cause another stream, a panic or an endless run.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,10 +14,11 @@ use crate::common::{batches_of_p, digest};
 use crate::draw::Draw;
 use crate::json::{damaged, deface};
 
-/// Timeout of a run, longer than any run of these few rows takes.
+/// Timeout of a run, far longer than a run over these few rows takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pipelines whose tokens carry rows, have positions in several inputs, or count the rows that a filter keeps.
+/// Pipelines whose tokens contain open packs or buckets, positions in several inputs, or the number
+/// of rows that a filter has kept.
 const QUERIES: [&str; 4] = [
     "SELECT id, ids FROM t SHUFFLE WITHIN 20 ROWS SEED 3 PACK ids INTO 12 BATCH 2 REPEAT 2",
     "SELECT id, ids FROM t SHUFFLE GLOBALLY BUCKET BY id % 7 BOUNDARIES (2, 4) BATCH 9 REPEAT 2",
@@ -42,7 +43,8 @@ async fn session(folder: &Path, query: &str) -> Session {
     session
 }
 
-/// Returns a token in the middle of the first epoch, and the digest of the stream after it.
+/// Runs the pipeline `p`. Returns a token in the middle of the first epoch, and the digest of the
+/// stream after this token.
 async fn token(session: &Session) -> (Token, String) {
     let batches = batches_of_p(session, RunConfig::default(), usize::MAX)
         .await
@@ -52,7 +54,7 @@ async fn token(session: &Session) -> (Token, String) {
     (batches[at].token(), digest(&batches[at + 1..]))
 }
 
-/// Resumes a run, and returns the digest of its stream or its error.
+/// Resumes the pipeline `p` from `token`. Returns the digest of the remaining stream or the error.
 async fn resume(session: &Session, token: Token) -> Result<String, String> {
     let config = RunConfig {
         resume: Some(Arc::new(token)),
@@ -68,7 +70,8 @@ async fn resume(session: &Session, token: Token) -> Result<String, String> {
     outcome.map(|batches| digest(&batches))
 }
 
-/// Parses damaged bytes. If they are accepted, they must have the meaning of the original token.
+/// Parses damaged bytes. Returns true if they are accepted. Panics if the accepted token differs
+/// from the original `token`.
 fn read(bytes: &[u8], token: &Token) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
@@ -105,7 +108,7 @@ async fn a_reformatted_token_is_equal_or_refused() {
     let session = session(folder.path(), QUERIES[0]).await;
     let (token, rest) = token(&session).await;
     let text = token.to_json().unwrap();
-    // Another order of keys and more white space do not change a token.
+    // The order of the JSON keys and white space do not change the meaning of a token.
     let value: Value = serde_json::from_str(&text).unwrap();
     let sorted = serde_json::to_string_pretty(&value).unwrap();
     assert_ne!(sorted, text);
@@ -133,7 +136,7 @@ async fn a_reformatted_token_is_equal_or_refused() {
     for nested in ["[", "{\"a\":"] {
         refused(&nested.repeat(200_000));
     }
-    // Deserialising a token without the checks must not accept what the checks refuse.
+    // Deserialising with serde alone must apply the same checks as `Token::from_json`.
     let moved = text.replacen("\"epoch\":0", "\"epoch\":1", 1);
     serde_json::from_str::<Token>(&moved).unwrap_err();
     assert_eq!(serde_json::from_str::<Token>(&text).unwrap(), token);
@@ -158,7 +161,7 @@ async fn damaged_tokens_are_refused_and_invented_ones_end() {
             let outcome = resume(session, Token::from_json(&text).unwrap()).await;
             assert_eq!(outcome.as_ref(), Ok(rest), "{}", again(seed));
         }
-        // An attacker can compute the checksum, and so change any other field.
+        // An attacker can recompute the checksum, and so can change any field of the cursor.
         let mut value = serde_json::to_value(&token.cursor).unwrap();
         for _ in 0..draw.whole(1, 3) {
             deface(&mut value, "", draw);

@@ -1,7 +1,7 @@
 //! The pipelines of the corpus: those in `pipelines/*.sql`, and random ones with fixed seeds.
 //!
-//! A file is a group of pipelines. A line `-- name setting=value ..` begins a pipeline; the lines
-//! up to the next such line are its query.
+//! A file contains a group of pipelines. A line `-- name setting=value ..` begins a pipeline. The
+//! lines up to the next such line are the query of the pipeline.
 
 use std::path::Path;
 
@@ -13,25 +13,26 @@ use crate::sequences;
 const RANDOM: u64 = 150;
 /// Number of random pipelines over lists.
 const SEQUENCES: u64 = 24;
-/// Number of random pipelines in one group.
+/// Number of random pipelines per group, and so per golden file.
 const OF_GROUP: u64 = 50;
 
 /// A pipeline of the corpus.
 #[derive(Debug, Clone)]
 pub(crate) struct Pipeline {
-    /// Group of the pipeline: the name of the file with its goldens.
+    /// Group of the pipeline, which is the name of the file with its goldens.
     pub(crate) group: String,
     /// Name of the pipeline, unique in the corpus.
     pub(crate) name: String,
     /// The query with its clauses. `{data}`, `{cache}` and `{dead}` stand for folders.
     pub(crate) query: String,
-    /// Number of rows in a segment: `segment=n`.
+    /// Number of rows in a segment, from the setting `segment=n`; `None` for the default.
     pub(crate) segment_rows: Option<u64>,
-    /// Number of batches after which a run ends: `limit=n`.
+    /// Number of batches after which a run ends, from the setting `limit=n`; `None` for no limit.
     pub(crate) limit: Option<u64>,
-    /// True for `wide=yes`: the pipeline is also recorded with three ranks, and with workers that take turns.
+    /// True if the pipeline has `wide=yes`. Then it is also recorded with three ranks, and with
+    /// workers that take turns.
     pub(crate) is_wide: bool,
-    /// True unless `verbose=no`: the explanation is recorded in full.
+    /// True unless the pipeline has `verbose=no`: the text of EXPLAIN is recorded in full.
     pub(crate) is_verbose: bool,
 }
 
@@ -72,7 +73,7 @@ fn pipelines(group: &str, text: &str) -> Vec<Pipeline> {
     pipelines
 }
 
-/// Creates the pipeline of a line `name setting=value ..`.
+/// Parses `head`, a line `name setting=value ..`, as a pipeline whose query is still empty.
 fn headed(group: &str, head: &str) -> Pipeline {
     let mut words = head.split_whitespace();
     let mut pipeline = Pipeline {
@@ -96,7 +97,8 @@ fn headed(group: &str, head: &str) -> Pipeline {
     pipeline
 }
 
-/// Returns the random pipeline of a seed. Half of them allow rewrites that are not exact.
+/// Returns the random pipeline of a seed. For half of the seeds, the pipeline allows rewrites that
+/// are not exact.
 fn random(seed: u64) -> Pipeline {
     let case = Case::of(seed);
     let relax = match seed % 6 {

@@ -1,4 +1,4 @@
-//! The data that the corpus reads, generated for each run of the test.
+//! The data that the pipelines of the corpus read, which each run of the test generates.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -72,8 +72,8 @@ impl Data {
         Self { folder, tables }
     }
 
-    /// Replaces the placeholders in a query by the data folder and by the pipeline's own cache and
-    /// dead-letter folders.
+    /// Replaces the placeholders in a query by paths: of the data folder, and of the cache and
+    /// dead-letter folders of the pipeline `name`.
     pub(crate) fn placed(&self, name: &str, query: &str) -> String {
         let at = |folder: &Path| folder.display().to_string();
         query
@@ -82,7 +82,7 @@ impl Data {
             .replace("{dead}", &at(&self.dead(name)))
     }
 
-    /// Replaces the paths of the data folder and of the working folder in a text by fixed names.
+    /// Replaces the paths of the data folder and of the working directory in a text by fixed names.
     pub(crate) fn masked(&self, text: &str) -> String {
         let whole = self.folder.path().canonicalize().unwrap();
         let here = std::env::current_dir().unwrap();
@@ -102,7 +102,7 @@ impl Data {
     }
 }
 
-/// Writes the same rows to a table of every format.
+/// Writes tables with the same rows in every format.
 fn formats(dir: &Path) {
     let rows = table(ROWS);
     let plain = rows.project(&[0, 1, 2, 3]).unwrap();
@@ -126,7 +126,8 @@ fn formats(dir: &Path) {
     avro(&dir.join("blocks.avro"), &plain);
 }
 
-/// Writes an Avro file. The writer's sync marker is random, so it is replaced by a fixed one.
+/// Writes an Avro file, and replaces its random sync marker by a fixed one, so that the file is the
+/// same in every run.
 fn avro(path: &Path, rows: &RecordBatch) {
     let schema = rows.schema().as_ref().clone();
     let mut writer = AvroWriter::new(Vec::new(), schema).unwrap();
@@ -145,7 +146,8 @@ fn avro(path: &Path, rows: &RecordBatch) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Writes rows with lists of different lengths, to files with different numbers of rows.
+/// Writes rows with lists of different lengths to `files` JSON files with different numbers of
+/// rows.
 fn lists(dir: &Path, name: &str, files: u64, rows: u64) {
     let folder = dir.join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -160,7 +162,7 @@ fn lists(dir: &Path, name: &str, files: u64, rows: u64) {
     }
 }
 
-/// Writes rows with a number and a value computed from it.
+/// Writes a JSON file of rows, each with a number `id` and `value(id)`.
 fn numbers(file: &Path, rows: u64, value: impl Fn(u64) -> u64) {
     let mut lines = String::new();
     for id in 0..rows {

@@ -1,5 +1,5 @@
-//! Goldens: the recorded behaviour of pipelines, its files, and the comparison with newly recorded
-//! behaviour.
+//! Goldens, which are the recorded behaviour of pipelines: their files, and the comparison with
+//! newly recorded behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ const OF_PIPELINE: usize = 4;
 pub(crate) struct Golden {
     group: String,
     name: String,
-    /// Fields with their values, each on one line.
+    /// Names and values of the recorded facts. Each is one line of the golden file.
     pub(crate) fields: Vec<(String, String)>,
     /// The text of EXPLAIN.
     pub(crate) explanation: String,
@@ -68,7 +68,8 @@ impl Golden {
             let field = format!("EXPLAIN, line {}", at + 1);
             tell(&field, &line(&expected), &line(&found));
         }
-        // The number is limited, so that the differences of one pipeline do not fill the report.
+        // The number of reported differences is limited, so that one pipeline does not fill the
+        // report.
         let more = differences.len().saturating_sub(OF_PIPELINE);
         if more > 1 {
             differences.truncate(OF_PIPELINE);
@@ -87,7 +88,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens")
 }
 
-/// Reads the pairs (old text, new text) of `renames.txt`.
+/// Reads the pairs of old and new text in `renames.txt`.
 fn renames() -> Vec<(String, String)> {
     let text = std::fs::read_to_string(folder().join("renames.txt")).unwrap();
     let lines = { text.lines() }
@@ -138,7 +139,8 @@ impl Goldens {
         Self(goldens)
     }
 
-    /// Returns each difference from the checked-in goldens: the pipeline, the field, and both values.
+    /// Describes each difference from the checked-in goldens, with the pipeline, the field, and
+    /// both values.
     pub(crate) fn differences(&self) -> Vec<String> {
         let named = |goldens: &Self| -> BTreeMap<(String, String), Golden> {
             let goldens = goldens.0.iter();
@@ -161,7 +163,7 @@ impl Goldens {
         differences
     }
 
-    /// Rewrites the files that are checked in.
+    /// Replaces the checked-in files with these goldens.
     pub(crate) fn write(&self) {
         let folder = folder().join("expected");
         let _ = std::fs::remove_dir_all(&folder);
@@ -184,7 +186,7 @@ impl Goldens {
     }
 }
 
-/// Returns the lines below each heading.
+/// Returns each heading in `text` and the lines below it.
 fn parts(text: &str) -> Vec<(String, Vec<String>)> {
     let mut parts: Vec<(String, Vec<String>)> = Vec::new();
     for line in text.lines() {

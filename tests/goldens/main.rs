@@ -1,10 +1,11 @@
-//! Golden streams: the meaning, plans, streams, reports and explanations of a corpus of pipelines, as checked in
-//! under `expected`. A change that preserves behaviour changes none of them.
+//! Golden test: the plans, streams, reports and explanations of a corpus of pipelines must equal
+//! the goldens that are checked in under `expected`. A code change that preserves behaviour changes
+//! no golden.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FOREBAY_GOLDENS=write` | rewrites the goldens; without it, nothing is written |
-//! | `FOREBAY_GOLDENS_THREADS` | number of compute threads (default 1); nothing recorded depends on it |
+//! | `FOREBAY_GOLDENS=write` | rewrites the goldens; otherwise, the test only compares |
+//! | `FOREBAY_GOLDENS_THREADS` | number of compute threads (default 1), irrelevant for goldens |
 //!
 //! `renames.txt` has lines `old => new`, which are applied to the golden texts of EXPLAIN and of refusals before they are
 //! compared.
@@ -40,14 +41,14 @@ use crate::corpus::{Pipeline, corpus};
 use crate::data::Data;
 use crate::golden::{Golden, Goldens};
 
-/// Minimum number of pipelines in the corpus, so that none is lost unnoticed.
+/// Minimum number of pipelines in the corpus. The test fails if pipelines are lost by accident.
 const LEAST: usize = 220;
 /// Number of pipelines that run concurrently.
 const WORKERS: usize = 4;
 /// Maximum number of differences reported.
 const TOLD: usize = 20;
 
-/// Records every pipeline, several at a time.
+/// Records all pipelines, several at the same time. Returns their goldens.
 fn recorded(corpus: &[Pipeline], data: &Data) -> Vec<Golden> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

@@ -1,5 +1,5 @@
-//! Observes pipelines through the engine's interface. Except for the shared modules, no other file
-//! of this test uses the engine.
+//! Runs pipelines through the engine's interface, and records their behaviour. Apart from the
+//! modules shared with other tests, only this file of the test uses the engine.
 
 use std::fs::File;
 use std::path::Path;
@@ -28,7 +28,8 @@ use crate::record::{Record, Step, Stream, short};
 /// Environment variable with the number of compute threads of the runs.
 const THREADS: &str = "FOREBAY_GOLDENS_THREADS";
 
-/// The share of the stream that a run yields: that of a rank, or of one of its workers.
+/// The part of the stream that a run delivers: the batches of a rank, or of one of the rank's
+/// loader workers.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     rank: u64,
@@ -46,7 +47,7 @@ const fn at(rank: u64, world: u64) -> Place {
     }
 }
 
-/// Records everything that is observed of a pipeline.
+/// Runs a pipeline in all recorded ways, and returns the golden with everything observed.
 pub(crate) fn observed(pipeline: &Pipeline, data: &Data) -> Golden {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(observe(pipeline, data))
@@ -82,7 +83,7 @@ async fn session(pipeline: &Pipeline, data: &Data) -> Result<Session, Error> {
     session.execute(&create).await.map(|_| session)
 }
 
-/// Returns the text of EXPLAIN, without measurements.
+/// Returns the text of EXPLAIN, which contains no measured times.
 async fn explained(session: &Session, pipeline: &Pipeline, data: &Data) -> String {
     let config = RunConfig {
         threads: Some(1),
@@ -93,12 +94,13 @@ async fn explained(session: &Session, pipeline: &Pipeline, data: &Data) -> Strin
         Ok(found) => found.to_string(),
         Err(error) => format!("{}: {error}", class(&error)),
     };
-    // EXPLAIN may create the cache folder of the pipeline.
+    // EXPLAIN may create the cache folder of the pipeline, which later runs must not find.
     let _ = std::fs::remove_dir_all(data.cache(&pipeline.name));
     text
 }
 
-/// Plans the pipeline for one core under the declared prices.
+/// Plans the pipeline `name` for a machine with one core and the declared prices, so that the plan
+/// is the same on every machine.
 async fn compiled(session: &Session, name: &str) -> Result<Compiled, String> {
     let pipeline = session.planned(name).await.map_err(|e| e.to_string())?;
     let plan = pipeline.keyed().map_err(|e| message_of(&e))?;
@@ -110,7 +112,7 @@ async fn compiled(session: &Session, name: &str) -> Result<Compiled, String> {
     Compiled::on(&machine, &plan, pipeline.clauses).map_err(|e| message_of(&e))
 }
 
-/// Runs a pipeline in all ways that are recorded, and records the results.
+/// Runs a pipeline in all recorded ways, and adds the results to `record`.
 struct Observer<'a, 'r> {
     pipeline: &'a Pipeline,
     data: &'a Data,
@@ -120,7 +122,8 @@ struct Observer<'a, 'r> {
 impl Observer<'_, '_> {
     async fn all(mut self, session: Session) {
         let name = &self.pipeline.name;
-        // A session keeps the caches that it opened, and the cache that EXPLAIN opened was removed.
+        // A session keeps its caches open, but the folder of the cache that EXPLAIN opened was
+        // removed. So a pipeline with a cache gets a new session.
         let session = match self.pipeline.query.contains("{cache}") {
             true => self::session(self.pipeline, self.data).await.unwrap(),
             false => session,
@@ -167,8 +170,9 @@ impl Observer<'_, '_> {
         }
     }
 
-    /// Records the tokens after a stream's first and middle batch, and the streams that resume from
-    /// them: both with the same rank and world, and the middle one also with others.
+    /// Records the tokens after the first and the middle batch of the stream `whole`, and the
+    /// streams that resume from these tokens. Both resume with the same rank and world, and the
+    /// middle one also with other ranks and worlds.
     async fn resumed(
         &mut self,
         compiled: &Compiled,
@@ -214,8 +218,8 @@ impl Observer<'_, '_> {
         }
     }
 
-    /// Returns the stream of a session, which plans on its own, and the properties that are known
-    /// before any row is read.
+    /// Returns the stream of a run of the session, which plans the pipeline itself, and the
+    /// properties of the run that are known before any row is read.
     async fn by_session(&self, session: &Session) -> (Stream, String) {
         let config = self.config(ALONE, 1, None);
         let mut run = match session.run(&self.pipeline.name, config).await {
@@ -240,8 +244,8 @@ impl Observer<'_, '_> {
         (stream, known)
     }
 
-    /// Returns the stream of the pinned plan for a rank or worker, from the beginning or from a
-    /// token.
+    /// Returns the stream of the plan `compiled` for a rank or worker, from the beginning or from
+    /// the token `resume`.
     async fn stream(&self, compiled: &Compiled, place: Place, resume: Option<&str>) -> Stream {
         let threads = std::env::var(THREADS).map_or(1, |threads| threads.parse().unwrap());
         let config = self.config(place, threads, resume);
@@ -264,7 +268,7 @@ impl Observer<'_, '_> {
         }
     }
 
-    /// Removes the files that earlier runs of the pipeline left.
+    /// Removes the caches and dead letters that earlier runs of the pipeline have written.
     fn forget(&self) {
         for folder in [
             self.data.cache(&self.pipeline.name),
@@ -299,7 +303,8 @@ impl Observer<'_, '_> {
     }
 }
 
-/// Returns a hash of all columns of dead letters, independent of the order of their files.
+/// Returns a hash of all rows and columns of the dead letters in a folder, which does not depend on
+/// the order of the rows or files.
 fn table_hash(folder: &Path, data: &Data) -> String {
     let mut rows = Vec::new();
     for file in std::fs::read_dir(folder).unwrap() {
@@ -311,7 +316,8 @@ fn table_hash(folder: &Path, data: &Data) -> String {
             rows.extend(singles.map(|row| pretty_format_batches(&row).unwrap().to_string()));
         }
     }
-    // The width of a table's borders depends on the length of the folder's path.
+    // The width of a printed table depends on the length of the folder's path, so padding and
+    // borders are removed.
     let texts = rows
         .iter()
         .map(|row| data.masked(row).replace([' ', '-'], ""));
@@ -320,7 +326,7 @@ fn table_hash(folder: &Path, data: &Data) -> String {
     short(&texts.join("\n"))
 }
 
-/// Returns the record of a stream that failed before its first batch.
+/// Returns the record of a stream that ended with an error before its first batch.
 fn ended(class: &'static str, error: &dyn std::fmt::Display) -> Stream {
     let end = Some((class, error.to_string()));
     stream(&[], end, RunStats::default(), None)
@@ -362,7 +368,7 @@ fn stream(
     }
 }
 
-/// Returns the class of an error by the exit code that the command line gives it.
+/// Returns the class of an error, with the exit code of the command line for this class.
 fn class(error: &Error) -> &'static str {
     match error {
         Error::Plan(PlanError::Mistake(_)) => "mistake (exit code 2)",

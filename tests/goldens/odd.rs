@@ -1,5 +1,5 @@
-//! Odd data: a row on which every function fails, values hidden under nulls, columns of many types, damaged files;
-//! and small data with the names that the guide uses.
+//! Unusual data: a row on which every function fails, values hidden under nulls, columns of many
+//! types, damaged files. Also small data with the table names that the guide uses.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,7 +18,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::common::{parquet, table};
 
-/// The tables over this data: name, format and location.
+/// The tables over the data of this file: name, format and location.
 pub(crate) const TABLES: [(&str, &str, &str); 9] = [
     ("odd", "PARQUET", "odd"),
     ("sides", "JSON", "sides.json"),
@@ -31,7 +31,7 @@ pub(crate) const TABLES: [(&str, &str, &str); 9] = [
     ("words", "CSV", "words.csv"),
 ];
 
-/// Number of rows in the odd table, and the index of the row on which functions fail.
+/// Number of rows in the table `odd`, and the index of the row on which functions fail.
 const ROWS: usize = 24;
 const BAD: usize = 13;
 
@@ -48,7 +48,8 @@ pub(crate) fn write(dir: &Path) {
     std::fs::write(dir.join("quote.csv"), "id,text\n1,a\n2,\"b\n3,c\n4,d\n").unwrap();
     std::fs::write(dir.join("notes.txt"), "no image").unwrap();
     let mut blocks = std::fs::read(dir.join("blocks.avro")).unwrap();
-    // The number of rows follows the header's sync marker, which also ends the blocks.
+    // The number of rows in the first block follows the sync marker at the end of the header. The
+    // same marker ends each block, and so the file.
     let marker = blocks[blocks.len() - 16..].to_vec();
     let at = blocks.windows(16).position(|bytes| bytes == marker);
     blocks[at.unwrap() + 16] += 4;
@@ -77,7 +78,8 @@ fn nullable(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// Returns rows of strings, binaries, lists and numbers. In each column, one row is malformed or out of range.
+/// Returns rows of strings, binaries, lists and numbers. The values in the row `BAD` are malformed
+/// or out of range.
 fn odd() -> RecordBatch {
     let texts = |good: &dyn Fn(usize) -> String, bad: &str| -> ArrayRef {
         let text = |row| {
@@ -127,7 +129,8 @@ fn odd() -> RecordBatch {
     ])
 }
 
-/// Returns four rows, one of which has a null struct and a null list with values hidden under them.
+/// Returns four rows, one of which has a null struct and a null list whose child arrays still
+/// contain values.
 fn hidden() -> RecordBatch {
     let valid = NullBuffer::from(vec![true, false, true, true]);
     let fields = Fields::from(vec![
@@ -208,7 +211,7 @@ fn typed() -> RecordBatch {
     ])
 }
 
-/// Writes a file with row groups of 20 rows, the second of which has a damaged column.
+/// Writes a Parquet file with row groups of 20 rows. In the second row group, a column is damaged.
 fn damaged(path: &Path) {
     parquet(path, &table(60), 20);
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
@@ -223,7 +226,7 @@ fn damaged(path: &Path) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Returns rows with lists of word ids.
+/// Returns 60 rows with ids from `first` and lists of at least `shortest` token ids.
 fn tokens(first: i64, shortest: i64) -> RecordBatch {
     let rows = || (0..60).map(|row| row + first);
     let tokens = rows().map(|id| {
@@ -237,7 +240,7 @@ fn tokens(first: i64, shortest: i64) -> RecordBatch {
     ])
 }
 
-/// Returns sales with a category, a price and clicks.
+/// Returns the table `sales` of the guide, with a category, a price and clicks in each row.
 fn sales() -> RecordBatch {
     let rows = 0..70_i64;
     let category = rows

@@ -1,4 +1,4 @@
-//! The fields that are recorded of a pipeline, one line each.
+//! The fields of a golden: conversion of a pipeline's recorded behaviour to lines of text.
 
 use std::fmt::{Display, Write as _};
 
@@ -8,7 +8,7 @@ use crate::corpus::Pipeline;
 use crate::data::Data;
 use crate::golden::Golden;
 
-/// Maximum number of failures that are recorded in full; the rest is hashed.
+/// Maximum number of failures that are recorded in full. Of the others, only a hash is recorded.
 const WRITTEN_OUT: usize = 6;
 
 /// A batch of a recorded stream.
@@ -36,16 +36,16 @@ pub(crate) struct Stream {
     pub(crate) epochs: Vec<(u64, String)>,
     /// Class and message of the error that ended the run; `None` if it succeeded.
     pub(crate) end: Option<(&'static str, String)>,
-    /// Numbers of rows and batches, and of settled failed rows.
+    /// Numbers of rows, of batches, and of failed rows that did not end the run.
     pub(crate) counts: String,
     /// The failed rows that were reported.
     pub(crate) failures: Vec<String>,
-    /// Numbers of rows of the cache point that were read and that were computed; `None` without a
-    /// cache.
+    /// Number of rows read from the cache, and number of rows computed because the cache lacked
+    /// them; `None` without a cache.
     pub(crate) cached: Option<(u64, u64)>,
 }
 
-/// Returns the first 16 digits of a text's SHA-256.
+/// Returns the first 16 hexadecimal digits of the SHA-256 hash of `text`.
 pub(crate) fn short(text: &str) -> String {
     let hash = Sha256::digest(text.as_bytes());
     hash[..8].iter().fold(String::new(), |mut text, byte| {
@@ -54,14 +54,14 @@ pub(crate) fn short(text: &str) -> String {
     })
 }
 
-/// Records a golden, field by field.
+/// Builds a golden, field by field.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
     data: &'a Data,
     golden: Golden,
-    /// The last error that was recorded, and the field that holds it.
+    /// The last recorded error, and the name of the field with this error.
     error: Option<(String, String)>,
-    /// Name of the stream in the tokens recorded so far.
+    /// Name of the stream in the last recorded token.
     stream: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Record<'a> {
         record
     }
 
-    /// Returns the golden of the recorded fields and the text of EXPLAIN.
+    /// Returns the golden with the recorded fields and the text of EXPLAIN.
     pub(crate) fn golden(mut self, explanation: String) -> Golden {
         let lines = self.data.masked(&explanation);
         let lines = lines.lines().map(|line| {
@@ -91,14 +91,14 @@ impl<'a> Record<'a> {
         self.golden
     }
 
-    /// Records a field, with the folders of the data masked.
+    /// Records a field. The paths of the data folders in its value are masked.
     pub(crate) fn put(&mut self, field: &str, value: impl Display) {
         let value = self.data.masked(&value.to_string()).replace('\n', "\\n");
         self.golden.fields.push((field.to_owned(), value));
     }
 
-    /// Records an error. If it equals the last recorded error, only the name of that error's field
-    /// is recorded.
+    /// Records an error. If the error equals the last recorded one, records only the name of the
+    /// field with the last one.
     pub(crate) fn error(&mut self, field: &str, class: &str, text: &str) {
         let told = format!("{class}: {text}");
         match &self.error {
@@ -141,7 +141,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Records a stream in one line, and the error that it ended with in another.
+    /// Records a stream in one line, and the error that ended the stream in another line.
     pub(crate) fn stream(&mut self, field: &str, stream: &Stream) {
         let rows: usize = stream.steps.iter().map(|step| step.rows).sum();
         let mut line = format!(
@@ -161,7 +161,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Records that a stream equals `as_whole`; if it does not, records the stream.
+    /// Records that `stream` equals `as_whole`. If they differ, records `stream` instead.
     pub(crate) fn same(&mut self, field: &str, stream: &Stream, as_whole: &Stream) {
         let of = |s: &Stream| {
             let tokens: Vec<String> = s.steps.iter().map(|step| step.token.clone()).collect();
@@ -175,8 +175,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Records a token. The name of its stream is recorded only if it differs from that of the last
-    /// token.
+    /// Records a token. The stream name in the token is recorded only if it differs from that in
+    /// the last recorded token.
     pub(crate) fn token(&mut self, field: &str, token: &str) {
         let end = token.find(",\"cursor\":").unwrap();
         let name = &token[..end];

@@ -1,4 +1,5 @@
-//! A random pipeline as parts that can be left out, so that a failing one can be reduced.
+//! A random pipeline as a list of parts. Parts can be left out one by one, to reduce a pipeline
+//! that fails the test.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use crate::draw::Draw;
 use crate::images::{Pixels, decode, sized, step};
 use crate::values::Values;
 
-/// The type of a column, as far as the generator has to know it.
+/// The type of a column, as far as the generator of pipelines distinguishes types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Int,
@@ -18,11 +19,11 @@ pub(crate) enum Type {
     Vector,
 }
 
-/// Prefix of the names of columns that hold pixels or values computed from pixels.
+/// Prefix of the names of columns that contain pixels or values computed from pixels.
 pub(crate) const PIXELS: &str = "px";
 
-/// A named expression: an innermost expression wrapped in calls, each of which has `{}` for its
-/// argument.
+/// A named expression: `base`, wrapped in the calls `steps` from first to last. `{}` in a call
+/// stands for its argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     name: String,
@@ -50,7 +51,7 @@ impl Column {
     }
 }
 
-/// `SELECT .. WHERE .. LIMIT ..`, without its FROM.
+/// A selection `SELECT .. WHERE .. LIMIT ..` without its FROM clause.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Select {
     columns: Vec<Column>,
@@ -71,7 +72,7 @@ impl Select {
         sql
     }
 
-    /// Returns all variants of the selection from which one part was left out.
+    /// Returns all selections that result from leaving out one part of this selection.
     fn smaller(&self) -> Vec<Self> {
         let mut smaller = Vec::new();
         let mut push = |change: &dyn Fn(&mut Self)| {
@@ -97,21 +98,23 @@ impl Select {
     }
 }
 
-/// First seed that draws from all functions of the catalogue. Lower seeds draw only from the functions listed in
-/// `images.rs`, so that a new function does not change the pipelines recorded as goldens.
+/// The lowest seed whose pipeline may call every function of the catalogue. The pipelines of lower
+/// seeds call only the functions listed in `images.rs`, so that a new function does not change the
+/// pipelines recorded as goldens.
 pub(crate) const EXTENDED_SEEDS: u64 = 1 << 20;
 
 /// A random pipeline.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// A table, or several selections whose rows are united.
+    /// The inputs: one table without a selection, or several tables, each with a selection, for
+    /// UNION ALL.
     source: Vec<(String, Select)>,
     join: Option<String>,
     inner: Select,
     outer: Option<Select>,
     clauses: Vec<String>,
     on_error: &'static str,
-    /// Number of rows in a segment.
+    /// Number of rows in a segment; `None` for the default.
     pub(crate) segment_rows: Option<u64>,
 }
 
@@ -139,7 +142,7 @@ impl Case {
         sql
     }
 
-    /// Returns true if a batch may hold a row twice.
+    /// Returns true if a batch may contain a row twice.
     pub(crate) fn repeats_rows(&self) -> bool {
         self.on_error == "replace" || self.clauses.iter().any(|c| c.ends_with("PAD REMAINDER"))
     }
@@ -149,7 +152,7 @@ impl Case {
         self.clauses.iter().any(|c| c.ends_with("CONTINUOUS"))
     }
 
-    /// Returns all variants of the pipeline from which one part was left out.
+    /// Returns all pipelines that result from leaving out one part of this pipeline.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut smaller = Vec::new();
         let mut push = |change: &dyn Fn(&mut Self)| {
@@ -188,7 +191,7 @@ impl Case {
         smaller
     }
 
-    /// Returns the pipeline of a seed.
+    /// Returns the random pipeline that `seed` determines.
     pub(crate) fn of(seed: u64) -> Self {
         let mut draw = Draw::new(seed);
         Generator {
@@ -300,7 +303,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the selection that every input of a union has.
+    /// Returns the selection that all inputs of a union have in common, and the columns of its
+    /// result.
     fn united(&mut self, of: &[(String, Type)], names: &str) -> (Select, Columns) {
         let passed = of.iter().filter(|(n, _)| names.split(", ").any(|m| m == n));
         let mut known: Columns = passed.cloned().collect();
@@ -317,7 +321,7 @@ impl Generator<'_> {
         (select, known)
     }
 
-    /// Returns a union of the same columns of two tables, with possibly different filters on them.
+    /// Returns the inputs of a union: `select` over each table, with possibly different filters.
     fn branches(
         &mut self,
         tables: &[&str],
@@ -356,7 +360,7 @@ impl Generator<'_> {
         format!("{left}JOIN {table} AS n ON {on} = n.key")
     }
 
-    /// Returns a computed column.
+    /// Returns a random computed column over the columns `known`, and its type.
     fn computed(&mut self, known: &[(String, Type)]) -> (Column, Type) {
         let bytes = known.iter().any(|(_, t)| *t == Type::Bytes);
         let pixels: Vec<_> = known
@@ -398,14 +402,16 @@ impl Generator<'_> {
         }
     }
 
-    /// Appends image functions over a column of pixels, mostly with results of one size.
+    /// Appends up to `most` image functions to a column of pixels. Most of the resulting columns
+    /// have images of one size.
     fn chain(&mut self, column: &mut Column, pixels: &mut Pixels, most: u64) {
         for _ in 0..self.draw.whole(0, most) {
             if pixels.size.is_none() && !pixels.planes && self.draw.chance(25) {
                 column.steps.push(sized(self.draw, pixels));
             }
             let step = step(self.draw, pixels, self.is_extended);
-            // Flips are often doubled, as a flip of a flip has a rule of its own.
+            // A flip is often followed by the same flip, since the optimiser has a rule for such
+            // pairs.
             if matches!(step.as_str(), "hflip({})" | "vflip({})") && self.draw.chance(40) {
                 column.steps.push(step.clone());
             }

@@ -1,4 +1,5 @@
-//! Checks one pipeline as written, optimised in every tier, and with each rule alone.
+//! Checks that one pipeline has the same stream as written, as optimised in every tier, and as
+//! optimised with each rule alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,9 +21,10 @@ use crate::case::Case;
 use crate::draw::Draw;
 use crate::stream::Stream;
 
-/// Maximum number of nodes in a search of the optimiser: in a debug build, 1,000 take about 0.2 s.
+/// Maximum number of plan nodes in a search of the optimiser. In a debug build, 1,000 nodes take
+/// about 0.2 s.
 const NODES: usize = 1_000;
-/// The tiers, in ascending order.
+/// The tiers of rewrites, from the strictest to the most permissive.
 const TIERS: [Relax; 4] = [
     Relax::Exact,
     Relax::Numeric,
@@ -35,36 +37,39 @@ const TIERS: [Relax; 4] = [
 pub(crate) enum Verdict {
     /// The pipeline cannot be planned.
     Refused(String),
-    /// Every plan satisfied its tier.
+    /// The stream of every plan satisfied the guarantee of its tier.
     Sound(Seen),
-    /// Some plan did not satisfy its tier.
+    /// The stream of some plan did not satisfy the guarantee of its tier. The text describes the
+    /// difference.
     Unsound(String),
 }
 
-/// Observations about a sound pipeline.
+/// Facts observed while a sound pipeline was checked, for the statistics of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// True if the pipeline's run ended with an error.
     pub(crate) failed: bool,
-    /// True if some rows failed and were settled.
+    /// True if some rows failed but did not end the run.
     pub(crate) settled: bool,
     /// Number of rows in the pipeline's stream.
     pub(crate) rows: usize,
-    /// Number of plans that were run besides the written one.
+    /// Number of plans that were run in addition to the written one.
     pub(crate) plans: usize,
-    /// Number of times each rule fired, in the highest tier.
+    /// Number of times that each rule was applied in the highest tier.
     pub(crate) fired: BTreeMap<&'static str, usize>,
-    /// The rules that fired alone, except those that only tidy a chosen plan.
+    /// The rules that were applied when no other rule was enabled, except rules that only tidy a
+    /// chosen plan.
     pub(crate) alone: BTreeSet<&'static str>,
 }
 
-/// Returns a rule's tier. Rules that are not about two operators are exact.
+/// Returns the tier of the rule named `rule`. Rules that are not in the list `rules()` of rules
+/// over pairs of operators are exact.
 fn tier_of(rule: &str) -> Relax {
     let of_rule = rules().into_iter().find(|r| r.name == rule);
     of_rule.map_or(Relax::Exact, |r| r.tier)
 }
 
-/// Returns the tiers that have rules beyond those of the lower tiers.
+/// Returns the exact tier, and each other tier that has at least one rule.
 fn tiers() -> Vec<Relax> {
     let has_rules = |tier: &Relax| *tier == Relax::Exact || rules().iter().any(|r| r.tier == *tier);
     TIERS.into_iter().filter(has_rules).collect()
@@ -76,7 +81,7 @@ struct Way {
     tier: Relax,
     disabled: BTreeSet<String>,
     prices: Arc<Coefficients>,
-    /// The only rule that is enabled; `None` if all rules of the tier are.
+    /// The only rule that is enabled; `None` if all rules of the tier are enabled.
     alone: Option<&'static str>,
 }
 
@@ -92,8 +97,8 @@ impl Way {
     }
 }
 
-/// Returns all settings: every tier; the exact rules under prices that favour other plans; and each
-/// rule alone, also under these prices.
+/// Returns all settings: every tier; the exact rules under the prices `odd`, which favour other
+/// plans; and each rule alone, also under `odd`.
 fn ways(odd: &Arc<Coefficients>) -> Vec<Way> {
     let mut ways: Vec<Way> = tiers()
         .into_iter()
@@ -118,7 +123,7 @@ fn ways(odd: &Arc<Coefficients>) -> Vec<Way> {
     ways
 }
 
-/// Returns prices unlike those of any machine.
+/// Returns random prices, which no real machine has.
 pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
     let mut price = || draw.pick(&[0, 1, 100, 10_000, 10_000_000]);
     let mut odd = Coefficients::clone(&Coefficients::declared());
@@ -134,7 +139,7 @@ pub(crate) fn odd_prices(draw: &mut Draw) -> Arc<Coefficients> {
     Arc::new(odd)
 }
 
-/// Runs a pipeline under every setting.
+/// Runs the pipeline under every setting, and compares each stream with that of the written plan.
 pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients>) -> Verdict {
     let (pipeline, written) = match planned(catalog, &case.sql()).await {
         Ok(planned) => planned,
@@ -177,7 +182,7 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients
         } else if way.tier == Relax::Statistical {
             seen.fired = fired;
         }
-        // A plan that was already run is skipped, as it would give the same stream.
+        // A plan that has already been run under another setting is skipped.
         let hash = match compiled.plan_hash() {
             Ok(hash) => hash,
             Err(why) => return Verdict::Unsound(format!("{}: no text: {why}", way.name)),
@@ -200,7 +205,7 @@ pub(crate) async fn check(catalog: &Catalog, case: &Case, odd: &Arc<Coefficients
     }
 }
 
-/// Plans a query. Returns its pipeline, and the pipeline compiled as written.
+/// Plans a query. Returns its pipeline, and the plan compiled without the optimiser.
 pub(crate) async fn planned(catalog: &Catalog, sql: &str) -> Result<(Pipeline, Compiled), String> {
     let statements = parse(sql).map_err(|e| e.to_string())?;
     let [Statement::Query(query)] = statements.as_slice() else {
@@ -213,8 +218,8 @@ pub(crate) async fn planned(catalog: &Catalog, sql: &str) -> Result<(Pipeline, C
     Ok((pipeline, written))
 }
 
-/// Returns the rows of a query, after checking that all tiers give the same rows in the same order;
-/// or the error.
+/// Returns the file and row number of each row of a query, or the query's error. Panics if two
+/// tiers differ in the rows, in their order or in the error.
 pub(crate) async fn tried(catalog: &Catalog, sql: &str) -> Result<Vec<(String, u64)>, String> {
     let (pipeline, written) = planned(catalog, sql).await?;
     let config = RunConfig::default();
@@ -227,12 +232,12 @@ pub(crate) async fn tried(catalog: &Catalog, sql: &str) -> Result<Vec<(String, u
     expected.rows_or_error()
 }
 
-/// Returns the plan that is chosen in a tier.
+/// Returns the plan that the optimiser chooses in the tier `tier`.
 pub(crate) fn in_tier(pipeline: &Pipeline, written: &Compiled, tier: Relax) -> Compiled {
     optimised(pipeline, written, &Way::new(tier.to_string(), tier)).unwrap()
 }
 
-/// Compiles as [`Compiled::new`] does, with a smaller search.
+/// Compiles as [`Compiled::new`] does, but limits the optimiser's search to `NODES` nodes.
 fn optimised(pipeline: &Pipeline, written: &Compiled, way: &Way) -> DataFusionResult<Compiled> {
     let mut clauses = pipeline.clauses.clone();
     clauses.options.relax = way.tier;

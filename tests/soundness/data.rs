@@ -1,4 +1,4 @@
-//! The catalogue of the data that random pipelines read.
+//! The catalogue of tables that random pipelines read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use forebay_runtime::source::FileResolver;
 
 use crate::rows;
 
-/// Creates a catalogue over data in `dir`.
+/// Writes the data of the random pipelines to `dir`, and returns a catalogue with tables over it.
 pub(crate) async fn catalog(dir: &Path) -> Catalog {
     let sql = rows::written(dir);
     let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));

@@ -1,4 +1,5 @@
-//! Forbidden rewrites: a test for each rewrite that no plan may apply.
+//! Tests of forbidden rewrites: for each, a query whose result would change if a plan applied the
+//! rewrite.
 
 use datafusion::logical_expr::{col, lit};
 use forebay_planner::catalog::Catalog;
@@ -21,8 +22,8 @@ async fn catalog() -> (TempDir, Catalog) {
     (dir, catalog)
 }
 
-/// Returns the rows of a query, as file and row, after checking that they are the same in every
-/// tier; or the error.
+/// Returns the file and row number of each row of a query, or the query's error. Panics if two
+/// tiers differ in the rows, in their order or in the error.
 async fn outcome(sql: &str) -> Result<Vec<(String, u64)>, String> {
     let (_dir, catalog) = catalog().await;
     tried(&catalog, sql).await
@@ -48,7 +49,7 @@ fn assert_fails(outcome: &Result<Vec<(String, u64)>, String>, parts: &[&str]) {
     }
 }
 
-/// Asserts that no rule of any tier swaps the two operators.
+/// Asserts that no rule of any tier swaps the operators `outer` and `inner`.
 fn never_swapped(arena: &mut Arena, outer: ParamId, inner: ParamId) {
     for rule in rules() {
         let verdict = (rule.apply)(arena, Site::of(outer, inner));
@@ -179,7 +180,7 @@ async fn the_first_of_two_failing_filters_is_reported() {
     assert_fails(&outcome(sql).await, &["row 7: / in a filter"]);
 }
 
-/// A predicate that cannot fail by itself fails if the column that it reads has failed.
+/// `q IS NOT NULL` raises no error itself, but it fails if the column `q` that it reads has failed.
 #[tokio::test]
 async fn a_predicate_over_a_failing_column_stays_before_a_failing_one() {
     let sql = "SELECT id FROM (SELECT id, name, 10 / d AS q FROM t) AS s
@@ -194,7 +195,8 @@ async fn a_failing_key_of_a_join_stays_before_a_failing_filter() {
     assert_fails(&outcome(sql).await, &["row 7: / in a filter"]);
 }
 
-/// If the filter moved below the join, it would fail for rows that the join drops.
+/// If the filter moved below the join, the filter would raise an error for rows that the join
+/// drops.
 #[tokio::test]
 async fn a_row_without_a_match_surfaces_no_error_of_a_filter() {
     let sql = "SELECT s.id FROM t AS s JOIN names AS n ON s.d = n.key
@@ -202,8 +204,8 @@ async fn a_row_without_a_match_surfaces_no_error_of_a_filter() {
     assert_eq!(rows(sql).await, [0]);
 }
 
-/// An input of a union may be non-nullable although the union is nullable. An expression above the
-/// union must not be simplified on that ground.
+/// One input of this union is non-nullable, but the union is nullable. An expression above the
+/// union must not be simplified as if its column were non-nullable.
 #[tokio::test]
 async fn a_failing_predicate_below_a_union_is_evaluated() {
     let sql = "SELECT label FROM (SELECT label FROM clean UNION ALL SELECT label FROM photos) AS s
@@ -244,7 +246,8 @@ async fn rows_after_take_surface_no_error() {
     assert_fails(&outcome(sql).await, &["row 9: / for column \"q\""]);
 }
 
-/// Merging the two projections would evaluate the failing column only where CASE needs it.
+/// If the two projections were merged, the failing column would be evaluated only for rows in which
+/// CASE reads it.
 #[tokio::test]
 async fn a_condition_above_a_failing_column_does_not_hide_its_error() {
     for above in [
@@ -258,7 +261,8 @@ async fn a_condition_above_a_failing_column_does_not_hide_its_error() {
     }
 }
 
-/// Merging the two projections would evaluate the left operand first.
+/// If the two projections were merged, the left operand of `+` would be evaluated first, and its
+/// error reported instead.
 #[tokio::test]
 async fn an_operand_before_a_failing_column_does_not_hide_its_error() {
     let sql = "SELECT CAST(name AS BIGINT) + q AS c
@@ -266,7 +270,8 @@ async fn an_operand_before_a_failing_column_does_not_hide_its_error() {
     assert_fails(&outcome(sql).await, &["row 7: / for column \"c\""]);
 }
 
-/// Pruning moves columns, so errors must not contain their numbers.
+/// Pruning columns changes the indices of the other columns, so error messages must not contain
+/// indices of columns.
 #[tokio::test]
 async fn an_error_does_not_contain_column_numbers_of_the_plan() {
     let sql = "SELECT CAST(name || '?' AS BIGINT) AS n FROM t";
@@ -278,8 +283,8 @@ async fn an_error_does_not_contain_column_numbers_of_the_plan() {
     assert!(!error.contains('@'), "{error}");
 }
 
-/// Rewrites move columns. If two columns fail, the error of the one that the predicate names first
-/// is reported.
+/// If two columns fail, the error of the column that the predicate names first is reported, even if
+/// a rewrite changes the order of the columns.
 #[tokio::test]
 async fn the_first_column_read_of_two_failing_ones_is_reported() {
     let sql = "SELECT decode_image(image, 'gray') AS pixels
@@ -290,7 +295,8 @@ async fn the_first_column_read_of_two_failing_ones_is_reported() {
     assert_fails(&outcome(sql).await, &["row 0: CAST AS Float64"]);
 }
 
-/// A limit is refused independently of its position and of other mistakes in the pipeline.
+/// A LIMIT over a random filter is refused, wherever it is and whatever other mistakes the pipeline
+/// has.
 #[tokio::test]
 async fn a_limit_that_cannot_be_resolved_is_refused_as_written() {
     let sql = "SELECT CAST(substr('7', 2) AS DOUBLE) AS c
@@ -307,8 +313,8 @@ async fn a_limit_above_a_join_counts_the_rows_of_the_join() {
     assert_eq!(rows(sql).await, [3, 5, 6]);
 }
 
-/// Gray pixels have no hue to shift. (The tier `statistical` may swap the two functions:
-/// planner/src/optimizer/tests.rs.)
+/// Gray pixels have no hue, so `color_jitter` after `grayscale` gives other values. (The tier
+/// `statistical` may swap the two functions, as planner/src/optimizer/tests/plans.rs tests.)
 #[tokio::test]
 async fn grayscale_stays_above_hue_jitter_in_exact() {
     let (_dir, catalog) = catalog().await;

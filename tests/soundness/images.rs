@@ -10,7 +10,7 @@ pub(crate) enum Samples {
     Single,
 }
 
-/// The properties of a column of decoded images, as far as the generator has to know them.
+/// The properties of a column of decoded images that the generator of pipelines distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pixels {
     pub(crate) samples: Samples,
@@ -20,7 +20,8 @@ pub(crate) struct Pixels {
     pub(crate) size: Option<(u64, u64)>,
 }
 
-/// Returns a call that decodes the column `bytes`, and the properties of its result.
+/// Returns a call that decodes the images in the column `bytes`, and the properties of the decoded
+/// images.
 pub(crate) fn decode(draw: &mut Draw, bytes: &str) -> (String, Pixels) {
     let pixels = |channels| Pixels {
         samples: Samples::Bytes,
@@ -65,8 +66,8 @@ const OTHERS: [&str; 16] = [
     "to_chw",
 ];
 
-/// Returns calls over `{}` of the type-preserving functions that [`arguments`] does not handle, taken from their
-/// examples.
+/// Returns a call over `{}` of each type-preserving function that [`arguments`] does not handle,
+/// taken from the function's example in the catalogue.
 fn examples() -> Vec<String> {
     let is_known = |name: &str| {
         let mut all = OF_PLANES.iter().chain(&SIZES).chain(&OTHERS);
@@ -81,9 +82,9 @@ fn examples() -> Vec<String> {
         .collect()
 }
 
-/// Returns a random call over `{}`, and updates `pixels` to the properties of its result.
+/// Returns a random call over `{}`, and updates `pixels` to the properties of the call's result.
 ///
-/// With `is_extended`, functions that are not listed here are called as well.
+/// If `is_extended` is true, the call may also be of a function that is not listed in this file.
 pub(crate) fn step(draw: &mut Draw, pixels: &mut Pixels, is_extended: bool) -> String {
     let examples = if is_extended { examples() } else { Vec::new() };
     let name = match (pixels.planes, draw.chance(35)) {
@@ -134,7 +135,7 @@ fn chance_of(draw: &mut Draw) -> Vec<String> {
     }
 }
 
-/// Returns a fill value as SQL: one number, or one per channel.
+/// Returns a fill value as SQL: `number`, or a list with `number` for each channel.
 fn fill(draw: &mut Draw, pixels: &Pixels, number: &str) -> String {
     if draw.chance(50) {
         number.to_owned()
@@ -143,8 +144,8 @@ fn fill(draw: &mut Draw, pixels: &Pixels, number: &str) -> String {
     }
 }
 
-/// Returns the arguments for padding, and the number of pixels by which they extend an image's
-/// height and width.
+/// Returns random arguments for padding as SQL, and the number of pixels that this padding adds to
+/// an image's height and width.
 fn sides(draw: &mut Draw) -> (String, (u64, u64)) {
     let mut side = || draw.whole(0, 3);
     let (a, b, c, d) = (side(), side(), side(), side());

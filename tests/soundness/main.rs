@@ -1,11 +1,11 @@
 //! Soundness of the optimiser: random pipelines are run as written, optimised in every tier, and with each rule
-//! alone. Exact plans must give the same stream, errors included; the higher tiers must satisfy their weaker
-//! guarantees.
+//! alone. Exact plans must give the same stream as the written plan, including errors. The streams
+//! of higher tiers must satisfy the weaker guarantees of these tiers.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FOREBAY_SOUNDNESS_CASES` | number of random pipelines (default 2,000; 20,000 every night) |
-//! | `FOREBAY_SOUNDNESS_SEED` | runs the pipeline of this seed alone, and prints it |
+//! | `FOREBAY_SOUNDNESS_CASES` | number of random pipelines (default 2,000; nightly 20,000) |
+//! | `FOREBAY_SOUNDNESS_SEED` | runs only the pipeline of this seed, and prints the pipeline |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -40,7 +40,7 @@ const CASES: &str = "FOREBAY_SOUNDNESS_CASES";
 const SEED: &str = "FOREBAY_SOUNDNESS_SEED";
 /// Number of unsound pipelines after which the test stops.
 const ENOUGH: usize = 12;
-/// Maximum number of pipelines to try when reducing an unsound one.
+/// Maximum number of smaller pipelines to try while an unsound pipeline is reduced.
 const SHRINKS: usize = 400;
 
 fn number(variable: &str) -> Option<u64> {
@@ -51,7 +51,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Checks a pipeline; a panic counts as unsound.
+/// Checks a pipeline. If a plan panics, the pipeline counts as unsound.
 fn checked(runtime: &Runtime, catalog: &Catalog, case: &Case, seed: u64) -> Verdict {
     let odd = odd_prices(&mut Draw::new(!seed));
     let run = || runtime.block_on(check(catalog, case, &odd));
@@ -62,7 +62,8 @@ fn checked(runtime: &Runtime, catalog: &Catalog, case: &Case, seed: u64) -> Verd
     })
 }
 
-/// Reduces an unsound pipeline by leaving out parts, one at a time, while it stays unsound.
+/// Reduces an unsound pipeline: leaves out one part at a time, as long as the smaller pipeline is
+/// still unsound.
 fn shrunk(
     runtime: &Runtime,
     catalog: &Catalog,

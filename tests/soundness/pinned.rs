@@ -1,5 +1,5 @@
-//! Saved plans of random pipelines: planning from the recorded inputs reproduces the plan, on a machine with other
-//! prices and without sample rows.
+//! Saved plans of random pipelines. Planning from the inputs in a saved plan chooses the same plan
+//! again, even on a machine with other prices and without sample rows.
 
 use std::sync::Arc;
 
@@ -55,8 +55,8 @@ async fn a_saved_plan_is_reproduced() {
         other += u64::from(here.plan_hash().unwrap() != saved.plan_hash());
         profiled += u64::from(text.contains("\"growth\""));
     }
-    // The test is of use only if many of them would get another plan here without the recorded
-    // inputs.
+    // The test is useful only if, without the recorded inputs, this machine would choose another
+    // plan for many of the pipelines.
     assert!(
         other >= CASES / 10 && profiled >= CASES / 4,
         "{other}, {profiled}"

@@ -1,4 +1,5 @@
-//! Profiles: expressions that are not evaluated for a profile must not change it.
+//! Profiles: if an expression need not be evaluated for a profile, leaving it out must not change
+//! the profile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,8 +21,8 @@ use crate::data;
 #[derive(Debug)]
 struct Watched {
     sample: Sample,
-    /// True to report the types of expressions, so that those of a fixed size need not be
-    /// evaluated.
+    /// True to report the types of expressions, so that expressions of a fixed-size type need not
+    /// be evaluated.
     has_types: bool,
     evaluated: Mutex<Vec<String>>,
 }
@@ -41,7 +42,7 @@ impl Probe for Watched {
     }
 }
 
-/// Returns the profile of a query, and the expressions that were evaluated to make it.
+/// Returns the profile of a query, and the expressions that were evaluated to compute the profile.
 async fn seen(catalog: &Catalog, sql: &str, has_types: bool) -> (RowStats, String) {
     let (pipeline, written) = planned(catalog, sql).await.unwrap();
     let probe = Arc::new(Watched {
@@ -60,7 +61,7 @@ async fn seen(catalog: &Catalog, sql: &str, has_types: bool) -> (RowStats, Strin
 }
 
 /// Returns the profile of each operator that changes the size or the number of rows, and the
-/// expressions that were evaluated.
+/// expressions that were evaluated to compute the profile.
 async fn profile(catalog: &Catalog, sql: &str, has_types: bool) -> (BTreeMap<String, i32>, String) {
     let (seen, evaluated) = seen(catalog, sql, has_types).await;
     let told = seen.operators.into_values();
@@ -97,7 +98,7 @@ async fn a_profile_decodes_no_photo_unless_its_pixels_matter() {
     let (all, evaluated) = profile(&catalog, fixed, false).await;
     assert!(evaluated.contains("normalize"), "{evaluated}");
     for (operator, expected) in &all {
-        // The profile has no entries for expressions of a fixed size.
+        // If types are reported, the profile has no entries for expressions of a fixed-size type.
         match told.get(operator) {
             Some(found) => assert!(
                 (found - expected).abs() < 8,

@@ -1,5 +1,5 @@
-//! The data that random pipelines read: folders of tiny images, some of them broken, and tables
-//! with values on which casts and divisions fail.
+//! The data that random pipelines read: folders of tiny images, some of which are broken, and
+//! tables with values for which casts and divisions fail.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,11 +42,12 @@ pub(crate) fn written(dir: &Path) -> String {
 /// Rows of a table in CSV.
 const U: &str =
     "id,d,x,name\n100,0,0.5,n1\n101,1,,7\n102,2,-3.25,\n103,3,1e3,12\n104,0,2.0,n4\n105,5,0.0,5\n";
-/// The right side of lookups by `d` or `label`: not every key has a row, and not every string is a number.
+/// The right side of joins on `d` or `label`, as CSV. Some values of `d` and `label` have no row,
+/// and some weights are not numbers.
 const NAMES: &str = "key,title,weight\n0,zero,10\n1,one,\n2,two,x\n4,four,0\n";
 
-/// Returns a table with nulls, lists, zeros in `d`, and strings in `name`, some of which are
-/// numbers.
+/// Returns a table of the rows `from` to `to` with nulls, lists, zeros in `d`, and strings in
+/// `name`, some of which are numbers.
 fn table(from: i64, to: i64) -> RecordBatch {
     let x = |i: i64| (i % 7 != 3).then_some(i as f64 * 0.75 - 6.0);
     let name = |i: i64| match i % 5 {
@@ -74,7 +75,8 @@ fn table(from: i64, to: i64) -> RecordBatch {
 }
 
 /// Writes images of 4 to 24 pixels per side in three classes: JPEG and PNG, gray and coloured, one
-/// in five with an EXIF orientation. With `broken`, some files are truncated, not images, or empty.
+/// in five with an EXIF orientation. If `broken` is true, also writes files that are truncated, not
+/// images, or empty.
 fn photos(dir: &Path, broken: bool) {
     for i in 0..IMAGES {
         let class = dir.join(format!("class{}", i % 3));
@@ -114,7 +116,7 @@ fn photos(dir: &Path, broken: bool) {
     }
 }
 
-/// Returns a JPEG file with an EXIF orientation.
+/// Returns the JPEG file `jpeg` with the EXIF orientation `orientation` added.
 fn with_orientation(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     let mut exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     exif.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! The result of a run, and what equality of two results means in each tier.
+//! The result of a run, and the comparison of two results, which is weaker in higher tiers.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,16 @@ use forebay_runtime::tail::{Batch, RunStats};
 use crate::case::{Case, PIXELS};
 use crate::common::{digest, keys};
 
-/// Absolute and relative tolerance for floats in the tier `numeric`. Half floats, with 11 bits,
-/// have a larger one.
+/// Absolute and relative tolerance for floats in the tier `numeric`. Half floats have a significand
+/// of 11 bits, so their tolerance is larger.
 const TOLERANCE: f64 = 1e-5;
 const TOLERANCE_OF_HALVES: f64 = 4e-3;
 
-/// The result of a run, up to its end or its error.
+/// The result of a run: all batches before the end or the error of the run, the error, and the
+/// statistics.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The error that kept the run from starting.
+    /// The error because of which the run could not start; `None` if it started.
     pub(crate) refused: Option<String>,
     batches: Vec<Batch>,
     error: Option<String>,
@@ -59,12 +60,12 @@ impl Stream {
         self.error.is_some()
     }
 
-    /// Returns true if rows failed, but did not end the run.
+    /// Returns true if some rows failed but did not end the run.
     pub(crate) fn settled_failures(&self) -> bool {
         !self.stats.failures.is_empty()
     }
 
-    /// Returns the file and row of each row of the stream; or the error.
+    /// Returns the file and row number of each row of the stream, or the error that ended the run.
     pub(crate) fn rows_or_error(self) -> Result<Vec<(String, u64)>, String> {
         let rows = keys(&self.batches).into_iter();
         match self.error.or(self.refused) {
@@ -77,8 +78,8 @@ impl Stream {
         self.batches.iter().map(|b| b.batch.num_rows()).sum()
     }
 
-    /// Describes how the stream of a plan violates its tier, compared to `self`, the stream of the
-    /// written plan; `None` if it does not.
+    /// Describes how `other`, the stream of a plan in the tier `tier`, violates the guarantee of
+    /// the tier, compared to `self`, the stream of the written plan; `None` if it does not.
     pub(crate) fn differs(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
         let exact = self.differs_exactly(other)?;
         let differs = match tier {
@@ -89,7 +90,8 @@ impl Stream {
         differs.map(|why| format!("{why} (exactly: {exact})"))
     }
 
-    /// Describes how the stream of an exact plan differs; `None` if it does not.
+    /// Describes how `other`, the stream of an exact plan, differs from `self`; `None` if the
+    /// streams are equal.
     pub(crate) fn differs_exactly(&self, other: &Self) -> Option<String> {
         if let Some(why) = self.differs_in_errors(other) {
             return Some(why);
@@ -149,15 +151,15 @@ impl Stream {
         None
     }
 
-    /// Compares rows as a multiset: with their values in the tier `order`, without pixels in
-    /// `statistical`.
+    /// Compares the rows of two streams as multisets. The tier `order` compares all values,
+    /// `statistical` all but those computed from pixels.
     fn differs_in_rows(&self, other: &Self, tier: Relax, case: &Case) -> Option<String> {
         if (self.failed(), &self.refused) != (other.failed(), &other.refused) {
             let errors = (&self.error, &other.error, &other.refused);
             return Some(format!("one of them fails: {errors:?}"));
         }
-        // Which row fails first, and which rows precede it, depends on the order of rows, so two
-        // orders of a failing run have nothing more to compare.
+        // The order of the rows determines the row that ends a failing run and the rows before it,
+        // so runs with different orders have nothing more to compare.
         if self.failed() {
             return None;
         }
@@ -192,8 +194,7 @@ impl Stream {
                 *counted.entry(row).or_insert(0) += 1;
             }
         }
-        // Which row replaces a failed one depends on the batch, so only the set of rows is
-        // compared.
+        // The row that replaces a failed row depends on the batch, so duplicates are ignored.
         if case.repeats_rows() {
             counted.values_mut().for_each(|n| *n = 1);
         }
@@ -201,7 +202,7 @@ impl Stream {
     }
 }
 
-/// Returns true if two columns have the same values, where floats may differ by the tolerance.
+/// Returns true if two columns have the same values. Floats may differ by the tolerance.
 fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
     if a.data_type() != b.data_type() || a.len() != b.len() {
         return false;
@@ -247,7 +248,7 @@ fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
     }
 }
 
-/// Formats batches for display.
+/// Formats batches as a table of at most 3,000 characters.
 fn text(batches: &[Batch]) -> String {
     let all = batches.iter().map(|b| b.batch.clone()).collect::<Vec<_>>();
     match arrow::util::pretty::pretty_format_batches(&all) {

@@ -1,16 +1,17 @@
-//! Random expressions over numbers and strings; some of them fail for some rows.
+//! Random SQL expressions over numbers and strings. Some of the expressions raise an error for some
+//! rows.
 
 use crate::case::Type;
 use crate::draw::Draw;
 
-/// Generator of expressions over columns.
+/// Generator of random SQL expressions over the columns `columns`.
 pub(crate) struct Values<'a> {
     pub(crate) draw: &'a mut Draw,
     pub(crate) columns: &'a [(String, Type)],
 }
 
 impl Values<'_> {
-    /// Returns a column of the type `wanted`; `None` if there is none.
+    /// Returns the name of a random column of the type `wanted`; `None` if there is no such column.
     fn column(&mut self, wanted: Type) -> Option<String> {
         let names: Vec<&String> = self
             .columns
@@ -21,7 +22,7 @@ impl Values<'_> {
         (!names.is_empty()).then(|| self.draw.pick(&names).clone())
     }
 
-    /// Returns an integer expression.
+    /// Returns a random integer expression of at most `depth` levels.
     pub(crate) fn whole(&mut self, depth: u64) -> String {
         if depth == 0 || self.draw.chance(20) {
             let literal = self.draw.whole(0, 5).to_string();
@@ -65,7 +66,7 @@ impl Values<'_> {
         }
     }
 
-    /// Returns a floating-point expression.
+    /// Returns a random floating-point expression of at most `depth` levels.
     pub(crate) fn real(&mut self, depth: u64) -> String {
         if depth == 0 || self.draw.chance(20) {
             return self.column(Type::Float).unwrap_or_else(|| "1.5".to_owned());
@@ -82,7 +83,7 @@ impl Values<'_> {
         }
     }
 
-    /// Returns a string expression.
+    /// Returns a random string expression of at most `depth` levels.
     pub(crate) fn text(&mut self, depth: u64) -> String {
         if depth == 0 || self.draw.chance(30) {
             return self.column(Type::Text).unwrap_or_else(|| "'7'".to_owned());
@@ -97,7 +98,7 @@ impl Values<'_> {
         }
     }
 
-    /// Returns a predicate.
+    /// Returns a random predicate whose operands have at most `depth` levels.
     pub(crate) fn truth(&mut self, depth: u64) -> String {
         let below = depth.saturating_sub(1);
         match self.draw.whole(0, if depth == 0 { 6 } else { 10 }) {

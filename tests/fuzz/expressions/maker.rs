@@ -1,10 +1,10 @@
-//! Random expressions.
+//! A generator of random SQL expressions.
 
 use super::syntax::{Expr, FIELDS, NAMES, TYPES, Type, Value};
 use crate::draw::Draw;
 
-/// Generator of expressions over the columns of one level: those of the stored table, or also those
-/// of an inner query.
+/// Generator of random expressions. With one level, they read the columns of the stored table; with
+/// two, also those that an inner query computes.
 pub(super) struct Maker<'a> {
     pub(super) draw: &'a mut Draw,
     pub(super) levels: usize,
@@ -72,7 +72,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns an operator that only this type has.
+    /// Returns an expression of an operator that only the type `of` has, with operands of at most
+    /// `down` levels.
     fn own(&mut self, of: Type, down: u32) -> Expr {
         let pick = self.draw.whole(0, 6);
         match (of, pick) {

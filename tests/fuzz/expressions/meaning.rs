@@ -98,7 +98,7 @@ impl Expr {
                 Value::List(items) => Value::Int(items.len() as i64),
                 _ => Value::Null,
             },
-            // A list that is null counts as empty here.
+            // `array_append` treats a null list as an empty list.
             Self::Append(list, item) => match both(list, item) {
                 (Value::List(mut items), item) => {
                     items.push(item);
@@ -119,7 +119,7 @@ impl Expr {
     }
 }
 
-/// Compares two values as SQL's `=` does. Nulls inside of them are equal to each other, as in
+/// Compares two values as SQL's `=` does. Within structs and lists, two nulls are equal, as in
 /// DataFusion.
 fn equal(a: &Value, b: &Value) -> Value {
     match (a, b) {

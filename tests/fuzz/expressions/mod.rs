@@ -25,7 +25,7 @@ const COLUMNS: usize = 6;
 /// Maximum depth of expressions.
 const DEPTH: u32 = 3;
 
-/// Runs a query, and compares its result with the oracle's.
+/// Runs the random query of `seed`, and compares its result with that of the oracle.
 async fn check(seed: u64) -> Result<(), String> {
     let draw = &mut Draw::new(seed);
     let mut rows: Vec<Vec<Value>> = (0..ROWS)

@@ -1,4 +1,4 @@
-//! Values, types and expressions, and the SQL of an expression.
+//! Values, types and expressions of the generated queries, and their conversion to SQL.
 
 /// An SQL value.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +31,8 @@ pub(super) const TYPES: [Type; 6] = [
     Type::Struct,
     Type::Structs,
 ];
-/// Names of the columns of each type: the stored ones, then those that an inner query computes.
+/// Names of the columns, one for each type: first the stored columns, then the columns that an
+/// inner query computes.
 pub(super) const NAMES: [[&str; 6]; 2] = [
     ["i", "p", "s", "l", "st", "sts"],
     ["i1", "p1", "s1", "l1", "st1", "sts1"],
@@ -41,7 +42,7 @@ pub(super) const FIELDS: [(&str, Type); 3] =
 
 #[derive(Debug, Clone)]
 pub(super) enum Expr {
-    /// A column, given by its name and its index in the row.
+    /// A column: its name in SQL, and its index in the oracle's row of values.
     Column(&'static str, usize),
     Constant(Value),
     Field(Box<Self>, usize),

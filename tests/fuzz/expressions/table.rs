@@ -1,4 +1,4 @@
-//! The stored table, as arrays and as plain values.
+//! The stored table of the generated queries, as Arrow arrays and as plain values.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::syntax::{FIELDS, NAMES, TYPES, Type, Value};
 use crate::draw::Draw;
 use crate::garbage::polluted;
 
-/// Returns a random stored value.
+/// Returns a random value of the type `of` for the stored table.
 pub(super) fn stored(of: Type, draw: &mut Draw) -> Value {
     if draw.chance(35) {
         return Value::Null;
@@ -48,7 +48,7 @@ fn fields() -> Fields {
         .collect()
 }
 
-/// Builds an array of values.
+/// Returns the values as an Arrow array of the type `of`.
 fn array(of: Type, values: &[Value]) -> ArrayRef {
     let nulls: NullBuffer = values.iter().map(|value| *value != Value::Null).collect();
     match of {
@@ -102,7 +102,7 @@ fn array(of: Type, values: &[Value]) -> ArrayRef {
     }
 }
 
-/// Reads the value of a row from an output array.
+/// Returns the value in the row `row` of an output array.
 pub(super) fn read(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;

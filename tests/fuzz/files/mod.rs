@@ -1,9 +1,10 @@
-//! Malformed files of every format: each is read, or refused with an error, within bounds of time and memory.
+//! Malformed files of every format: each file is either read or refused with an error, within
+//! limits of time and memory.
 //!
-//! Cases run in child processes of this binary, many to a process. A child that dies, hangs or
-//! grows too large reveals the case that it was running, and another child runs the remaining
-//! cases. `FOREBAY_FUZZ_CASES=10000 cargo test --test fuzz files -- --nocapture` runs that many
-//! cases per format; `FOREBAY_FUZZ_ONLY='avro 17'` runs a single one.
+//! The cases run in child processes of this binary, many cases per process. If a child dies, hangs
+//! or takes too much memory, the case that it was running has failed, and another child runs the
+//! remaining cases. `FOREBAY_FUZZ_CASES=10000 cargo test --test fuzz files -- --nocapture` runs
+//! that many cases per format; `FOREBAY_FUZZ_ONLY='avro 17'` runs a single one.
 
 mod mutate;
 mod samples;
@@ -15,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use samples::Format;
 
-/// Number of cases per format unless the environment sets another number.
+/// Number of cases per format, unless the environment variable FOREBAY_FUZZ_CASES sets another
+/// number.
 const CASES: u64 = 60;
 
-/// Maximum number of cases per child, so that two children run concurrently.
+/// Maximum number of cases of a format that one thread runs, so that two children run concurrently.
 const CHUNK: u64 = 500;
 
-/// The results of a format's cases.
+/// The results of running cases of a format.
 #[derive(Debug, Default)]
 struct Tally {
     read: u64,
@@ -29,7 +31,7 @@ struct Tally {
     /// Cases that killed their child process, or gave a wrong result.
     failed: Vec<String>,
     slowest: Duration,
-    /// Peak memory in mebibytes.
+    /// Peak memory of a child process, in mebibytes.
     largest: u64,
 }
 
@@ -91,7 +93,8 @@ fn malformed_files_are_read_or_refused() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Runs the cases of a format in children, one child after the other.
+/// Runs `count` cases of a format from the case number `first`, in child processes, one after the
+/// other.
 fn run(format: Format, first: u64, count: u64) -> Tally {
     let mut tally = Tally::default();
     let mut next = first;

@@ -1,4 +1,4 @@
-//! Mutations that damage files.
+//! Random mutations of a file's bytes.
 
 use crate::draw::Draw;
 
@@ -25,7 +25,8 @@ const NUMBERS: &[i64] = &[
     i64::MIN,
 ];
 
-/// Returns a damaged copy of a file; pieces may come from `other`.
+/// Returns a copy of the file `sound` with random damage. The damage may include pieces of the file
+/// `other`.
 pub(super) fn mutated(draw: &mut Draw, sound: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();
     for _ in 0..draw.pick(&[1, 1, 1, 2, 3, 8]) {
@@ -46,7 +47,7 @@ pub(super) fn mutated(draw: &mut Draw, sound: &[u8], other: &[u8]) -> Vec<u8> {
                 bytes.drain(at..end);
             }
             8 => {
-                // Repeats bytes of the file itself, or copies bytes from `other`.
+                // Inserts bytes that are copied from elsewhere in the file or from `other`.
                 let from = if draw.chance(50) { other } else { sound };
                 let start = place(draw, from.len());
                 let end = (start + draw.whole(1, 256) as usize).min(from.len());
@@ -64,7 +65,8 @@ pub(super) fn mutated(draw: &mut Draw, sound: &[u8], other: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a random offset in a file, often near its ends, where headers and footers are.
+/// Returns a random byte offset in a file of `length` bytes, often near the start or the end, where
+/// headers and footers are.
 fn place(draw: &mut Draw, length: usize) -> usize {
     let last = length.max(1) as u64 - 1;
     let offset = match draw.whole(0, 3) {
@@ -75,7 +77,8 @@ fn place(draw: &mut Draw, length: usize) -> usize {
     offset as usize
 }
 
-/// Overwrites bytes, which may be a length or a count, with a random number.
+/// Overwrites 1 to 8 bytes at or near the offset `at` with a random number, since the bytes may
+/// encode a length or a count.
 fn number(draw: &mut Draw, bytes: &mut [u8], at: usize) {
     let width = draw.pick(&[1, 2, 4, 4, 8, 8]);
     let at = if draw.chance(70) {

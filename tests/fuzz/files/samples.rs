@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// Returns a file extension under which the format is read.
+    /// Returns a file extension that the reader of the format accepts.
     pub(super) const fn extension(self) -> &'static str {
         match self {
             Self::Image => "png",

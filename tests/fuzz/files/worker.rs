@@ -12,24 +12,26 @@ use super::mutate::mutated;
 use super::samples::{Format, samples};
 use crate::draw::Draw;
 
-/// Environment variable that names the cases of a child: format, first case, number of cases.
+/// Environment variable that gives a child process its cases: format, number of the first case,
+/// number of cases.
 pub(super) const CASES: &str = "FOREBAY_FUZZ_CHILD";
 
-/// Memory limit of a child, in bytes.
+/// Maximum resident memory of a child process, in bytes.
 const MAX_RESIDENT: u64 = 400 << 20;
 
-/// Address-space limit of a child, which also bounds allocations that are never touched.
+/// Limit of a child's address space, in bytes. Unlike resident memory, it includes allocations that
+/// are never written.
 const MAX_ADDRESSES: u64 = 6 << 30;
 
-/// Time limit for one case; the machine may be busy.
+/// Time limit for one case, generous because the machine may be busy.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 pub(super) fn is_child() -> bool {
     std::env::var_os(CASES).is_some()
 }
 
-/// Runs the cases that the environment names; succeeds at once if it names none, as in the parent's
-/// test run.
+/// Runs the cases that the environment variable `CASES` names. In the test run of the parent
+/// process, the variable is not set, and this test does nothing.
 #[test]
 fn child() {
     let Ok(cases) = std::env::var(CASES) else {
@@ -42,7 +44,7 @@ fn child() {
         .unwrap();
     let (first, count): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     limit_addresses();
-    // Decoders may panic on damaged bytes.
+    // Decoders may panic on damaged bytes. These panics are caught, and must not be printed.
     std::panic::set_hook(Box::new(|_| {}));
     let watched = Arc::new(Watch::default());
     watch(&watched);
@@ -58,7 +60,7 @@ fn child() {
         watched.begin();
         let mut draw = Draw::new(case.wrapping_mul(0x9e37_79b9) ^ words[0].len() as u64);
         let sample = draw.pick(&samples);
-        // The unchanged sample files are the first cases.
+        // The first cases are the sample files without damage.
         let bytes = if case < samples.len() as u64 {
             samples[case as usize].clone()
         } else {
@@ -88,7 +90,8 @@ fn child() {
     exit(0);
 }
 
-/// Reads a file with a random pipeline, and returns its rows or error.
+/// Reads a file of the given bytes with a random pipeline, and returns the number of rows or the
+/// error.
 async fn read(format: Format, bytes: &[u8], draw: &mut Draw) -> Result<usize, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(format!("t.{}", format.extension()));
@@ -125,7 +128,8 @@ async fn run(format: Format, path: &Path, draw: &mut Draw) -> Result<usize, Erro
     Ok(rows)
 }
 
-/// Start time of the current case, and its peak memory.
+/// The start time of the current case, and the peak memory of this process, for the watching
+/// thread.
 #[derive(Debug, Default)]
 struct Watch {
     begun: std::sync::Mutex<Option<Instant>>,
@@ -145,7 +149,7 @@ impl Watch {
     }
 }
 
-/// Watches the cases, and ends the process if one takes too long or too much memory.
+/// Starts a thread that ends the process if a case takes too long or too much memory.
 #[expect(
     clippy::disallowed_methods,
     reason = "the watch ends the process, so nothing waits for it"
@@ -189,7 +193,7 @@ fn limit_addresses() {
         rlim_cur: MAX_ADDRESSES,
         rlim_max: MAX_ADDRESSES,
     };
-    // SAFETY: the call only reads the struct that it is given.
+    // SAFETY: `setrlimit` only reads `limit`, which outlives the call.
     let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(done, 0);
 }
