@@ -10,18 +10,19 @@ use crate::tail::Failure;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A row failed, and the pipeline's policy is to stop (or no other row could replace it).
+    /// A row failed, and the policy `on_error` of the pipeline is to stop, or no other row could
+    /// replace the failed row.
     #[error("{0}")]
     Row(Box<Failure>),
-    /// The memory limit is too small to work within.
+    /// The memory limit is too small to run the pipeline.
     #[error(
         "the memory limit of {limit} bytes is too small for this pipeline: it needs at least \
          {minimum} bytes (three batches and the windows' bookkeeping); raise it or make batches smaller"
     )]
     Memory {
-        /// The memory limit.
+        /// The memory limit of the run, in bytes.
         limit: u64,
-        /// The minimum that the pipeline needs.
+        /// The minimum that the pipeline needs, in bytes.
         minimum: u64,
     },
     /// More rows failed than the pipeline's error budget allows.
@@ -30,21 +31,22 @@ pub enum Error {
          last: {last}", .of.map_or_else(String::new, |rows| format!(" of {rows}"))
     )]
     Budget {
-        /// Number of failed rows.
+        /// Number of rows that failed in the epoch.
         failed: u64,
-        /// Number of rows seen.
+        /// Number of rows of the epoch so far, including failed ones.
         seen: u64,
         /// The epoch in which the rows failed.
         epoch: u64,
-        /// Number of rows that may fail.
+        /// Number of rows that may fail in an epoch.
         allowed: u64,
-        /// Number of rows that a budget in percent is taken of; `None` if the budget is a number of
+        /// Number of rows to which a budget in percent applies; `None` if the budget is a number of
         /// rows.
         of: Option<u64>,
         /// The last failure.
         last: Box<Failure>,
     },
-    /// A host-language function failed in every row that the run saw, so the function is at fault and not the rows.
+    /// A function of the host language failed in every row that the run processed, so the function
+    /// is at fault and not the rows.
     #[error(
         "{function} failed with {kind} in every one of the first {rows} rows, so the function is at fault rather than \
          the rows, and on_error does not apply: correct it; the first: {first}"
@@ -52,9 +54,9 @@ pub enum Error {
     Function {
         /// Name of the function at fault.
         function: String,
-        /// The kind that all failures share: an exception type.
+        /// The kind that all failures share, such as an exception type.
         kind: String,
-        /// Number of rows seen, all of which failed.
+        /// Number of first rows of the run, all of which failed.
         rows: u64,
         /// The first failure.
         first: Box<Failure>,
@@ -93,8 +95,8 @@ impl From<ArrowError> for Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Returns true if the user's input or settings are at fault, rather than a broken invariant of
-    /// this crate.
+    /// Returns true if the user's input, a setting or the machine is at fault; false if an
+    /// invariant of this crate is broken.
     pub fn is_user(&self) -> bool {
         match self {
             Self::Engine(error) => !matches!(error.find_root(), DataFusionError::Internal(_)),

@@ -1,4 +1,5 @@
-//! Group keys: computed from the hidden columns that decide the groups of rows.
+//! Group keys of rows, computed from the hidden columns that decide the grouping of rows into
+//! batches.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Schema, UInt32Type};
@@ -9,30 +10,32 @@ use forebay_planner::pipeline::{BUCKET_COLUMN, LENGTH_COLUMN};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 use crate::stream::group::GroupKey;
 
-/// The columns that hold the keys of rows, and the limit on their lengths.
+/// The columns from which group keys are computed, and the limit on the length of sequences.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyColumns {
     length: Option<usize>,
     bucket: Option<usize>,
     boundaries: Vec<u64>,
-    /// Maximum length that fits into a pack or batch, and the clause that sets it; a row with a
-    /// longer sequence fails.
+    /// Maximum length of a sequence that fits into a pack or batch, and the clause that sets this
+    /// maximum. A row with a longer sequence fails.
     room: Option<(u64, String)>,
-    /// Index of the column of sequences, to which the error of a sequence that is too long belongs.
+    /// Index of the column with the sequences. A sequence that is too long is an error of this
+    /// column.
     sequences: Option<usize>,
 }
 
-/// The keys of a batch's rows.
+/// The group keys of the rows of a batch.
 #[derive(Debug)]
 pub(crate) struct Keyed {
-    /// Key of each row.
+    /// Group key of each row.
     pub(crate) keys: Vec<GroupKey>,
     /// Errors of the rows whose key could not be computed, by row index.
     pub(crate) errors: Vec<(usize, SlotError)>,
 }
 
 impl KeyColumns {
-    /// Returns the key columns of a pipeline; `None` if groups do not depend on the rows' contents.
+    /// Returns the key columns of a pipeline with these clauses, whose rows have `schema`; `None`
+    /// if the grouping does not depend on the contents of rows.
     pub(crate) fn of(clauses: &Clauses, schema: &Schema) -> Option<Self> {
         let column = |name: &str| schema.index_of(name).ok();
         let boundaries = clauses.bucket.as_ref().map(|b| b.boundaries.clone());
@@ -61,7 +64,8 @@ impl KeyColumns {
         (this.length.is_some() || this.bucket.is_some()).then_some(this)
     }
 
-    /// Returns the same key columns with their indices in the schema of another fragment.
+    /// Returns the same key columns, with their indices in `schema`, the schema of another
+    /// fragment.
     pub(crate) fn within(&self, schema: &Schema) -> Self {
         Self {
             length: self.length.and(schema.index_of(LENGTH_COLUMN).ok()),
@@ -70,8 +74,8 @@ impl KeyColumns {
         }
     }
 
-    /// Computes the keys of rows. A row whose key cannot be computed gets the key of an empty
-    /// sequence, and an error.
+    /// Computes the group keys of `rows`. A row whose key cannot be computed gets the key of an
+    /// empty sequence, and an error.
     pub(crate) fn keys(&self, rows: &RowBatch) -> Result<Keyed> {
         let mut keys = vec![GroupKey::default(); rows.len()];
         let mut errors = Vec::new();

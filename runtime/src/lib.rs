@@ -1,17 +1,17 @@
 //! The runtime of Forebay: sources, row keys, windows, segments, batches, the local engine.
 //!
-//! Modules depend on those above them:
+//! Each module depends only on modules above it in this table:
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`source`] | files, splits, rows by reference, for each format |
-//! | `order` | pure: the stored rows of a pipeline, windows, the order of rows within them |
-//! | [`stream`] | pure: the batch, rank and step that a row belongs to; cursors, tokens, digests |
+//! | `order` | without I/O: the stored rows of a pipeline, windows, the order of rows within windows |
+//! | [`stream`] | without I/O: the batch, rank and step of each row; cursors, tokens, digests |
 //! | `stage`, [`cache`] | rows of a window, in memory or spilled; computed rows, stored for later epochs and other processes |
 //! | [`fragment`] | row operators over a segment |
 //! | `segment` | rows of one or more windows, read and computed together |
 //! | `job` | an opened pipeline: its data, fragments, lookups, row counts, threads and memory |
-//! | [`tail`], [`dead_letters`] | batches, settled failures, and a table of the failed rows |
+//! | [`tail`], [`dead_letters`] | assembly of batches and settling of failed rows; a table of the failed rows |
 //! | [`run`] | the local engine: one run of a job from a cursor |
 //! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
 //! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns |

@@ -1,4 +1,4 @@
-//! Memory pools for windows: one for the process, and a child of that pool for each job that sets a
+//! Memory pools for windows: one for the process, and a child pool of it for each job that sets a
 //! limit.
 
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use datafusion::execution::memory_pool::{
 
 use crate::process_wide::ProcessWide;
 
-/// Memory in bytes that a run may use for windows, segments and batches unless it sets a limit.
+/// Memory in bytes that a run may use for windows, segments and batches if the run sets no limit.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
 
 /// Pool for the windows of all jobs that set no limit.
@@ -21,8 +21,8 @@ static SHARED: ProcessWide<GreedyMemoryPool> = ProcessWide::new();
 /// Returns the memory pool for a job's windows: half of the job's limit, or the process's pool if
 /// `limit` is `None`.
 ///
-/// The memory of a job with a limit is also accounted in the process's pool, but only the job's own
-/// limit can make a reservation fail.
+/// The memory of a job with a limit is also counted in the process's pool, but a reservation fails
+/// only if it exceeds the job's own limit.
 pub(crate) fn window_memory(limit: Option<u64>) -> Arc<dyn MemoryPool> {
     let make = || GreedyMemoryPool::new((DEFAULT_MEMORY / 2) as usize);
     let Ok(shared) = SHARED.get_or_try_init(|| Ok::<_, Infallible>(make()));
@@ -36,7 +36,7 @@ pub(crate) fn window_memory(limit: Option<u64>) -> Arc<dyn MemoryPool> {
     }
 }
 
-/// A memory pool with a limit of its own, whose reservations are also accounted in a parent pool.
+/// A memory pool with a separate limit, whose reservations are also counted in a parent pool.
 #[derive(Debug)]
 struct ChildMemoryPool {
     own: GreedyMemoryPool,
@@ -103,7 +103,7 @@ mod tests {
         let in_parent = MemoryConsumer::new("parent").register(&shared);
         in_parent.try_grow(50).unwrap();
         assert!(in_parent.try_grow(1).is_err());
-        // Reservations that others made in the parent do not reduce the child's limit.
+        // Reservations that were made directly in the parent do not reduce the child's limit.
         in_child.try_grow(10).unwrap();
         drop(in_child);
         assert_eq!((child.reserved(), parent.reserved()), (0, 50));

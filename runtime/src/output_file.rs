@@ -1,10 +1,10 @@
-//! Output files that appear under their name complete or not at all.
+//! Output files that appear under their name only when they are complete.
 //!
-//! Bytes go to a hidden temporary file beside the target. [`OutputFile::commit`] syncs it to disk
-//! and gives it the target's name; an existing file of that name stays until then. A file that is
-//! dropped without a commit is removed, and [`abandon_all`] removes the files still open when the
-//! process ends. A process that is killed leaves a file such as `.rows.parquet.x7Kq2a.tmp`, which
-//! no source reads.
+//! Bytes go to a hidden temporary file beside the target. [`OutputFile::commit`] syncs the
+//! temporary file to disk and renames it to the target; until then, an existing target file stays
+//! as it is. A file that is dropped without a commit is removed, and [`abandon_all`] removes the
+//! files that are still open when the process ends. A process that is killed leaves a file such as
+//! `.rows.parquet.x7Kq2a.tmp`, which no source reads.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -14,10 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Maximum number of symbolic links that are followed to a file, as on Linux; more are an error.
+/// Maximum number of symbolic links that are followed from a path to its file. More links are an
+/// error, as on Linux.
 const LINKS: usize = 40;
 
-/// Temporary files of this process.
+/// Temporary files that this process has open.
 static OPEN: Mutex<Open> = Mutex::new(Open {
     paths: BTreeSet::new(),
     is_closed: false,
@@ -26,7 +27,8 @@ static OPEN: Mutex<Open> = Mutex::new(Open {
 #[derive(Debug)]
 struct Open {
     paths: BTreeSet<PathBuf>,
-    /// True once the process is ending, so that no file may be created.
+    /// True after the call of [`abandon_all`]: the process is ending, so no file may be created any
+    /// more.
     is_closed: bool,
 }
 
@@ -34,18 +36,18 @@ fn open_files() -> MutexGuard<'static, Open> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the open temporary files, and makes the creation of others fail. Called when the process
-/// is about to end.
+/// Removes the open temporary files, and makes every later creation of a file fail. Called when the
+/// process is about to end.
 pub fn abandon_all() {
     let mut open = open_files();
     open.is_closed = true;
     for path in std::mem::take(&mut open.paths) {
-        // The process is ending, so nobody can be told about an error.
+        // The process is ending, so an error cannot be reported any more.
         fs::remove_file(path).ok();
     }
 }
 
-/// A file that is being written.
+/// A file that is being written, and that appears under its name on [`commit`](Self::commit).
 #[derive(Debug)]
 pub struct OutputFile(Inner);
 
@@ -53,28 +55,30 @@ pub struct OutputFile(Inner);
 enum Inner {
     /// A temporary file beside its target.
     Beside(NewFile, PathBuf),
-    /// A pipe, a device or a descriptor of this process, which is written directly.
+    /// A pipe, a device or a file descriptor of this process, to which bytes are written directly.
     Direct(File),
 }
 
 impl OutputFile {
-    /// Creates a file that gets this name on [`commit`](Self::commit). Pipes, devices and
-    /// descriptors (`/dev/stdout`) are opened directly. A symbolic link stays: the file that it
-    /// leads to is replaced.
+    /// Creates a file that gets the name `path` on [`commit`](Self::commit). Pipes, devices and
+    /// file descriptors (`/dev/stdout`) are opened directly. If `path` is a symbolic link, the link
+    /// stays, and the file to which it leads is replaced.
     ///
     /// # Errors
-    /// Fails if the folder cannot be written to, or the existing file may not be replaced.
+    /// Fails if the folder is not writable, or if a file exists at `path` and is not writable.
     pub fn create(path: &Path) -> io::Result<Self> {
         let (target, found) = match destination(path)? {
             Destination::File(target, found) => (target, found),
             Destination::Direct(target) => {
-                // Opened for appending, so that bytes from other writers are not overwritten.
+                // The target is opened for appending, so that bytes of other writers are not
+                // overwritten.
                 let file = File::options().append(true).open(target)?;
                 return Ok(Self(Inner::Direct(file)));
             }
         };
         if found.is_some() {
-            // A file without write permission may not be replaced, so opening it must succeed.
+            // A file without write permission must not be replaced. Opening such a file for writing
+            // fails.
             File::options().write(true).open(&target)?;
         }
         let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -85,13 +89,13 @@ impl OutputFile {
         Ok(Self(Inner::Beside(file, target)))
     }
 
-    /// Returns true if written bytes reach their reader at once, rather than on
+    /// Returns true if bytes reach the target as soon as they are written, not only on
     /// [`commit`](Self::commit).
     pub const fn is_direct(&self) -> bool {
         matches!(self.0, Inner::Direct(_))
     }
 
-    /// Returns another handle of the file, for an encoder.
+    /// Returns another handle of the file, to which an encoder can write.
     pub fn handle(&self) -> io::Result<File> {
         self.as_file().try_clone()
     }
@@ -103,12 +107,14 @@ impl OutputFile {
         }
     }
 
-    /// Gives the file its name and returns its size. The contents survive a crash of the machine.
+    /// Gives the file its name, and returns its size in bytes. Waits until the contents are on
+    /// disk, so they survive a crash of the machine.
     pub fn commit(self) -> io::Result<u64> {
         self.publish(true)
     }
 
-    /// Like [`commit`](Self::commit), but without waiting for the disk: for files that can be computed again.
+    /// Does the same as [`commit`](Self::commit), but does not wait until the contents are on disk.
+    /// For files that can be computed again.
     pub fn commit_cached(self) -> io::Result<u64> {
         self.publish(false)
     }
@@ -132,21 +138,22 @@ impl Write for OutputFile {
     }
 }
 
-/// Writes a whole file.
+/// Writes a file at `path` with the contents `bytes`, which replaces an existing file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OutputFile::create(path)?;
     file.write_all(bytes)?;
     file.commit().map(drop)
 }
 
-/// A file that does not have its final name yet.
+/// A temporary file that gets its final name when it is published.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     file: NamedTempFile,
     registered: Registered,
 }
 
-/// A temporary file that [`abandon_all`] removes.
+/// Path of a temporary file that [`abandon_all`] removes if the process ends before this value is
+/// dropped.
 #[derive(Debug)]
 struct Registered(PathBuf);
 
@@ -157,7 +164,7 @@ impl Drop for Registered {
 }
 
 impl NewFile {
-    /// Creates a temporary file in a folder. `purpose` becomes a part of its name.
+    /// Creates a temporary file in `folder`. `purpose` becomes a part of the file's name.
     pub(crate) fn create(folder: &Path, purpose: &str) -> io::Result<Self> {
         let prefix = format!(".{purpose}.");
         let mut builder = Builder::new();
@@ -165,7 +172,8 @@ impl NewFile {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // The permissions of an ordinary new file; the system applies the process's umask.
+            // These are the permissions of an ordinary new file. The system applies the process's
+            // umask to them.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         let mut open = open_files();
@@ -185,7 +193,8 @@ impl NewFile {
         self.file.as_file()
     }
 
-    /// Gives the file its name, replacing an existing file.
+    /// Gives the file the name `path`, and replaces an existing file. If `is_durable` is true,
+    /// waits until the contents and the name are on disk.
     pub(crate) fn publish(self, path: &Path, is_durable: bool) -> io::Result<()> {
         if is_durable {
             self.as_file().sync_all()?;
@@ -199,8 +208,8 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives the file its name unless a file with that name exists; the error then contains the
-    /// unnamed file.
+    /// Gives the file the name `path`, unless a file with that name exists. On failure, returns the
+    /// error together with the file, which is still temporary.
     pub(crate) fn publish_new(mut self, path: &Path) -> Result<(), (io::Error, Self)> {
         if let Err(error) = self.as_file().sync_all() {
             return Err((error, self));
@@ -218,25 +227,25 @@ impl NewFile {
     }
 }
 
-/// Returns the folder of a file; `.` if its path has no folder.
+/// Returns the folder part of `path`; `.` if `path` is only a file name.
 fn folder_of(path: &Path) -> &Path {
     let named = path.parent().filter(|p| !p.as_os_str().is_empty());
     named.unwrap_or(Path::new("."))
 }
 
-/// Syncs a folder's entries to disk. Errors are ignored: some file systems cannot do it, and the
-/// file has its name already.
+/// Syncs the entries of `folder` to disk. Errors are ignored, because some file systems cannot sync
+/// folders, and the new file already has its name.
 fn sync_folder(folder: &Path) {
     if cfg!(unix) {
         File::open(folder).and_then(|folder| folder.sync_all()).ok();
     }
 }
 
-/// The place that a path leads to.
+/// The target to which a path leads, after symbolic links are followed.
 enum Destination {
-    /// A regular file, with its metadata if it exists.
+    /// Path of a regular file, with the file's metadata if the file exists.
     File(PathBuf, Option<Metadata>),
-    /// A pipe, a device or a descriptor, which is written directly.
+    /// Path of a pipe, a device or a file descriptor, to which bytes are written directly.
     Direct(PathBuf),
 }
 
@@ -247,8 +256,8 @@ fn destination(path: &Path) -> io::Result<Destination> {
             return Err(io::ErrorKind::IsADirectory.into());
         };
         let full = fs::canonicalize(folder_of(&path))?.join(name);
-        // A descriptor of this process. If it is a file, it is written at the current position of
-        // the descriptor.
+        // The path is a file descriptor of this process, such as `/dev/stdout`. If the descriptor
+        // refers to a file, bytes are written at its current position.
         if full.starts_with("/proc") {
             return Ok(Destination::Direct(full));
         }
@@ -273,12 +282,12 @@ fn destination(path: &Path) -> io::Result<Destination> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Returns the file that a path leads to, following links, whether it exists or not; `None` if the
-/// path leads to something else or cannot be examined.
+/// Returns the path of the file to which `path` leads after symbolic links are followed, even if
+/// the file does not exist; `None` if `path` leads to something else or cannot be examined.
 pub fn resolved(path: &Path) -> Option<PathBuf> {
     match destination(path) {
         Ok(Destination::File(path, _)) => Some(path),
-        // The file's folder does not exist yet.
+        // The folder of the file does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let folder = path.parent().filter(|f| !f.as_os_str().is_empty())?;
             Some(resolved(folder)?.join(path.file_name()?))
@@ -299,7 +308,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Returns the identity of the file that a path leads to; `None` if there is none.
+    /// Returns the identity of the file to which `path` leads; `None` if there is no such file.
     pub fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok().filter(Metadata::is_file)?;
         Some(Self {

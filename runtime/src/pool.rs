@@ -11,31 +11,32 @@ use tokio::sync::{oneshot, watch};
 use crate::process_wide::ProcessWide;
 use crate::task::panicked;
 
-/// The threads that jobs share unless they set a number of threads.
+/// The threads that all jobs share that do not set a number of threads.
 static SHARED: ProcessWide<rayon::ThreadPool> = ProcessWide::new();
 
-/// A job's share of a thread pool.
+/// Handle of a job to a thread pool, which the job may share with other jobs.
 #[derive(Debug, Clone)]
 pub struct ComputePool {
     pool: Arc<rayon::ThreadPool>,
-    /// Memory for the images that the job decodes.
+    /// Memory for decoding the job's images.
     room: Arc<DecodeRoom>,
-    /// Has a receiver for each of the job's tasks that have not finished.
+    /// Counts the job's unfinished tasks: each of them holds a receiver of this channel.
     unfinished: Arc<watch::Sender<()>>,
 }
 
-/// Returns the number of compute threads: `wanted`, or the number of cores.
+/// Returns the number of compute threads: `wanted`, or the number of cores if `wanted` is `None`.
 pub(crate) fn threads(wanted: Option<usize>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     wanted.unwrap_or(cores).max(1)
 }
 
 impl ComputePool {
-    /// Starts `wanted` threads for one job, or shares the process's pool, which has one thread per core. The threads
-    /// of one job end when no one holds the pool and all its work is done.
+    /// Starts `wanted` threads for one job. If `wanted` is `None`, the job shares the process's
+    /// pool, which has one thread per core. Threads of one job end when the pool is dropped and all
+    /// its work is done.
     ///
-    /// A job that is opened inside a task of another job gets threads of its own. Otherwise, all
-    /// threads of the process's pool might be waiting for jobs that need the same threads.
+    /// A job that is opened inside a task of another job gets separate threads. Otherwise, all
+    /// threads of the process's pool might wait for jobs that need the same threads.
     ///
     /// # Errors
     /// Fails if the system cannot start the threads.
@@ -60,8 +61,9 @@ impl ComputePool {
         self.unfinished.closed().await;
     }
 
-    /// Runs `work` on the pool, where it may use rayon's parallel iterators. A panic becomes an
-    /// error. Work whose caller no longer waits when it is scheduled is skipped.
+    /// Runs `work` on the pool, where `work` may use rayon's parallel iterators. A panic of `work`
+    /// becomes an error. If the returned future was dropped before a thread is free, `work` is
+    /// skipped.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -75,7 +77,7 @@ impl ComputePool {
             let work = || catch_unwind(AssertUnwindSafe(work));
             let done = room::within(room, work)
                 .unwrap_or_else(|panic| Err(panicked("work on the compute pool", &*panic)));
-            // The receiver is gone if the run was dropped.
+            // Sending fails if the run was dropped, and then nobody needs the result.
             let _ = answer.send(done);
             drop(unfinished);
         };

@@ -13,11 +13,12 @@ use tokio::sync::mpsc;
 
 use crate::task::{lost, owned, received};
 
-/// Runs each piece of work in its own task, at most `at_once` of them concurrently, and yields the results in order.
+/// Runs each piece of work in a separate task, at most `at_once` tasks concurrently, and yields the
+/// results in order. `begin` turns a piece of work into a future.
 ///
-/// A task starts when its piece of work is taken from `work`. [`StreamExt::buffered`] alone would
-/// poll the pieces only while the stream is polled. Dropping the stream aborts the tasks. `failed`
-/// converts the error of a task that panicked to a result.
+/// A task starts as soon as its piece of work is taken from `work`, whereas [`StreamExt::buffered`]
+/// alone would poll the pieces only while the stream is polled. Dropping the stream aborts the
+/// tasks. If a task panics, `failed` converts the error to a result.
 pub(crate) fn ahead<W, T, F>(
     work: impl Stream<Item = W>,
     at_once: usize,
@@ -33,8 +34,8 @@ where
         .map(move |done| done.unwrap_or_else(|why| failed(lost("a task of the engine", why))))
 }
 
-/// Reads `items` in a task of its own, up to `ahead` items before they are polled. Dropping the
-/// result aborts the task; if the task panics, the last item is an error.
+/// Reads `items` in a separate task, which may be `ahead` items ahead of the consumer. Dropping the
+/// returned stream aborts the task. If the task panics, the last item is an error.
 pub(crate) fn prefetched<T: Send + 'static>(
     mut items: BoxStream<'static, Result<T>>,
     ahead: usize,

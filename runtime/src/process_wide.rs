@@ -1,13 +1,14 @@
-//! Values of which each process has one.
+//! Values that exist once in each process.
 
 use std::mem;
 use std::sync::{Arc, Mutex, TryLockError};
 
-/// Attempts to take the lock before giving up. Other threads hold it while they make the value, once.
+/// Number of attempts to lock the value. Another thread holds the lock only while it creates the
+/// value, which happens once.
 const ATTEMPTS: usize = 64;
 
-/// A value that the process makes once and shares, and that a forked child makes anew: threads do not survive a fork, and
-/// the parent's work never ends in the child.
+/// A value that a process creates once and then shares. A forked child creates a new value, because
+/// threads do not survive a fork, and work that the parent started never ends in the child.
 #[derive(Debug)]
 pub(crate) struct ProcessWide<T>(Mutex<Option<(u32, Arc<T>)>>);
 
@@ -16,11 +17,12 @@ impl<T> ProcessWide<T> {
         Self(Mutex::new(None))
     }
 
-    /// Returns the process's value, or `None` if its lock cannot be taken: a child that was forked while another thread
-    /// held the lock can never take it.
+    /// Returns the value of this process, which the first call creates with `make`; `None` if the
+    /// lock cannot be taken. A child that was forked while another thread held the lock can never
+    /// take the lock.
     ///
     /// # Errors
-    /// `make` fails.
+    /// Returns the error of `make`.
     pub(crate) fn get_or_try_init<E>(
         &self,
         make: impl FnOnce() -> Result<T, E>,
@@ -43,7 +45,8 @@ impl<T> ProcessWide<T> {
             return Ok(Some(Arc::clone(value)));
         }
         let value = Arc::new(make()?);
-        // Dropping the parent's value could wait for threads that the child does not have.
+        // The parent's value is leaked, because dropping it could wait for threads that do not
+        // exist in the child.
         mem::forget(shared.replace((process, Arc::clone(&value))));
         Ok(Some(value))
     }

@@ -1,9 +1,9 @@
 //! Tasks and threads whose panics become errors rather than missing results.
 //!
 //! No other module of the workspace starts tasks or threads: `clippy.toml` forbids the functions
-//! that do. A task that panics drops what it owns, so a channel whose sender it owned looks as if
-//! it had ended normally. Whoever waits for a task must therefore check how the task ended, which
-//! the functions of this module do.
+//! that do. A task that panics drops the values that it owns. If one of them is the sender of a
+//! channel, the channel looks to its receiver as if it had ended normally. Code that waits for a
+//! task must therefore check how the task ended, and the functions of this module do.
 
 use std::any::Any;
 use std::future::Future;
@@ -24,12 +24,14 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Creates the error of work that panicked, which is a broken invariant.
+/// Creates the error for the panic `panic` of some work. A panic is a broken invariant, so this is
+/// an internal error. `what` names the work.
 pub(crate) fn panicked(what: &str, panic: &(dyn Any + Send)) -> DataFusionError {
     internal_datafusion_err!("{what} panicked: {}", panic_message(panic))
 }
 
-/// Creates the error of a task without a result: it panicked, or the process is ending.
+/// Creates the error for a task that ended without a result, because the task panicked or the
+/// process is ending. `what` names the task's work.
 pub(crate) fn lost(what: &str, why: JoinError) -> DataFusionError {
     match why.try_into_panic() {
         Ok(panic) => panicked(what, &*panic),
@@ -37,7 +39,7 @@ pub(crate) fn lost(what: &str, why: JoinError) -> DataFusionError {
     }
 }
 
-/// Starts a task. The caller must check how it ended: see [`lost`].
+/// Starts a task. The caller must check how the task ended, and report a panic with [`lost`].
 #[must_use]
 pub(crate) fn start<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
@@ -61,10 +63,11 @@ pub(crate) fn owned<T: Send + 'static>(
     SpawnedTask::spawn(work)
 }
 
-/// Runs work on a thread for blocking work. `what` names the work in errors: "reading Arrow files".
+/// Runs `work` on a thread for blocking work. `what` names the work in errors, such as "reading
+/// Arrow files".
 ///
 /// # Errors
-/// Fails if the work panicked or the process is ending.
+/// Fails if `work` panicked or the process is ending.
 pub async fn blocking<T: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -74,8 +77,8 @@ pub async fn blocking<T: Send + 'static>(
     task.await.map_err(|why| lost(what, why))
 }
 
-/// Yields the items of a channel that a task fills, and then an error if the task panicked or was
-/// interrupted. `what` names its work.
+/// Yields the items of `receiver`, the end of a channel that `task` fills, and then an error if the
+/// task panicked or was interrupted. `what` names the task's work in errors.
 pub(crate) fn received<T: Send + 'static>(
     receiver: mpsc::Receiver<Result<T>>,
     task: impl Future<Output = Result<(), JoinError>> + Send + 'static,
@@ -88,8 +91,9 @@ pub(crate) fn received<T: Send + 'static>(
     items.chain(ended.filter_map(future::ready)).boxed()
 }
 
-/// Yields the items that blocking work sends. The work runs on a thread that starts with the first
-/// poll. If the work panics or is interrupted, the last item is an error.
+/// Yields the items that `work` sends to its channel. `work` runs on a thread for blocking work,
+/// which starts with the first poll of the stream. If `work` panics or is interrupted, the last
+/// item is an error.
 pub(crate) fn blocking_stream<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce(&mpsc::Sender<Result<T>>) + Send + 'static,

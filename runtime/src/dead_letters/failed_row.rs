@@ -1,4 +1,4 @@
-//! Failed rows on their way from the tail to the dead-letter table.
+//! Failed rows, as the tail passes them to the dead-letter table.
 
 use crate::tail::Failure;
 
@@ -8,7 +8,7 @@ pub(crate) struct FailedRow {
     pub(crate) epoch: u64,
     pub(crate) step: u64,
     pub(crate) pass: u64,
-    /// File of the row, as an index into the snapshot's files.
+    /// Index into the snapshot's files of the row's file.
     pub(crate) file: u32,
     pub(crate) child: u32,
     pub(crate) failure: Failure,

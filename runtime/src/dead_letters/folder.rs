@@ -1,11 +1,12 @@
-//! The folder of dead letters.
+//! The folder to which dead letters are written.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::source::{Source, check_output};
 
-/// Returns the folder that a pipeline names for dead letters; `None` if it names none.
+/// Returns the folder of `named`, the pipeline's option `dead_letters`; `None` if the option is not
+/// set.
 ///
 /// # Errors
 /// Fails if the folder is not on this machine.
@@ -21,10 +22,10 @@ pub(crate) fn folder(named: Option<&str>) -> Result<Option<PathBuf>> {
     Ok(Some(PathBuf::from(path)))
 }
 
-/// Checks that no source would read dead letters in this folder as rows.
+/// Checks that `source` would not read the dead letters in `folder` as rows.
 ///
 /// # Errors
-/// Fails if the source includes the Parquet files of that folder.
+/// Fails if `source` includes the Parquet files in `folder`.
 pub(crate) fn check_folder(folder: &Path, source: &dyn Source) -> Result<()> {
     let letters = folder.join("letters.parquet");
     check_output(source, &letters).map_err(|why| Error::Config(format!("dead_letters: {why}")))

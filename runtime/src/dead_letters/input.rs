@@ -1,4 +1,4 @@
-//! The input of a failed row: the bytes that its source stores for it.
+//! The input of a failed row: the data that the row's source stores for the row.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::job::OpenPlan;
 use crate::source::{Access, Scan};
 use crate::tail::Failure;
 
-/// The input of a row, as the dead-letter table records it.
+/// The input of a failed row, as the dead-letter table records it.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) bytes: u64,
     /// SHA-256 of the input, in hexadecimal digits.
     pub(super) sha256: String,
-    /// The input itself; `None` if it is too large to be kept.
+    /// The bytes of the input; `None` if the input is too large to be kept.
     pub(super) kept: Option<Vec<u8>>,
 }
 
@@ -36,8 +36,8 @@ impl Input {
     }
 }
 
-/// Reads the inputs of rows, in order, and keeps those of at most `keep` bytes; `None` for an input
-/// that cannot be read.
+/// Reads the input of each row in `letters`, in order; `None` for an input that cannot be read. The
+/// bytes of an input are kept if it has at most `keep` bytes.
 pub(super) async fn inputs(
     plan: &OpenPlan,
     letters: &[FailedRow],
@@ -45,7 +45,7 @@ pub(super) async fn inputs(
 ) -> Vec<Option<Input>> {
     let snapshot = &plan.data.snapshot;
     let mut inputs = vec![None; letters.len()];
-    // For sources that read by split, the rows of a split are read together.
+    // Rows are grouped by split, because some sources can only read a whole split.
     let mut by_split: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, letter) in letters.iter().enumerate() {
         let Failure { file, row, .. } = &letter.failure;
@@ -110,8 +110,8 @@ async fn of_split(
     Ok(inputs)
 }
 
-/// Returns the value of a row if the batch has a single binary column, otherwise the row as a line
-/// of JSON.
+/// Returns the input of row `row`: the value of the binary column if `batch` has exactly one,
+/// otherwise the whole row as a line of JSON.
 fn bytes(batch: &RecordBatch, row: usize) -> Result<Option<Vec<u8>>> {
     let binary = |of: &DataType| matches!(of, DataType::Binary | DataType::LargeBinary);
     let mut columns = batch.columns().iter().filter(|c| binary(c.data_type()));

@@ -12,7 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::schema::SCHEMA;
 use crate::error::{Error, Result};
 
-/// The columns that identify a row.
+/// Names of the columns of the dead-letter table that are read: those that identify a failed row.
 const COLUMNS: [&str; 8] = [
     "semantic_hash",
     "epoch",
@@ -24,7 +24,7 @@ const COLUMNS: [&str; 8] = [
     "child",
 ];
 
-/// A failed row, as recorded in the table.
+/// A failed row, as the dead-letter table records it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeadLetter {
     /// Semantic hash of the stream in which the row failed.
@@ -33,22 +33,23 @@ pub struct DeadLetter {
     pub epoch: u64,
     /// Step of the batch in which the row failed.
     pub step: u64,
-    /// Key of the pass, which determines the row's draws.
+    /// Key of the pass, which determines the random draws of the row.
     pub pass: u64,
-    /// Ordinal in the plan of the scan that read the row.
+    /// Occurrence number in the plan of the scan that read the row.
     pub occurrence: u32,
     /// Path of the file, relative to its source.
     pub file: String,
     /// Number of the row in the file.
     pub row: u64,
-    /// Index of the row among the children that `unnest` made of the stored row.
+    /// Index of the row among the rows that `unnest` made of the same stored row.
     pub child: u32,
 }
 
-/// Reads dead letters from a Parquet file, or from all files of a folder in the order of epochs and steps.
+/// Reads dead letters from the Parquet file `path`, or from all Parquet files in the folder `path`,
+/// and sorts them by epoch and step. Duplicates are left out.
 ///
 /// # Errors
-/// Fails if there are none, or a file is not a table of dead letters.
+/// Fails if no dead letters are found, or if a file is not a table of dead letters.
 pub fn read(path: &Path) -> Result<Vec<DeadLetter>> {
     let of = |path: &Path, why: &dyn std::fmt::Display| {
         Error::Config(format!("dead letters {}: {why}", path.display()))
@@ -72,7 +73,7 @@ pub fn read(path: &Path) -> Result<Vec<DeadLetter>> {
         let input = std::fs::File::open(file).map_err(|why| cannot(&why))?;
         let builder =
             ParquetRecordBatchReaderBuilder::try_new(input).map_err(|why| cannot(&why))?;
-        // The column of inputs is not read: it may be large, and replay reads the inputs from their
+        // The column `input` is not read: it may be large, and a replay reads the inputs from their
         // sources.
         let columns = ProjectionMask::columns(builder.parquet_schema(), COLUMNS);
         let reader = builder.with_projection(columns).build();
@@ -84,8 +85,8 @@ pub fn read(path: &Path) -> Result<Vec<DeadLetter>> {
     if letters.is_empty() {
         return Err(cannot(&"no dead letters found"));
     }
-    // A run that resumed from a token reports again the failures that an earlier run reported after
-    // that token.
+    // If a run was resumed from a token, both the earlier and the resumed run may have reported the
+    // failures after that token.
     let mut known = HashSet::new();
     letters.retain(|letter| known.insert(letter.clone()));
     letters.sort_by_key(|letter| (letter.epoch, letter.step));

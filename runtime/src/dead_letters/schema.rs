@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-/// The columns of the table.
+/// The columns of the dead-letter table.
 pub(super) static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     let column = |name: &str, kind| Field::new(name, kind, false);
     Arc::new(Schema::new(vec![

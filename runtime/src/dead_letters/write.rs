@@ -1,4 +1,4 @@
-//! Writing of dead letters.
+//! Writing of the dead-letter table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,22 +17,23 @@ use crate::stream::token::StreamName;
 use crate::tail::uri;
 use crate::task;
 
-/// Number of failed rows that are buffered before they are written to a file.
+/// Number of failed rows that are buffered in memory before they are written to a file.
 const FLUSH: usize = 1000;
-/// Total size in bytes of the inputs that are in memory at a time.
+/// Maximum total size in bytes of the inputs that are in memory at the same time.
 const INPUTS: u64 = 64 << 20;
-/// Maximum size in bytes of an input that is kept, as the column of inputs has 32-bit offsets;
-/// larger inputs are recorded by size and hash alone.
+/// Maximum size in bytes of an input that is kept, because the column of inputs has 32-bit offsets.
+/// Larger inputs are recorded by size and hash alone.
 const LARGEST: u64 = 1 << 30;
-/// Maximum number of files per run and folder; more are an error. Names are tried in turn, so that
-/// no file is overwritten.
+/// Maximum number of files with the same name prefix in a folder; more files are an error. Numbers
+/// are tried in ascending order, so that no file is overwritten.
 const FILES: u32 = 1 << 20;
 
 /// Writes the failed rows of a run to the dead-letter table.
 #[derive(Debug)]
 pub(crate) struct DeadLetterWriter {
     folder: PathBuf,
-    /// Maximum size in bytes of the inputs that are kept, as the pipeline sets it.
+    /// Maximum size in bytes of an input that is kept, as the pipeline's option `dead_letter_bytes`
+    /// says.
     keep: u64,
     rank: u64,
     plan: Arc<OpenPlan>,
@@ -60,7 +61,7 @@ impl DeadLetterWriter {
         }
     }
 
-    /// Adds failed rows.
+    /// Adds failed rows, and writes the buffered rows to a file if there are enough.
     pub(crate) async fn add(&mut self, letters: Vec<FailedRow>) -> Result<()> {
         self.waiting.extend(letters);
         if self.waiting.len() >= FLUSH {
@@ -88,7 +89,7 @@ impl DeadLetterWriter {
         Ok(())
     }
 
-    /// Returns the common prefix of this run's file names.
+    /// Returns the common prefix of the names of this run's files.
     fn stem(&self) -> String {
         let hash = &self.name.semantic_hash;
         let hash = hash.get(..8).unwrap_or(hash);
@@ -140,7 +141,8 @@ impl DeadLetterWriter {
     }
 }
 
-/// Writes a new file and returns its number. Readers never see a partial file.
+/// Writes `batch` to a new file, whose number is the first free one from `from` on, and returns
+/// this number. Readers never see a partial file.
 fn write(
     folder: &Path,
     stem: &str,
@@ -157,7 +159,7 @@ fn write(
     writer.close()?;
     for number in from..FILES {
         let path = folder.join(format!("{stem}-{number}.parquet"));
-        // A file of another run stays; the next name is tried.
+        // A file of another run is not replaced; the next number is tried.
         match file.publish_new(&path) {
             Ok(()) => return Ok(number),
             Err((why, back)) if why.kind() == std::io::ErrorKind::AlreadyExists => file = back,

@@ -1,4 +1,5 @@
-//! Compaction: copies arrays so that they hold no values of other rows, and none under nulls.
+//! Compaction: copies an array so that its buffers hold only the values of its rows, and none
+//! beneath nulls.
 //!
 //! A slice shares the buffers and children of the array that it was taken from. Many kernels
 //! validate or convert a whole child (the bytes of a binary column, the elements of a list, the
@@ -30,8 +31,8 @@ pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch> {
     record_batch(batch.schema(), columns, batch.num_rows())
 }
 
-/// Returns an equal array whose buffers and children hold only the values of its rows, without
-/// values under nulls. The values are copied once.
+/// Returns an array equal to `array` whose buffers and children hold only the values of the array's
+/// rows, and no values beneath nulls. Each value is copied once.
 pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
     if array.is_empty() {
         return Ok(new_empty_array(array.data_type()));
@@ -57,8 +58,9 @@ pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
         },
         DataType::RunEndEncoded(..) => compact_runs(array),
         DataType::Union(_, mode) => compact_union(array.as_union(), *mode),
-        // A list without hidden values has no values but those of its rows. In types without
-        // children each row has a value of its own, and kernels process only the rows of the slice.
+        // After `clear`, a list holds only the values of its rows. In an array without children,
+        // each row has a separate value, and kernels process only the rows of the slice, so nothing
+        // is copied.
         _ => {
             let array = clear(array, None)?.unwrap_or_else(|| Arc::clone(array));
             let rebuilt = with_children(&array, array.data_type(), |child, _| compact(&child))?;
@@ -71,7 +73,8 @@ fn identity(rows: usize) -> UInt64Array {
     UInt64Array::from_iter_values(0..rows as u64)
 }
 
-/// Keeps the values in use, in order. Also returns the number of kept values before each value.
+/// Returns a compact array of those `values` that are marked in `used`, in order. Also returns the
+/// new index of each kept value, by old index.
 fn compact_used(values: &ArrayRef, used: &BooleanBuffer) -> Result<(ArrayRef, Vec<usize>)> {
     let mut kept = 0;
     let places = used.iter().map(|is_used| {
@@ -84,7 +87,7 @@ fn compact_used(values: &ArrayRef, used: &BooleanBuffer) -> Result<(ArrayRef, Ve
     Ok((compact(&take(values, &used, None)?)?, places))
 }
 
-/// Compacts a list view, whose rows may share elements: each element that some row uses is kept
+/// Compacts a list view, whose rows may share elements. Each element that some row uses is kept
 /// once.
 fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Result<ArrayRef> {
     let (DataType::ListView(item) | DataType::LargeListView(item)) = list.data_type() else {
@@ -116,8 +119,8 @@ fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Resu
     )?))
 }
 
-/// Compacts a list of fixed size. Unlike [`clear`], this also clears the elements of null rows that
-/// are declared non-nullable.
+/// Compacts a list of fixed size. Unlike [`clear`], this function also clears the elements beneath
+/// null rows if the elements are declared non-nullable.
 fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef> {
     let DataType::FixedSizeList(item, size) = list.data_type() else {
         return Ok(Arc::new(list.clone()));
@@ -134,7 +137,8 @@ fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef> {
     )?))
 }
 
-/// Keeps the dictionary's values that some key refers to, in order.
+/// Compacts a dictionary: keeps the values to which some key refers, in order, and renumbers the
+/// keys.
 fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Result<ArrayRef> {
     let (values, places) = compact_used(array.values(), &array.occupancy())?;
     let keys = array.keys().iter().map(|key| {
@@ -146,8 +150,8 @@ fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> 
 }
 
 fn compact_runs(array: &ArrayRef) -> Result<ArrayRef> {
-    // `take` keeps only the runs of equal values that these rows belong to, and numbers them from
-    // the first row.
+    // `take` keeps only the runs of equal values to which the rows of `array` belong, and counts
+    // the run ends from the first of these rows.
     let data = take(array, &identity(array.len()), None)?.to_data();
     let [ends, values] = data.child_data() else {
         return Ok(Arc::clone(array));
@@ -163,7 +167,7 @@ fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef> {
     let DataType::Union(fields, _) = array.data_type() else {
         return Ok(Arc::new(array.clone()));
     };
-    // `take` reduces a dense union's children to the values of its rows.
+    // `take` reduces the children of a dense union to the values of the union's rows.
     let taken = match mode {
         UnionMode::Dense => take(array, &identity(array.len()), None)?,
         UnionMode::Sparse => Arc::new(array.clone()),
@@ -225,7 +229,8 @@ mod tests {
         Arc::new(list.unwrap())
     }
 
-    /// Returns one array of each layout, with eight rows; rows 2 to 5 hold no garbage.
+    /// Returns one array of each Arrow layout. Each array has eight rows; no value of rows 2 to 5
+    /// is garbage.
     fn arrays() -> Vec<ArrayRef> {
         let texts = texts();
         let as_type = |data_type: DataType| cast(&texts, &data_type).unwrap();
@@ -355,7 +360,7 @@ mod tests {
             assert_eq!(own.data_type(), what);
             own.to_data().validate_full().unwrap();
             assert!(!holds(&own.to_data(), GARBAGE.as_bytes()), "{what}");
-            // Each row taken alone is compact, too.
+            // Slices of a single row are compacted correctly, too.
             for row in 2..6 {
                 let one = compact(&array.slice(row, 1)).unwrap();
                 assert_eq!(&one, &array.slice(row, 1), "{what}, row {row}");

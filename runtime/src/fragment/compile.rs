@@ -22,11 +22,12 @@ use super::row_batch::nullable;
 use super::unwind::caught;
 use super::wrapped::{clearing, with_cleared_constants, with_lists_of_rows};
 
-/// Prefix of the name of a column that replaces a constant.
+/// Name prefix of the temporary columns that replace constants which cannot be evaluated.
 const CONSTANT: &str = "__constant";
 
-/// Compiles expressions over the columns of a plan and its hidden row column. The cost depends on the columns that an
-/// expression reads, not on the number of columns.
+/// Compiler for expressions over the visible columns of a plan and the plan's hidden row column.
+/// The cost of compiling an expression depends on the number of columns that the expression reads,
+/// not on the number of columns in the plan.
 #[derive(Debug)]
 pub struct Compiler<'a> {
     columns: ColumnIndex<'a>,
@@ -38,7 +39,8 @@ impl<'a> Compiler<'a> {
     /// Creates a compiler for expressions over `schema`.
     pub fn over(schema: &'a Schema) -> Self {
         let columns = ColumnIndex::of(schema);
-        // A sample contains the row column among its columns; other schemas do not.
+        // The schema of a planner's sample (`job::Sample`) contains the row column; other schemas
+        // do not.
         let row = columns.index_of(ROW_COLUMN);
         Self {
             row: row.unwrap_or(schema.fields().len()),
@@ -46,7 +48,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiles an expression; see [`compile_expr`].
+    /// Compiles `expr` with [`compile_expr`]. Columns in the result have their index in the
+    /// compiler's schema.
     pub fn compile(&self, expr: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
         let compiled = compile_expr(expr, self.columns.read_by(expr)?)?;
         let placed = compiled.transform_down(|node| {
@@ -63,8 +66,9 @@ impl<'a> Compiler<'a> {
         Ok(placed.data)
     }
 
-    /// Compiles a join key, cast to the type in which both sides are compared. The cast is part of the expression, so
-    /// a key that does not convert is an error of its row.
+    /// Compiles `key`, a join key, with a cast to `key_type`, the type in which both sides are
+    /// compared. The cast is part of the compiled expression, so a key that cannot be cast is an
+    /// error of its row.
     pub fn key(&self, key: &Expr, key_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
         if self.columns.field_of(key)?.data_type() == key_type {
             return self.compile(key);
@@ -74,7 +78,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns the types in which the two sides of a lookup are compared.
+/// Returns, for each pair of join keys of `lookup`, the type in which the two keys are compared.
 pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
     let RowOp::Lookup { on, .. } = &lookup.op else {
         return internal_err!("not a lookup");
@@ -90,12 +94,13 @@ pub fn key_types(lookup: &RowPlan) -> Result<Vec<DataType>> {
         .collect()
 }
 
-/// Compiles an expression over `schema`. The expression is simplified first, because some functions
-/// (`coalesce`, `nvl`) exist only in simplified form. Random draws read the row column, so
-/// simplification never folds them to constants.
+/// Compiles `expr` over the columns of `schema`. The expression is simplified first, because
+/// DataFusion runs some functions (`coalesce`, `nvl`) only in simplified form. Random draws read
+/// the row column, so simplification never folds random draws to constants.
 ///
-/// All columns count as nullable. The nullability of a column differs between places in a plan, and
-/// would turn `10 / d IS NOT NULL` into true without a division.
+/// All columns are compiled as nullable. If `d` were declared non-nullable, simplification would
+/// turn `10 / d IS NOT NULL` into true, and no row would be divided. The declared nullability of a
+/// column also differs from operator to operator of a plan.
 pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let fields = schema.fields().iter().map(nullable);
     let schema = DFSchema::try_from(Schema::new(fields.collect::<Vec<_>>()))?;
@@ -111,8 +116,8 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     clearing(expr, schema.as_arrow())
 }
 
-/// Simplifies an expression. A constant subexpression that has no value (`CAST('x' AS BIGINT)`)
-/// stays as written, so that only the rows that need it fail.
+/// Simplifies `expr`. A constant subexpression whose evaluation fails (`CAST('x' AS BIGINT)`) stays
+/// as written, so that only the rows that need its value fail.
 fn simplified(expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     if let Ok(simple) = simplify(expr.clone(), schema) {
         return Ok(simple);
@@ -150,7 +155,8 @@ fn simplified(expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     Ok(whole.data)
 }
 
-/// Returns true if an expression computes a value without reading the row.
+/// Returns true if `expr` is an operation whose value is the same for all rows: `expr` reads no
+/// column and is not volatile.
 fn is_constant(expr: &Expr) -> Result<bool> {
     let reads = |e: &Expr| {
         Ok(matches!(
@@ -162,7 +168,7 @@ fn is_constant(expr: &Expr) -> Result<bool> {
     Ok(computes && !expr.is_volatile() && !expr.exists(reads)?)
 }
 
-/// Simplifies an expression; fails if one of its constant subexpressions has no value.
+/// Simplifies `expr` with DataFusion; fails if the evaluation of a constant subexpression fails.
 fn simplify(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))

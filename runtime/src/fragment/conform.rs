@@ -1,7 +1,7 @@
 //! Conversion of arrays to their declared types.
 //!
-//! Kernels choose the names of list items, and may choose different ones for different rows. A column must have the
-//! type that the plan declares, whatever rows it was computed from.
+//! A kernel chooses the field name of the list items in its result, and may choose different names
+//! for different rows. A column must always have the type that the plan declares.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use arrow::util::display::FormatOptions;
 
 type Result<T> = std::result::Result<T, ArrowError>;
 
-/// Converts an array to `data_type`: renames its fields, and casts values whose types differ.
+/// Converts `array` to `data_type`: renames nested fields, and casts values whose types differ.
 pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array);
@@ -31,11 +31,11 @@ pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     cast_with_options(&array, data_type, &options)
 }
 
-/// A function that converts the child of an array to the type that it has in the new array.
+/// A function that converts a child of an array to the type of that child in the rebuilt array.
 type Convert = fn(ArrayRef, &DataType) -> Result<ArrayRef>;
 
-/// Rebuilds an array as one of `data_type` from its converted children; `None` if the array has no
-/// children, or other ones than `data_type`.
+/// Rebuilds `array` with type `data_type`, and converts its children with `convert`; `None` if
+/// `array` has no children, or not the same children as `data_type`.
 pub(super) fn with_children(
     array: &ArrayRef,
     data_type: &DataType,

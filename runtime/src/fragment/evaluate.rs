@@ -1,8 +1,9 @@
 //! Evaluation of expressions over batches in which single rows may fail.
 //!
-//! An expression is evaluated over the whole batch. If that fails, the batch is bisected until the
-//! failing rows are isolated. Each half is [compacted](super::compact), so that a kernel sees no
-//! values of other rows: the value of a row depends on that row alone.
+//! An expression is evaluated over the whole batch. If the evaluation fails, the batch is bisected
+//! until the failing rows are isolated. Each half is [compacted](super::compact) before its
+//! evaluation, so a kernel sees no values of other rows, and the value of a row depends on that row
+//! alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,12 +30,12 @@ use super::conform::conform;
 use super::unwind::caught;
 use super::wrapped::{row_call, uncleared};
 
-/// Operator and cause of each failed row, by row index.
+/// Failed rows of a batch, by row index: the operator that failed, and the cause of the failure.
 pub type Failures = BTreeMap<usize, (String, String)>;
 
-/// An error for rows that do not fit into one array together, although each row alone does: the
-/// offsets of a string column end at 2 GiB, and the keys of a dictionary at the maximum of their
-/// type. No row is at fault.
+/// Error that several rows do not fit into one array, although each row alone does. The offsets of
+/// a string column, for example, end at 2 GiB, and the keys of a dictionary at the maximum of the
+/// key type. No row is at fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{rows} rows do not fit into one column of type {data_type}: {cause}")]
 pub struct Oversized {
@@ -43,7 +44,7 @@ pub struct Oversized {
     cause: ArrowError,
 }
 
-/// Returns true if an error says that rows do not fit into one array together.
+/// Returns true if `error` says that the rows of a batch do not fit into one array.
 pub fn is_oversized(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
@@ -65,12 +66,15 @@ fn is_overflow(error: &ArrowError) -> bool {
     )
 }
 
-/// Evaluates `expr` for every row. A failed row gets null and an entry in the failures.
+/// Evaluates `expr` for every row of `batch`. A row for which `expr` fails gets null and an entry
+/// in the returned failures.
 ///
 /// # Errors
-/// Fails if no row is at fault: I/O, memory, or rows that do not fit into one array.
+/// Returns the errors for which no row is at fault: I/O errors, lack of memory, and rows that do
+/// not fit into one array.
 pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
-    // A kernel may fail even over zero rows, because constants are evaluated.
+    // A kernel evaluates its constants even over zero rows, and may fail, so no kernel is called
+    // here.
     if batch.num_rows() == 0 {
         let data_type = expr.data_type(batch.schema_ref())?;
         return Ok((new_empty_array(&data_type), Failures::new()));
@@ -83,7 +87,8 @@ pub fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Ar
     }
 }
 
-/// Returns an error if a large constant does not fit into a column when repeated for each row.
+/// Returns an error if a constant in `expr`, repeated for each of `rows` rows, exceeds the size of
+/// a column.
 fn check_constants(expr: &Arc<dyn PhysicalExpr>, rows: usize) -> Result<()> {
     if rows > 1 && repeated_bytes(expr).saturating_mul(rows as u64) > MAX_BATCH_BYTES {
         let function = "a constant".to_owned();
@@ -93,8 +98,8 @@ fn check_constants(expr: &Arc<dyn PhysicalExpr>, rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the size of the constants that a kernel may repeat for each row. Comparisons and IN lists use constants
-/// without repeating them.
+/// Returns the total size, in bytes, of the constants in `expr` that a kernel may repeat for each
+/// row. Binary operators, LIKE and IN lists use constants without repeating them.
 fn repeated_bytes(expr: &Arc<dyn PhysicalExpr>) -> u64 {
     if let Some(literal) = expr.downcast_ref::<Literal>() {
         let bytes = literal.value().size();
@@ -111,15 +116,15 @@ fn repeated_bytes(expr: &Arc<dyn PhysicalExpr>) -> u64 {
     repeated.map(repeated_bytes).fold(0, u64::saturating_add)
 }
 
-/// The failure of an evaluation.
+/// The reason why an evaluation over a batch failed.
 enum Failed {
-    /// Some row is at fault.
+    /// The value of some row is at fault.
     Rows {
-        /// The operator, if the error names it.
+        /// The operator that failed, if the error names an operator.
         operator: Option<String>,
         cause: String,
     },
-    /// No row is at fault.
+    /// No row is at fault, as in an I/O error.
     Run(DataFusionError),
 }
 
@@ -132,7 +137,8 @@ impl From<DataFusionError> for Failed {
     }
 }
 
-/// Evaluates `expr` over the whole batch.
+/// Evaluates `expr` over the whole of `batch`, and fails if any row fails. Only a function that
+/// reports its failed rows itself returns them as failures.
 fn attempt(
     expr: &Arc<dyn PhysicalExpr>,
     batch: &RecordBatch,
@@ -146,7 +152,7 @@ fn attempt(
     Ok((array, Failures::new()))
 }
 
-/// Evaluates an expression; a panic of a kernel becomes an error.
+/// Evaluates `expr` over `batch`. A panic of a kernel becomes an error.
 fn value_of(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ColumnarValue> {
     caught(|| expr.evaluate(batch))?
 }
@@ -170,14 +176,16 @@ fn invoke_rows(
         }
     };
     for failure in failed {
-        // The failure of an argument causes that of the function, so the argument's is reported.
+        // If an argument already failed for this row, the failure of the argument is reported,
+        // because it caused the failure of the function.
         let why = || (failure.operator, bounded(failure.cause));
         failures.entry(failure.row).or_insert_with(why);
     }
     Ok((array, failures))
 }
 
-/// Evaluates the arguments of a call.
+/// Evaluates the arguments of `call` over `batch`. Also returns the rows for which an argument
+/// failed.
 fn arguments(
     call: &ScalarFunctionExpr,
     batch: &RecordBatch,
@@ -188,7 +196,7 @@ fn arguments(
     for arg in call.args() {
         arg_fields.push(arg.return_field(batch.schema_ref())?);
         let (value, arg_failures) = argument(arg, batch)?;
-        // If several arguments of a row failed, the first one counts.
+        // If several arguments fail for a row, the failure of the first argument is reported.
         for (row, why) in arg_failures {
             failures.entry(row).or_insert(why);
         }
@@ -204,7 +212,7 @@ fn arguments(
     Ok((args, failures))
 }
 
-/// Evaluates an argument; a scalar stays a scalar.
+/// Evaluates `arg`, an argument of a function. A scalar is not expanded to an array.
 fn argument(arg: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ColumnarValue, Failures)> {
     if row_call(arg).is_none() {
         match value_of(arg, batch).map_err(Failed::from) {
@@ -217,7 +225,7 @@ fn argument(arg: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(Columna
     Ok((ColumnarValue::Array(array), failures))
 }
 
-/// Finds the failing rows, and evaluates the others.
+/// Finds the rows of `batch` for which `expr` fails, and evaluates `expr` for the other rows.
 fn recover(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
     let (expr, batch) = narrowed(expr, batch)?;
     if batch.num_columns() > 0 || is_volatile(&expr) {
@@ -234,7 +242,7 @@ fn recover(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRe
     Ok((take(&value, &first, None)?, failures.collect()))
 }
 
-/// Returns the columns that an expression reads, in the order in which the expression names them.
+/// Returns the indices of the columns that `expr` reads, in the order in which `expr` names them.
 pub(super) fn columns_read(expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
     let mut columns = Vec::new();
     let mut pending = vec![expr];
@@ -247,7 +255,8 @@ pub(super) fn columns_read(expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
     columns
 }
 
-/// Restricts an expression and its batch to the columns that the expression reads.
+/// Returns `batch` with only the columns that `expr` reads, and `expr` with the new indices of
+/// these columns.
 fn narrowed(
     expr: &Arc<dyn PhysicalExpr>,
     batch: &RecordBatch,
@@ -274,7 +283,7 @@ pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
     if let Ok(Ok(joined)) = caught(|| concat(arrays)) {
         return Ok(joined);
     }
-    // The dictionary of a slice may hold values that no row uses.
+    // A dictionary may hold values that no row uses. Without these values, the arrays may fit.
     let own = arrays
         .iter()
         .map(|array| compact(&array.slice(0, array.len())));
@@ -295,7 +304,8 @@ pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
     })))
 }
 
-/// Evaluates `expr` over a compact batch, and bisects it on failure.
+/// Evaluates `expr` over `batch`, which is compact. On failure, does the same for each half of
+/// `batch`, down to single rows.
 fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
     let (operator, cause) = match attempt(expr, batch) {
         Ok(evaluated) => return Ok(evaluated),
@@ -319,8 +329,8 @@ fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef,
     Ok((concatenated(&[&first, &second])?, failures))
 }
 
-/// Returns the operator (if the error names it) and the cause of an error that a row's value can
-/// produce; any other error is returned as `Err`. Kernels report bad values as errors of every
+/// If the value of a row can cause `error`, returns the failed operator (if `error` names one) and
+/// the cause. Any other error is returned as `Err`. Kernels report bad values as errors of every
 /// kind, but never as a lack of machine resources.
 fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     match error {
@@ -346,8 +356,9 @@ fn row_cause(error: DataFusionError) -> Result<(Option<String>, String)> {
     }
 }
 
-/// Extracts the cause from an error of another library, such as an invalid pattern. Except for I/O
-/// errors, such an error counts as that of a row.
+/// Does the work of [`row_cause`] for `source`, an error of another library, such as an invalid
+/// pattern. The error counts as the error of a row, unless it is an I/O error, a [`RunFailure`], or
+/// says that rows do not fit into one array.
 fn external_cause(
     source: Box<dyn std::error::Error + Send + Sync>,
 ) -> Result<(Option<String>, String)> {
@@ -364,8 +375,8 @@ fn external_cause(
     }
 }
 
-/// Returns the innermost operator of `expr` that fails with `cause` on a batch of one row. Operands are not named,
-/// because their columns depend on the plan.
+/// Returns the name of the innermost operator in `expr` that fails with `cause` over `batch`, which
+/// has one row. The name contains no operands, because the columns of operands depend on the plan.
 fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> String {
     let same = |error| matches!(row_cause(error), Ok((_, inner)) if inner == cause);
     let inner = expr
@@ -402,8 +413,8 @@ mod tests {
 
     type Kernel = fn(&Int64Array) -> Result<()>;
 
-    /// Returns a call of an integer function that returns its argument after `kernel` has checked it, and a counter
-    /// of the rows that it was called with.
+    /// Returns a call of a function that runs `kernel` on column `x` and returns `x` if `kernel`
+    /// succeeds. Also returns a counter of the rows with which the function was called.
     fn call(kernel: Kernel, batch: &RecordBatch) -> (Arc<dyn PhysicalExpr>, Arc<AtomicUsize>) {
         let seen = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&seen);
@@ -488,7 +499,8 @@ mod tests {
         let error = evaluate(&constant, &numbers(4_096)).unwrap_err();
         assert!(is_oversized(&error), "{error}");
         assert_eq!(evaluate(&constant, &numbers(2)).unwrap().0.len(), 2);
-        // The values of an IN list are not repeated, however many there are.
+        // An IN list with many values is allowed, because these values are not repeated for each
+        // row.
         let batch = numbers(16_384);
         let schema = batch.schema();
         let ids = (0..10_000_i64).map(|id| Arc::new(Literal::new(id.into())) as _);
@@ -564,7 +576,7 @@ mod tests {
 
     #[test]
     fn halves_that_do_not_fit_together_are_not_an_error_of_a_row() {
-        // 200 values do not fit into a dictionary with 8-bit keys; each half of them does.
+        // 200 values do not fit into a dictionary with 8-bit keys, but 100 values do.
         let batch = numbers(200);
         let schema = batch.schema();
         let keys = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Int64));

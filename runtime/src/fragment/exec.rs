@@ -1,4 +1,5 @@
-//! The execution plan of a row operator: a function of batches as an `ExecutionPlan`.
+//! [`RowExec`], an `ExecutionPlan` of DataFusion that applies a row operator to the rows of a
+//! segment.
 
 use std::any::Any;
 use std::fmt;
@@ -25,15 +26,17 @@ use crate::cpu::cpu_time;
 
 /// An operation on the rows of a segment.
 pub trait RowOperator: Any + fmt::Debug + Send + Sync {
-    /// Returns the name for EXPLAIN; like DataFusion's, it ends in `Exec`.
+    /// Returns the operator's name in EXPLAIN. The name ends in `Exec`, like the names of
+    /// DataFusion.
     fn name(&self) -> &'static str;
 
-    /// Applies the operator to a segment's rows, given as one batch per input. It is called on a
-    /// thread of the engine's compute pool, so it may use rayon's parallel iterators and must not block on I/O.
+    /// Applies the operator to the rows of a segment. `inputs` holds one batch per input of the
+    /// operator. This function is called on a thread of the engine's compute pool, so an
+    /// implementation may use rayon's parallel iterators but must not block on I/O.
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch>;
 }
 
-/// Returns the only input batch; fails if there is none or more than one.
+/// Returns the single batch in `inputs`; fails if `inputs` holds no batch or several batches.
 pub(super) fn only(mut inputs: Vec<RowBatch>) -> Result<RowBatch> {
     match (inputs.pop(), inputs.is_empty()) {
         (Some(batch), true) => Ok(batch),
@@ -41,11 +44,12 @@ pub(super) fn only(mut inputs: Vec<RowBatch>) -> Result<RowBatch> {
     }
 }
 
-/// A [`RowOperator`] over the output of other nodes: one partition, bounded, in order.
+/// Plan node that applies a [`RowOperator`] to the output of its input nodes. The output has one
+/// partition and is bounded.
 #[derive(Debug)]
 pub struct RowExec {
     operator: Arc<dyn RowOperator>,
-    /// The arguments for EXPLAIN.
+    /// Text that EXPLAIN shows after the operator's name, such as the predicate of a filter.
     text: String,
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
@@ -53,7 +57,8 @@ pub struct RowExec {
 }
 
 impl RowExec {
-    /// Creates the node of `operator` above `inputs`, with visible output columns `schema`. EXPLAIN shows `text`.
+    /// Creates a node that applies `operator` to the output of `inputs`. `schema` holds the visible
+    /// output columns. EXPLAIN shows `text` after the operator's name.
     pub fn new(
         operator: impl RowOperator,
         text: String,
@@ -81,7 +86,7 @@ impl RowExec {
         operator.downcast_ref()
     }
 
-    /// Returns the same node with another operator and other inputs, and without metrics.
+    /// Returns a copy of the node with `operator`, `inputs` and empty metrics.
     pub fn with(
         &self,
         operator: Arc<dyn RowOperator>,
@@ -96,7 +101,8 @@ impl RowExec {
         })
     }
 
-    /// Runs the operator, and measures its output rows, output bytes, wall time and CPU time.
+    /// Applies `operator` to `inputs`, and records output rows, output bytes, wall time and CPU
+    /// time in `metrics`.
     fn measured(
         operator: &dyn RowOperator,
         inputs: Vec<RowBatch>,
@@ -168,7 +174,7 @@ impl ExecutionPlan for RowExec {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let out = Arc::clone(&schema);
         let (operator, metrics) = (Arc::clone(&self.operator), self.metrics.clone());
-        // A segment is bounded, so all of its rows can be held.
+        // The number of rows in a segment is limited, so all of them fit in memory.
         let applied = async move {
             let mut batches = Vec::with_capacity(inputs.len());
             for mut input in inputs {

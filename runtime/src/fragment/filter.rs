@@ -13,27 +13,29 @@ use super::row_expr::RowExpr;
 
 /// Keeps the rows for which every conjunct is true.
 ///
-/// A conjunct that is false or null drops the row, whatever the other conjuncts yield. A conjunct
-/// that fails, or reads a slot with an error, leaves the row in doubt: the row is kept with an
-/// error, and the tail settles it.
+/// A row for which some conjunct is false or null is dropped, even if another conjunct raises an
+/// error for the row. Otherwise, if a conjunct raises an error or reads a slot with an error, the
+/// row is kept with that error, and the tail of the pipeline settles the row as `on_error` says.
 #[derive(Debug)]
 pub struct Filter {
     schema: SchemaRef,
     conjuncts: Vec<Conjunct>,
-    /// The columns that the filter or an operator above it reads; `None` for all.
+    /// Indices of the columns that the filter or an operator above the filter reads; `None` for
+    /// all.
     pub reads: Option<BTreeSet<usize>>,
 }
 
 #[derive(Debug)]
 struct Conjunct {
     expr: RowExpr,
-    /// The columns that are read above the conjunct; `None` for all.
+    /// Indices of the columns that are still read after this conjunct, by later conjuncts or by
+    /// operators above the filter; `None` for all.
     left: Option<BTreeSet<usize>>,
 }
 
 impl Filter {
-    /// Creates a filter over the columns of `schema`. Only the columns in `wanted` are read above
-    /// the filter (all if `None`).
+    /// Creates a filter with the conjuncts `exprs` over the columns of `schema`. `wanted` holds the
+    /// indices of the columns that operators above the filter read; `None` means all columns.
     pub fn new(schema: SchemaRef, exprs: Vec<RowExpr>, wanted: Option<BTreeSet<usize>>) -> Self {
         let mut reads = wanted;
         let mut conjuncts = Vec::with_capacity(exprs.len());
@@ -53,9 +55,10 @@ impl Filter {
     }
 }
 
-/// Filters a batch without errors by `truth`. A column that is not in `left` is not read above the
-/// filter, so it is truncated instead of filtered, and its values do not match their rows any more:
-/// copying image files would take longer than the predicate.
+/// Keeps the rows of `batch` for which `truth` is true. `batch` must have no errors. `left` holds
+/// the columns that are still read. The other columns are only cut to the new number of rows, so
+/// their values belong to wrong rows: filtering would copy them, and copying image files would take
+/// longer than the predicate.
 fn keep(batch: RowBatch, truth: &BooleanArray, left: Option<&BTreeSet<usize>>) -> Result<RowBatch> {
     if truth.true_count() == truth.len() {
         return Ok(batch);
@@ -82,8 +85,8 @@ impl RowOperator for Filter {
     fn apply(&self, inputs: Vec<RowBatch>) -> Result<RowBatch> {
         let mut batch = only(inputs)?;
         for Conjunct { expr, left } in &self.conjuncts {
-            // The operator that failed below the filter is reported, not the predicate that reads
-            // its slot.
+            // If the conjunct reads a slot with an error, the error of the slot is reported, not an
+            // error of the conjunct.
             let over = batch.for_expressions(&self.schema)?;
             let (truth, mut failures) = expr.evaluate(&over, &batch.errors)?;
             let truth = truth.as_boolean();

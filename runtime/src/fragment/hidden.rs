@@ -1,9 +1,10 @@
-//! Hidden values: data that an array holds where a struct or list around it is null.
+//! Hidden values: data that an array holds beneath a null struct or list.
 //!
-//! Arrow leaves these values undefined, and many functions read them: `(CASE WHEN c THEN st END)['a']` returned the
-//! field of a null struct, and `array_append(list, 7)` the elements of a null list. So arrays of nested types are
-//! cleared before any function sees them: the fields of a null struct become null, a null list becomes empty, and
-//! unused list values are removed. An array without hidden values is returned unchanged.
+//! Arrow leaves these values undefined, but many functions read them: `(CASE WHEN c THEN st
+//! END)['a']` returned the field of a null struct, and `array_append(list, 7)` returned the
+//! elements of a null list. Therefore arrays of nested types are cleared before a function reads
+//! them: the fields of a null struct become null, a null list becomes empty, and unused list values
+//! are removed. An array without hidden values is returned unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use datafusion::common::Result;
 
-/// Returns the array without hidden values, at all levels.
+/// Returns `array` without hidden values at any level of nesting.
 pub fn cleared(array: &ArrayRef) -> Result<ArrayRef> {
     let cleared = clear(array, None)?;
     Ok(cleared.unwrap_or_else(|| Arc::clone(array)))
 }
 
-/// Returns the array with nulls wherever `outer` is null and without hidden values; `None` if the
-/// array is so already.
+/// Returns `array` without hidden values and with nulls wherever `outer` is null; `None` if `array`
+/// needs no change.
 pub(super) fn clear(
     array: &ArrayRef,
     outer: Option<&NullBuffer>,
@@ -45,8 +46,8 @@ fn array_ref(array: impl Array + 'static) -> ArrayRef {
     Arc::new(array)
 }
 
-/// Unites the nulls of an array with those around it. The flag is true if the array lacks some of
-/// the outer nulls.
+/// Unites `own`, the nulls of an array, with `outer`, the nulls of the struct or list around the
+/// array. The flag is true if `own` lacks some nulls of `outer`.
 fn united<'a>(
     own: Option<&'a NullBuffer>,
     outer: Option<&'a NullBuffer>,
@@ -62,7 +63,8 @@ fn united<'a>(
     }
 }
 
-/// Makes an array without children null wherever `outer` is null.
+/// Returns `array` with nulls wherever `outer` is null, but with unchanged children; `None` if
+/// `array` needs no change.
 pub(super) fn mask(
     array: &ArrayRef,
     outer: Option<&NullBuffer>,
@@ -72,7 +74,7 @@ pub(super) fn mask(
     };
     let has_all = |nulls: &NullBuffer| nulls.null_count() > 0 && nulls.contains(outer);
     match array.data_type() {
-        // These types have no nulls of their own; the planner refuses access to struct fields of
+        // Arrays of these types have no null buffer. The planner refuses access to struct fields of
         // these types.
         DataType::Null | DataType::Union(..) | DataType::RunEndEncoded(..) => return Ok(None),
         _ if array.nulls().is_some_and(has_all) => return Ok(None),
@@ -130,8 +132,8 @@ fn clear_map(array: &MapArray, outer: Option<&NullBuffer>) -> Result<Option<Arra
     Ok(Some(Arc::new(array)))
 }
 
-/// Removes the values that belong to no list or to a null one. Returns the new offsets and values, or `None` if
-/// nothing changed.
+/// Removes the entries of `values` that belong to no list or to a null list. Returns the new
+/// offsets and values, or `None` if nothing changed.
 fn clear_parts<O: OffsetSizeTrait>(
     offsets: &OffsetBuffer<O>,
     values: &ArrayRef,
@@ -175,7 +177,8 @@ fn clear_fixed(
         return Ok(None);
     };
     let (nulls, more) = united(array.nulls(), outer);
-    // Tensors have non-nullable elements. Millions of them under a null row are left as they are.
+    // Tensors have non-nullable elements. A null tensor may hide millions of elements, which are
+    // left as they are.
     let elements = match (usize::try_from(*size), item.is_nullable()) {
         (Ok(size), true) => nulls.as_deref().map(|nulls| nulls.expand(size)),
         _ => None,
@@ -194,8 +197,8 @@ fn clear_dictionary(
     array: &ArrayRef,
     outer: Option<&NullBuffer>,
 ) -> Result<Option<ArrayRef>, ArrowError> {
-    // A null among the values makes the rows that refer to it null. Casts read only the nulls of
-    // the keys, so these nulls are copied to the keys.
+    // A row whose key refers to a null among the values is null, too. Casts read only the nulls of
+    // the keys, so the key of such a row is made null.
     let values = array.as_any_dictionary().values();
     let of_values = if values.null_count() > 0 {
         array.logical_nulls()
@@ -224,7 +227,8 @@ mod tests {
         Some(NullBuffer::from(valid.to_vec()))
     }
 
-    /// Returns lists `[0]`, null over `[1, 2]`, `[3]`, with an unused value before and after them.
+    /// Returns the lists `[0]`, null and `[3]`. The null list hides two values, and the child array
+    /// has one unused value before and one after the lists. These values depend on `garbage`.
     fn list(garbage: i32) -> ListArray {
         let values = Int32Array::from(vec![garbage, 0, 1 + garbage, 2, 3, garbage]);
         let item = Arc::new(Field::new("element", DataType::Int32, false));
@@ -232,7 +236,7 @@ mod tests {
         ListArray::new(item, offsets, Arc::new(values), nulls([true, false, true]))
     }
 
-    /// Returns structs of a number and a list, of which the last is null.
+    /// Returns three structs of a number and a list. The last struct is null and hides `garbage`.
     fn structs(garbage: i32) -> StructArray {
         let fields = Fields::from(vec![
             Field::new("a", DataType::Int32, false),
@@ -295,7 +299,7 @@ mod tests {
         let array: ArrayRef = Arc::new(structs(9));
         let clear = cleared(&array).unwrap();
         assert!(Arc::ptr_eq(&clear, &cleared(&clear).unwrap()));
-        // `take` and `concat` of cleared arrays hide no values, either.
+        // The results of `take` and `concat` over cleared arrays have no hidden values, either.
         let picked = take(
             &clear,
             &Int32Array::from(vec![Some(2), None, Some(0)]),

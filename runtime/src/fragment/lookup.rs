@@ -14,7 +14,7 @@ use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, SlotError};
 use super::row_expr::RowExpr;
 
-/// The right side of a lookup: its columns, and the row number of each key.
+/// The right side of a lookup: the columns of the table, and an index from keys to row numbers.
 #[derive(Debug)]
 pub struct LookupTable {
     schema: SchemaRef,
@@ -24,7 +24,8 @@ pub struct LookupTable {
 }
 
 impl LookupTable {
-    /// Indexes the rows of `columns`, which have `schema`, by `keys`. Rows with a null key match nothing.
+    /// Creates a table of `columns`, which have `schema`, and indexes its rows by `keys`, the
+    /// arrays of the join keys. Rows with a null key match nothing.
     ///
     /// # Errors
     /// Fails if a key occurs twice, because the join would not be many-to-one.
@@ -60,14 +61,15 @@ impl LookupTable {
         })
     }
 
-    /// Returns the indices in the table of the columns of `wanted`, which may be only some of them.
+    /// Returns, for each column of `wanted`, its index among the table's columns. `wanted` may lack
+    /// some of the table's columns.
     pub fn places(&self, wanted: &Schema) -> Result<Vec<usize>> {
         let fields = wanted.fields().iter();
         let places = fields.map(|field| Ok(self.schema.index_of(field.name())?));
         places.collect()
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows in the table.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |c| c.len())
     }
@@ -83,20 +85,20 @@ impl LookupTable {
     }
 }
 
-/// An operator that adds the columns of the matching row of a [`LookupTable`].
+/// An operator that adds to each input row the columns of the matching row in a [`LookupTable`].
 #[derive(Debug)]
 pub struct Lookup {
     /// Visible input columns.
     pub input: SchemaRef,
-    /// Visible output columns: those of the input, then those of the table.
+    /// Visible output columns: the input columns, then the added columns of the table.
     pub schema: SchemaRef,
-    /// Key expressions over the input, cast to the types in which both sides are compared.
+    /// Key expressions over the input columns, cast to the types in which both sides are compared.
     pub keys: Vec<RowExpr>,
     /// The right side of the join.
     pub table: Arc<LookupTable>,
-    /// Indices in the table of the columns that are added.
+    /// Indices of the table's columns that are added to the input rows.
     pub columns: Vec<usize>,
-    /// True if rows without a match are kept.
+    /// True in a left join: input rows without a match are kept.
     pub keep_unmatched: bool,
 }
 
@@ -111,8 +113,8 @@ impl RowOperator for Lookup {
         let mut failures = Failures::new();
         let mut keys = Vec::with_capacity(self.keys.len());
         for expr in &self.keys {
-            // If several keys of a row failed, the first key's error counts. An error below the
-            // lookup takes precedence over that of the key that reads it.
+            // If several keys of a row fail, the error of the first key is reported. If a key reads
+            // a slot with an error, the error of the slot is reported.
             let (key, failed) = expr.evaluate(&over, &batch.errors)?;
             for (row, failure) in failed {
                 failures.entry(row).or_insert(failure);
@@ -123,8 +125,8 @@ impl RowOperator for Lookup {
         let failed: BTreeSet<usize> = failures.keys().copied().collect();
         for (row, failure) in failures {
             found[row] = None;
-            // If a key failed in an inner join, it is unknown whether the row belongs to the
-            // output. In a left join, only the added columns are unknown.
+            // If a key raised an error in an inner join, it is unknown whether the row belongs to
+            // the output. In a left join, only the values of the added columns are unknown.
             let errors = if self.keep_unmatched {
                 let added = self.input.fields().len()..self.schema.fields().len();
                 let error = |column| SlotError::of(Some(column), failure.clone());
@@ -135,8 +137,8 @@ impl RowOperator for Lookup {
             batch.errors.entry(row).or_default().extend(errors);
         }
         if !self.keep_unmatched {
-            // A row without a match is dropped even if a predicate below failed for it, as by a
-            // filter's false conjunct.
+            // A row without a match is not in the output, so the row is dropped even if a predicate
+            // below the lookup raised an error for it.
             let kept: Vec<u64> = (0..batch.len())
                 .filter(|row| found[*row].is_some() || failed.contains(row))
                 .map(|row| row as u64)

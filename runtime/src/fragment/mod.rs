@@ -1,8 +1,8 @@
 //! Fragments: the part of a pipeline that computes output rows from stored rows, row by row.
 //!
-//! A fragment is a single-partition DataFusion plan over [`scan::SegmentScan`] leaves. It is
-//! planned once. For each segment, its leaves are bound to the segment's rows and its nodes are
-//! rebuilt with fresh metrics, which the fragment sums up.
+//! A fragment is a single-partition DataFusion plan over [`scan::SegmentScan`] leaves. A fragment
+//! is planned once. To compute a segment, the plan is copied with the segment's rows in the leaves
+//! and with fresh metrics. The fragment adds up the metrics of all segments.
 //!
 //! | module | contents |
 //! |---|---|
@@ -53,10 +53,10 @@ use self::row_batch::RowBatch;
 use self::row_expr::RowExpr;
 use self::scan::{Leaf, SegmentScan};
 
-/// The work of a fragment's node over all segments.
+/// Metrics of one node of a fragment's plan, summed over all segments so far.
 #[derive(Debug, Clone, Default)]
 pub struct NodeTotals {
-    /// The node as shown by EXPLAIN.
+    /// Line that EXPLAIN shows for the node.
     pub text: String,
     /// Depth in the plan, 0 for the root.
     pub depth: usize,
@@ -64,13 +64,14 @@ pub struct NodeTotals {
     pub rows: u64,
     /// Size of the output columns, in bytes.
     pub bytes: u64,
-    /// Time spent in the node, summed over concurrent segments.
+    /// Wall time spent in the node, summed over segments even if they ran concurrently.
     pub wall: Duration,
-    /// CPU time of the process while the node ran; exact only if segments run one by one.
+    /// CPU time that the whole process used while the node ran, which is exact only if segments run
+    /// one by one.
     pub cpu: Duration,
 }
 
-/// A planned fragment.
+/// The part of a pipeline that computes output rows from stored rows, as a DataFusion plan.
 #[derive(Debug)]
 pub struct Fragment {
     plan: Arc<dyn ExecutionPlan>,
@@ -79,8 +80,9 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Plans the row operators of `plan`, whose limits are resolved. `tables` holds the right sides of its lookups,
-    /// in evaluation order.
+    /// Plans the row operators of `plan`, in which every LIMIT was resolved to stored rows.
+    /// `tables` holds the right side of each lookup in `plan`, in the order in which the lookups
+    /// are evaluated.
     pub fn try_new(plan: &RowPlan, tables: Vec<Arc<LookupTable>>) -> Result<Self> {
         let physical = physical(plan, None, &mut tables.into_iter())?;
         let mut totals = Vec::new();
@@ -92,22 +94,24 @@ impl Fragment {
         })
     }
 
-    /// Returns the visible output columns.
+    /// Returns the schema of the visible output columns, without the hidden columns of
+    /// [`RowBatch`].
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Formats the plan, with a line per node.
+    /// Formats the fragment's plan for EXPLAIN, one line per node.
     pub fn explain(&self) -> String {
         displayable(self.plan.as_ref()).indent(false).to_string()
     }
 
-    /// Runs the fragment over the rows of one segment, given by leaf. Must be called on a thread of a rayon pool.
+    /// Runs the fragment over one segment. `leaves` maps each leaf of the plan to the leaf's rows
+    /// in the segment. Must be called on a thread of a rayon pool.
     pub fn run(&self, leaves: HashMap<Leaf, RowBatch>, ctx: &Arc<TaskContext>) -> Result<RowBatch> {
         let bound = bind(&self.plan, leaves)?;
         let mut stream = bound.execute(0, Arc::clone(ctx))?;
         let mut batches = Vec::new();
-        // The operators of a fragment have all their input in memory, so they are never pending.
+        // All input of a fragment's operators is in memory, so their streams are never pending.
         loop {
             match stream.next().now_or_never() {
                 Some(Some(batch)) => batches.push(batch?),
@@ -125,7 +129,7 @@ impl Fragment {
         RowBatch::try_from_batch(&whole)
     }
 
-    /// Returns the work of each node so far, root first.
+    /// Returns the metrics of each node over all segments so far, root first.
     pub fn totals(&self) -> Vec<NodeTotals> {
         self.totals.lock().map(|t| t.clone()).unwrap_or_default()
     }
@@ -159,7 +163,7 @@ fn add_metrics<'a>(
     }
 }
 
-/// Rebuilds `plan` with its leaves bound to rows.
+/// Returns a copy of `plan` in which each leaf holds its rows from `leaves`.
 fn bind(
     plan: &Arc<dyn ExecutionPlan>,
     mut leaves: HashMap<Leaf, RowBatch>,
@@ -177,8 +181,9 @@ fn bind(
     bound.data()
 }
 
-/// Plans the operators of a row plan. Only the columns in `wanted` are read above the plan (all if
-/// `None`).
+/// Builds the physical plan of `plan`. `wanted` holds the indices of the output columns that
+/// operators above `plan` read; `None` means all columns. `tables` yields the right sides of the
+/// lookups.
 fn physical(
     plan: &RowPlan,
     wanted: Option<BTreeSet<usize>>,
@@ -216,8 +221,8 @@ fn physical(
                 });
             RowExec::new(project, joined(texts, ", "), schema, vec![child])
         }
-        // A union and a MIX both merge rows by position; under MIX, the positions are already those
-        // of the mixed order.
+        // A union and a MIX both merge the rows of their inputs by position. Under MIX, these
+        // positions are already positions in the mixed order.
         RowOp::Union | RowOp::Mix(_) => {
             let inputs = plan.inputs.iter().map(|i| physical(i, None, tables));
             let inputs = inputs.collect::<Result<_>>()?;
@@ -244,8 +249,8 @@ fn physical(
             RowExec::new(unnest, text, schema, vec![child])
         }
         RowOp::Lookup { on, keep_unmatched } => looked_up(plan, on, *keep_unmatched, tables)?,
-        // Without an input, the cache point is a leaf for cached rows; with an input, no cache is
-        // used and the input is planned.
+        // A cache point without an input is a leaf for cached rows. If the cache point has an
+        // input, no cache is used, and only the input is planned.
         RowOp::Cache => match plan.inputs.first() {
             Some(input) => return physical(input, None, tables),
             None => leaf(Leaf::Cache, joined(names.map(str::to_owned), ", "), plan),
@@ -255,7 +260,7 @@ fn physical(
     Ok(Arc::new(exec))
 }
 
-/// Plans the operator of a lookup.
+/// Builds the physical operator of `plan`, a lookup whose right side is the next table of `tables`.
 fn looked_up(
     plan: &RowPlan,
     on: &[(Expr, Expr)],
@@ -289,13 +294,13 @@ fn looked_up(
     Ok(RowExec::new(lookup, text, &plan.schema, vec![child]))
 }
 
-/// Plans a leaf, which EXPLAIN shows with `text`.
+/// Builds a leaf without rows. EXPLAIN shows `text` after the name of the leaf.
 fn leaf(leaf: Leaf, text: String, plan: &RowPlan) -> RowExec {
     let scan = SegmentScan { leaf, rows: None };
     RowExec::new(scan, text, &plan.schema, Vec::new())
 }
 
-/// Compiles expressions over the columns of `input`.
+/// Compiles `exprs`, which read the columns of `input`.
 fn compiled<'a>(
     exprs: impl IntoIterator<Item = &'a Expr>,
     input: &RowPlan,

@@ -1,4 +1,4 @@
-//! Projection: computes columns, and tracks failed rows.
+//! Projection: computes the output columns, and records the rows for which an expression fails.
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -8,8 +8,8 @@ use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, RowErrors, SlotError};
 use super::row_expr::RowExpr;
 
-/// Computes columns. An image program among the expressions distributes its rows over the compute
-/// pool.
+/// Operator that computes each output column with an expression. An expression that processes
+/// images computes its rows in parallel on the compute pool.
 #[derive(Debug)]
 pub struct Project {
     /// Visible input columns.
@@ -30,8 +30,8 @@ impl RowOperator for Project {
         let over = batch.for_expressions(&self.input)?;
         let mut columns = Vec::with_capacity(self.exprs.len());
         let mut errors = RowErrors::new();
-        // A row for which a predicate failed keeps that error, as it is still unknown whether the
-        // row belongs to the output.
+        // If a predicate raised an error for a row, the row keeps that error, because it is still
+        // unknown whether the row belongs to the output.
         for (&row, row_errors) in &batch.errors {
             let doubts = row_errors.iter().filter(|e| e.column.is_none());
             let doubts: Vec<_> = doubts.cloned().collect();
@@ -40,7 +40,7 @@ impl RowOperator for Project {
             }
         }
         for (column, expr) in self.exprs.iter().enumerate() {
-            // A slot computed from a failed slot fails with the same error.
+            // A slot that is computed from a slot with an error gets the same error.
             let (values, failures) = expr.evaluate(&over, &batch.errors)?;
             for (row, failure) in failures {
                 let error = SlotError::of(Some(column), failure);

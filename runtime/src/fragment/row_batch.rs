@@ -1,4 +1,4 @@
-//! A batch of keyed rows whose slots may hold errors.
+//! Batches of rows with row keys. A slot (the value of a row in a column) may hold an error.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use forebay_udfs::row::{RowColumn, row_field};
 use super::hidden::cleared;
 use crate::record_batch::record_batch;
 
-/// Name of the hidden column that carries errors.
+/// Name of the hidden column that carries the errors of each row between operators.
 pub const ERRORS_COLUMN: &str = "__errors";
 
 static ERROR_FIELDS: LazyLock<Fields> = LazyLock::new(|| {
@@ -32,20 +32,22 @@ static ERRORS_FIELD: LazyLock<FieldRef> = LazyLock::new(|| {
     Arc::new(Field::new_list(ERRORS_COLUMN, item, true))
 });
 
-/// The reason why a slot (or a whole row) has no value.
+/// The reason why a slot (the value of a row in a column) has no value, or why it is unknown
+/// whether a row belongs to the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotError {
-    /// Index of the column; `None` if a predicate failed, so that it is unknown whether the row
-    /// belongs to the output.
+    /// Index of the slot's column; `None` if a predicate raised an error, so it is unknown whether
+    /// the row belongs to the output.
     pub column: Option<usize>,
     /// The operator that failed.
     pub operator: String,
-    /// The cause of the failure.
+    /// Text that says why the operator failed.
     pub cause: String,
 }
 
 impl SlotError {
-    /// Creates the error of a column, or of a predicate, from its operator and cause.
+    /// Creates an error from the failed operator and the cause. `column` is the slot's column;
+    /// `None` if a predicate raised the error.
     pub fn of(column: Option<usize>, (operator, cause): (String, String)) -> Self {
         Self {
             column,
@@ -55,31 +57,33 @@ impl SlotError {
     }
 }
 
-/// The errors of a batch, by row index; those of a row are in slot order.
+/// The errors of the failed rows of a batch, by row index. A row may have several errors.
 pub type RowErrors = BTreeMap<usize, Vec<SlotError>>;
 
 /// Rows with their columns, identities and errors.
 ///
-/// Between the operators of a fragment, it is passed as a `RecordBatch` with two hidden columns at
-/// the end. All columns are nullable, because a slot with an error is null.
+/// Between the operators of a fragment, a `RowBatch` is passed as a `RecordBatch` whose last two
+/// columns are hidden: the row column and the errors. All columns are nullable, because a slot with
+/// an error is null.
 #[derive(Debug, Clone)]
 pub struct RowBatch {
     /// The visible columns.
     pub columns: Vec<ArrayRef>,
-    /// The hidden row column, which identifies the rows.
+    /// The hidden row column ([`RowColumn`]), which holds the identity of each row.
     pub rows: ArrayRef,
-    /// Errors of slots without a value.
+    /// Errors of slots without a value, and of predicates, by row index.
     pub errors: RowErrors,
 }
 
-/// Returns the schema of a fragment's batches: `visible` made nullable, then the hidden columns.
+/// Returns the schema of the batches between a fragment's operators: the fields of `visible`, made
+/// nullable, then the two hidden columns.
 pub fn hidden_schema(visible: &Schema) -> SchemaRef {
     let visible = visible.fields().iter().map(nullable);
     let hidden = [row_field(), Arc::clone(&ERRORS_FIELD)];
     Arc::new(Schema::new(visible.chain(hidden).collect::<Vec<_>>()))
 }
 
-/// Returns the field as a nullable one.
+/// Returns `field`, made nullable.
 pub fn nullable(field: &FieldRef) -> FieldRef {
     if field.is_nullable() {
         Arc::clone(field)
@@ -89,7 +93,7 @@ pub fn nullable(field: &FieldRef) -> FieldRef {
 }
 
 impl RowBatch {
-    /// Creates a batch without rows.
+    /// Creates a batch without rows, whose visible columns have `schema`.
     pub fn empty(schema: &Schema) -> Self {
         let fields = schema.fields().iter();
         let columns = fields.map(|field| new_empty_array(field.data_type()));
@@ -100,7 +104,8 @@ impl RowBatch {
         }
     }
 
-    /// Returns the same rows, without values hidden under nulls.
+    /// Returns the batch without the values that its columns hold beneath nulls; see
+    /// [`hidden`](super::hidden).
     pub fn cleared(&self) -> Result<Self> {
         let columns = self.columns.iter().map(cleared);
         Ok(Self {
@@ -120,12 +125,12 @@ impl RowBatch {
         self.len() == 0
     }
 
-    /// Returns the row identities.
+    /// Returns the identities of the rows, decoded from the hidden row column.
     pub fn row_ids(&self) -> Result<RowColumn> {
         RowColumn::try_from_array(&self.rows)
     }
 
-    /// Converts from a batch with hidden columns.
+    /// Converts `batch`, whose last two columns are the hidden ones, to a `RowBatch`.
     pub fn try_from_batch(batch: &RecordBatch) -> Result<Self> {
         let mut columns = batch.columns().to_vec();
         let (Some(errors), Some(rows)) = (columns.pop(), columns.pop()) else {
@@ -138,7 +143,8 @@ impl RowBatch {
         })
     }
 
-    /// Converts to a batch with hidden columns. `schema` must come from [`hidden_schema`].
+    /// Converts to a `RecordBatch` whose last two columns are the hidden ones. `schema` must come
+    /// from [`hidden_schema`].
     pub fn to_batch(&self, schema: &SchemaRef) -> Result<RecordBatch> {
         let mut columns = self.columns.clone();
         columns.push(Arc::clone(&self.rows));
@@ -146,7 +152,8 @@ impl RowBatch {
         Ok(record_batch(Arc::clone(schema), columns, self.len())?)
     }
 
-    /// Returns the visible columns and the row column, for evaluating expressions.
+    /// Returns the visible columns, whose schema is `visible`, and the row column. Expressions are
+    /// evaluated over this batch.
     pub fn for_expressions(&self, visible: &Schema) -> Result<RecordBatch> {
         let fields = visible.fields().iter().map(nullable);
         let schema = Schema::new(fields.chain([row_field()]).collect::<Vec<_>>());
@@ -155,7 +162,8 @@ impl RowBatch {
         Ok(record_batch(Arc::new(schema), columns, self.len())?)
     }
 
-    /// Returns the rows at `indices`, in that order. A row taken twice has its errors twice.
+    /// Returns the rows at `indices`, in that order, with their errors. An index may occur several
+    /// times.
     pub fn take(&self, indices: &UInt64Array) -> Result<Self> {
         let columns = self
             .columns
@@ -170,7 +178,8 @@ impl RowBatch {
         })
     }
 
-    /// Returns rows of several batches. Each pick is a batch and the index of a row in it.
+    /// Returns the rows of `batches` that `picks` selects, in that order. A pick is an index into
+    /// `batches` and a row index in that batch.
     pub fn interleave(batches: &[&Self], picks: &[(usize, usize)]) -> Result<Self> {
         let pick = |column: &dyn Fn(&Self) -> &ArrayRef| -> Result<ArrayRef> {
             let arrays = batches.iter().map(|batch| column(batch).as_ref());
@@ -186,7 +195,7 @@ impl RowBatch {
         })
     }
 
-    /// Returns `count` rows from `start`, without copying columns.
+    /// Returns the `count` rows that begin at row `start`, without copying columns.
     pub fn slice(&self, start: usize, count: usize) -> Self {
         let errors = self.errors.range(start..start + count);
         Self {
@@ -199,7 +208,8 @@ impl RowBatch {
     }
 }
 
-/// Returns the errors of a batch that is made of these rows of others.
+/// Returns the errors of a batch that consists of `rows`. Each of `rows` is a batch and a row index
+/// in that batch.
 fn errors_of<'a>(rows: impl Iterator<Item = (&'a RowBatch, usize)>) -> RowErrors {
     let rows = rows.enumerate();
     rows.filter_map(|(to, (batch, from))| Some((to, batch.errors.get(&from)?.clone())))

@@ -13,25 +13,27 @@ use super::row_batch::RowErrors;
 #[derive(Debug)]
 pub struct RowExpr {
     expr: Arc<dyn PhysicalExpr>,
-    /// The columns, in the order in which the expression names them. If several of them have an error in a row, the
-    /// error of the first one counts, so that it does not depend on the position of columns in a plan.
+    /// Indices of the columns that `expr` reads, in the order in which `expr` names them. If a row
+    /// has errors in several of these columns, the error of the first column is reported, so that
+    /// the report does not depend on the order of columns in a plan.
     reads: Vec<usize>,
 }
 
 impl RowExpr {
-    /// Finds the columns that an expression reads.
+    /// Creates a row expression from `expr`, and finds the columns that `expr` reads.
     pub fn new(expr: Arc<dyn PhysicalExpr>) -> Self {
         let reads = columns_read(&expr);
         Self { expr, reads }
     }
 
-    /// Iterates over the columns that the expression reads.
+    /// Iterates over the indices of the columns that the expression reads.
     pub fn reads(&self) -> impl Iterator<Item = usize> {
         self.reads.iter().copied()
     }
 
-    /// Evaluates the expression over rows with these errors. A row fails with the error of a slot that it reads, if
-    /// there is one, because that error is the cause of its own.
+    /// Evaluates the expression over the rows of `over`, whose slots have `errors`. If the
+    /// expression reads a slot with an error, the row fails with the error of that slot, which is
+    /// the cause of the failure.
     pub fn evaluate(&self, over: &RecordBatch, errors: &RowErrors) -> Result<(ArrayRef, Failures)> {
         let (values, mut failures) = evaluate(&self.expr, over)?;
         for (&row, row_errors) in errors {

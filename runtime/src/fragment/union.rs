@@ -5,7 +5,8 @@ use datafusion::common::Result;
 use super::exec::RowOperator;
 use super::row_batch::RowBatch;
 
-/// Merges its inputs by position. A stored row belongs to one input, so no position occurs in two inputs.
+/// Operator that merges the rows of its inputs by position. A stored row belongs to one input, so
+/// no position occurs in two inputs.
 #[derive(Debug)]
 pub struct Union;
 
@@ -19,10 +20,10 @@ impl RowOperator for Union {
     }
 }
 
-/// Merges batches that are each sorted by position. If a position occurs in several of them, the rows of the first one
-/// come first.
+/// Merges batches that are each sorted by position. If a position occurs in several batches, the
+/// rows of the first of these batches come first.
 pub(crate) fn merged(inputs: &[RowBatch]) -> Result<RowBatch> {
-    // Inputs that have no row in this segment are left out.
+    // Inputs without rows in this segment are left out.
     let mut batches: Vec<&RowBatch> = inputs.iter().filter(|b| !b.is_empty()).collect();
     if batches.is_empty() {
         batches.extend(inputs.first());
@@ -36,7 +37,7 @@ pub(crate) fn merged(inputs: &[RowBatch]) -> Result<RowBatch> {
         let rows = positions.values().iter().enumerate();
         order.extend(rows.map(|(row, &at)| (at, input, row)));
     }
-    // The sort is stable, so the children of a row keep their order.
+    // The sort is stable, so the list elements that UNNEST made of a row keep their order.
     order.sort_by_key(|&(at, input, _)| (at, input));
     let picks: Vec<_> = order.iter().map(|&(_, input, row)| (input, row)).collect();
     RowBatch::interleave(&batches, &picks)

@@ -13,16 +13,17 @@ use forebay_udfs::row::RowColumn;
 use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, RowErrors, SlotError};
 
-/// Emits one row per list element. Children take their parent's key and add their index.
+/// Operator that emits one row (a child) per list element. The key of a child is the key of its
+/// parent row and the index of the list element.
 #[derive(Debug)]
 pub struct Unnest {
-    /// For each output column, the input column.
+    /// Index of the input column from which each output column is computed.
     pub columns: Vec<usize>,
-    /// Input columns that are lists.
+    /// Indices of the input columns whose lists are expanded.
     pub lists: BTreeSet<usize>,
-    /// True if an empty list gives a row of nulls.
+    /// True if a row with an empty or null list gives one row, with null as the element.
     pub preserve_nulls: bool,
-    /// True if the rows of the input are children of another `unnest` already.
+    /// True if the input rows are already children of another `unnest`.
     pub nested: bool,
 }
 
@@ -45,7 +46,7 @@ impl RowOperator for Unnest {
         for row in 0..batch.len() {
             let lengths = lists.iter().map(|(_, list)| length(list, row));
             let longest = lengths.max().unwrap_or(0);
-            // A list that could not be computed gives one row, which carries its error.
+            // A row whose list has an error gives one child, which carries the error.
             let kept = self.preserve_nulls || in_error(row);
             for child in 0..longest.max(usize::from(kept)) {
                 if let Some(row_errors) = batch.errors.get(&row) {

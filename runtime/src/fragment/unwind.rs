@@ -15,7 +15,7 @@ thread_local! {
 
 static QUIET_HOOK: Once = Once::new();
 
-/// The message of a caught panic.
+/// A caught panic, with its message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it panicked: {0}")]
 pub struct Panicked(pub String);
@@ -26,10 +26,11 @@ impl From<Panicked> for DataFusionError {
     }
 }
 
-/// Runs `work` and returns its panic as an error. The panic is not printed, as the error of the
-/// failed row contains its message.
+/// Runs `work`, and returns a panic of `work` as an error. The panic is not printed, because the
+/// error of the failed row contains the panic's message.
 ///
-/// `work` must not leave shared state half-changed. Kernels do not: they are functions of arrays.
+/// A panic of `work` must not leave shared state half-changed. Kernels are functions of arrays, so
+/// they change no shared state.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     QUIET_HOOK.call_once(|| {
         let outer = take_hook();

@@ -7,13 +7,16 @@ use forebay_udfs::width::{DECODED_PER_ENCODED, fixed_bytes};
 /// The width of a schema's rows, as far as the column types determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowWidth {
-    /// Total size of the fixed-size columns, in bytes.
+    /// Total size per row of the columns with a fixed-size type, in bytes.
     pub fixed: u64,
-    /// True if there are strings, binaries or lists. Together they count as large as the stored row.
+    /// True if some columns hold strings, binary values or lists. All these columns together are
+    /// estimated to be as large as the stored row.
     pub variable: bool,
-    /// True if there are tensors, whose functions run in parallel over the rows of a segment.
+    /// True if some columns hold tensors. Functions that compute tensors run in parallel over the
+    /// rows of a segment.
     pub tensors: bool,
-    /// True if there are tensors of varying shape, which are larger than the data they are decoded from.
+    /// True if some columns hold tensors of varying shape, which are larger than the encoded data
+    /// from which they are decoded.
     pub ragged: bool,
 }
 

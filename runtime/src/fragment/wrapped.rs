@@ -1,5 +1,6 @@
-//! Expressions with wrapped subexpressions, whose values are changed before a function reads them: nested values are
-//! cleared of data hidden under nulls ([`hidden`](super::hidden)), and the items of an IN list are made arrays.
+//! Wrappers that change the values of a subexpression before a function reads them. Nested values
+//! are cleared of data hidden under nulls ([`hidden`](super::hidden)), and the items of an IN list
+//! that read columns are expanded to arrays.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,7 +17,8 @@ use forebay_udfs::row_function;
 
 use super::hidden::cleared;
 
-/// Wraps every subexpression of a nested type so that its value is cleared before a function reads it.
+/// Wraps every subexpression of a nested or dictionary type, so that hidden values are removed from
+/// the subexpression's result before a function reads it.
 pub(super) fn clearing(
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
@@ -24,7 +26,8 @@ pub(super) fn clearing(
     expr.transform_up(|expr| {
         let data_type = expr.data_type(schema)?;
         let is_flat = !data_type.is_nested() && !matches!(data_type, DataType::Dictionary(..));
-        // Functions that report failed rows themselves build all of their values, so nothing is hidden in them.
+        // A function that reports failed rows itself builds all values of its result, so the result
+        // has no hidden values.
         if is_flat || row_call(&expr).is_some() {
             return Ok(Transformed::no(expr));
         }
@@ -39,8 +42,9 @@ pub(super) fn clearing(
     .data()
 }
 
-/// Evaluates constants of nested types with `simplify`, innermost first, and clears them. A constant built from
-/// others is then evaluated from the cleared ones.
+/// Replaces each constant subexpression of a nested type by its value, computed with `simplify` and
+/// cleared of hidden values. Inner subexpressions are replaced first, so outer ones are computed
+/// from cleared values.
 pub(super) fn with_cleared_constants(
     expr: Expr,
     schema: &DFSchema,
@@ -57,17 +61,18 @@ pub(super) fn with_cleared_constants(
             Ok(Expr::Literal(value, metadata)) => {
                 Transformed::yes(Expr::Literal(cleared_scalar(value)?, metadata))
             }
-            // A constant without a value is an error of the rows that need it.
+            // A constant whose evaluation fails stays in the expression, and fails only the rows
+            // that need it.
             _ => Transformed::no(expr),
         })
     })?;
     Ok(folded.data)
 }
 
-/// Rewrites IN lists that read columns, so that they are evaluated row by row.
+/// Rewrites the IN lists whose items read columns, so that the items are evaluated for every row.
 ///
-/// DataFusion takes an IN list for constant if its items evaluate to scalars over zero rows. A CASE
-/// evaluates to a scalar there whatever columns it reads, and the value of that scalar is null.
+/// DataFusion treats an IN list as constant if its items evaluate to scalars over a batch of zero
+/// rows. A CASE evaluates to a null scalar over such a batch, even if the CASE reads columns.
 pub(super) fn with_lists_of_rows(
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
@@ -97,7 +102,8 @@ pub(super) fn with_lists_of_rows(
     .data()
 }
 
-/// Returns the expression inside a wrapper that clears its values.
+/// Returns the expression inside `expr` if `expr` is a wrapper that clears values; otherwise
+/// `expr`.
 pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     match expr.downcast_ref::<Wrapped>() {
         Some(wrapped) if wrapped.change == Change::Clear => &wrapped.of,
@@ -105,8 +111,7 @@ pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> 
     }
 }
 
-/// Returns `expr` as a call of a function that reports its failed rows itself; `None` if it is
-/// another expression.
+/// Returns `expr` if `expr` calls a function that reports its failed rows itself; otherwise `None`.
 pub(super) fn row_call(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarFunctionExpr> {
     expr.downcast_ref::<ScalarFunctionExpr>()
         .filter(|call| row_function(call.fun()).is_some())
@@ -120,16 +125,16 @@ fn cleared_scalar(value: ScalarValue) -> Result<ScalarValue> {
     }
 }
 
-/// A change of an expression's values.
+/// Change that [`Wrapped`] makes to the values of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Change {
     /// The values are cleared of data hidden under nulls.
     Clear,
-    /// A scalar becomes an array.
+    /// A scalar is expanded to an array with one element per row.
     Expand,
 }
 
-/// An expression with changed values.
+/// Expression that evaluates the expression `of` and changes the values as `change` says.
 #[derive(Debug)]
 struct Wrapped {
     of: Arc<dyn PhysicalExpr>,

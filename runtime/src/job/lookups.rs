@@ -1,5 +1,5 @@
-//! The right sides of lookups. Each is read once when a pipeline is opened, even if parts of the
-//! plan are opened several times to resolve limits.
+//! The right sides of lookups. Each right side is read once when a pipeline is opened, even if
+//! parts of the plan are opened several times to resolve limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::fragment::evaluate::{concatenated, evaluate, is_oversized};
 use crate::fragment::lookup::LookupTable;
 use crate::segment::{Env, SegmentContext, StoredData, stored_order};
 
-/// The right side of a lookup: its rows in memory, and the data that they were read from.
+/// The right side of a lookup: its rows in memory, and the stored data from which they were
+/// computed.
 #[derive(Debug)]
 struct RightSide {
     table: Arc<LookupTable>,
@@ -29,12 +30,13 @@ struct RightSide {
 /// The right sides of a plan's lookups.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    /// Right sides by the occurrence of their first scan, which belongs to no other right side.
+    /// Right sides of lookups, by occurrence number of the first scan of the right side. A scan
+    /// belongs to at most one right side.
     by_scan: BTreeMap<u32, RightSide>,
 }
 
 impl Lookups {
-    /// Reads the right side of a lookup and adds it.
+    /// Computes the rows of `right`, the opened right side of `lookup`, and adds them to the map.
     ///
     /// # Errors
     /// Fails if a row of the right side fails, or if a key occurs twice.
@@ -51,11 +53,11 @@ impl Lookups {
         Ok(())
     }
 
-    /// Returns the tables of the lookups of a plan (or of a part of one) in evaluation order, and
-    /// the data that the tables were read from.
+    /// Returns the tables of the lookups in `plan`, which may be a part of a larger plan, in
+    /// evaluation order, and the data from which the tables were computed.
     ///
     /// # Errors
-    /// Fails if a right side was not read.
+    /// Fails if [`add`](Self::add) was not called for a lookup in `plan`.
     pub(crate) fn of(&self, plan: &RowPlan) -> Result<RightSides> {
         let (mut tables, mut data) = (Vec::new(), Vec::new());
         for lookup in lookups_of(plan) {
@@ -70,8 +72,8 @@ impl Lookups {
     }
 }
 
-/// Returns the lookups in the path from stored rows to the output, in evaluation order. Lookups
-/// inside right sides are left out.
+/// Returns the lookups on the path from stored rows to the output, in evaluation order. Lookups
+/// inside the right side of another lookup are left out.
 pub(super) fn lookups_of(plan: &RowPlan) -> Vec<&RowPlan> {
     let mut lookups = Vec::new();
     visit_stream(plan, &mut |node| {
@@ -82,7 +84,7 @@ pub(super) fn lookups_of(plan: &RowPlan) -> Vec<&RowPlan> {
     lookups
 }
 
-/// Returns the occurrence of the first scan of a lookup's right side.
+/// Returns the occurrence number of the first scan in the right side of `lookup`.
 fn first_scan(lookup: &RowPlan) -> Result<u32> {
     let scans = lookup.inputs[1].scans();
     match scans.first().map(|scan| &scan.op) {
@@ -136,7 +138,8 @@ async fn lookup_table(lookup: &RowPlan, right: &OpenPlan, env: &Env) -> Result<L
     LookupTable::try_new(Arc::clone(&plan.schema), columns, &keys)
 }
 
-/// Concatenates the pieces of a right side's column.
+/// Concatenates `pieces`, the batches of one column of a right side. An error names the column as
+/// `column`.
 fn joined(pieces: &[ArrayRef], data_type: &DataType, column: &str) -> Result<ArrayRef> {
     if pieces.is_empty() {
         return Ok(new_empty_array(data_type));

@@ -1,4 +1,4 @@
-//! Jobs: a pipeline opened over its data, with the resources to compute it.
+//! Jobs: pipelines opened over their data, with the resources to compute them.
 
 mod caching;
 mod lookups;
@@ -21,7 +21,7 @@ use crate::memory::DEFAULT_MEMORY;
 pub struct JobConfig {
     /// Seed that determines the order of rows and all random draws.
     pub seed: u64,
-    /// Number of epochs over which a cached row is expected to be read; `None` if unlimited.
+    /// Expected number of epochs in which each cached row is read; `None` if unlimited.
     pub epochs: Option<u64>,
     /// Number of compute threads for this job alone; `None` to use the threads of the process.
     pub threads: Option<usize>,
@@ -32,7 +32,7 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
-    /// Returns the memory limit, or the default.
+    /// Returns the memory limit of the job in bytes, or the default limit if the job has none.
     fn memory(&self) -> u64 {
         self.memory_limit.unwrap_or(DEFAULT_MEMORY)
     }

@@ -1,7 +1,8 @@
-//! Opening of row plans: reads the right sides of lookups and resolves limits.
+//! Opening of row plans: reads the right sides of lookups, and resolves limits to stored rows.
 //!
-//! LIMIT inside a query applies to stored order, so it determines which stored rows a pipeline
-//! sees. It is resolved when the pipeline is opened, and no operator of a fragment executes it.
+//! A LIMIT inside a query applies to stored order, so it determines which stored rows a pipeline
+//! sees. Limits are resolved when the pipeline is opened, so no operator of a fragment executes a
+//! LIMIT.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,10 +17,12 @@ use super::lookups::{Lookups, lookups_of};
 use super::open_plan::OpenPlan;
 use crate::segment::{Env, SegmentContext, StoredData, stored_order};
 
-/// Opens a plan: reads the right sides of its lookups, resolves its limits to stored rows, and plans its fragments.
+/// Opens `plan`: reads the right sides of its lookups, resolves its limits to stored rows, and
+/// plans its fragments.
 ///
 /// # Errors
-/// Fails if a right side is random, cannot be read or has a duplicate key, or a file cannot be read.
+/// Fails if the right side of a lookup calls random functions, cannot be read or has a duplicate
+/// key, or if a file cannot be read.
 pub(super) fn open<'a>(plan: &'a RowPlan, env: &'a Env) -> BoxFuture<'a, Result<OpenPlan>> {
     async move {
         let mut opening = Opening {
@@ -38,13 +41,13 @@ pub(super) fn open<'a>(plan: &'a RowPlan, env: &'a Env) -> BoxFuture<'a, Result<
 struct Opening<'a> {
     env: &'a Env,
     lookups: Lookups,
-    /// Stored rows that remain under the limits resolved so far, by scan occurrence. Scans that are
-    /// not in it have all of their rows.
+    /// Stored rows that remain under the limits resolved so far, by occurrence number of their
+    /// scan. A scan that is not in the map has all its rows.
     ranges: BTreeMap<u32, Range<u64>>,
 }
 
 impl Opening<'_> {
-    /// Reads the right sides of all lookups of a plan, including those below its limits.
+    /// Reads the right sides of all lookups of `plan`, including lookups below a LIMIT.
     async fn read_lookups(&mut self, plan: &RowPlan) -> Result<()> {
         for lookup in lookups_of(plan) {
             let right = &lookup.inputs[1];
@@ -59,12 +62,13 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Opens a plan without limits.
+    /// Opens `plan`, which has no LIMIT, over the row ranges that remain.
     async fn open(&self, plan: &RowPlan) -> Result<OpenPlan> {
         OpenPlan::over(plan, &self.ranges, self.lookups.of(plan)?, self.env).await
     }
 
-    /// Removes the limits of `plan`, and narrows the ranges of its scans to the stored rows that remain.
+    /// Returns `plan` without its limits, after narrowing the range of each scan to the stored rows
+    /// that remain under the limits.
     fn resolve(&mut self, mut plan: RowPlan) -> BoxFuture<'_, Result<RowPlan>> {
         async move {
             // The right side of a lookup is opened separately.
@@ -83,7 +87,8 @@ impl Opening<'_> {
         .boxed()
     }
 
-    /// Returns the range of stored rows that a limit keeps, numbered over the scans below the limit.
+    /// Returns the range of stored rows that a LIMIT with `skip` and `fetch` above `input` keeps.
+    /// Stored rows are numbered from 0 over all scans of `input`.
     async fn kept_rows(
         &self,
         input: &RowPlan,
@@ -123,7 +128,8 @@ impl Opening<'_> {
         Ok(range)
     }
 
-    /// Clips the ranges of the scans below a limit to `kept`.
+    /// Restricts the scans of `input`, the plan below a LIMIT, to the stored rows `kept`, which are
+    /// numbered over all these scans.
     fn narrow(&mut self, input: &RowPlan, kept: Range<u64>) -> Result<()> {
         let snapshot = StoredData::of_plan(input, &self.ranges)?.snapshot;
         let mut at = 0;

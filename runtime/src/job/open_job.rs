@@ -1,4 +1,4 @@
-//! Open jobs: everything needed to read and compute any segment of a pipeline.
+//! Open jobs, which hold everything needed to read and compute any segment of a pipeline.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,13 +24,14 @@ use crate::order::{PassName, Passes, SnapshotScan, WindowName, WindowSplits};
 use crate::segment::{Env, LazyWindow, SegmentContext, WindowCache};
 use crate::stream::token::{DataSize, StreamName};
 
-/// Divisor of the memory limit: unused staged windows may take 1/16 of it.
+/// Divisor of the memory limit: unused staged windows may take 1/16 of the limit.
 const IDLE_WINDOWS: u64 = 16;
 
-/// An opened pipeline. It is opened once, is immutable, and serves any number of runs: of different ranks, of
-/// different epochs, and resumed ones.
+/// An opened pipeline. A pipeline is opened once; the job is immutable and serves any number of
+/// runs: of different ranks, of different epochs, and resumed ones.
 ///
-/// A run decides which segments to request, and has them read and computed in the job's `segments`.
+/// A run decides which segments to request. The segments are read and computed in the job's context
+/// `segments`.
 #[derive(Debug)]
 pub struct OpenJob {
     /// The plan, opened over its data.
@@ -41,18 +42,18 @@ pub struct OpenJob {
     pub seed: u64,
     /// Identity of the stream, which is part of its resume tokens.
     pub name: Arc<StreamName>,
-    /// Counts the output rows that each stored row gives.
+    /// Counter of the output rows that are computed from each stored row.
     pub(crate) counter: RowCounter,
-    /// The windows of each pass over the inputs.
+    /// Division of each pass over the inputs into windows.
     pub(crate) passes: Passes,
     /// Folder for dead letters; `None` if failed rows are not recorded.
     pub(crate) dead_letters: Option<PathBuf>,
-    /// Functions of the host language, which may fail in every row.
+    /// Names of the functions of the host language, which may fail in every row.
     pub(crate) host_functions: BTreeSet<String>,
-    /// Estimated cost of computing a stored row, in picoseconds; `None` without an estimate of the
-    /// optimiser.
+    /// Estimated cost of computing the output of a stored row, in picoseconds; `None` if the
+    /// optimiser made no estimate.
     pub(crate) row_cost: Option<u128>,
-    /// Memory limit, if the user set one.
+    /// Memory limit in bytes; `None` if the user set no limit.
     pub(crate) memory_limit: Option<u64>,
     /// The context in which segments are read and computed.
     pub(crate) segments: SegmentContext,
@@ -60,11 +61,11 @@ pub struct OpenJob {
 }
 
 impl OpenJob {
-    /// Opens a compiled pipeline. Its cache may be in one of `stores`.
+    /// Opens a compiled pipeline. Its cache store is opened through `stores`.
     ///
     /// # Errors
-    /// Fails if a file cannot be read, memory or threads are unavailable, or a source includes the folder for dead
-    /// letters.
+    /// Fails if a file cannot be read, if memory or threads are unavailable, or if a source
+    /// includes files in the folder for dead letters.
     pub async fn open(compiled: &Compiled, config: &JobConfig, stores: &Stores) -> Result<Self> {
         let clauses = &compiled.clauses;
         let mut env = environment(config)?;
@@ -101,7 +102,7 @@ impl OpenJob {
         self.plan.data.snapshot.rows()
     }
 
-    /// Returns the number of bytes that are read for all stored rows.
+    /// Returns the number of bytes that a read of all stored rows takes.
     pub fn bytes(&self) -> u64 {
         self.plan.data.snapshot.bytes()
     }
@@ -111,32 +112,35 @@ impl OpenJob {
         self.plan.data.snapshot.splits.len()
     }
 
-    /// Formats the fragment: a line per node, with the cached prefix below its leaf.
+    /// Formats the fragment for EXPLAIN, one line per node. The nodes of the cached prefix stand
+    /// below the leaf that outputs the cached rows.
     pub fn explain(&self) -> String {
         self.plan.reader.explain()
     }
 
-    /// Returns the work of each node of the fragment so far, root first.
+    /// Returns the metrics of each node of the fragment over all segments so far, root first.
     pub fn totals(&self) -> Vec<NodeTotals> {
         self.plan.reader.totals()
     }
 
-    /// Returns the time spent waiting for reads, summed over segments, and the bytes read.
+    /// Returns the time spent waiting for reads, summed over all segments, and the number of bytes
+    /// read.
     pub fn reading(&self) -> (Duration, u64) {
         self.plan.reader.reading()
     }
 
-    /// Returns the threads, memory and cache.
+    /// Returns the threads, memory and cache of the job.
     pub(crate) const fn env(&self) -> &Env {
         &self.segments.env
     }
 
-    /// Returns the MIX of the pipeline; `None` if it has none.
+    /// Returns the MIX of the pipeline; `None` if the pipeline has no MIX.
     pub(crate) fn mix(&self) -> Option<&Mix> {
         self.plan.mixed.as_ref().map(|mixed| &mixed.mix)
     }
 
-    /// Returns a window of a pass over an input.
+    /// Returns the window of pass `pass` over input `input` that has index `index` and consists of
+    /// `splits`.
     pub(crate) fn window(
         &self,
         input: usize,
@@ -147,7 +151,7 @@ impl OpenJob {
         self.windows.get(&self.segments, name, splits)
     }
 
-    /// Returns the rows of one split, outside of any pass.
+    /// Returns a window that consists of the single split `split` and belongs to no pass.
     pub(crate) fn split(&self, split: u32) -> Arc<LazyWindow> {
         let rows = self.plan.data.snapshot.splits[split as usize].rows;
         let (name, splits) = (WindowName::Split(split), vec![split]);
@@ -156,7 +160,8 @@ impl OpenJob {
     }
 }
 
-/// Returns the number of inputs, and the input of each scan of the snapshot.
+/// Returns the number of MIX inputs (1 without MIX), and for each scan of the snapshot, the index
+/// of its input.
 fn inputs(plan: &OpenPlan) -> (usize, Arc<[usize]>) {
     let scans = plan.data.snapshot.scans.iter();
     match &plan.mixed {
@@ -171,7 +176,8 @@ fn inputs(plan: &OpenPlan) -> (usize, Arc<[usize]>) {
     }
 }
 
-/// Returns the name of the stream of a pipeline over its data.
+/// Returns the name of the stream that the pipeline `compiled` yields over the data of `plan` with
+/// `seed`.
 fn stream_name(compiled: &Compiled, plan: &OpenPlan, seed: u64) -> Result<StreamName> {
     let files = || {
         let scans = plan.all_data().flat_map(|data| &data.snapshot.scans);

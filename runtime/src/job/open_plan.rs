@@ -1,4 +1,5 @@
-//! Open plans: a row plan opened over its data, with the fragments that compute its rows and its membership.
+//! Open plans: row plans opened over their data, with the fragments that compute output rows and
+//! membership.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,11 +20,13 @@ use crate::segment::{CachedPrefix, Env, FragmentReader, StoredData};
 /// The part of a plan that decides which rows reach the output, and how they are grouped.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Fragment that computes the membership of rows.
+    /// Fragment that computes which rows reach the output.
     pub reader: Arc<FragmentReader>,
-    /// True if random draws decide, so that each epoch has different rows.
+    /// True if random draws decide which rows reach the output, so that each epoch has different
+    /// rows.
     pub is_random: bool,
-    /// A call in the membership plan that is not declared deterministic, if there is one.
+    /// A function call in the membership plan that is not declared deterministic; `None` if there
+    /// is no such call.
     pub volatile: Option<String>,
 }
 
@@ -34,14 +37,16 @@ pub(crate) struct OpenPlan {
     pub data: Arc<StoredData>,
     /// Fragment that computes the output.
     pub reader: Arc<FragmentReader>,
-    /// Fragment that decides which rows exist and how they are grouped; `None` if each stored row
-    /// gives exactly one row and the rows' contents do not affect their groups.
+    /// Fragment that decides which rows reach the output and how they are grouped; `None` if each
+    /// stored row gives exactly one output row and the grouping does not depend on the contents of
+    /// rows.
     pub membership: Option<Membership>,
-    /// True if a stored row may give several rows.
+    /// True if a stored row may give several output rows.
     pub multiplies: bool,
     /// The MIX, if the plan has one.
     pub mixed: Option<Mixed>,
-    /// The data of the right sides of lookups, in evaluation order.
+    /// The stored data of the right sides of lookups, in the order in which the lookups are
+    /// evaluated.
     lookups: Vec<Arc<StoredData>>,
 }
 
@@ -50,20 +55,22 @@ pub(crate) struct OpenPlan {
 pub(crate) struct Mixed {
     /// Weights of the inputs, and the rule for the end of an epoch.
     pub mix: Mix,
-    /// For each input, the occurrences of the scans whose rows it gives.
+    /// For each input, the occurrence numbers of the input's scans.
     pub scans: Vec<BTreeSet<u32>>,
-    /// Fragment that decides which rows the inputs give; `None` if each stored row gives exactly
-    /// one row.
+    /// Fragment that decides which rows the inputs yield; `None` if each stored row gives exactly
+    /// one row of its input.
     pub inputs: Option<Arc<FragmentReader>>,
     /// True if an operator above the MIX drops rows.
     pub drops: bool,
 }
 
-/// The tables of a plan's lookups in evaluation order, and the data that they were read from.
+/// The tables of a plan's lookups, in evaluation order, and the stored data from which the tables
+/// were computed.
 pub(super) type RightSides = (Vec<Arc<LookupTable>>, Vec<Arc<StoredData>>);
 
 impl OpenPlan {
-    /// Opens a plan without limits over the rows of `ranges`, by scan.
+    /// Opens `plan`, which has no LIMIT, over the rows of `ranges`, by occurrence number of their
+    /// scan.
     pub(crate) async fn over(
         plan: &RowPlan,
         ranges: &BTreeMap<u32, Range<u64>>,
@@ -94,14 +101,15 @@ impl OpenPlan {
         })
     }
 
-    /// Iterates over the data that defines the stream: the plan's own, then that of the right sides
-    /// of lookups.
+    /// Iterates over the stored data that defines the stream: the data of the plan's scans, then
+    /// the data of the right sides of lookups.
     pub(crate) fn all_data(&self) -> impl Iterator<Item = &Arc<StoredData>> {
         std::iter::once(&self.data).chain(&self.lookups)
     }
 
-    /// Returns the hash of the data: the snapshot's [hash](Snapshot::hash), or with lookups, BLAKE3
-    /// over this hash and those of the right sides' snapshots.
+    /// Returns the hash of the data. Without lookups, this is the snapshot's
+    /// [hash](Snapshot::hash). With lookups, it is the BLAKE3 hash of the hashes of this snapshot
+    /// and of the right sides' snapshots.
     pub(crate) fn data_hash(&self) -> String {
         if self.lookups.is_empty() {
             return self.data.snapshot.hash();
@@ -122,8 +130,8 @@ impl Mixed {
         let mut inputs = None;
         if !is_one_to_one(node) {
             let plan = membership(node.clone())?;
-            // `tables` is in evaluation order, and the inputs of the MIX are evaluated first, so
-            // their tables are the first ones.
+            // `tables` is in evaluation order, and the inputs of the MIX are evaluated before the
+            // plan above the MIX, so the tables of the inputs come first.
             let reader = FragmentReader::try_new(&plan, tables.to_vec(), None)?;
             inputs = Some(Arc::new(reader));
         }

@@ -1,4 +1,4 @@
-//! Threads and memory of a job.
+//! The resources of a job: threads and memory.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::stage::SpillSpace;
 
 /// Approximate output size of a segment, in bytes.
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// Number of segments of the maximum size that fit into the memory limit; a small limit makes
-/// segments smaller.
+/// Number of segments that must fit into the memory limit together. With a small limit, segments
+/// are smaller than [`SEGMENT_BYTES`].
 const SEGMENTS_IN_MEMORY: u64 = 64;
 
-/// Creates the threads and memory of a job.
+/// Creates the threads and memory pools of a job. The cache is set later.
 pub(super) fn environment(config: &JobConfig) -> Result<Env> {
     let memory = config.memory();
-    // The default limit only makes images wait for memory. A limit set by the user also makes an
-    // image fail that exceeds the limit.
+    // Under the default limit, an image waits until enough memory is free. Under a limit that the
+    // user set, an image that alone exceeds the limit also fails.
     let room = Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some()));
     Ok(Env {
         pool: ComputePool::open(config.threads, Arc::clone(&room))?,
         room,
         spill: Arc::new(SpillSpace::default()),
-        // Windows have half of the memory; segments and batches have the rest.
+        // Windows get half of the memory; segments and batches get the other half.
         memory: window_memory(config.memory_limit),
         ctx: Arc::new(TaskContext::default()),
         in_flight: if config.analyze {

@@ -24,10 +24,10 @@ use crate::source::{Access, Scan, Source};
 
 /// Maximum number of splits that are read for a sample.
 const SPLITS: u64 = 4;
-/// Size in bytes of the sample's rows after which no more are read: large images take long to
-/// decode, and a few of them suffice.
+/// Size in bytes of the sampled rows at which reading stops. Large images take long to decode, and
+/// a few of them suffice.
 const BYTES: usize = 8 << 20;
-/// Number of rows that are fetched at a time.
+/// Number of rows that are fetched in one call.
 const AT_ONCE: usize = 8;
 
 /// Sample rows of each scan of a plan: the columns that the scan reads, and the hidden row column.
@@ -37,8 +37,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Reads at most [`ROWS`] rows of each scan, chosen by hash. Rows that cannot be read are left out; the run
-    /// reports them.
+    /// Reads at most [`ROWS`] rows of each scan of `plan`, chosen by a hash. Rows that cannot be
+    /// read are left out; the run will report them.
     pub async fn of(plan: &RowPlan) -> Self {
         let mut rows = BTreeMap::new();
         for scan in plan.scans() {
@@ -54,7 +54,7 @@ impl Sample {
     }
 }
 
-/// An expression compiled over the rows of a schema.
+/// An expression, compiled over the columns of a schema.
 #[derive(Debug)]
 pub struct Prepared {
     compiled: Arc<dyn PhysicalExpr>,
@@ -62,7 +62,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Evaluates the expression over rows; `None` if it fails as a whole.
+    /// Evaluates the expression over `rows`; `None` if the evaluation fails with an error that is
+    /// not the error of a row.
     pub fn evaluate(&self, rows: &RecordBatch) -> Option<Evaluated> {
         let (values, failures) = evaluate(&self.compiled, rows).ok()?;
         Some(Evaluated {
@@ -73,7 +74,7 @@ impl Prepared {
     }
 }
 
-/// Compiles an expression over rows of a schema; `None` if it cannot be evaluated.
+/// Compiles `expr` over the columns of `schema`; `None` if `expr` cannot be compiled.
 pub fn prepare(expr: &Expr, schema: &SchemaRef) -> Option<Prepared> {
     let compiled = Compiler::over(schema).compile(expr).ok()?;
     let field = compiled.return_field(schema).ok()?.as_ref().clone();
@@ -98,7 +99,7 @@ impl Probe for Sample {
     }
 }
 
-/// Reads sample rows of a scan; `None` if it has no rows.
+/// Reads sample rows of `scan`; `None` if the scan has no rows.
 async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
     let RowOp::Scan { projection, .. } = &scan.op else {
         return Ok(None);
@@ -126,8 +127,9 @@ async fn read(scan: &RowPlan) -> Result<Option<RecordBatch>> {
     Ok(Some(whole))
 }
 
-/// Reads rows spread over the whole source, until there are [`ROWS`] rows or about [`BYTES`] bytes. Rows that cannot be
-/// read are left out. Returns the numbers of the rows in the snapshot, and the rows.
+/// Reads rows spread over the whole source, until [`ROWS`] rows or about [`BYTES`] bytes were read.
+/// Rows that cannot be read are left out. Returns the numbers of the rows in the snapshot, and the
+/// rows.
 async fn direct(
     snapshot: &Snapshot,
     source: &dyn Source,
@@ -159,7 +161,8 @@ async fn direct(
     Ok((read, batches))
 }
 
-/// Reads the first rows of some splits. Returns the numbers of the rows in the snapshot, and the rows.
+/// Reads the first rows of at most [`SPLITS`] splits. Returns the numbers of these rows in the
+/// snapshot, and the rows.
 async fn staged(
     snapshot: &Snapshot,
     source: &dyn Source,

@@ -1,12 +1,14 @@
-//! Mixing: draws the input of MIX that gives the row at an output position.
+//! Chooses, for each row of MIX's output, the input that the row comes from.
 
 use forebay_planner::rows::mix::Mix;
 use forebay_udfs::draw::Draws;
 
-/// Separates the draws of inputs from those of functions, whose streams are ordinals or hashes of names.
+/// Identifier of the random stream that chooses inputs. It differs from the streams of random
+/// functions, whose identifiers are ordinals or hashes of names.
 const STREAM: u64 = 0x6d69_7869_6e67_0001;
 
-/// Returns the input that gives the row at `position` of the output, in the pass with key `pass`.
+/// Returns the index of the input that gives the output row at `position`, in the pass with key
+/// `pass`.
 pub(crate) fn input_of_draw(mix: &Mix, pass: u64, position: u64) -> usize {
     mix.arm(Draws::new(pass, STREAM, position, 0).next_u32())
 }
@@ -24,7 +26,7 @@ mod tests {
         for position in 0..40_000 {
             counts[input_of_draw(&mix, 7, position)] += 1;
         }
-        // Five standard deviations of a binomial draw of 40,000 at 3/4.
+        // Five standard deviations of the number of successes in 40,000 draws with probability 3/4.
         assert!(counts[0].abs_diff(30_000) < 433, "{counts:?}");
     }
 }

@@ -1,9 +1,9 @@
 //! The order of an epoch: windows of splits, and the rows within a window.
 //!
-//! Both are functions of (snapshot, seed, epoch): splits are permuted by a hash, consecutive splits
-//! form windows, and the rows of a window are sorted by a hash of their keys. Statistics, filters
-//! and thread counts have no influence. The module is pure: a snapshot is data, and nothing opens a
-//! source, starts a task or looks at a clock.
+//! The windows and the order of their rows depend only on the snapshot, the seed and the pass:
+//! splits are permuted by a hash, consecutive splits form windows, and the rows of a window are
+//! sorted by a hash of their keys. Statistics, filters and thread counts have no influence. The
+//! module is pure: it opens no source, starts no task and reads no clock.
 
 mod mixing;
 mod passes;

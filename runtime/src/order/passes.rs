@@ -11,50 +11,52 @@ use super::row::StoredRow;
 use super::snapshot::Snapshot;
 use super::windows::{WindowSplits, windows};
 
-/// Maximum number of passes per input whose windows are kept: those of the current epoch and the
-/// next, and those of rows that a cursor carries. Beyond it, the windows computed first are dropped
-/// and computed again if needed.
+/// Maximum number of passes, per input, whose windows are cached: enough for the passes of the
+/// current epoch and of the next epoch, and for those of rows that a cursor carries. When the cache
+/// is full, the windows computed first are dropped, and computed again if needed.
 const KEPT: usize = 4;
 
-/// Identifies a pass over an input: the epoch, and the number of passes over the input that the
-/// epoch completed before it.
+/// Name of a pass over an input: (epoch, number of earlier passes over the same input in that
+/// epoch).
 pub(crate) type PassName = (u64, u32);
 
-/// Identifies a window.
+/// Name of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WindowName {
-    /// The window at `index` of a pass over an input.
+    /// The window at `index` in the order of a pass over an input.
     OfPass {
         input: usize,
         pass: PassName,
         index: u32,
     },
-    /// The only window of an input that is shuffled as a whole, the same in every pass.
+    /// The window that holds all rows of an input under `SHUFFLE GLOBALLY`. All passes over the
+    /// input share this window.
     Whole { input: usize },
-    /// The rows of one split, outside of any pass.
+    /// The rows of the split at this index of the snapshot, outside of any pass.
     Split(u32),
 }
 
-/// The windows of a pass over an input, in the order of the pass, with the input and the pass.
+/// A pass, as (index of its input, name of the pass), and its windows in the order of the pass.
 type NamedWindows = ((usize, PassName), Arc<[WindowSplits]>);
 
-/// The passes of a pipeline, which define the order in which each epoch reads its inputs.
+/// The passes of a pipeline over its inputs. The passes define the order in which each epoch reads
+/// the rows of an input.
 #[derive(Debug)]
 pub(crate) struct Passes {
     snapshot: Arc<Snapshot>,
     shuffle: Option<Shuffle>,
     seed: u64,
-    /// Splits of each input, in stored order.
+    /// For each input, the indices of its splits in the snapshot, in stored order.
     splits: Vec<Vec<u32>>,
-    /// Index of the input that each scan of the snapshot belongs to.
+    /// For each scan of the snapshot, the index of the input that the scan belongs to.
     input_of_scan: Arc<[usize]>,
-    /// Recently computed windows, the latest first.
+    /// Cache of computed windows, the most recently computed first.
     recent: Mutex<VecDeque<NamedWindows>>,
 }
 
 impl Passes {
-    /// Creates the passes over the inputs of a snapshot. `input_of_scan` holds the input of each
-    /// scan, as an index below `inputs`.
+    /// Creates the passes over the inputs of a snapshot. `inputs` is the number of inputs. For each
+    /// scan of the snapshot, `input_of_scan` holds the index of the scan's input.
     pub(crate) fn new(
         snapshot: &Arc<Snapshot>,
         (inputs, input_of_scan): (usize, Arc<[usize]>),
@@ -75,19 +77,20 @@ impl Passes {
         }
     }
 
-    /// Returns the number of inputs: that of MIX's inputs, or 1.
+    /// Returns the number of inputs, which is 1 without MIX.
     pub(crate) const fn inputs(&self) -> usize {
         self.splits.len()
     }
 
-    /// Returns the index of the input that each scan of the snapshot belongs to.
+    /// Returns, for each scan of the snapshot, the index of the input that the scan belongs to.
     pub(crate) const fn input_of_scan(&self) -> &Arc<[usize]> {
         &self.input_of_scan
     }
 
-    /// Returns the key of a pass, which determines its order and draws.
+    /// Returns the hash key of a pass, which determines the order of the pass's rows and their
+    /// random draws.
     pub(crate) fn key(&self, (epoch, pass): PassName) -> u64 {
-        // The number of the first pass of an epoch is the epoch.
+        // Passes are numbered so that the number of an epoch's first pass is the epoch itself.
         pass_key(self.seed, epoch.wrapping_add(u64::from(pass) << 40))
     }
 
@@ -109,13 +112,15 @@ impl Passes {
     /// Returns the name of a window of a pass over an input.
     pub(crate) const fn name(&self, input: usize, pass: PassName, index: u32) -> WindowName {
         match self.shuffle {
-            // A single window holds every split, so its rows are staged once for all epochs.
+            // One window holds every split of the input. All passes share this window, so its rows
+            // are staged only once.
             Some(Shuffle::Global) => WindowName::Whole { input },
             _ => WindowName::OfPass { input, pass, index },
         }
     }
 
-    /// Returns the window of a pass that holds a row: its input, index and splits.
+    /// Returns the window of `pass` that holds `row`, as (index of the input, index of the window
+    /// in the pass, splits of the window); `None` if no window holds the row.
     pub(crate) fn window_of(
         &self,
         row: StoredRow,

@@ -1,4 +1,4 @@
-//! The permutation of a window's rows.
+//! The order of a window's rows in a pass.
 
 use datafusion::common::{Result, exec_err};
 use forebay_planner::clauses::ShuffleWindow;
@@ -9,18 +9,19 @@ use super::row_bitmap::RowBitmap;
 use super::snapshot::Snapshot;
 use super::windows::WindowSplits;
 
-/// Separates the hashes that order rows from other uses of a pass key.
+/// Salt of the hashes that order rows. It makes these hashes independent of other hashes of the
+/// same pass key.
 const ROW_SALT: u64 = 0x726f_7773_0000_0001;
-/// Number of bytes that ordering takes per row: the sort key, and the row itself.
+/// Memory that ordering needs per row, in bytes: the sort key, and the row itself.
 pub(crate) const ORDER_BYTES: u64 = (size_of::<u128>() + size_of::<StoredRow>()) as u64;
 
-/// Orders the rows of a window for a pass. `kept` may return the rows of a split that remained
-/// after pruning; the other rows of that split are left out, which does not change the order of the
-/// rest.
+/// Returns the rows of `window` in the order of the pass with key `pass`. `kept` returns the rows
+/// of a split that remain after pruning; `None` if all remain. Pruned rows are left out, which does
+/// not change the order of the others.
 ///
 /// # Errors
-/// Fails if ordering the window's rows takes more than `limit` bytes. A file may claim any number
-/// of rows.
+/// Fails if ordering the window's rows takes more than `limit` bytes. The number of rows comes from
+/// file metadata, which may state any number.
 pub(crate) fn order<'a>(
     snapshot: &Snapshot,
     window: &WindowSplits,
@@ -42,7 +43,8 @@ pub(crate) fn order<'a>(
              {limit}; raise the limit, shuffle within fewer rows, or write the files with smaller row groups"
         );
     }
-    // Hash, split and offset are packed into one number, which compares without branches.
+    // Hash, split and offset are packed into one integer, because two integers are compared without
+    // branches.
     let mut keyed: Vec<u128> = Vec::with_capacity(rows as usize);
     for &index in &window.splits {
         let split = &snapshot.splits[index as usize];
@@ -57,13 +59,13 @@ pub(crate) fn order<'a>(
         };
         match kept(index) {
             Some(rows) => rows.offsets().for_each(&mut add),
-            // A split of a snapshot has at most `u32::MAX` rows.
+            // `Snapshot::try_new` refuses a split with more than `u32::MAX` rows.
             None => (0..split.rows as u32).for_each(&mut add),
         }
     }
     if shuffle.is_some() {
-        // Rows with equal hashes stay in stored order, which is the order of their keys
-        // (occurrence, path, row).
+        // Rows with equal hashes are sorted by split and offset. That is the order of the rows'
+        // keys (occurrence of the scan, path of the file, number of the row in the file).
         keyed.sort_unstable();
     }
     let rows = keyed.into_iter().map(|key| StoredRow {

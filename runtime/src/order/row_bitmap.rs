@@ -1,7 +1,8 @@
 //! The rows of a split that remain after pruning.
 
-/// A set of row offsets with rank queries: a bitmap with the number of members before each word (Jacobson,
-/// "Space-efficient static trees and graphs", 1989, section 2).
+/// A set of row offsets that answers rank queries. It is a bitmap of 64-bit words, each stored with
+/// the number of set bits in the words before it (Jacobson, "Space-efficient static trees and
+/// graphs", 1989, section 2).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowBitmap {
     words: Vec<Word>,
@@ -10,12 +11,12 @@ pub(crate) struct RowBitmap {
 #[derive(Debug, Clone, Copy, Default)]
 struct Word {
     members: u64,
-    /// Number of members in the words before this one.
+    /// Number of set bits in the words before this word.
     before: u32,
 }
 
 impl RowBitmap {
-    /// Creates the set of these offsets, which must ascend.
+    /// Creates the set of `offsets`, which must be in ascending order.
     pub(crate) fn new(offsets: impl IntoIterator<Item = u32>) -> Self {
         let mut kept = Self::default();
         for (before, offset) in (0_u32..).zip(offsets) {
@@ -44,7 +45,7 @@ impl RowBitmap {
         (word.members & bit != 0).then_some(u64::from(before))
     }
 
-    /// Iterates over the offsets, ascending.
+    /// Iterates over the offsets of the set in ascending order.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = u32> {
         self.words.iter().zip(0_u32..).flat_map(|(word, at)| {
             let mut members = word.members;

@@ -1,4 +1,5 @@
-//! The stored rows of a pipeline: the files and splits of all its scans, and the keys of their rows.
+//! The snapshot of a pipeline: the files and splits of all its scans, and the keys that identify
+//! their rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use crate::source::Manifest;
 #[cfg(doc)]
 use crate::source::SourceFile;
 
-/// Version of the snapshot's hash, raised when the hash of unchanged files changes. Tokens contain
-/// the hash, so the token version is raised as well.
+/// Version of the snapshot's hash. A code change that changes the hash of unchanged files must
+/// raise this version and the version of tokens, because tokens contain the hash.
 const HASH_VERSION: u32 = 2;
 
 /// The stored rows of a pipeline, numbered from 0 in stored order over all scans.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The scans, by ascending occurrence.
+    /// The scans, in ascending order of `occurrence`.
     pub scans: Vec<SnapshotScan>,
     files: Vec<File>,
     /// All splits, in stored order.
@@ -28,7 +29,7 @@ pub(crate) struct Snapshot {
     rows: u64,
 }
 
-/// A scan of a plan and the files it reads.
+/// A scan of a plan, and the files that the scan reads.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotScan {
     /// Ordinal of the scan in the plan.
@@ -37,7 +38,8 @@ pub(crate) struct SnapshotScan {
     pub location: String,
     /// Files of the scan's source.
     pub manifest: Arc<Manifest>,
-    /// Stored rows of the scan that remain under a LIMIT.
+    /// Range of the scan's rows that remain under a LIMIT. The rows are numbered from 0 over all
+    /// files of the scan.
     pub range: Range<u64>,
 }
 
@@ -49,27 +51,27 @@ struct File {
     hash: u64,
 }
 
-/// A split of a file, or the part of it that remains under a LIMIT.
+/// A split of a file, without the rows that a LIMIT leaves out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SnapshotSplit {
     /// Index into the snapshot's scans.
     pub scan: u32,
     /// Index into the snapshot's files.
     pub file: u32,
-    /// Index in the file's splits.
+    /// Index of this split in its file's splits.
     pub split: u32,
-    /// Number of the first row in the file.
+    /// Number in the file of this split's first row, from 0.
     pub first_row: u64,
-    /// Number of rows.
+    /// Number of rows in this split.
     pub rows: u64,
-    /// Number of the first row in the snapshot.
+    /// Number in the snapshot of this split's first row, from 0.
     pub start: u64,
-    /// Number of bytes that are read for the rows.
+    /// Number of bytes that are read from the file for this split.
     pub bytes: u64,
 }
 
 impl Snapshot {
-    /// Creates the snapshot of these scans, which must be in ascending order of occurrence.
+    /// Creates the snapshot of `scans`, which must be in ascending order of occurrence.
     ///
     /// # Errors
     /// Fails if a split has more than `u32::MAX` rows.
@@ -123,18 +125,18 @@ impl Snapshot {
         })
     }
 
-    /// Returns the number of stored rows.
+    /// Returns the number of stored rows in the snapshot.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns the number of stored rows of a scan, given by its index in the snapshot.
+    /// Returns the number of stored rows of the scan at index `scan` of the snapshot.
     pub(crate) fn scan_rows(&self, scan: u32) -> u64 {
         let splits = self.splits.iter().filter(|s| s.scan == scan);
         splits.map(|s| s.rows).sum()
     }
 
-    /// Returns the number of bytes that are read for all rows.
+    /// Returns the number of bytes that reading every split once reads from files.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = self.splits.iter().map(|s| s.bytes);
         bytes.fold(0, u64::saturating_add)
@@ -145,30 +147,35 @@ impl Snapshot {
         self.bytes() / self.rows().max(1)
     }
 
-    /// Returns the hash of a row's key.
+    /// Returns the hash that identifies a row: `row` is its number in the file at index `file` of
+    /// the snapshot.
     #[inline]
     pub(crate) fn row_hash(&self, file: u32, row: u64) -> u64 {
         combine(self.files[file as usize].hash, row)
     }
 
-    /// Returns the hash of a split's identity: (occurrence, relative path, number of its first row).
+    /// Returns the hash that identifies a split, computed from the scan's occurrence, the file's
+    /// relative path and the number of the split's first row in the file.
     pub(crate) fn split_hash(&self, split: &SnapshotSplit) -> u64 {
         self.row_hash(split.file, split.first_row)
     }
 
-    /// Returns the index of a file in its source's manifest.
+    /// Converts `file`, an index into the snapshot's files, to an index into the manifest of the
+    /// file's source.
     pub(crate) fn file_in_source(&self, file: u32) -> u32 {
         self.files[file as usize].index
     }
 
-    /// Returns the file of a row, and the row's number in it.
+    /// Returns the file that holds `row`, as an index into the snapshot's files, and the number of
+    /// the row in that file.
     #[inline]
     pub(crate) fn number_in_file(&self, row: StoredRow) -> (u32, u64) {
         let split = &self.splits[row.split as usize];
         (split.file, split.first_row + u64::from(row.offset))
     }
 
-    /// Returns the file of a row, as an index in its source's manifest, and the row's number in it.
+    /// Returns the file that holds `row`, as an index into the manifest of the file's source, and
+    /// the number of the row in that file.
     pub(crate) fn in_source(&self, row: StoredRow) -> (u32, u64) {
         let (file, number) = self.number_in_file(row);
         (self.file_in_source(file), number)
@@ -180,7 +187,7 @@ impl Snapshot {
         self.splits[row.split as usize].scan as usize
     }
 
-    /// Returns the path of a file, relative to its source, as in the manifest.
+    /// Returns the path of a file as in its source's manifest, relative to the source's location.
     pub(crate) fn path(&self, file: u32) -> &str {
         let File { scan, index, .. } = self.files[file as usize];
         &self.scans[scan as usize].manifest.files[index as usize].path
@@ -192,8 +199,8 @@ impl Snapshot {
         self.scans[scan as usize].occurrence
     }
 
-    /// Finds a row by the ordinal of its scan, the relative path of its file and its number in the
-    /// file; `None` if there is no such row.
+    /// Finds row number `row` of the file with relative path `file`, in the scan with ordinal
+    /// `occurrence`; `None` if there is no such row.
     pub(crate) fn find(&self, occurrence: u32, file: &str, row: u64) -> Option<StoredRow> {
         let split = self.splits.iter().position(|split| {
             (split.first_row..split.first_row + split.rows).contains(&row)
@@ -218,8 +225,8 @@ impl Snapshot {
         self.splits[row.split as usize].start + u64::from(row.offset)
     }
 
-    /// Returns the stored row with this number in the snapshot; `None` if the snapshot has fewer
-    /// rows.
+    /// Returns the stored row with number `stored` in the snapshot; `None` if the snapshot has
+    /// fewer rows.
     pub(crate) fn row(&self, stored: u64) -> Option<StoredRow> {
         if stored >= self.rows {
             return None;
@@ -254,7 +261,7 @@ impl Snapshot {
     }
 
     /// Returns the hash that identifies the data: BLAKE3 over the relative path and the
-    /// [identity](SourceFile::identity) of every scan's files.
+    /// [identity](SourceFile::identity) of every file of every scan.
     pub(crate) fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&HASH_VERSION.to_le_bytes());

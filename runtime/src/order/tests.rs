@@ -56,7 +56,7 @@ fn all_windows(
     windows(snapshot, 0..snapshot.splits.len() as u32, shuffle, pass)
 }
 
-/// Returns the numbers of the stored rows of an epoch, in the order of the epoch.
+/// Returns the numbers of all stored rows, in the order of the pass with key `pass`.
 fn epoch(snapshot: &Snapshot, shuffle: Option<ShuffleWindow>, pass: u64) -> Vec<u64> {
     let mut all = Vec::new();
     for window in all_windows(snapshot, shuffle, pass) {
@@ -100,7 +100,7 @@ fn a_range_of_rows_cuts_splits() {
     assert_eq!(epoch(&snapshot, None, 0), (0..15).collect::<Vec<_>>());
 }
 
-/// A file may claim any number of rows.
+/// The number of rows comes from file metadata, which may state any number.
 #[test]
 fn more_rows_than_memory_can_order_are_an_error() {
     let snapshot = snapshot(&[&[7, 1 << 31]], 0..u64::MAX);
@@ -135,7 +135,8 @@ fn leaving_rows_out_keeps_the_order_of_the_others() {
     assert_eq!(some, expected);
 }
 
-/// Each row is equally likely at each position of its window, and each split in each window.
+/// Each row is equally likely to be at each position of its window, and each split is equally
+/// likely to be in each window.
 #[test]
 fn positions_are_uniform() {
     const EPOCHS: u64 = 8000;
@@ -154,7 +155,8 @@ fn positions_are_uniform() {
             counts[stored as usize][position] += 1;
         }
     }
-    // Chi-square of p = 1e-4 is 50.8 with 19 degrees of freedom, and 27.9 with 7.
+    // A chi-square variable with 19 degrees of freedom exceeds 50.8 with probability 1e-4; a
+    // chi-square variable with 7 degrees exceeds 27.9.
     for of_row in &counts {
         assert!(chi_square(of_row) < 50.8, "{of_row:?}");
     }

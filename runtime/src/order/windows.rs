@@ -1,4 +1,5 @@
-//! Windows: the splits of a pass, permuted and cut into groups whose rows are ordered together.
+//! Windows: groups of a pass's splits. The splits are permuted and then cut into groups, and the
+//! rows of each group are shuffled among themselves.
 
 use std::num::NonZeroU64;
 
@@ -7,24 +8,27 @@ use forebay_udfs::hash::combine;
 
 use super::snapshot::Snapshot;
 
-/// Separates the hashes that order splits from other uses of a pass key.
+/// Salt of the hashes that order splits. It makes these hashes independent of other hashes of the
+/// same pass key.
 const SPLIT_SALT: u64 = 0x7370_6c69_7473_0001;
-/// Minimum number of stored rows in a window without SHUFFLE. Horizons and resume tokens count
-/// windows, so changing the value requires a new version of the canonical texts.
+/// Minimum number of stored rows in a window without SHUFFLE. Changing the number requires a new
+/// version of the canonical texts, because horizons and resume tokens count windows.
 const UNSHUFFLED_ROWS: u64 = 8192;
 
-/// Splits whose rows are ordered together.
+/// The splits of one window, whose rows are ordered together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WindowSplits {
-    /// Indices into the snapshot's splits, in the order of the epoch.
+    /// Indices into the snapshot's splits, in the order of the pass.
     pub splits: Vec<u32>,
     /// Number of stored rows in the splits.
     pub rows: u64,
 }
 
-/// Cuts splits of the snapshot, given in stored order, into the windows of the pass with key `pass`.
+/// Returns the windows of the pass with key `pass` over `splits`, which are indices into the
+/// snapshot's splits in stored order.
 ///
-/// Every window except the last has at least as many stored rows as the SHUFFLE clause asks for.
+/// Every window except the last has at least as many stored rows as the SHUFFLE clause specifies,
+/// or `UNSHUFFLED_ROWS` without SHUFFLE.
 pub(crate) fn windows(
     snapshot: &Snapshot,
     splits: impl IntoIterator<Item = u32>,

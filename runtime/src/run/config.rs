@@ -14,16 +14,18 @@ use crate::stream::assignment::{Uneven, WorkerStride};
 use crate::stream::token::Token;
 
 /// Settings of a run. The stream depends on epochs, seed, rank, world and `uneven`, and on the plan
-/// if rewrites above the exact tier are allowed. The other settings affect only speed and memory.
+/// if rewrites above the exact tier are allowed. `resume`, `limit_batches` and `internals` select a
+/// part of the stream. The other settings affect only speed and memory.
 #[derive(Debug, Clone, Default)]
 pub struct RunConfig {
     /// First epoch, from 0.
     pub first_epoch: u64,
-    /// Number of epochs; `None` for the pipeline's own.
+    /// Number of epochs; `None` to use the number in the pipeline.
     pub epochs: Option<u64>,
-    /// Seed; `None` for the pipeline's own.
+    /// Seed; `None` to use the pipeline's seed or, if the pipeline has none, the seed in `resume`.
+    /// Without any of these, the seed is 0.
     pub seed: Option<u64>,
-    /// This rank, from 0.
+    /// Number of this rank, from 0.
     pub rank: u64,
     /// Number of ranks; 0 means 1.
     pub world: u64,
@@ -31,15 +33,15 @@ pub struct RunConfig {
     pub threads: Option<usize>,
     /// Memory limit in bytes; `None` for [`DEFAULT_MEMORY`].
     pub memory_limit: Option<u64>,
-    /// Number of the rank's batches after which the run ends; `None` for no limit.
+    /// Number of this rank's batches after which the run ends; `None` for no limit.
     pub limit_batches: Option<u64>,
-    /// Optimisation of the plan; `None` for the pipeline's own.
+    /// Optimisation setting of the planner; `None` to use the setting in the pipeline.
     pub optimize: Option<Optimize>,
-    /// Saved plan to run; the pipeline is planned with the statistics recorded in the plan.
+    /// Saved plan to run. The pipeline is planned with the statistics that the saved plan records.
     pub plan: Option<Arc<SavedPlan>>,
     /// Token to resume from; `None` to begin with the first epoch.
     pub resume: Option<Arc<Token>>,
-    /// Treatment of steps whose rows do not divide by ranks.
+    /// Treatment of steps in which ranks would have different numbers of rows.
     pub uneven: Uneven,
     /// Settings for programs that embed the engine.
     pub internals: RunInternals,
@@ -48,8 +50,8 @@ pub struct RunConfig {
 /// Settings that are not exposed to users: those of data loaders, of tools that inspect a stream, and of tests.
 #[derive(Debug, Clone, Default)]
 pub struct RunInternals {
-    /// The share of the rank's batches that the run yields, if the workers of a data loader take turns. Tokens and
-    /// steps remain those of the rank.
+    /// The share of the rank's batches that the run yields, if the workers of a data loader take
+    /// turns. Step numbers and tokens are the same as in a run that yields all batches of the rank.
     pub stride: WorkerStride,
     /// The part of the stream to run.
     pub scope: RunScope,
@@ -63,7 +65,7 @@ impl RunConfig {
     /// Checks the settings against each other and against their limits.
     ///
     /// # Errors
-    /// Fails if the rank does not exist, or a number exceeds its limit.
+    /// Fails if `rank` is not below `world`, or a setting exceeds its limit.
     pub fn check(&self) -> Result<()> {
         let world = self.world.max(1);
         if self.rank >= world {
@@ -98,14 +100,14 @@ pub enum RunScope {
     /// The whole stream.
     #[default]
     All,
-    /// The rows of these dead letters, each in the pass in which it failed, in batches of the pipeline's size without
-    /// packs.
+    /// The rows of these dead letters. Each row is computed again as in the pass in which the row
+    /// failed. The batches have the pipeline's batch size, and no packs.
     DeadLetters(Arc<Vec<DeadLetter>>),
-    /// The batch of a single step.
+    /// This rank's batch in a single step.
     Step {
         /// The epoch of the step.
         epoch: u64,
-        /// The step in the epoch (in the whole run under `CONTINUOUS`).
+        /// Number of the step in the epoch (in the whole run under `CONTINUOUS`), from 0.
         step: u64,
     },
 }

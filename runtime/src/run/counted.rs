@@ -1,6 +1,6 @@
-//! The counted mode of the sequencer. A single rank takes rows as they are computed, because a
-//! filter or the length of a sequence decides which rows exist: the sequencer plans rows in order,
-//! and the tail counts them.
+//! The counted mode of the sequencer, for a single rank. If a filter or the length of a sequence
+//! decides during computation which rows exist, the sequencer plans stored rows in order, and the
+//! tail counts the computed rows.
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Adds the next row of an input to the segment, with all rows that its stored row gives.
+    /// Adds the next stored row of an input, with all output rows that this stored row still gives,
+    /// to the segment. Skips a stored row that gives no row.
     fn gather(
         &mut self,
         input: usize,
@@ -79,7 +80,7 @@ impl Sequencer {
         }
     }
 
-    /// Plans the rows that the cursor carries.
+    /// Plans the rows that a cursor carries, in the order of `Carry::rows`.
     pub(super) fn restore(&mut self, carry: &Carry<PlannedRow>) -> EngineResult<()> {
         let mut nth = 0;
         let numbered = carry.map(|row| {
@@ -92,7 +93,8 @@ impl Sequencer {
         let mut chunks = rows.chunks(room).peekable();
         while let Some(rows) = chunks.next() {
             for row in rows {
-                // Each carried row gets a location of its own, in the order of the groups.
+                // Two carried rows never share a row location, so carried rows are computed in this
+                // order.
                 self.building.last = None;
                 self.building.push(row, &self.inputs.windows)?;
             }

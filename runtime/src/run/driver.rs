@@ -19,7 +19,7 @@ use crate::tail::{Batch, RunStats};
 use crate::task;
 
 impl JobRun {
-    /// Starts the run, which works in the background until it ends or the stream is dropped.
+    /// Starts the run. The run works in the background until the run ends or the stream is dropped.
     pub fn start(self) -> BatchStream {
         let run = Arc::new(self);
         let (sender, batches) = mpsc::channel(1);
@@ -46,7 +46,7 @@ pub struct BatchStream {
     run: Arc<JobRun>,
     batches: mpsc::Receiver<Result<Batch>>,
     stats: Arc<Mutex<RunStats>>,
-    /// The task that drives the run; `None` once its end was observed.
+    /// The task that drives the run; `None` after the end of the task was observed.
     task: Option<JoinHandle<()>>,
 }
 
@@ -68,8 +68,8 @@ impl BatchStream {
         Some(Err(Error::Engine(task::lost("the run", why))))
     }
 
-    /// Returns how many rows of the cache point were read from the cache and how many were computed so far; `None`
-    /// without a cache.
+    /// Returns the number of rows read from the cache and the number of rows computed so far, both
+    /// at the cache point; `None` without a cache.
     pub fn cached(&self) -> Option<(u64, u64)> {
         let cached = self.run.job.plan.reader.cached.as_ref();
         cached.map(|cached| cached.counts())
@@ -80,13 +80,13 @@ impl BatchStream {
         self.stats.lock().map(|s| s.clone()).unwrap_or_default()
     }
 
-    /// Stops the run, and returns once none of its tasks is running. Dropping the stream also stops
-    /// the run, but segments in progress finish in the background.
+    /// Stops the run, and returns when none of the run's tasks is running any more. Dropping the
+    /// stream also stops the run, but segments in progress then finish in the background.
     pub async fn stop(mut self) {
         let pool = self.run.job.env().pool.clone();
         if let Some(task) = self.task.take() {
             task.abort();
-            // The task was aborted or had already ended; neither is an error here.
+            // The task was aborted or had already ended. Neither is an error here.
             let _ = task.await;
         }
         drop(self);
@@ -118,7 +118,7 @@ impl Driver {
             cached.finish().await;
         }
         if let Err(error) = driven {
-            // The receiver is gone if the consumer hung up.
+            // Sending fails if the consumer hung up.
             let _ = self.sender.send(Err(error)).await;
         }
     }
@@ -127,8 +127,8 @@ impl Driver {
         let mut output = Output::new(&self.run)?;
         let mut computed = std::pin::pin!(self.computed());
         loop {
-            // Rows are accepted only if the channel has room for their batch, so that no batch
-            // waits in front of it: memory is bounded, and the same in every epoch.
+            // Rows are accepted only when the channel has room for their batch. Therefore, no batch
+            // waits outside the channel, and memory is bounded and the same in every epoch.
             if self.sender.reserve().await.is_err() {
                 return Ok(());
             }
@@ -156,9 +156,9 @@ impl Driver {
         }
     }
 
-    /// Returns the run's segments, computed, in stream order. Segments are read ahead of being
-    /// computed, so that the pool does not wait for files when several segments finish at the same
-    /// time.
+    /// Returns the run's work items with computed rows, in stream order. Segments are read before
+    /// the pool is ready to compute them, so that the pool does not wait for files when several
+    /// segments finish at the same time.
     fn computed(&self) -> impl Stream<Item = Computed> + use<> {
         let in_flight = self.run.in_flight;
         let (job, reached) = (Arc::clone(&self.run.job), self.take_reached.clone());
@@ -179,7 +179,7 @@ impl Driver {
         ahead(read, in_flight, compute, WorkItem::lost)
     }
 
-    /// Returns the run's segments, planned, in stream order.
+    /// Returns the run's work items with planned rows, in stream order.
     fn work(&self) -> BoxStream<'static, WorkItem<SegmentRequest>> {
         if let Some(rows) = &self.run.replayed {
             let epoch = self.run.first_epoch;
@@ -196,8 +196,8 @@ impl Driver {
         .boxed()
     }
 
-    /// Sends the batches that this run yields, up to its batch limit. Returns true if no more are
-    /// needed.
+    /// Sends the batches that this run yields, up to the run's batch limit. Returns true if the run
+    /// needs no more batches.
     async fn send(&self, output: &mut Output, batches: Vec<Batch>) -> bool {
         for batch in batches {
             if output.is_over(output.seen) {

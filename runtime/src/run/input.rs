@@ -1,5 +1,5 @@
-//! An input of the stream, read one pass at a time. A pass is one traversal of the input; a
-//! pipeline without MIX has one input.
+//! An input of the stream. The input is read one pass at a time; a pass is one traversal of the
+//! input. A pipeline without MIX has one input.
 
 use std::sync::Arc;
 
@@ -14,12 +14,14 @@ use crate::order::{PassName, Snapshot, StoredRow};
 use crate::prefetch::ahead;
 use crate::stream::cursor::InputCursor;
 
-/// Number of windows of a pass that are ordered and staged at a time: the current one and the next.
+/// Number of windows of a pass that are ordered and staged concurrently: the current window and the
+/// next window.
 const WINDOWS_AHEAD: usize = 2;
 
-/// Returns the windows of a pass over an input, each with its rows in order, beginning with the window
-/// at index `from`. A window is staged before its rows are ordered if rows are counted as they are
-/// computed; otherwise, it begins to be staged if it has at least `staged_from` rows.
+/// Returns the windows of a pass over an input, each with the rows of the window in order. The
+/// first window returned is the one at index `from`. If rows are counted as they are computed, each
+/// window is staged before the rows are ordered. Otherwise, staging begins early only for a window
+/// of at least `staged_from` rows.
 fn windows(
     run: &Arc<JobRun>,
     input: usize,
@@ -34,7 +36,8 @@ fn windows(
         let (run, splits) = (Arc::clone(&run), all[index].clone());
         async move {
             let window = ActiveWindow::of_pass(&run.job, input, pass, (index as u32, &splits));
-            // Rows that pruning removes need not be ordered.
+            // If rows are counted as they are computed, the rows that pruning removes are neither
+            // ordered nor returned.
             let is_pruned = run.is_counted();
             if !is_pruned && splits.rows >= staged_from {
                 window.window.begin();
@@ -47,22 +50,24 @@ fn windows(
     ahead(indices, WINDOWS_AHEAD, prepare, Err).boxed()
 }
 
-/// The position of a pass over an input.
+/// An input during one pass, with the current position in that pass.
 pub(super) struct StreamInput {
     snapshot: Arc<Snapshot>,
     pub(super) pass: PassName,
     /// Row counts of the pass; `None` if rows are not counted in advance.
     pub(super) counts: Option<Arc<RowCounts>>,
     windows: BoxStream<'static, Result<(ActiveWindow, Vec<StoredRow>)>>,
-    /// Number in the run of the current window; `None` before the first one.
+    /// Number in the run of the current window; `None` before the first window of the pass.
     pub(super) window: Option<u32>,
     rows: Vec<StoredRow>,
     at: usize,
-    /// Number of output rows that the stored row at index `at` of `rows` has given.
+    /// Number of output rows that the stored row at index `at` of `rows` has given so far.
     given: u32,
-    /// The row to resume after, until its window is entered.
+    /// The row to resume after, as (number of the stored row in the snapshot, number of its output
+    /// rows already given). `None` if the pass begins at a window's start, or once the window of
+    /// the row was entered.
     resume: Option<(u64, u32)>,
-    /// Position after the last row that was taken.
+    /// Position in the input after the row that was taken last.
     pub(super) last: InputCursor,
     /// True if the pass has given a row.
     pub(super) gave: bool,
@@ -104,13 +109,15 @@ impl StreamInput {
         }
     }
 
-    /// Returns the next row; `None` if the next window has to be entered first.
+    /// Returns the next row without taking the row; `None` if the next window has to be entered
+    /// first.
     pub(super) fn peek(&self) -> Option<PlannedRow> {
         Some(self.planned(*self.rows.get(self.at)?, self.given))
     }
 
-    /// Takes the next row. `all` is the number of output rows of its stored row; `None` means that
-    /// it is unknown, and that the stored row is complete with this row.
+    /// Takes `row`, which is the next row. `all` is the number of output rows that the stored row
+    /// gives. If `all` is `None`, that number is unknown, and the input advances to the next stored
+    /// row.
     pub(super) fn take(&mut self, row: &PlannedRow, all: Option<u32>) {
         self.given += 1;
         self.gave = true;
@@ -120,7 +127,8 @@ impl StreamInput {
         }
     }
 
-    /// Takes at most `n` of the next stored rows of the window, each of which gives one row.
+    /// Takes and returns at most `n` of the next stored rows of the window, each of which gives one
+    /// row.
     pub(super) fn take_run(&mut self, n: usize) -> Vec<PlannedRow> {
         let end = self.rows.len().min(self.at.saturating_add(n));
         let run = self.rows[self.at..end].iter();
@@ -133,13 +141,13 @@ impl StreamInput {
         run
     }
 
-    /// Skips the next stored row, which gives no more rows.
+    /// Advances to the next stored row, because the current stored row gives no more rows.
     pub(super) fn leave(&mut self) {
         self.at += 1;
         self.given = 0;
     }
 
-    /// Enters the next window, and returns it; `None` at the end of the pass.
+    /// Enters the next window of the pass, and returns that window; `None` at the end of the pass.
     pub(super) async fn enter(&mut self) -> Result<Option<ActiveWindow>> {
         let Some(next) = self.windows.next().await else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The inputs of a run, read in stream order: the inputs of MIX, or the only input.
+//! The inputs of a run, which are read in stream order: the inputs of MIX, or the only input.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,20 @@ use crate::stream::cursor::{CarriedRow, Cursor, InputCursor, InputPosition};
 /// The positions of a run's inputs, and the windows that are in use.
 pub(super) struct Inputs {
     run: Arc<JobRun>,
-    /// Number of stored rows with which a window is staged ahead, unless rows are counted as they
-    /// are computed.
+    /// Minimum number of stored rows with which a window is staged ahead. Not used if rows are
+    /// counted as they are computed, because every window is then staged ahead.
     pub(super) staged_from: u64,
     epoch: u64,
     pub(super) all: Vec<StreamInput>,
-    /// Pass and index of the window that each input entered last; `None` before its first window.
+    /// For each input, the pass and the index of the window that the input entered last; `None`
+    /// before the first window of that input.
     last_windows: Vec<Option<(PassName, u32)>>,
-    /// The epoch in which an input last entered a window.
+    /// The last epoch in which any input entered a window; `None` before the first window.
     entered_in: Option<u64>,
-    /// Number of inputs drawn in the epoch, under MIX.
+    /// Number of times that MIX has drawn an input so far in the epoch; 0 without MIX.
     drawn: u64,
-    /// Windows of the rows that are not emitted yet, by their number in the run.
+    /// The current window of each input, and the windows that have rows not emitted yet. The key is
+    /// the number of the window in the run.
     pub(super) windows: BTreeMap<u32, ActiveWindow>,
     next_id: u32,
     /// True if the horizon was reached since the last [`take_horizon`](Self::take_horizon).
@@ -67,7 +69,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// Returns the positions of the inputs.
+    /// Returns the current position in each input.
     pub(super) fn position(&self) -> InputPosition {
         InputPosition {
             drawn: self.drawn,
@@ -83,7 +85,7 @@ impl Inputs {
         }
     }
 
-    /// Records that the drawn input has given a row.
+    /// Counts one draw of MIX, after the drawn input has given a row. Does nothing without MIX.
     pub(super) fn note_drawn(&mut self) {
         self.drawn += u64::from(self.run.job.mix().is_some());
     }
@@ -93,8 +95,9 @@ impl Inputs {
         std::mem::take(&mut self.horizon_reached)
     }
 
-    /// Makes an input enter its next window; returns `false` if it has none. `in_use` are the
-    /// windows of rows that are not emitted yet.
+    /// Makes an input enter the next window of its pass. Returns `false` if the pass has no more
+    /// windows. `in_use` holds the numbers of the windows that have rows not emitted yet. Windows
+    /// that are neither in use nor current are dropped.
     pub(super) async fn enter(&mut self, input: usize, mut in_use: Vec<u32>) -> Result<bool> {
         let Some(now) = self.all[input].enter().await? else {
             return Ok(false);
@@ -106,8 +109,8 @@ impl Inputs {
             self.horizon_reached |= match last {
                 Some((pass, index)) if pass == now.pass => group(index) != group(now.index),
                 Some((pass, _)) if pass.0 == now.pass.0 => true,
-                // The first window that any input enters in an epoch completes the groups of the
-                // previous epoch, once.
+                // The input enters its first window of this epoch. The horizon is reached if no
+                // other input has entered a window of this epoch before.
                 _ => entered_in != Some(now.pass.0),
             };
         }
@@ -117,7 +120,7 @@ impl Inputs {
         Ok(true)
     }
 
-    /// Adds a window, and returns its number in the run.
+    /// Adds `window`, and returns the number of `window` in the run.
     fn add(&mut self, window: ActiveWindow) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
@@ -125,8 +128,8 @@ impl Inputs {
         id
     }
 
-    /// Ends the current pass over an input that has no more rows, and begins its next pass. Returns
-    /// `false` if the epoch ends with this pass.
+    /// Ends the current pass over an input that has no more rows, and begins the next pass over the
+    /// input. Returns `false` if the epoch ends with the current pass.
     pub(super) async fn next_pass(&mut self, input: usize) -> Result<bool> {
         let stop = self.run.job.mix().map(|mix| mix.stop());
         let has_restarted = |(other, at): (usize, &StreamInput)| other == input || at.pass.1 > 0;
@@ -150,7 +153,8 @@ impl Inputs {
         Ok(true)
     }
 
-    /// Returns the planned row for a row that a cursor carries, in the window that it came from.
+    /// Converts `carried`, a row that a cursor carries, to a planned row. Adds the row's window to
+    /// `windows` if that window is missing.
     pub(super) fn picked(&mut self, carried: &CarriedRow) -> Result<PlannedRow> {
         let &CarriedRow { stored, nth, pass } = carried;
         let damaged = || {

@@ -17,24 +17,24 @@ use crate::stream::cursor::{Cursor, InputCursor};
 use crate::stream::token::Token;
 use crate::tail::{Budget, Counter, Tail, Trial};
 
-/// The way a run learns how many rows each stored row gives.
+/// The way in which a run learns the number of output rows that each stored row gives.
 #[derive(Debug, Clone)]
 pub(super) enum RowCountSource {
     /// Each stored row gives one row, so nothing is counted.
     Nothing,
-    /// The counts, which are the same in every epoch.
+    /// The counts, which are known before rows are read and are the same in every epoch.
     Fixed(Arc<RowCounts>),
-    /// Random draws decide the counts, so they are counted for each pass.
+    /// Random draws decide the counts, so rows are counted for each pass.
     Passes,
-    /// Rows are counted as they are computed. The counts are those of the inputs of a MIX, if a
-    /// filter decides which rows the inputs give.
+    /// Rows are counted as they are computed. If a filter decides which rows the inputs of a MIX
+    /// give, the value holds the counts of these inputs.
     AsComputed(Option<Arc<RowCounts>>),
 }
 
-/// A run of a job that was not started yet.
+/// A run that was not started yet.
 #[derive(Debug, Clone)]
 pub struct JobRun {
-    /// The opened job, which runs share.
+    /// The opened job. Several runs may share the job.
     pub job: Arc<OpenJob>,
     /// Rules for batches and ranks, and the steps to compute.
     pub(crate) rules: BatchRules,
@@ -55,9 +55,10 @@ pub struct JobRun {
     pub(super) replayed: Option<Vec<(StoredRow, DeadLetter)>>,
     /// Number of rows in a segment.
     pub segment_rows: u64,
-    /// Number of segments that are computed concurrently, and of segments that are read ahead of them.
+    /// Maximum number of segments that are computed concurrently, and of segments that are read
+    /// before they can be computed.
     pub in_flight: usize,
-    /// Number of the rank's batches after which the run ends; `None` for no limit.
+    /// Number of this rank's batches after which the run ends; `None` for no limit.
     pub limit_batches: Option<u64>,
     pub(super) analyze: bool,
 }
@@ -78,18 +79,18 @@ impl JobRun {
         self.rules.ranks.world == 1 && self.stride.of == 1
     }
 
-    /// Returns the number of stored rows with which a window certainly has rows of this run, so
-    /// that it is staged ahead.
+    /// Returns the minimum number of stored rows with which a window is staged ahead. A window of
+    /// fewer rows may have no rows of this run.
     pub(super) fn staged_from(&self) -> u64 {
-        // A run of a single batch reads nothing before that batch.
+        // A run of a single step reads only one batch, so no window is staged ahead.
         if matches!(self.scope, RunScope::Step { .. }) {
             return u64::MAX;
         }
         if self.is_only() {
             return 0;
         }
-        // With this many rows, a window has a batch for each rank even if filters drop half of
-        // its rows.
+        // A window of this many rows has a batch for each rank, even if filters drop half of the
+        // window's rows.
         let ranks = &self.rules.ranks;
         let batches = ranks.batches_per_step().saturating_mul(self.stride.of);
         let step = batches.saturating_mul(ranks.batch.rows().unwrap_or(u64::MAX));
@@ -124,14 +125,14 @@ impl JobRun {
         }
     }
 
-    /// Returns the epoch that follows the last one; `None` for an endless run.
+    /// Returns the number of the last epoch plus 1; `None` for an endless run.
     pub(super) fn end_epoch(&self) -> Option<u64> {
         let epochs = self.epochs?;
         Some(self.first_epoch.saturating_add(epochs))
     }
 
-    /// Checks that an endless run will yield a batch. `is_idle` is true if its first epoch has
-    /// yielded no batch (or, if batches cross epochs, no row).
+    /// Checks that an endless run will yield a batch. `is_idle` is true if the run's first epoch
+    /// has yielded no batch (or, if batches cross epochs, no row).
     pub(super) fn check_endless(&self, is_idle: bool) -> Result<()> {
         if is_idle && self.epochs.is_none() && self.resume.is_none() {
             return Err(Error::Config(
@@ -142,7 +143,8 @@ impl JobRun {
         Ok(())
     }
 
-    /// Returns the number of stored rows in each window of an epoch.
+    /// Returns the number of stored rows in each window of the first pass over each input in
+    /// `epoch`.
     pub fn window_rows(&self, epoch: u64) -> Vec<u64> {
         let passes = &self.job.passes;
         let inputs = 0..passes.inputs();
@@ -170,8 +172,8 @@ impl JobRun {
         let counter = Counter::new(self.rules.clone(), &self.first_cursor());
         let ranks = self.rules.ranks;
         let mut tail = Tail::new(schema, snapshot, name, ranks, clauses, counter, replays)?;
-        // All rows of dead letters have failed before and may fail again, so they are not counted
-        // against the budget.
+        // All rows of dead letters have failed before and may fail again, so their failures do not
+        // count against the error budget.
         tail.budget = self.allowed().filter(|_| !replays);
         let is_tried =
             matches!(self.scope, RunScope::All) && clauses.options.on_error != OnError::Fail;
@@ -194,7 +196,8 @@ impl JobRun {
         Some(Budget { budget, rows })
     }
 
-    /// Returns the writer of dead letters, if the pipeline and the kind of run ask for one.
+    /// Returns the writer of dead letters; `None` if the pipeline has no folder for dead letters,
+    /// or if the run is a replay, a single step or an analysis.
     pub(super) fn letter_writer(&self) -> Option<DeadLetterWriter> {
         let folder = self.job.dead_letters.clone()?;
         if !matches!(self.scope, RunScope::All) || self.analyze {

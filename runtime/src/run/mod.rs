@@ -1,10 +1,10 @@
 //! The local engine: runs an opened job in this process.
 //!
 //! A [`JobRun`] is a job with a rank, epochs and a first position. Once started, the run plans
-//! segments in stream order, has the job read and compute them concurrently, and makes batches of
-//! their rows in order. A bounded channel holds the batches that the consumer has not taken yet,
-//! and stops the run when it is full. The batches do not depend on the number of threads or on the
-//! memory limit.
+//! segments in stream order, has the job read and compute the segments concurrently, and makes
+//! batches of the computed rows in order. A bounded channel holds the batches that the consumer has
+//! not received yet; the run pauses while the channel is full. The batches do not depend on the
+//! number of threads or on the memory limit.
 
 mod config;
 mod counted;

@@ -17,14 +17,14 @@ use crate::order::PassName;
 use crate::stream::accountant::BatchRules;
 use crate::stream::assignment::RankAssignment;
 
-/// Returns the number of epochs of a run; `None` if it is endless.
+/// Returns the number of epochs of a run; `None` for an endless run.
 fn epochs(clauses: &Clauses, config: &RunConfig) -> Option<u64> {
     config.epochs.or(clauses.repeat.epochs.map(|n| n.get()))
 }
 
 impl JobRun {
-    /// Opens a compiled pipeline, whose cache may be in one of `stores`, as a job with a single
-    /// run.
+    /// Opens a compiled pipeline as a job with a single run. If the pipeline has a cache, the cache
+    /// may be in one of `stores`.
     ///
     /// # Errors
     /// Fails if settings contradict each other or the pipeline, the token belongs to another stream, a file cannot be
@@ -45,7 +45,7 @@ impl JobRun {
     }
 
     /// Creates a run of an opened job. Seed, threads, memory limit and plan are those of the job;
-    /// `config` does not change them.
+    /// the values in `config` are ignored.
     ///
     /// # Errors
     /// Fails if settings contradict each other or the pipeline, the token belongs to another stream, or rows cannot
@@ -86,7 +86,9 @@ impl JobRun {
         Ok(run)
     }
 
-    /// Counts the rows that must be known before they are read.
+    /// Decides how the run learns the number of rows that each stored row gives. Counts the rows
+    /// now if the counts must be known before rows are read. If the run replays dead letters, finds
+    /// the stored rows of the letters instead.
     async fn learn(&mut self) -> Result<()> {
         if let RunScope::DeadLetters(letters) = &self.scope {
             self.replayed = Some(self.replayed(letters)?);
@@ -107,10 +109,11 @@ impl JobRun {
             }
             return Ok(());
         };
-        // A single rank takes rows as they are computed. MIX needs counts even then: it draws
-        // inputs, so it must know which rows they leave out.
+        // A single rank takes rows as they are computed. MIX may need counts even for a single
+        // rank: before an input is drawn, the rows that the input leaves out must be known.
         let is_planned = mixes && !drops && !job.counter.has_keys() || mixes && plan.multiplies;
-        // The position of a single batch, or of a worker's batches, is known only if all rows are counted.
+        // Unless all rows are counted, it is unknown which rows belong to a single batch or to the
+        // batches of a worker.
         let whole = !matches!(self.scope, RunScope::Step { .. });
         let is_uncountable = membership.is_random && job.clauses.freezes();
         let is_alone =
@@ -147,7 +150,7 @@ impl JobRun {
     }
 
     /// Returns the row counts of a pass; `None` if each stored row gives one row, or if rows are
-    /// counted as they are computed.
+    /// counted only as they are computed.
     pub(super) async fn row_counts(&self, pass: PassName) -> EngineResult<Option<Arc<RowCounts>>> {
         match &self.counts {
             RowCountSource::Nothing => Ok(None),

@@ -18,7 +18,8 @@ pub(super) struct Output {
     run: Arc<JobRun>,
     pub(super) tail: Tail,
     letters: Option<DeadLetterWriter>,
-    /// Number of batches that were sent, or were left to other workers.
+    /// Number of batches that passed through this output so far: batches that were sent, and
+    /// batches that were left to other workers.
     pub(super) seen: u64,
     epoch: Option<u64>,
 }
@@ -48,20 +49,22 @@ impl Output {
         self.run.stride.has(self.step_of(nth))
     }
 
-    /// Returns true if the run's batch limit ends it before the `nth` batch that passes through
-    /// this output.
+    /// Returns true if the run's batch limit ends the run before the `nth` batch that passes
+    /// through this output.
     pub(super) fn is_over(&self, nth: u64) -> bool {
         let limit = self.run.limit_batches;
         limit.is_some_and(|limit| self.step_of(nth) >= limit)
     }
 
-    /// Returns the current epoch if it has all rows of its TAKE.
+    /// Returns the current epoch if rows are counted as they are computed and the epoch has all
+    /// rows of its TAKE; otherwise `None`.
     pub(super) fn finished_epoch(&self) -> Option<u64> {
         let has_all = self.run.is_counted() && self.tail.take_reached();
         self.epoch.filter(|_| has_all)
     }
 
-    /// Passes an item of work to the tail; `None` is the end of the run.
+    /// Passes an item of work to the tail, and appends completed batches to `out`. `item` is `None`
+    /// at the end of the run.
     pub(super) async fn accept(
         &mut self,
         item: Option<Computed>,
@@ -71,7 +74,7 @@ impl Output {
             None => self.end_of_span(out),
             Some(WorkItem::Skipped) => Ok(()),
             // The number of rows that are computed after the last row of TAKE depends on timing, so
-            // their errors are dropped.
+            // errors in these rows are dropped.
             Some(WorkItem::Failed { epoch, .. }) if self.finished_epoch() == Some(epoch) => Ok(()),
             Some(WorkItem::Failed { error, .. }) => Err(error),
             Some(WorkItem::Begin(epoch)) => self.begin(epoch, out).await,
@@ -94,7 +97,8 @@ impl Output {
             if !self.run.job.clauses.repeat.continuous {
                 self.end_of_span(out)?;
             }
-            // The sequencer checks for an endless run if rows are planned; here, rows are counted.
+            // If rows are planned, the sequencer makes this check. If rows are counted as they are
+            // computed, only the tail knows the number of batches.
             if self.run.is_counted() {
                 let is_idle = self.tail.stats().batches == 0 && self.tail.is_idle();
                 self.run.check_endless(is_idle)?;
@@ -105,7 +109,8 @@ impl Output {
         Ok(())
     }
 
-    /// Ends the span of batches.
+    /// Ends the span: if rows are counted as they are computed, the tail completes the last
+    /// batches.
     fn end_of_span(&mut self, out: &mut Vec<Batch>) -> Result<()> {
         if self.run.is_counted() {
             self.tail.finish(out)?;
@@ -114,7 +119,7 @@ impl Output {
     }
 
     /// Writes the failed rows of the batches that the run yields. `failed` is true if the run ends
-    /// with an error, `ends_epoch` if no more batches of the epoch follow.
+    /// with an error. `ends_epoch` is true if no more batches of the epoch follow.
     pub(super) async fn write_letters(
         &mut self,
         batches: &[Batch],
@@ -124,7 +129,7 @@ impl Output {
         let mut letters = self.tail.take_letters();
         let seen = self.seen + batches.len() as u64;
         let is_last = !batches.is_empty() && self.is_over(seen);
-        // Failed rows are reported by the run that yields their batch.
+        // The run that yields a batch reports the failed rows of that batch.
         let given = { self.seen.. }
             .zip(batches)
             .filter(|(nth, _)| self.is_mine(*nth) && !self.is_over(*nth));

@@ -12,10 +12,10 @@ use crate::segment::SegmentRequest;
 use crate::stream::accountant::{ALL_ROWS, PlannedBatch};
 
 impl JobRun {
-    /// Returns the stored rows of dead letters.
+    /// Returns the stored row of each dead letter, with the dead letter.
     ///
     /// # Errors
-    /// Fails if a letter belongs to another pipeline, or its row no longer exists.
+    /// Fails if a letter belongs to another pipeline, or the row of a letter no longer exists.
     pub(super) fn replayed(&self, letters: &[DeadLetter]) -> Result<Vec<(StoredRow, DeadLetter)>> {
         let snapshot = &self.job.plan.data.snapshot;
         let mut rows = Vec::with_capacity(letters.len());
@@ -39,7 +39,7 @@ impl JobRun {
         Ok(rows)
     }
 
-    /// Returns the work items that run the rows again.
+    /// Returns the work items that compute `rows` again.
     pub(super) fn replay(
         &self,
         rows: &[(StoredRow, DeadLetter)],
@@ -76,7 +76,8 @@ impl JobRun {
             };
             items.push(WorkItem::Rows {
                 epoch: self.first_epoch,
-                // Rows are selected by their ordinals in `unnest`.
+                // A dead letter names a row by its index among the children that `unnest` made of
+                // the stored row.
                 work: SegmentRequest {
                     by_child: true,
                     ..building.take()

@@ -7,17 +7,17 @@ use crate::error::{Error, Result};
 use crate::stream::cursor::{Cursor, damaged};
 use crate::stream::group::Group;
 
-/// Upper bound of the numbers of rows, batches and steps in a cursor, so that counting on cannot
-/// overflow.
+/// Exclusive upper bound of each count in a cursor (rows, batches, steps), so that adding to a
+/// count cannot overflow.
 const LARGEST: u64 = 1 << 62;
-/// Upper bound of the number of passes over an input in one epoch.
+/// Exclusive upper bound of the number of passes over an input in one epoch.
 const PASSES: u32 = 1 << 30;
 
 impl JobRun {
     /// Checks that a cursor is a valid position in this stream.
     ///
     /// # Errors
-    /// Fails if it is not one.
+    /// Fails if `cursor` is not such a position.
     pub(super) fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
         if cursor.arms.len() != self.job.passes.inputs() {
             return Err(damaged("its number of inputs differs from the pipeline's"));
@@ -50,8 +50,8 @@ impl JobRun {
             }
             let of_pass = self.job.passes.windows(input, (cursor.epoch, at.pass));
             let windows = of_pass.len();
-            // The windows of an epoch that has ended are not entered any more, so their indices are
-            // not used.
+            // If the epoch has ended, no more windows of that epoch are entered, so the index of
+            // the window is not used.
             if !cursor.ended && at.window.is_some_and(|window| window as usize >= windows) {
                 return Err(damaged("it names a window that the data does not have"));
             }
@@ -70,7 +70,8 @@ impl JobRun {
         self.check_carry(cursor)
     }
 
-    /// Checks that the cursor carries no more rows than open groups can hold.
+    /// Checks that the carried rows belong to past or current passes, and that the carried groups
+    /// are open groups as this run makes them.
     fn check_carry(&self, cursor: &Cursor) -> Result<()> {
         let carry = cursor.carry()?;
         let passes = &cursor.carry_passes;

@@ -1,4 +1,4 @@
-//! Rows that are planned to be computed, and the builder of segment requests from them.
+//! Planned rows, and the builder that makes segment requests from planned rows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub(super) struct ActiveWindow {
     /// Index of the window in the order of the pass.
     pub(super) index: u32,
     pub(super) pass: PassName,
-    /// Key of the pass that the window belongs to.
+    /// Hash key of the pass that the window belongs to.
     pub(super) key: u64,
     pub(super) window: Arc<LazyWindow>,
 }
@@ -40,15 +40,15 @@ impl ActiveWindow {
     }
 }
 
-/// A row to be computed, in a window of the sequencer.
+/// An output row that is to be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PlannedRow {
     pub(super) row: StoredRow,
     /// Number of the stored row in the snapshot.
     pub(super) stored: u64,
-    /// Ordinal among the output rows that the stored row gives.
+    /// Index of the row among the output rows that the stored row gives, from 0.
     pub(super) nth: u32,
-    /// Number in this run of the row's window.
+    /// Number in this run of the window that the row belongs to.
     pub(super) window: u32,
     pub(super) pass: PassName,
 }
@@ -69,12 +69,12 @@ pub(super) struct SegmentBuilder {
     /// Locations of the rows added so far.
     pub(super) places: Vec<RowLocation>,
     wanted: Option<Vec<Range<u32>>>,
-    /// The row that was added last, if the next row may share its location; `None` if each stored
-    /// row gives at most one row.
+    /// The row that was added last. Consecutive output rows of one stored row share one row
+    /// location. `None` if each stored row gives at most one row.
     pub(super) last: Option<PlannedRow>,
-    /// Number of the window that the last row belongs to, and the key of the window's pass.
+    /// Number of the window that the last row belongs to, and the hash key of the window's pass.
     window: Option<(u32, u64)>,
-    /// Position of the next row location.
+    /// Position of the next row location. Positions continue from one request to the next.
     position: u64,
     rows: usize,
 }
@@ -92,7 +92,8 @@ impl SegmentBuilder {
         }
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows added since the last request. A range of output rows counts as
+    /// one row.
     pub(super) const fn len(&self) -> usize {
         self.rows
     }
@@ -101,7 +102,8 @@ impl SegmentBuilder {
         self.rows == 0
     }
 
-    /// Adds one of the rows that a stored row gives.
+    /// Adds `picked`, one of the output rows of a stored row. `windows` maps window numbers to
+    /// windows.
     pub(super) fn push(
         &mut self,
         picked: &PlannedRow,
@@ -110,7 +112,8 @@ impl SegmentBuilder {
         self.push_range(picked, picked.nth..picked.nth.saturating_add(1), windows)
     }
 
-    /// Adds a range of the rows that a stored row gives.
+    /// Adds the output rows with indices `rows` of the stored row of `picked`. `windows` maps
+    /// window numbers to windows.
     pub(super) fn push_range(
         &mut self,
         picked: &PlannedRow,
@@ -138,8 +141,8 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    /// Returns the hash key of the pass that a window belongs to, and adds the window to those that
-    /// the request reads.
+    /// Returns the hash key of the pass that a window belongs to, and adds the window to the
+    /// windows that the request reads.
     fn key_of(&mut self, window: u32, windows: &BTreeMap<u32, ActiveWindow>) -> Result<u64> {
         if let Some((last, key)) = self.window
             && last == window

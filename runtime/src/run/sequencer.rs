@@ -1,9 +1,9 @@
-//! The sequencer: goes through the rows of a run in stream order before anything is read, and
-//! decides which rows are computed and which batches they make.
+//! The sequencer: decides in stream order, before rows are read, which rows are computed and which
+//! batches the rows make.
 //!
-//! If all rows are known beforehand, the sequencer drives the stream's accountant, and the tail
-//! only cuts the computed rows into batches. If a filter decides as rows are computed, which is
-//! possible for a single rank only, the sequencer plans rows in order and the tail drives the
+//! If the rows are known before they are computed, the sequencer drives the stream's accountant,
+//! and the tail only cuts computed rows into batches. If a filter decides during computation which
+//! rows exist (for a single rank only), the sequencer plans stored rows, and the tail drives the
 //! accountant ([`counted`](super::counted)).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,7 +29,7 @@ use crate::stream::group::GroupKey;
 pub(super) enum Stage {
     /// The next epoch begins.
     Begin,
-    /// The epoch has begun, and its inputs are to be opened.
+    /// The epoch has begun, and the inputs are to be opened.
     Open,
     /// Rows of the epoch are planned.
     Rows,
@@ -40,7 +40,7 @@ pub(super) enum Stage {
 /// Plans the work of a run in stream order.
 pub(super) struct Sequencer {
     pub(super) run: Arc<JobRun>,
-    /// If steps are only counted: the number of rows that may still be counted.
+    /// If the sequencer only counts steps: the number of rows left to count.
     count_only: Option<u64>,
     pub(super) stage: Stage,
     pub(super) epoch: u64,
@@ -50,10 +50,10 @@ pub(super) struct Sequencer {
     /// Batches that will be complete with the rows of `building`.
     pub(super) completed: Vec<PlannedBatch>,
     pub(super) out: VecDeque<WorkItem<SegmentRequest>>,
-    /// Cursor to resume from, until the inputs are opened there.
+    /// Cursor to resume from; `None` once the inputs are open at the cursor.
     resume: Option<Cursor>,
     /// The step of the span (an epoch; the whole run under `CONTINUOUS`) at which the run resumed;
-    /// `None` if it did not resume.
+    /// `None` if the run began anew.
     pub(super) resumed_step: Option<u64>,
     pub(super) reached: TakeReached,
 }
@@ -77,8 +77,8 @@ impl Sequencer {
         }
     }
 
-    /// Creates a sequencer that only counts the steps of a run, over at most `most_rows` rows. It
-    /// stages no window and does not use the cache.
+    /// Creates a sequencer that only counts the steps of a run, and fails if the run has more than
+    /// `most_rows` rows. The sequencer stages no window and does not use the cache.
     pub(super) fn count_only(run: Arc<JobRun>, most_rows: u64) -> Self {
         let mut this = Self::new(run, TakeReached::default());
         this.inputs.staged_from = u64::MAX;
@@ -108,14 +108,14 @@ impl Sequencer {
                 Stage::Rows => self.planned().await,
             };
             if let Err(error) = advanced {
-                // Where a run resumes, an error cannot follow the last row of a TAKE, so it always
-                // ends the run.
+                // An error at the opening of the inputs cannot follow the last row of a TAKE, so
+                // such an error always ends the run.
                 self.out.push_back(match self.stage {
                     Stage::Open => WorkItem::lost(error),
                     _ => WorkItem::Failed { epoch, error },
                 });
-                // Only the driver knows whether TAKE had all its rows before the error, so the next
-                // epoch is planned in any case.
+                // Only the driver knows whether TAKE was complete before the error, so the next
+                // epoch is planned.
                 if self.stage == Stage::Rows && is_counted {
                     drop(self.building.take());
                     self.inputs.take_horizon();
@@ -161,7 +161,7 @@ impl Sequencer {
         self.place_all().await
     }
 
-    /// Plans rows until there is an item of work, or the epoch ends.
+    /// Plans rows until a work item is ready, or the epoch ends.
     async fn planned(&mut self) -> Result<()> {
         while self.out.is_empty() && self.stage == Stage::Rows {
             if self.accountant.ended || self.accountant.take_reached() {
@@ -188,8 +188,8 @@ impl Sequencer {
     /// Plans the next row of an input, or as many rows as can be taken at once.
     fn plan_rows(&mut self, input: usize, row: PlannedRow) {
         let at = &mut self.inputs.all[input];
-        // The keys of these rows are not needed: positions alone decide which batch each row
-        // belongs to.
+        // The keys of these rows are not needed, because the position of a row alone decides the
+        // batch of the row.
         if row.nth == 0
             && at.counts.is_none()
             && self.run.job.mix().is_none()
@@ -219,7 +219,7 @@ impl Sequencer {
         }
     }
 
-    /// Makes an input enter its next window; returns `false` if it has none.
+    /// Makes an input enter the next window; returns `false` if the pass has no more windows.
     pub(super) async fn enter(&mut self, input: usize) -> Result<bool> {
         let held = self.accountant.held().map(|row| row.window).collect();
         Ok(self.inputs.enter(input, held).await?)
@@ -242,7 +242,7 @@ impl Sequencer {
             }
             self.stage = Stage::Done;
         }
-        // Nothing is computed after the last batch of the run's batch limit.
+        // Nothing is computed after the batch that reaches the run's batch limit.
         let limit = self.run.limit_batches.unwrap_or(u64::MAX);
         if self.accountant.steps >= limit {
             self.stage = Stage::Done;
@@ -271,7 +271,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Emits the collected rows with the batches that they complete, if there are any.
+    /// Emits the collected rows, if any, with the batches that these rows complete.
     pub(super) fn cut(&mut self) {
         let completed = std::mem::take(&mut self.completed);
         if !self.building.is_empty() || !completed.is_empty() {

@@ -7,24 +7,25 @@ use crate::job::OpenJob;
 use crate::memory::DEFAULT_MEMORY;
 use crate::stream::assignment::RankAssignment;
 
-/// Approximate CPU time of a segment, in picoseconds: short enough that the first batch is ready
-/// soon and threads finish at about the same time, long enough to hide the overhead of a segment
-/// (about 50 us).
+/// Approximate CPU time of a segment, in picoseconds. The time is short enough that the first batch
+/// is ready soon and that threads finish at about the same time. The time is long enough to hide
+/// the overhead of a segment (about 50 us).
 const SEGMENT_TIME: u128 = 50_000_000_000;
-/// Maximum size in bytes of a batch that is computed as one segment, so that it need not be
-/// concatenated from several.
+/// Maximum size in bytes of a batch that is computed as one segment. Such a batch need not be
+/// concatenated from several segments.
 const WHOLE_BATCH_BYTES: u64 = 64 << 20;
-/// Memory in bytes that is reserved for allocations not accounted individually.
+/// Memory in bytes that is reserved for allocations that are not accounted individually.
 const MEMORY_FLOOR: u64 = 16 << 20;
 
 /// Returns the number of rows in a segment of a run, and the number of segments that are computed
 /// concurrently.
 ///
-/// Segments are whole batches, or equal parts of a batch, that take about [`SEGMENT_TIME`] and
-/// [`Env::segment_bytes`](crate::segment::Env::segment_bytes), unless the settings give their rows.
+/// Segments are whole batches, or equal parts of a batch. A segment takes about [`SEGMENT_TIME`] or
+/// about [`Env::segment_bytes`](crate::segment::Env::segment_bytes), whichever is reached first,
+/// unless `config` states the number of rows.
 ///
-/// The size of a segment follows from the plan, the data and the memory limit, never from the number of threads;
-/// memory also limits the number of concurrent segments.
+/// The size of a segment depends on the plan, the data, the memory limit and the batch limit, but
+/// never on the number of threads. The memory limit also bounds the number of concurrent segments.
 ///
 /// # Errors
 /// Fails if the memory limit is too small for three batches.
@@ -46,7 +47,7 @@ pub(super) fn segment_size(
     if job.memory_limit.is_some() && limit < minimum {
         return Err(Error::Memory { limit, minimum });
     }
-    // Decoding may use the memory that batches and staged windows leave.
+    // Decoding may use the memory that is left by batches and staged windows.
     let parts = if job.plan.data.is_staged() { 2 } else { 1 };
     job.env().room.share(parts, minimum);
 
@@ -77,9 +78,9 @@ pub(super) fn segment_size(
         all.saturating_mul(ranks.batch.rows().unwrap_or(u64::MAX))
     });
     let rows = rows.min(needed.unwrap_or(u64::MAX)).max(1);
-    // Segments being read and segments being computed get a quarter of the memory each. At
-    // least two segments run at a time: even if one segment keeps all threads busy, some of
-    // them finish early.
+    // Segments being read get a quarter of the memory, and so do segments being computed. At least
+    // two segments are computed concurrently, because some threads finish their part of a segment
+    // early.
     let room = limit / 4 / rows.saturating_mul(row_bytes).max(1);
     let at_once = usize::try_from(room).unwrap_or(usize::MAX).max(2);
     let mut in_flight = threads_and_one.min(at_once);

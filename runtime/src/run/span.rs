@@ -14,7 +14,7 @@ use crate::stream::accountant::{BatchRules, PlannedBatch};
 use crate::stream::assignment::WorkerStride;
 
 impl Sequencer {
-    /// Ends an epoch. Ends the span of batches, too, unless batches cross epochs.
+    /// Ends the current epoch. Also ends the span, unless batches cross the end of this epoch.
     pub(super) async fn end_of_epoch(&mut self) -> Result<()> {
         self.accountant.ended = true;
         let is_planned = !self.run.is_counted();
@@ -29,7 +29,8 @@ impl Sequencer {
             return Ok(());
         }
         self.cut();
-        // The horizon was reached, but the last window may have had no rows.
+        // If the horizon was reached and no rows followed, no item of work has reported the horizon
+        // yet.
         if !is_planned && self.inputs.take_horizon() {
             let origin = self.origin();
             self.emit(Delivery::Counted {
@@ -53,8 +54,9 @@ impl Sequencer {
         }
     }
 
-    /// In the first step of a resumed run, repeats the batch that this rank had in the step before
-    /// it.
+    /// Plans `repeated`, a batch in the first step of a resumed run that repeats this rank's
+    /// previous batch. The rows of the previous batch are planned again, because this run has not
+    /// computed them.
     pub(super) async fn place_resumed(&mut self, repeated: PlannedBatch) -> Result<()> {
         let ranks = self.run.rules.ranks;
         let step = ranks.batches_per_step();
@@ -73,7 +75,8 @@ impl Sequencer {
             else {
                 continue;
             };
-            // The batch found may itself be a repetition of an earlier batch.
+            // If the batch of this step is itself a repetition, the batch of an earlier step is
+            // planned instead.
             if batches.iter().any(|batch| batch.repeats) {
                 continue;
             }
@@ -90,7 +93,8 @@ impl Sequencer {
         }
     }
 
-    /// Plans a single batch of the span, or this rank's share of it.
+    /// Plans batch number `step` of the span or, under `GLOBAL`, this rank's share of that batch.
+    /// Batches are numbered over all ranks.
     async fn alone(run: &JobRun, epoch: u64, step: u64) -> Result<Vec<WorkItem<SegmentRequest>>> {
         let mut alone = run.clone();
         if !run.job.clauses.repeat.continuous {

@@ -1,5 +1,5 @@
-//! Number of steps of a run: computed if batches have a fixed number of rows, otherwise counted by
-//! planning the run.
+//! Number of steps of a run. The number is computed if batches have a fixed number of rows;
+//! otherwise, steps are counted by planning the run.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::job_run::{JobRun, RowCountSource};
 use super::sequencer::Sequencer;
 use super::work::WorkItem;
 
-/// Maximum number of rows to plan when counting steps; with more rows, the number of steps is
-/// unknown.
+/// Maximum number of rows to plan when counting steps. If a run has more rows, the number of steps
+/// is unknown.
 const MOST_ROWS: u64 = 20_000_000;
 
 impl JobRun {
@@ -55,8 +55,9 @@ impl JobRun {
         Some(self.stride.among(steps))
     }
 
-    /// Returns the number of steps before the position at which the run resumes, given the number
-    /// of steps in a span. The batches in the rest of the span are assigned to ranks anew.
+    /// Returns the number of steps before the position at which the run resumes. `per_span` is the
+    /// number of steps in a span. After that position, the batches in the rest of the span are
+    /// assigned to ranks anew.
     fn steps_before(&self, per_span: u64) -> u64 {
         let Some(cursor) = &self.resume else {
             return 0;
@@ -73,15 +74,16 @@ impl JobRun {
     }
 
     /// Counts the steps that every rank takes in the first epoch (in the whole run under
-    /// `CONTINUOUS`). If packs, buckets or a mix decide what makes a batch, the run is planned
+    /// `CONTINUOUS`). If packs, buckets or a mix decide which rows make a batch, the run is planned
     /// without reading rows. Returns `None` if rows are counted as they are computed, a random
-    /// filter decides them, the run is endless, or there are too many rows.
+    /// filter decides which rows exist, the steps to count are endless, or the run has too many
+    /// rows.
     pub async fn steps_of_first_epoch(&self) -> Option<u64> {
         self.count_by_traversal(true).await
     }
 
-    /// Returns the number of batches that the whole run yields, counting them if necessary; `None`
-    /// if it cannot be known or is infinite.
+    /// Returns the number of batches that the whole run yields, and counts the batches by planning
+    /// the run if necessary; `None` if the number is unknown or infinite.
     pub async fn all_steps(&self) -> Option<u64> {
         if let Some(steps) = self.steps() {
             return Some(steps);

@@ -13,7 +13,7 @@ use crate::source::counting::compiled;
 
 const ROWS: i64 = 100;
 
-/// A CSV file of whole numbers from 0.
+/// Creates a CSV file of whole numbers from 0.
 fn table() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.csv");
@@ -22,7 +22,7 @@ fn table() -> (tempfile::TempDir, String) {
     (folder, file.display().to_string())
 }
 
-/// Epoch, step and ids of each batch of a run.
+/// Returns the epoch, the step and the ids of each batch of a run.
 async fn batches(mut run: BatchStream) -> Vec<(u64, u64, Vec<i64>)> {
     let mut all = Vec::new();
     while let Some(batch) = run.next().await {
@@ -41,12 +41,14 @@ fn of_rank(rank: u64) -> RunConfig {
     }
 }
 
-/// Two ranks that run one job stage each window once, and give what they give when each opens a job of its own.
+/// Two ranks that run one job stage each window once, and yield the same batches as two ranks that
+/// each open a separate job.
 #[tokio::test]
 async fn runs_of_a_job_share_its_windows() {
     let (_folder, file) = table();
     for (shuffle, reads_of_two_epochs) in [
-        // Each pass has windows of its own. One window of all rows serves every pass.
+        // Except under `SHUFFLE GLOBALLY`, the windows of each epoch are staged separately.
+        // `SHUFFLE GLOBALLY` has one window, which all epochs share.
         ("SHUFFLE WITHIN 1000 ROWS", 2),
         ("SHUFFLE GLOBALLY", 1),
         ("", 2),

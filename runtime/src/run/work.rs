@@ -1,4 +1,5 @@
-//! Items of work: what the sequencer plans, and the stages of a run process in stream order.
+//! Items of work. The sequencer plans the items, and the stages of a run process the items in
+//! stream order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +12,13 @@ use crate::stream::cursor::CarriedRow;
 use crate::stream::group::Carry;
 use crate::stream::origin::SegmentOrigin;
 
-/// An item of a run's work. Items are processed in stream order; `T` is the state of its rows
-/// (requested, read or computed).
+/// An item of a run's work. Items are processed in stream order. `T` holds the rows of an item, in
+/// one of three states: requested, read or computed.
 #[derive(Debug)]
 pub(super) enum WorkItem<T> {
     /// An epoch begins.
     Begin(u64),
-    /// Rows of an epoch, and their use.
+    /// Rows of an epoch, and the use of these rows.
     Rows {
         epoch: u64,
         work: T,
@@ -25,7 +26,7 @@ pub(super) enum WorkItem<T> {
     },
     /// Rows that are not needed, because the epoch already has all rows of its TAKE.
     Skipped,
-    /// An error that ends the run, unless the rows before it complete the TAKE of its epoch.
+    /// An error that ends the run, unless the rows before the error complete the TAKE of `epoch`.
     Failed { epoch: u64, error: Error },
 }
 
@@ -38,27 +39,29 @@ pub(super) enum Delivery {
     Counted {
         /// Origin of the rows.
         origin: SegmentOrigin,
-        /// True if the horizon was reached, so that open groups are completed first.
+        /// True if the horizon was reached before these rows, so open packs and buckets must be
+        /// completed first.
         flush: bool,
     },
-    /// The rows were carried by a cursor. The last such item brings the groups that the rows of all
-    /// of them belong to.
+    /// The rows are those that a cursor carries, in one or more items. The last of these items has
+    /// the groups that all carried rows belong to; the other items have `None`.
     Restored(Option<Carry<(usize, CarriedRow)>>),
 }
 
 impl<T> WorkItem<T> {
-    /// Creates an error that belongs to an epoch.
+    /// Creates the item of an error in `epoch`.
     pub(super) fn failed(epoch: u64, error: impl Into<Error>) -> Self {
         let error = error.into();
         Self::Failed { epoch, error }
     }
 
-    /// Creates an error that ends the run in any case.
+    /// Creates the item of an error that always ends the run.
     pub(super) fn lost(error: impl Into<Error>) -> Self {
         Self::failed(u64::MAX, error)
     }
 
-    /// Applies a stage of work, such as reading or computing, to the rows.
+    /// Processes the rows of this item with `next`, a stage of work such as reading or computing.
+    /// Skips rows of an epoch that already has all rows of its TAKE.
     pub(super) async fn then<U, F: Future<Output = Result<U>>>(
         self,
         reached: TakeReached,
@@ -81,8 +84,8 @@ impl<T> WorkItem<T> {
                     work,
                     delivery,
                 },
-                // Carried rows precede all rows of this run's TAKE, so their errors are never
-                // dropped.
+                // Carried rows precede all rows of this run's TAKE, so errors in carried rows are
+                // never dropped.
                 Err(error) if matches!(delivery, Delivery::Restored(_)) => WorkItem::lost(error),
                 Err(error) => WorkItem::failed(epoch, error),
             },
@@ -92,8 +95,9 @@ impl<T> WorkItem<T> {
     }
 }
 
-/// The last epoch known to have all rows of its TAKE. It is a hint for work that runs ahead: the
-/// driver alone decides, in stream order.
+/// The last epoch that is marked as having all rows of its TAKE. Work that runs ahead uses the mark
+/// as a hint to skip rows. The driver alone decides, in stream order, when an epoch has all rows of
+/// its TAKE.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TakeReached(Arc<AtomicU64>);
 

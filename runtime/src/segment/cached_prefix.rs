@@ -1,8 +1,10 @@
-//! The cached prefix of a plan: its rows are read from the store, or computed and stored.
+//! The cached prefix of a plan, which is the part below the cache point. Rows of the prefix are
+//! read from the cache store, or computed and stored.
 //!
-//! The plan above the cache point does not know of the cache: it takes the segment's rows from a
-//! leaf, whether they were read from the store or computed. Failed rows are never stored, so their
-//! errors surface in every epoch. If the store fails, rows are computed as if the store were empty.
+//! The plan above the cache point takes the rows of the prefix from a leaf, and does not depend on
+//! which rows were read from the store and which were computed. Failed rows are never stored, so
+//! their errors surface in every epoch. If the store fails, rows are computed as if the store were
+//! empty.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,27 +24,29 @@ use crate::fragment::row_batch::RowBatch;
 use crate::fragment::union::merged;
 use crate::order::{RowLocation, Snapshot};
 
-/// Version of the stored rows. It is raised when the rows of an unchanged prefix are to be stored
-/// differently, so that older ones are not found.
+/// Version of the stored rows, which is part of the cache key. The version is raised when the rows
+/// of an unchanged prefix are to be stored differently, so that rows of older versions are not
+/// found.
 const VERSION: u32 = 1;
-/// Number of rows of a split that are looked up at a time.
+/// Number of rows of a split that are looked up in the store at a time.
 const CHUNK: usize = 4096;
 
-/// The store for the rows of a cache point, and its expected use.
+/// The store for the rows of a cache point, and the expected use of the stored rows.
 #[derive(Debug, Clone)]
 pub(crate) struct CacheSetup {
-    /// The store; `None` if the store could not be opened, but frozen draws still need a setup.
+    /// The cache store; `None` if it could not be opened. Frozen draws need a setup even without a
+    /// store.
     pub store: Option<CacheStore>,
-    /// Cost of computing a row, in picoseconds.
+    /// Estimated cost of computing a row of the prefix, in picoseconds.
     pub compute_ps_per_row: u64,
     /// Expected number of times that each row is read.
     pub reads: u32,
-    /// The pass whose draws all epochs use, if draws are frozen.
+    /// If random draws are frozen, the pass whose draws all epochs use.
     pub frozen: Option<u64>,
 }
 
-/// Returns the cache key of a prefix with this canonical text. `frozen` is the pass whose draws the
-/// prefix always uses, if it does.
+/// Returns the cache key of the prefix with canonical text `text`. `frozen` is the pass whose
+/// random draws the prefix uses in all epochs; `None` if each epoch has its own draws.
 pub(crate) fn key_of(text: &str, frozen: Option<u64>) -> CacheKey {
     let mut hasher = blake3::Hasher::new();
     hasher.update(format!("forebay cached rows {VERSION}\n{text}").as_bytes());
@@ -50,8 +54,8 @@ pub(crate) fn key_of(text: &str, frozen: Option<u64>) -> CacheKey {
     CacheKey::new(*hasher.finalize().as_bytes())
 }
 
-/// Cuts a plan at its cache point into the cached prefix and the plan above it, in which the cache
-/// point is a leaf; `None` if it has none.
+/// Cuts `plan` at its cache point. Returns the cached prefix and the plan above the cache point, in
+/// which the cache point is a leaf; `None` if `plan` has no cache point.
 fn cut(plan: &RowPlan) -> Result<Option<(RowPlan, RowPlan)>> {
     let mut prefix = None;
     let above = plan.clone().rewrite(&mut |mut node| {
@@ -66,30 +70,31 @@ fn cut(plan: &RowPlan) -> Result<Option<(RowPlan, RowPlan)>> {
 /// The cached prefix of an opened plan.
 #[derive(Debug)]
 pub(crate) struct CachedPrefix {
-    /// Fragment that computes the rows that are not stored.
+    /// Fragment that computes those rows of the prefix that are not in the store.
     pub fragment: Fragment,
     /// For each scan of the snapshot, true if the prefix reads it.
     scans: Vec<bool>,
-    /// Key of each file of the snapshot.
+    /// Cache key of each file of the snapshot.
     files: Vec<FileKey>,
     /// Schema of the stored columns.
     schema: SchemaRef,
-    /// For each stored column, the index of the prefix's column.
+    /// For each stored column, its index among the output columns of the prefix.
     order: Vec<usize>,
     frozen: Option<u64>,
-    /// The store, and its entry that holds the rows of the prefix.
+    /// The store, and the entry in the store that holds the rows of the prefix; `None` without a
+    /// store.
     kept: Option<(CacheStore, Entry)>,
     writing: Mutex<Writing>,
     begun: watch::Sender<Begun>,
     /// Number of rows that were read from the store.
     read: AtomicU64,
-    /// Number of rows that were computed.
+    /// Number of rows that had to be computed, because they were not in the store.
     computed: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Writing {
-    /// No row was written yet.
+    /// No row was written to the entry yet.
     NotYet,
     /// This process holds the entry's writer.
     Open(Box<Writer>),
@@ -102,14 +107,14 @@ enum Writing {
 struct Begun {
     /// The latest epoch that has begun.
     epoch: Option<u64>,
-    /// Number of rows computed before this epoch began.
+    /// Number of rows of the prefix that had been computed when `epoch` began.
     computed: u64,
-    /// True if the previous epoch computed no row, so that nothing was left to write.
+    /// True if the epoch before `epoch` computed no row, so no row is left to write to the store.
     settled: bool,
 }
 
-/// The rows that a segment needs of the prefix: those read from the store, and those to be
-/// computed.
+/// The rows of the prefix that a segment needs: rows read from the store, and locations of the rows
+/// to be computed.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     /// Rows that were read from the store.
@@ -121,13 +126,14 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Iterates over the positions of all rows, read or missing.
+    /// Iterates over the positions of all rows: those read from the store, then those to be
+    /// computed.
     pub(crate) fn positions(&self) -> impl Iterator<Item = u64> {
         let places = self.stored.iter().chain(&self.missing);
         places.map(|place| place.position)
     }
 
-    /// Takes out the rows before `position`.
+    /// Removes and returns the rows with positions below `position`.
     pub(crate) fn take_before(&mut self, position: u64) -> Self {
         let before = |places: &[RowLocation]| places.partition_point(|p| p.position < position);
         let (stored, missing) = (before(&self.stored), before(&self.missing));
@@ -142,7 +148,7 @@ impl Found {
     }
 }
 
-/// Newly computed rows, to be stored.
+/// Newly computed rows of the prefix, which are to be stored in the cache.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     addresses: Vec<RowAddress>,
@@ -151,9 +157,10 @@ pub(crate) struct Fresh {
 }
 
 impl CachedPrefix {
-    /// Opens the cache entry of a plan with a cache point, and returns the plan above it. If the store fails, a
-    /// warning is logged and the result is `None`, unless the prefix has frozen draws, which affect its rows even
-    /// without a store.
+    /// Opens the cache entry for the prefix of `plan`. Returns the plan above the cache point, and
+    /// the prefix; `None` if `plan` has no cache point. If the store fails, a warning is logged and
+    /// the result is `None`, unless the prefix has frozen draws, which affect its rows even without
+    /// a store.
     pub(crate) async fn open(
         setup: &CacheSetup,
         plan: &RowPlan,
@@ -196,7 +203,8 @@ impl CachedPrefix {
         let prefix = Self {
             fragment: Fragment::try_new(&prefix, Vec::new())?,
             scans: scans.map(|s| occurrences.contains(&s.occurrence)).collect(),
-            // If a source is scanned twice, the prefix may compute different rows of each scan.
+            // If the prefix scans a file twice, the two scans may yield different rows, so the keys
+            // of the file differ by scan.
             files: data.file_keys(|scan| {
                 let nth = occurrences.iter().position(|&o| o == scan.occurrence);
                 format!("{nth:?}")
@@ -213,17 +221,17 @@ impl CachedPrefix {
         Ok(Some((above, prefix)))
     }
 
-    /// Returns true if a scan of the snapshot is part of the prefix.
+    /// Returns true if the scan with index `scan` in the snapshot is part of the prefix.
     pub(crate) fn holds(&self, scan: usize) -> bool {
         self.scans.get(scan).copied().unwrap_or(false)
     }
 
-    /// Returns the pass whose draws the prefix uses in `pass`.
+    /// Returns the pass whose random draws the prefix uses for rows of `pass`.
     pub(crate) fn pass(&self, pass: u64) -> u64 {
         self.frozen.unwrap_or(pass)
     }
 
-    /// Returns how many rows were read from the store, and how many were computed.
+    /// Returns the number of rows that were read from the store, and the number that were computed.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         (count(&self.read), count(&self.computed))
@@ -235,13 +243,13 @@ impl CachedPrefix {
         RowAddress { file, row }
     }
 
-    /// Returns true if the store knows every row of a split (stored or dropped), so that the split
-    /// need not be read.
+    /// Returns true if the store has an entry for every row of `split`: the stored row, or a note
+    /// that the prefix drops it. Such a split need not be read.
     pub(crate) fn knows(&self, snapshot: &Snapshot, split: u32) -> bool {
         let split = &snapshot.splits[split as usize];
         let file = self.files[split.file as usize];
         let end = split.first_row + split.rows;
-        // The rows are looked up in chunks, because a split may have millions.
+        // The rows are looked up in chunks, because a split may have millions of rows.
         (split.first_row..end).step_by(CHUNK).all(|from| {
             let rows = from..end.min(from + CHUNK as u64);
             let addresses: Vec<RowAddress> = rows.map(|row| RowAddress { file, row }).collect();
@@ -249,7 +257,7 @@ impl CachedPrefix {
         })
     }
 
-    /// Looks up rows in the store; `None` for rows that have to be computed.
+    /// Looks up the rows at `addresses` in the store; `None` for a row that has to be computed.
     fn locations(&self, addresses: &[RowAddress]) -> Vec<Option<Location>> {
         match &self.kept {
             Some((_, entry)) => entry.find(addresses),
@@ -257,7 +265,8 @@ impl CachedPrefix {
         }
     }
 
-    /// Reads the rows at `places` from the store, as far as they are stored.
+    /// Reads those rows at `places` that are stored. The other rows are returned as missing, except
+    /// rows that the prefix drops.
     pub(crate) async fn find(&self, snapshot: &Snapshot, places: Vec<RowLocation>) -> Found {
         let addresses: Vec<RowAddress> = places.iter().map(|p| self.address(snapshot, p)).collect();
         let (mut wanted, mut locations, mut missing) = (Vec::new(), Vec::new(), Vec::new());
@@ -303,9 +312,9 @@ impl CachedPrefix {
         }
     }
 
-    /// Joins the rows of a segment in ascending position: the rows read from the store, and
-    /// `computed`, the rows that were missing. Also returns the computed rows that are to be
-    /// stored.
+    /// Merges the rows of a segment by ascending position: the rows read from the store, and
+    /// `computed`, the rows computed for `found.missing`. Also returns the computed rows that are
+    /// to be stored.
     pub(crate) fn join(
         &self,
         snapshot: &Snapshot,
@@ -330,7 +339,8 @@ impl CachedPrefix {
         Ok((merged(&[read, computed])?, fresh))
     }
 
-    /// Selects what is to be stored: computed rows without errors, and the keys of rows that the prefix dropped.
+    /// Selects the data to store: those `computed` rows that have no errors, and the addresses of
+    /// rows that the prefix dropped.
     fn fresh(
         &self,
         snapshot: &Snapshot,
@@ -344,7 +354,7 @@ impl CachedPrefix {
         for row in (0..computed.len()).filter(|row| !computed.errors.contains_key(row)) {
             let place = at_position(missing, positions[row])?;
             let address = self.address(snapshot, place);
-            // A segment may hold a row twice if batches cross the ends of passes.
+            // A segment may contain a stored row twice, if batches may cross the end of a pass.
             if known.insert(address) {
                 sound.push(row as u64);
                 addresses.push(address);
@@ -374,7 +384,8 @@ impl CachedPrefix {
         })
     }
 
-    /// Records in the store that the prefix drops the rows of a split that are not in `kept`.
+    /// Records in the store that the prefix drops those rows of `split` whose offsets are not in
+    /// `kept`, which ascends.
     pub(crate) async fn note_dropped(&self, snapshot: &Snapshot, split: u32, kept: &[u32]) {
         let split = &snapshot.splits[split as usize];
         let file = self.files[split.file as usize];
@@ -391,7 +402,8 @@ impl CachedPrefix {
         .await;
     }
 
-    /// Stores rows, unless another process writes or the store failed.
+    /// Writes `fresh` to the store, unless another process writes the entry or the store has
+    /// failed.
     pub(crate) async fn store(&self, fresh: Fresh) {
         let mut writing = self.writing.lock().await;
         let Some((_, entry)) = &self.kept else {
@@ -417,8 +429,9 @@ impl CachedPrefix {
         }
     }
 
-    /// Writes the rows that earlier epochs left in memory, and learns which rows other processes
-    /// have written.
+    /// Begins `epoch`. If this process writes the entry, rows that earlier epochs left in memory
+    /// are written to the store. Otherwise, the rows that other processes have written become
+    /// visible.
     pub(crate) async fn begin_epoch(&self, epoch: u64) {
         let mut writing = self.writing.lock().await;
         let done = match (&mut *writing, &self.kept) {
@@ -439,18 +452,20 @@ impl CachedPrefix {
         });
     }
 
-    /// Waits until `epoch` has begun, unless the previous epoch left no rows to write.
+    /// Waits until [`begin_epoch`](Self::begin_epoch) was called for `epoch`. Returns at once if no
+    /// rows are left to write, or if this process does not write the entry.
     pub(crate) async fn epoch_begun(&self, epoch: u64) {
         let mut begun = self.begun.subscribe();
         if self.kept.is_none() || matches!(*self.writing.lock().await, Writing::Left) {
             return;
         }
         let reached = begun.wait_for(|begun| begun.settled || begun.epoch >= Some(epoch));
-        // The sender lives as long as `self`.
+        // Waiting cannot fail, because the sender lives as long as `self`.
         drop(reached.await);
     }
 
-    /// Writes the rows held in memory, and lets other processes write the entry.
+    /// Writes the rows that are held in memory to the store. Then other processes may write the
+    /// entry.
     pub(crate) async fn finish(&self) {
         let writing = std::mem::replace(&mut *self.writing.lock().await, Writing::Left);
         let done = match (writing, &self.kept) {
@@ -471,8 +486,8 @@ fn draws(plan: &RowPlan) -> bool {
     draws
 }
 
-/// Replaces the pass of each row by the pass of its location in `places`, which is sorted by
-/// position.
+/// Replaces the pass of each row of `batch` by the pass of the row's location in `places`, which is
+/// sorted by position.
 fn with_passes(batch: RowBatch, places: &[RowLocation]) -> Result<RowBatch> {
     let mut ids = batch.row_ids()?;
     let mut passes = Vec::with_capacity(batch.len());
@@ -486,7 +501,7 @@ fn with_passes(batch: RowBatch, places: &[RowLocation]) -> Result<RowBatch> {
     })
 }
 
-/// Returns the location with this position. `places` is sorted by position.
+/// Returns the location in `places` with position `position`. `places` is sorted by position.
 fn at_position(places: &[RowLocation], position: u64) -> Result<&RowLocation> {
     match places.binary_search_by_key(&position, |place| place.position) {
         Ok(at) => Ok(&places[at]),

@@ -1,7 +1,8 @@
-//! Computes segments: from the stored rows that were read to the rows that a fragment computes.
+//! Computes segments: turns the stored rows that were read into the output rows of a fragment.
 //!
-//! Reading is asynchronous. Computing happens on the engine's rayon pool, never on a thread that serves I/O. The
-//! output of a segment depends only on its places.
+//! Reading is asynchronous. Computing happens on the engine's rayon pool, never on a thread that
+//! serves I/O. The output of a segment depends only on the segment's stored rows and their
+//! positions.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,16 +20,18 @@ use crate::fragment::scan::Leaf;
 use crate::order::RowLocation;
 use crate::source::ValueError;
 
-/// A segment whose stored rows were read, to be computed.
+/// A segment whose stored rows were read, but whose output rows were not computed yet.
 #[derive(Debug)]
 pub(crate) struct ReadSegment {
-    /// The windows that the rows belong to; none if the segment has no rows.
+    /// The windows that contain the segment's rows; empty if the segment has no rows.
     pub(super) windows: Vec<Arc<Window>>,
-    /// The rows of each scan, except those that were read from the cache.
+    /// The stored rows of each scan, except rows that were found in the cache.
     pub(super) by_scan: Vec<ScanRows>,
-    /// Rows below the cache point: those read from the cache, and those to be computed.
+    /// Rows of the cached prefix: rows read from the cache, and locations of the rows to be
+    /// computed.
     pub(super) found: Option<Found>,
-    /// Ranges of output rows to keep, with the positions of their stored rows.
+    /// For each stored row, the row's position and the range of its output rows to keep; `None` to
+    /// keep all output rows.
     pub(super) wanted: Option<Vec<(u64, Range<u32>)>>,
     pub(super) by_child: bool,
     pub(super) planned: Option<usize>,
@@ -41,25 +44,28 @@ pub(super) struct ScanRows {
     pub(super) values: Values,
 }
 
-/// The values of a scan's rows.
+/// The values of a scan's rows, or the place from which they are read when the segment is computed.
 #[derive(Debug)]
 pub(super) enum Values {
-    /// No column is read.
+    /// The fragment reads no column of the scan.
     NotRead,
-    /// The rows were read one by one.
+    /// The rows were read one by one from a source with direct access. Values that could not be
+    /// read are errors.
     Fetched(RecordBatch, Vec<ValueError>),
     /// The windows of the segment hold the rows.
     Staged,
-    /// The splits had to be staged later, although they were left out when their window was staged.
+    /// The splits were not staged with their window, because all their rows were cached. They were
+    /// staged for this segment, because some of the rows were evicted from the cache since.
     StagedLate(Staged),
 }
 
 impl ReadSegment {
-    /// Computes the segment's rows on the engine's pool. The result is a single batch, unless the rows do not fit
-    /// into one.
+    /// Computes the segment's rows on the engine's pool. Returns a single batch, or several if the
+    /// rows do not fit into one.
     ///
     /// # Errors
-    /// Fails if there are fewer or more rows than planned, because the data changed since they were counted.
+    /// Fails if the number of computed rows is not `planned`, the number of rows that was counted
+    /// before: a file was changed since, or a function that is declared deterministic is not.
     pub(crate) async fn compute(mut self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
         let (wanted, by_child, planned) = (self.wanted.take(), self.by_child, self.planned);
         let mut rows = Vec::with_capacity(1);
@@ -93,7 +99,7 @@ impl ReadSegment {
         }
     }
 
-    /// Builds the inputs of the segment's fragments.
+    /// Builds the rows of each leaf of the fragment and of the cached prefix.
     fn leaves(self, context: &SegmentContext) -> Result<Leaves> {
         let SegmentContext { data, reader, .. } = context;
         let (mut above, mut below) = (HashMap::new(), HashMap::new());
@@ -141,19 +147,22 @@ impl ReadSegment {
     }
 }
 
-/// The inputs of a segment's fragments, by leaf, each sorted by position.
+/// The rows of a segment for each leaf of the fragment and of the cached prefix, sorted by
+/// position.
 #[derive(Debug, Clone)]
 struct Leaves {
-    /// Inputs of the fragment.
+    /// Rows of the fragment's leaves.
     above: HashMap<Leaf, RowBatch>,
-    /// Inputs of the cached prefix.
+    /// Rows of the leaves of the cached prefix.
     below: HashMap<Leaf, RowBatch>,
-    /// Rows below the cache point: those read from the cache, and those to be computed.
+    /// Rows of the cached prefix: rows read from the cache, and locations of the rows to be
+    /// computed.
     found: Option<Found>,
 }
 
 impl Leaves {
-    /// Takes out the first half of the rows; `None` if all rows have the same position, so that they cannot be divided.
+    /// Removes and returns the first half of the rows; `None` if all rows have the same position,
+    /// because such rows cannot be divided.
     fn take_half(&mut self) -> Result<Option<Self>> {
         let mut positions: Vec<u64> = Vec::new();
         for leaf in self.above.values().chain(self.below.values()) {
@@ -173,7 +182,8 @@ impl Leaves {
         }))
     }
 
-    /// Computes the rows. Also returns the rows that are to be stored in the cache.
+    /// Computes the output rows of the fragment. Also returns the rows that are to be stored in the
+    /// cache.
     fn compute(mut self, context: &SegmentContext) -> Result<(RowBatch, Option<Fresh>)> {
         let SegmentContext { data, reader, env } = context;
         let mut fresh = None;
@@ -187,7 +197,7 @@ impl Leaves {
     }
 }
 
-/// Takes the rows before `position` out of each leaf.
+/// Removes the rows with positions below `position` from each leaf, and returns the removed rows.
 fn take_before(
     leaves: &mut HashMap<Leaf, RowBatch>,
     position: u64,
@@ -202,7 +212,8 @@ fn take_before(
     Ok(taken)
 }
 
-/// Computes the rows of a segment; the rows are halved repeatedly if they do not fit into one batch.
+/// Computes the output rows of `leaves`, and appends them to `pieces`. Rows whose results do not
+/// fit into one batch are divided in halves, repeatedly if necessary.
 fn compute_pieces(
     mut leaves: Leaves,
     context: &SegmentContext,
@@ -222,8 +233,8 @@ fn compute_pieces(
     Ok(())
 }
 
-/// Keeps the wanted output rows of each stored row. Its other output rows may belong to batches of
-/// other ranks.
+/// Keeps the output rows that `wanted` lists for their stored row. Other output rows of the same
+/// stored row may belong to batches of other ranks.
 fn only_wanted(rows: RowBatch, wanted: &[(u64, Range<u32>)], by_child: bool) -> Result<RowBatch> {
     let ids = rows.row_ids()?;
     let (mut kept, mut before, mut nth) = (Vec::with_capacity(rows.len()), None, 0);

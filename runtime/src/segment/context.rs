@@ -1,4 +1,5 @@
-//! The context of segments: the data, a fragment over it, and resources.
+//! The context in which segments are read and computed: the data, a fragment over the data, and
+//! resources.
 
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use crate::fragment::width::RowWidth;
 use crate::pool::ComputePool;
 use crate::stage::SpillSpace;
 
-/// Maximum number of rows in a segment, however small they are. It is large enough to amortise the
-/// overhead of a segment.
+/// Maximum number of rows in a segment, even if the rows are small. A segment of this many rows is
+/// large enough to amortise the overhead of a segment.
 const MAX_SEGMENT_ROWS: u64 = 16_384;
 
 /// The resources of a run: threads, memory, and DataFusion's context.
 #[derive(Debug, Clone)]
 pub(crate) struct Env {
-    /// Compute threads.
+    /// Threads that compute segments.
     pub pool: ComputePool,
-    /// Memory for windows; rows that do not fit are spilled.
+    /// Memory for staged windows; staged rows that do not fit are spilled.
     pub memory: Arc<dyn MemoryPool>,
     /// Memory for the images that are being decoded.
     pub room: Arc<DecodeRoom>,
@@ -30,12 +31,12 @@ pub(crate) struct Env {
     pub spill: Arc<SpillSpace>,
     /// DataFusion context of fragments.
     pub ctx: Arc<TaskContext>,
-    /// Maximum number, each, of segments computed concurrently, segments read ahead of them, and
-    /// splits read concurrently.
+    /// Limit that applies separately to the number of segments computed concurrently, of segments
+    /// read ahead, and of splits read concurrently.
     pub in_flight: usize,
     /// Approximate output size of a segment, in bytes.
     pub segment_bytes: u64,
-    /// Store for the rows of a cache point; `None` if all rows are computed.
+    /// Cache setup for the rows of a cache point; `None` if all rows are computed without a cache.
     pub cache: Option<CacheSetup>,
 }
 
@@ -44,14 +45,15 @@ pub(crate) struct Env {
 pub(crate) struct SegmentContext {
     /// The stored rows and their sources.
     pub data: Arc<StoredData>,
-    /// The fragment, and what its scans read.
+    /// The fragment, with the columns and predicates of its scans.
     pub reader: Arc<FragmentReader>,
     /// Threads, memory and cache.
     pub env: Env,
 }
 
 impl SegmentContext {
-    /// Creates a context that computes `reader` over `data`.
+    /// Creates a context that computes the fragment of `reader` over `data` with the resources of
+    /// `env`.
     pub(crate) fn new(data: &Arc<StoredData>, reader: &Arc<FragmentReader>, env: &Env) -> Self {
         Self {
             data: Arc::clone(data),
@@ -60,7 +62,8 @@ impl SegmentContext {
         }
     }
 
-    /// Returns the number of rows in a segment whose output has about [`Env::segment_bytes`].
+    /// Returns the number of rows per segment at which the segment's output has about
+    /// [`Env::segment_bytes`].
     pub(crate) fn rows_by_bytes(&self) -> u64 {
         let stored = self.data.snapshot.row_bytes();
         let row_bytes = RowWidth::of(self.reader.fragment.schema()).estimate(stored);

@@ -16,7 +16,7 @@ use crate::order::{Snapshot, SnapshotScan};
 use crate::source::SourceFile;
 use crate::source::{Access, Source, SourceTable};
 
-/// A snapshot, and the sources its rows are read from.
+/// A snapshot, and the sources from which the snapshot's rows are read.
 #[derive(Debug)]
 pub(crate) struct StoredData {
     /// The stored rows.
@@ -26,7 +26,9 @@ pub(crate) struct StoredData {
 }
 
 impl StoredData {
-    /// Returns the stored rows of a plan without limits; `ranges` restricts the rows of each scan.
+    /// Returns the stored rows that `plan`, which has no LIMIT, scans. `ranges` maps the occurrence
+    /// number of a scan to the range of its rows to use; a scan that is not in `ranges` is used
+    /// whole.
     ///
     /// # Errors
     /// Fails if a scan does not read files, or if a split has more than `u32::MAX` rows.
@@ -57,18 +59,20 @@ impl StoredData {
         Ok(Self { snapshot, sources })
     }
 
-    /// Returns true if the rows of some scan are staged (held or spilled) to be reordered.
+    /// Returns true if the rows of some scan must be staged (held in memory or spilled) to be
+    /// reordered.
     pub(crate) fn is_staged(&self) -> bool {
         let mut sources = self.sources.iter();
         sources.any(|source| source.access() == Access::Staged)
     }
 
-    /// Returns keys of the files in their current state: location, [identity](SourceFile::identity) and time of last
-    /// change. `name` identifies the scan.
+    /// Returns a cache key for each file of the snapshot, built from the file's location,
+    /// [identity](SourceFile::identity) and time of last change, and from the text that `name`
+    /// returns for the file's scan.
     pub(crate) fn file_keys(&self, name: impl Fn(&SnapshotScan) -> String) -> Vec<FileKey> {
         let mut keys = Vec::new();
         for scan in &self.snapshot.scans {
-            // Several location texts may name the same location.
+            // Different texts may name the same location, such as a relative and an absolute path.
             let whole = Path::new(&scan.location).canonicalize();
             let root = whole.map_or_else(|_| scan.location.clone(), |p| p.display().to_string());
             for file in &scan.manifest.files {
@@ -80,7 +84,8 @@ impl StoredData {
     }
 }
 
-/// Returns the scans whose rows flow to the output, by ascending occurrence.
+/// Returns the scans whose rows flow to the output, by ascending occurrence number. Scans on the
+/// right side of a lookup are left out.
 pub(super) fn stream_scans(plan: &RowPlan) -> Vec<&RowPlan> {
     let mut scans = Vec::new();
     visit_stream(plan, &mut |node| {

@@ -15,11 +15,12 @@ use super::window::Window;
 use crate::order::{self, ORDER_BYTES, StoredRow, WindowName, WindowSplits};
 use crate::task::owned;
 
-/// A window that is staged when its rows are first needed, or ahead of time.
+/// A window that is staged when its rows are first needed, or earlier if [`begin`](Self::begin) is
+/// called.
 #[derive(Debug)]
 pub(crate) struct LazyWindow {
     staging: Arc<Staging>,
-    /// The task that stages the window ahead of time. It is aborted when the window is dropped.
+    /// Task that stages the window ahead of time. Dropping the `LazyWindow` aborts the task.
     ahead: OnceLock<SpawnedTask<()>>,
 }
 
@@ -38,7 +39,7 @@ impl Staging {
 }
 
 impl LazyWindow {
-    /// Creates a window of these splits, which is not staged yet.
+    /// Creates a window of `splits`, and does not stage it yet.
     pub(super) fn new(context: &SegmentContext, splits: WindowSplits) -> Self {
         Self {
             staging: Arc::new(Staging {
@@ -55,7 +56,8 @@ impl LazyWindow {
         self.staging.get().await
     }
 
-    /// Starts staging the window in the background. An error is reported by [`get`](Self::get).
+    /// Starts to stage the window in the background. If staging fails, the next call of
+    /// [`get`](Self::get) stages the window again and returns any error.
     pub(crate) fn begin(&self) {
         self.ahead.get_or_init(|| {
             let staging = Arc::clone(&self.staging);
@@ -74,12 +76,14 @@ impl LazyWindow {
         window.map_or(0, |window| window.reserved_bytes())
     }
 
-    /// Orders the rows of the window for the pass with this key. If `is_pruned` is true, the window is staged first,
-    /// and rows that its pruning removed are left out. A window that several passes share has its splits in the order
-    /// of the first pass, which makes no difference: its rows are sorted.
+    /// Orders the rows of the window for the pass with key `key`. If `is_pruned` is true, the
+    /// window is staged first, and rows that pruning removed are left out. If several passes share
+    /// the window, its splits are in the order of the first pass, which does not matter, because
+    /// the rows are sorted.
     ///
     /// # Errors
-    /// Fails if there are more rows than the memory limit can order, or the window cannot be staged.
+    /// Fails if the window has more rows than can be sorted within the memory limit, or if the
+    /// window cannot be staged.
     pub(crate) async fn order(
         &self,
         shuffle: Option<ShuffleWindow>,
@@ -92,19 +96,20 @@ impl LazyWindow {
             None
         };
         let env = &self.staging.context.env;
-        // The limit of the run, which is twice that of the pool for windows.
+        // The memory limit of the run in bytes, which is twice the limit of the pool for windows.
         let limit = match env.memory.memory_limit() {
             MemoryLimit::Finite(bytes) => (bytes as u64).saturating_mul(2),
             _ => u64::MAX,
         };
         let keys = MemoryConsumer::new("order of a window").register(&env.memory);
         let staging = Arc::clone(&self.staging);
-        // Sorting millions of keys would block a thread that serves I/O.
+        // The rows are sorted on the compute pool, because sorting millions of keys would block a
+        // thread that serves I/O.
         let ordered = env.pool.run(move || {
             let (snapshot, splits) = (&staging.context.data.snapshot, &staging.splits);
             let kept = |split| staged.as_ref()?.kept(snapshot, split);
-            // The sort keys cannot be spilled, so they are reserved even beyond the limit, which
-            // makes staged windows spill.
+            // The sort keys cannot be spilled. Their memory is reserved even beyond the pool's
+            // limit, which makes staged windows spill.
             let bytes = splits.rows.saturating_mul(ORDER_BYTES).min(limit);
             keys.grow(usize::try_from(bytes).unwrap_or(usize::MAX));
             order::order(snapshot, splits, shuffle, key, limit, kept)
@@ -113,11 +118,11 @@ impl LazyWindow {
     }
 }
 
-/// The staged windows of a job, which its runs share.
+/// Cache of the staged windows of a job, which the job's runs share.
 ///
-/// A window stays while it is in use. Of the unused windows, the most recently used ones stay, up
-/// to `limit` bytes together. A window of all rows, which every pass over an input reads, always
-/// stays.
+/// A window stays in the cache while a run uses the window. Of the unused windows, the most
+/// recently used ones stay, up to `limit` bytes in total. A window that contains all rows of an
+/// input always stays, because every pass over the input reads it.
 #[derive(Debug)]
 pub(crate) struct WindowCache {
     limit: u64,
@@ -140,7 +145,7 @@ impl WindowCache {
         }
     }
 
-    /// Returns the window with this name, which consists of these splits.
+    /// Returns the cached window with name `name`, or creates it from `splits`.
     pub(crate) fn get(
         &self,
         context: &SegmentContext,
@@ -160,7 +165,7 @@ impl WindowCache {
 }
 
 impl WindowCacheState {
-    /// Drops the least recently used windows until the others take at most `limit` bytes.
+    /// Drops the least recently used windows until the remaining ones take at most `limit` bytes.
     fn evict(&mut self, limit: u64) {
         let mut bytes = 0_u64;
         let mut kept: Vec<_> = { self.recent.drain(..).rev() }

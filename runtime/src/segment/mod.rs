@@ -1,8 +1,8 @@
 //! Segments: rows of one or more windows, read and computed together.
 //!
-//! A segment is a pure function of the opened pipeline and a [`SegmentRequest`], which names its stored rows and the
-//! windows they belong to. Neither reading nor computing it needs the stream's accountant, so any process that opens
-//! the same pipeline could do it.
+//! A segment is a pure function of the opened pipeline and a [`SegmentRequest`], which names the
+//! segment's stored rows and the windows of these rows. Reading and computing a segment do not need
+//! the stream's accountant, so any process that opens the same pipeline could compute the segment.
 
 mod cached_prefix;
 mod compute;

@@ -19,18 +19,20 @@ use crate::fragment::{Fragment, NodeTotals};
 /// The part of a source that a scan reads.
 #[derive(Debug, Clone)]
 pub(crate) struct ScanRead {
-    /// Columns of the source, ascending.
+    /// Indices of the source's columns to read, ascending.
     pub projection: Vec<usize>,
-    /// Predicate over the source's columns that lets a reader skip rows.
+    /// Predicate over all columns of the source. A reader may skip rows for which the predicate is
+    /// not true.
     pub prune: Option<Arc<dyn PhysicalExpr>>,
-    /// The predicate of `prune` over the projected columns, for dropping rows after they were read.
+    /// The predicate of `prune`, but compiled over the projected columns, to drop rows after they
+    /// were read.
     pub keep: Option<Arc<dyn PhysicalExpr>>,
 }
 
-/// A fragment and what each of its scans reads.
+/// A fragment, with the columns and predicates of each of its scans.
 #[derive(Debug)]
 pub(crate) struct FragmentReader {
-    /// The fragment, which computes rows from what the scans read.
+    /// The fragment, which computes output rows from the rows of the scans.
     pub fragment: Fragment,
     /// Columns and predicates of each scan of the snapshot.
     pub reads: Vec<ScanRead>,
@@ -41,7 +43,8 @@ pub(crate) struct FragmentReader {
 }
 
 impl FragmentReader {
-    /// Plans a fragment, or the part of it above a cached prefix.
+    /// Plans the fragment of `plan`. `cached` holds the part of `plan` above the cache point, and
+    /// the cached prefix. With `cached`, only the part above the cache point is planned.
     pub(crate) fn try_new(
         plan: &RowPlan,
         tables: Vec<Arc<LookupTable>>,
@@ -82,12 +85,13 @@ impl FragmentReader {
         })
     }
 
-    /// Returns the cached prefix if it reads this scan of the snapshot.
+    /// Returns the cached prefix if it contains the scan with index `scan` in the snapshot.
     pub(super) fn cached_below(&self, scan: usize) -> Option<&CachedPrefix> {
         self.cached.as_ref().filter(|cached| cached.holds(scan))
     }
 
-    /// Formats the fragment: a line per node, with the cached prefix below its leaf.
+    /// Formats the fragment for EXPLAIN, one line per node. The nodes of the cached prefix stand
+    /// below the leaf that outputs the cached rows.
     pub(crate) fn explain(&self) -> String {
         let mut text = self.fragment.explain();
         if let Some(cached) = &self.cached {
@@ -102,7 +106,8 @@ impl FragmentReader {
         text
     }
 
-    /// Returns the work of each node so far, root first.
+    /// Returns the metrics of each node over all segments so far, root first. The nodes of the
+    /// cached prefix follow the leaf that outputs the cached rows.
     pub(crate) fn totals(&self) -> Vec<NodeTotals> {
         let mut totals = self.fragment.totals();
         if let Some(cached) = &self.cached {
@@ -119,14 +124,16 @@ impl FragmentReader {
         totals
     }
 
-    /// Records that rows were read.
+    /// Adds a read that took `time` and returned `bytes` bytes to the totals that
+    /// [`reading`](Self::reading) returns.
     pub(crate) fn note_reading(&self, time: Duration, bytes: u64) {
         self.reading
             .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the time spent waiting for reads, summed over segments, and the bytes read.
+    /// Returns the time spent waiting for reads, summed over all segments and windows, and the
+    /// number of bytes read.
     pub(crate) fn reading(&self) -> (Duration, u64) {
         let time = Duration::from_nanos(self.reading.load(Ordering::Relaxed));
         (time, self.read_bytes.load(Ordering::Relaxed))

@@ -15,19 +15,22 @@ use super::staging::{bytes_of, stage_splits};
 use super::window::stages;
 use crate::order::RowLocation;
 
-/// A request for a segment's rows.
+/// A request to read and compute the rows of one segment.
 #[derive(Debug)]
 pub(crate) struct SegmentRequest {
-    /// The windows that the rows belong to; none if there are no rows.
+    /// The windows that contain the rows of `places`; empty if the segment has no rows.
     pub(crate) windows: Vec<Arc<LazyWindow>>,
-    /// The stored rows, sorted by position.
+    /// Locations of the segment's stored rows, sorted by position in the stream.
     pub(crate) places: Vec<RowLocation>,
-    /// For each place, the range of its output rows to keep; `None` to keep all.
+    /// For each location in `places`, the range of its output rows to keep, counted from 0; `None`
+    /// to keep all output rows.
     pub(crate) wanted: Option<Vec<Range<u32>>>,
-    /// True if `wanted` counts the children of `unnest`, including those that a filter above it
-    /// drops.
+    /// True if `wanted` counts all children that `unnest` makes of a stored row, including children
+    /// that a filter above the `unnest` drops. False if `wanted` counts only the rows that reach
+    /// the output.
     pub(crate) by_child: bool,
-    /// Number of rows that the segment must have; `None` if unknown.
+    /// Number of output rows that were counted for this segment in advance; `None` if rows were not
+    /// counted.
     pub(crate) planned: Option<usize>,
 }
 
@@ -75,7 +78,9 @@ impl SegmentRequest {
                     if splits.iter().all(is_staged) {
                         Values::Staged
                     } else {
-                        // Rows that were cached when the window was staged were evicted since.
+                        // When the window was staged, some splits were left out because all their
+                        // rows were cached. Some of these rows were evicted from the cache since,
+                        // so the splits are staged now.
                         splits.sort_unstable();
                         splits.dedup();
                         Values::StagedLate(stage_splits(context, scan, splits).await?)
@@ -88,7 +93,8 @@ impl SegmentRequest {
     }
 }
 
-/// Finds the rows below the cache point that are cached, and leaves the others in `by_scan` to be computed.
+/// Looks up the rows of the cached prefix in the cache. Rows that are not in the cache stay in
+/// `by_scan`, to be computed.
 async fn find(data: &StoredData, cached: &CachedPrefix, by_scan: &mut [Vec<RowLocation>]) -> Found {
     let mut wanted = Vec::new();
     for (scan, places) in by_scan.iter_mut().enumerate() {
@@ -104,7 +110,7 @@ async fn find(data: &StoredData, cached: &CachedPrefix, by_scan: &mut [Vec<RowLo
     found
 }
 
-/// Reads rows of a source with direct access, one by one.
+/// Reads the rows at `places` one by one from the source of scan `scan`, which has direct access.
 async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) -> Result<Values> {
     let SegmentContext { data, reader, .. } = context;
     let address = |place: &RowLocation| data.snapshot.in_source(place.row);

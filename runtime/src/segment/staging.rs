@@ -19,10 +19,11 @@ use crate::prefetch::prefetched;
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::RowStage;
 
-/// Number of batches of a split that are read ahead.
+/// Number of batches that are read ahead in each split.
 const BATCHES_AHEAD: usize = 2;
 
-/// Stages a window: reads its splits, except those of sources with direct access and those whose rows are all cached.
+/// Reads the splits of `window`, and holds or spills their rows. Splits of sources with direct
+/// access, and splits whose rows are all cached, are left out.
 pub(crate) async fn stage(context: &SegmentContext, window: &WindowSplits) -> Result<Window> {
     let SegmentContext { data, reader, .. } = context;
     let snapshot = &data.snapshot;
@@ -42,7 +43,8 @@ pub(crate) async fn stage(context: &SegmentContext, window: &WindowSplits) -> Re
     Ok(Window { parts })
 }
 
-/// Reads splits of a scan concurrently, and stages their rows in order.
+/// Reads the splits `wanted` of scan `scan` concurrently, and stages their rows in the order of
+/// `wanted`.
 pub(crate) async fn stage_splits(
     context: &SegmentContext,
     scan: usize,
@@ -77,8 +79,8 @@ pub(crate) async fn stage_splits(
             };
             let stored = keep(stored?, read)?;
             reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
-            // Under a LIMIT, the snapshot may have only a part of the split. The rows read are in
-            // ascending order.
+            // Under a LIMIT, the snapshot may contain only some of the split's rows. The numbers of
+            // the rows read ascend, so a binary search finds the rows of the snapshot.
             let end = split.first_row + split.rows;
             let from = stored.numbers.partition_point(|&row| row < split.first_row);
             let to = stored.numbers.partition_point(|&row| row < end);
@@ -100,8 +102,8 @@ pub(crate) async fn stage_splits(
     Ok(Staged { stage, splits })
 }
 
-/// Drops the rows that the filter above the scan would drop. If the predicate fails for some row,
-/// all rows are kept, since the filter then reports the failure.
+/// Drops the rows of `stored` that the filter above the scan would drop. If the predicate raises an
+/// error for some row, all rows are kept, and the filter reports the error.
 fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
     let rows = stored.numbers.len();
     let Some(predicate) = read.keep.as_ref().filter(|_| rows > 0) else {

@@ -1,4 +1,4 @@
-//! The rows that a fragment computes from some splits, in stored order.
+//! Computation of a fragment's rows in stored order, without a shuffle.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::fragment::row_batch::RowBatch;
 use crate::order::{self, StoredRow, WindowSplits};
 use crate::prefetch::ahead;
 
-/// Number of windows that are staged at a time: the current one and the next.
+/// Number of windows that are staged at the same time: the current window and the next one.
 const WINDOWS_AHEAD: usize = 2;
 
-/// Computes the rows of some splits, in stored order. The position of a row is the number of its stored row in the
-/// snapshot.
+/// Computes the rows of `splits`, a range of the snapshot's splits, in stored order. The position
+/// of an output row is the number of its stored row in the snapshot.
 pub(crate) fn stored_order(
     context: &SegmentContext,
     splits: Range<u32>,
@@ -48,7 +48,7 @@ pub(crate) fn stored_order(
         .boxed()
 }
 
-/// Stages a window, and cuts its rows into segments.
+/// Stages the window that consists of `splits`, and cuts its rows into segments.
 async fn segments(
     context: SegmentContext,
     splits: WindowSplits,

@@ -13,17 +13,17 @@ use crate::stage::RowStage;
 /// The rows of a window, ready to be taken in any order.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The staged rows of each scan; `None` if the source has direct access, so that rows are read
-    /// from it one by one.
+    /// The staged rows of each scan; `None` if rows of the scan are not staged, because its source
+    /// has direct access or no column is read.
     pub(super) parts: Vec<Option<Staged>>,
 }
 
-/// The rows of some splits of a scan, which were read split by split and are held in memory or
-/// spilled.
+/// The rows of some splits of a scan. The splits were read one by one, and the rows are held in
+/// memory or spilled.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(super) stage: RowStage,
-    /// The splits, ascending.
+    /// The splits of these rows, by ascending index into the snapshot's splits.
     pub(super) splits: Vec<StagedSplit>,
 }
 
@@ -32,14 +32,16 @@ pub(crate) struct Staged {
 pub(super) struct StagedSplit {
     /// Index into the snapshot's splits.
     pub(super) split: u32,
-    /// Index in the stage of the split's first row.
+    /// Index in the stage of the split's first staged row.
     pub(super) base: u64,
-    /// Offsets in the split of the staged rows; `None` if all rows of the split are staged.
+    /// Offsets of the staged rows from the first row of the split; `None` if all rows of the split
+    /// are staged.
     pub(super) kept: Option<RowBitmap>,
 }
 
 impl Window {
-    /// Returns the rows of a split that remained after pruning; `None` if all did.
+    /// Returns the offsets of the rows of `split` that remained after pruning; `None` if pruning
+    /// removed no row of `split`.
     pub(crate) fn kept(&self, snapshot: &Snapshot, split: u32) -> Option<&RowBitmap> {
         let scan = snapshot.splits[split as usize].scan;
         self.parts[scan as usize]
@@ -57,7 +59,8 @@ impl Window {
 }
 
 impl StagedSplit {
-    /// Returns the index in the stage of the row at `offset`; `None` if pruning removed the row.
+    /// Returns the index in the stage of the row at `offset` in the split; `None` if pruning
+    /// removed the row.
     fn index(&self, offset: u32) -> Option<u64> {
         let rank = match &self.kept {
             None => u64::from(offset),
@@ -79,15 +82,15 @@ impl Staged {
     }
 }
 
-/// Returns the stages of a scan's rows; `None` if the rows are read from the source one by one.
+/// Returns the staged rows of scan `scan` in each window; `None` if the scan's rows are not staged.
 pub(super) fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged>> {
     { windows.iter() }
         .map(|window| window.parts[scan].as_ref())
         .collect()
 }
 
-/// Reads the rows at `places` from the stages that hold their splits. Returns their columns and
-/// locations, without the rows that pruning removed.
+/// Reads the rows at `places` from `stages`. Returns the columns and locations of the rows, without
+/// the rows that pruning removed.
 pub(crate) fn gather(
     stages: &[&Staged],
     places: Vec<RowLocation>,
@@ -101,8 +104,8 @@ pub(crate) fn gather(
             let mut found = stages.iter().zip(0..);
             found.find_map(|(staged, nth)| Some((staged.find(place.row.split)?, nth)))
         };
-        // Without a shuffle, consecutive rows mostly belong to one split, so the last one is tried
-        // first.
+        // Without a shuffle, consecutive rows mostly belong to the same split, so the split of the
+        // previous row is tried first.
         last = last
             .filter(|(of, _)| of.split == place.row.split)
             .or_else(search);

@@ -1,4 +1,4 @@
-//! The row stage: holds the rows of a window and returns them in any order.
+//! The row stage, which holds the rows of a window and returns them in any order.
 
 mod space;
 mod spill;
@@ -17,31 +17,32 @@ use crate::record_batch::record_batch;
 pub(crate) use space::SpillSpace;
 use spill::Spill;
 
-/// Number of bytes by which a batch may exceed twice the size of its rows; a larger batch is
-/// copied.
+/// Number of bytes by which the buffers of a batch may exceed twice the size of its rows; a batch
+/// with larger buffers is copied.
 const SLACK_BYTES: usize = 64 << 10;
 
-/// Holds rows in memory while the pool grants it, then in a temporary file, and returns them in any order.
+/// Store for rows, which returns them in any order. Rows are held in memory while the pool grants
+/// memory, then in a temporary file.
 ///
-/// Rows are numbered from 0 in the order of insertion. Returned rows equal the inserted ones bit
-/// for bit, with the same types. The temporary file has no name, so it does not outlive the
-/// process.
+/// Rows are numbered from 0 in the order of insertion. Returned rows equal the inserted rows bit for
+/// bit, with the same types. The temporary file has no name, so the system removes it when the
+/// process ends.
 #[derive(Debug)]
 pub(crate) struct RowStage {
     schema: SchemaRef,
     reservation: MemoryReservation,
     space: Arc<SpillSpace>,
     batches: Vec<RecordBatch>,
-    /// Number of the first row of each batch.
+    /// Number of the first row of each batch in `batches`.
     starts: Vec<u64>,
-    /// Number of rows in `batches`; the spilled rows follow them.
+    /// Number of rows in `batches`. The numbers of spilled rows begin here.
     in_memory: u64,
     spill: Option<Spill>,
 }
 
 impl RowStage {
-    /// Creates an empty stage for rows of `schema`, which takes memory from `pool` and, once that is exhausted, file
-    /// space from `space`.
+    /// Creates an empty stage for rows of `schema`. The stage takes memory from `pool`, and when
+    /// the pool is exhausted, file space from `space`.
     pub(crate) fn new(
         schema: SchemaRef,
         pool: &Arc<dyn MemoryPool>,
@@ -71,13 +72,14 @@ impl RowStage {
         self.spill.as_ref().map_or(0, Spill::rows)
     }
 
-    /// Returns the memory that the rows take from the pool, in bytes.
+    /// Returns the memory that the stage has reserved in the pool, in bytes.
     pub(crate) fn reserved_bytes(&self) -> usize {
         self.reservation.size()
     }
 
-    /// Appends rows. Blocks while it writes spilled rows. Fails if the disk is full, temporary
-    /// files are switched off, or the columns' types differ from the schema's.
+    /// Appends the rows of `batch`. Blocks while rows are written to the temporary file. Fails if a
+    /// temporary file cannot be created, if the disk is full, if the limit of the file space is
+    /// reached, or if the types of the columns differ from those of the schema.
     pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
@@ -90,8 +92,8 @@ impl RowStage {
                 batch.schema()
             );
         }
-        // Once a row was spilled, all later rows are spilled, so that a row's number says where it
-        // is.
+        // After the first spilled row, all later rows are spilled, too, so that the number of a row
+        // shows whether the row is in memory or spilled.
         let (batch, mut spill) = match self.spill.take() {
             Some(spill) => (batch, spill),
             None => {
@@ -108,7 +110,8 @@ impl RowStage {
         };
         let before = spill.index_bytes();
         let outcome = spill.append(&self.with_own_schema(&batch)?);
-        // The index of spilled rows must be in memory, so it is accounted even beyond the limit.
+        // The index of spilled rows must be in memory, so its size is reserved even beyond the
+        // limit.
         self.reservation.grow(spill.index_bytes() - before);
         self.spill = Some(spill);
         outcome
@@ -121,9 +124,9 @@ impl RowStage {
     }
 
     /// Returns the rows with the numbers `indices`, in this order; a number may occur several
-    /// times. Blocks if rows are spilled. Several threads may call it at once. Fails if a number is
-    /// past the last row, the rows exceed what one batch can hold, or the temporary file cannot be
-    /// read.
+    /// times. Blocks while spilled rows are read. Several threads may call `gather` at the same
+    /// time. Fails if a number is past the last row, if the rows exceed the size of one batch, or
+    /// if the temporary file cannot be read.
     pub(crate) fn gather(&self, indices: &[u64]) -> Result<RecordBatch> {
         if let Some(past) = indices.iter().find(|&&index| index >= self.rows()) {
             return internal_err!("row stage has {} rows, asked for row {past}", self.rows());
@@ -173,8 +176,8 @@ impl RowStage {
     }
 }
 
-/// Copies a batch whose rows are a small part of larger buffers. Without a copy, the buffers would
-/// stay in memory, and be counted for each slice of them.
+/// Returns `batch`, copied if its rows are a small part of larger buffers. Without a copy, the
+/// whole buffers would stay in memory, and would be counted again for each slice of them.
 fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
     let rows_alone = batch.columns().iter().map(row_bytes);
     let rows_alone = rows_alone.fold(0, usize::saturating_add);
@@ -194,7 +197,8 @@ fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
     Ok(record_batch(copied.schema(), columns, copied.num_rows())?)
 }
 
-/// Returns the number of bytes that the values of a column take.
+/// Returns the number of bytes that the values of the rows of `column` take, without unused parts
+/// of its buffers.
 fn row_bytes(column: &ArrayRef) -> usize {
     let views = column.len() * size_of::<u128>();
     match column.data_type() {

@@ -1,6 +1,7 @@
-//! The space for temporary files.
+//! The file space that temporary files may take.
 //!
-//! A temporary file has no name, so the system frees it when the process ends, even after a crash.
+//! A temporary file has no name, so the system removes it when the process ends, even after a
+//! crash.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Default limit for all temporary files of a run together, in bytes.
 const DEFAULT_LIMIT: u64 = 100 << 30;
 
-/// The file space that the temporary files of a run share; beyond its limit, spilling fails.
+/// The limited file space that the temporary files of a run share. When its limit is reached,
+/// spilling fails.
 #[derive(Debug)]
 pub(crate) struct SpillSpace {
     limit: u64,
@@ -24,7 +26,7 @@ impl Default for SpillSpace {
 }
 
 impl SpillSpace {
-    /// Creates a space of `limit` bytes.
+    /// Creates a file space with a limit of `limit` bytes.
     pub(crate) const fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -38,7 +40,7 @@ impl SpillSpace {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Creates an unnamed file in the system's folder for temporary files (`TMPDIR`).
+    /// Creates an unnamed, empty file in the system's folder for temporary files (`TMPDIR`).
     pub(super) fn create(self: &Arc<Self>) -> io::Result<SpillFile> {
         Ok(SpillFile {
             file: tempfile::tempfile()?,
@@ -57,7 +59,8 @@ pub(super) struct SpillFile {
 }
 
 impl SpillFile {
-    /// Appends bytes to the file. Fails if all files together would exceed the space's limit.
+    /// Appends `bytes` to the file. Fails if the temporary files of the run together would exceed
+    /// the limit of the space.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let more = bytes.len() as u64;
         let used = self.space.used.fetch_add(more, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Spilled rows in a temporary file, addressable by number.
+//! Spilled rows in a temporary file, which can be read by row number.
 //!
-//! Rows are stored in the row format of `arrow-row`, one after the other, with their offsets in memory. Types that
-//! the row format does not reproduce (dictionaries, run-end encoding, unions) are stored as small Arrow IPC streams
-//! instead.
+//! Rows are stored one after the other in the row format of `arrow-row`; their byte offsets in the
+//! file are kept in memory. Types that the row format does not reproduce (such as dictionaries,
+//! run-end encoding and unions) are stored as small Arrow IPC streams instead.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -18,29 +18,30 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
 
 use super::space::{SpillFile, SpillSpace};
 
-/// Number of bytes that are encoded or read at a time.
+/// Number of bytes that are encoded or read in one call.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Target size in bytes of a block of rows in the format `Blocks`; reading one row reads its whole
-/// block.
+/// Target size in bytes of a block of rows in the format [`Codec::Blocks`]. To read one row, its
+/// whole block is read.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Largest gap in bytes between rows that are read together. The system reads whole pages anyway.
+/// Largest gap in bytes between two rows that are read in one call. The gap costs little, because
+/// the system reads whole pages anyway.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Maximum size in bytes of the encoded rows that one gather reads, as the result has 32-bit
-/// offsets; more is an error.
+/// Maximum size in bytes of the encoded rows that one call of `gather` reads. A larger total is an
+/// error, because the resulting columns have 32-bit offsets.
 const MAX_GATHER_BYTES: u64 = i32::MAX as u64;
 
-/// Rows in a temporary file, and the index of their positions.
+/// Rows in a temporary file, and the index of their byte offsets.
 #[derive(Debug)]
 pub(super) struct Spill {
     schema: SchemaRef,
     codec: Codec,
     file: SpillFile,
-    /// End offset of each stored piece (a row or a block).
+    /// End of each stored piece (a row or a block), as a byte offset in the file.
     ends: Vec<u64>,
-    /// For blocks: number of rows up to the end of each block.
+    /// For each block, the number of rows up to its end; empty if rows are stored separately.
     block_rows: Vec<u64>,
 }
 
@@ -86,12 +87,13 @@ impl Spill {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Returns the memory that the offsets take, in bytes.
+    /// Returns the memory that the index (`ends` and `block_rows`) takes, in bytes.
     pub(super) fn index_bytes(&self) -> usize {
         (self.ends.capacity() + self.block_rows.capacity()) * size_of::<u64>()
     }
 
-    /// Appends rows. After an error, the spill must not be used any more.
+    /// Appends the rows of `batch` to the file. After an error, the spill must not be used any
+    /// more.
     pub(super) fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         let aim = match self.codec {
             Codec::Rows(_) => CHUNK_BYTES,
@@ -131,7 +133,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Returns the rows with these numbers, in this order.
+    /// Returns the rows with the numbers `rows`, in this order.
     pub(super) fn gather(&self, rows: &[u64]) -> Result<RecordBatch> {
         match &self.codec {
             Codec::Rows(converter) => self.gather_rows(converter, rows),
@@ -189,15 +191,16 @@ impl Spill {
         Ok(interleave_record_batch(&taken, &places)?)
     }
 
-    /// Returns start and end in the file of a piece (a row or a block).
+    /// Returns the byte offsets in the file at which the piece with number `piece` (a row or a
+    /// block) starts and ends.
     fn span(&self, piece: u64) -> (u64, u64) {
         let piece = piece as usize;
         let start = if piece == 0 { 0 } else { self.ends[piece - 1] };
         (start, self.ends[piece])
     }
 
-    /// Reads pieces, given by number in ascending order. Pieces close to each other are read
-    /// together.
+    /// Reads the pieces with the numbers `ascending`, which ascend. Pieces close to each other are
+    /// read in one call.
     fn read(&self, ascending: &[u64]) -> Result<Pieces> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for &piece in ascending {
@@ -228,7 +231,7 @@ fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
         .map_err(|e| exec_datafusion_err!("cannot write rows to a temporary file: {e}"))
 }
 
-/// Ranges of the file that were read into memory, ascending.
+/// Byte ranges of the file that were read into memory, by ascending start.
 #[derive(Default)]
 struct Pieces {
     starts: Vec<u64>,
@@ -267,12 +270,12 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> std::io:
     Ok(())
 }
 
-/// Returns true if `arrow-row` reproduces values of a type, including the type itself.
+/// Returns true if `arrow-row` reproduces values of `data_type` exactly, with the same type.
 fn survives_row_format(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(..) | DataType::RunEndEncoded(..) | DataType::Union(..) => false,
-        // `arrow-row` before version 58 does not support these types, and later versions build new
-        // offsets for them.
+        // `arrow-row` does not support these types before version 58, and builds new offsets for
+        // them in later versions.
         DataType::ListView(_) | DataType::LargeListView(_) | DataType::Map(..) => false,
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
             survives_row_format(field.data_type())

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::*;
 
 impl RowStage {
-    /// Returns the size of the temporary file.
+    /// Returns the size of the temporary file, in bytes.
     fn spilled_bytes(&self) -> u64 {
         self.spill.as_ref().map_or(0, Spill::bytes)
     }
@@ -26,7 +26,7 @@ fn stage(schema: &SchemaRef, limit: usize) -> (RowStage, Arc<dyn MemoryPool>) {
     (RowStage::new(Arc::clone(schema), &pool, space), pool)
 }
 
-/// Returns one column of each type; the seed decides values and nulls.
+/// Returns a column of `rows` rows whose type `kind` selects. `seed` decides values and nulls.
 fn column(kind: usize, rows: usize, seed: u64) -> ArrayRef {
     let draw = |row: usize| {
         let mut x = seed ^ (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -129,8 +129,9 @@ fn batch(kinds: &[usize], rows: usize, seed: u64) -> RecordBatch {
     record_batch(Arc::new(Schema::new(fields)), columns, rows).unwrap()
 }
 
-/// Formats logical values as text. `==` on arrays treats NaN as unequal to itself, does not distinguish signed zeros,
-/// and compares values under the null of a struct.
+/// Formats the logical values of `batch` as text, to compare batches. `==` on arrays treats NaN as
+/// unequal to itself, does not distinguish signed zeros, and compares values beneath the null of a
+/// struct.
 fn shown(batch: &RecordBatch) -> String {
     let options = FormatOptions::new().with_null("null");
     let mut text = String::new();

@@ -1,10 +1,10 @@
 //! The accountant of a stream: assigns each row to a batch, a rank and a step, and computes the cursor after each
 //! batch.
 //!
-//! The accountant takes rows in stream order. Of a row it knows only the [`GroupKey`] and the name
-//! in a cursor. A run that plans its rows before computing them passes the rows to be read; a run
-//! that learns from computing which rows exist passes computed rows. Both kinds of run make the
-//! same batches and the same tokens.
+//! The accountant takes rows in stream order, and uses only the [`GroupKey`] of a row and the name
+//! of the row in a cursor. A run that knows its rows before computing them passes planned rows to
+//! the accountant. A run that learns from computing which rows exist passes computed rows. Both
+//! kinds of run make the same batches and the same tokens.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub(crate) trait StreamRow: Clone {
     fn carried(&self) -> CarriedRow;
 }
 
-/// The rules by which rows become batches: from the pipeline's clauses and the run's rank.
+/// The rules by which rows become batches, from the pipeline's clauses and the run's settings.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchRules {
     pub(crate) skip: u64,
-    /// Number of rows after which an epoch needs no more: SKIP plus TAKE.
+    /// Number of rows, SKIP plus TAKE, after which an epoch needs no more rows.
     pub(crate) until: u64,
     /// True if batches cross the ends of epochs (`REPEAT .. CONTINUOUS`).
     pub(crate) continuous: bool,
@@ -36,7 +36,8 @@ pub(crate) struct BatchRules {
 }
 
 impl BatchRules {
-    /// Returns the rules of a pipeline for one rank, which computes all of its steps.
+    /// Returns the rules of a pipeline for one rank, for a run that computes all steps of that
+    /// rank.
     pub(crate) fn new(clauses: &Clauses, ranks: RankAssignment) -> Self {
         let take = clauses.take.unwrap_or(u64::MAX);
         Self {
@@ -49,33 +50,35 @@ impl BatchRules {
         }
     }
 
-    /// Returns how many of `rows` rows remain after SKIP and TAKE.
+    /// Returns the number of rows that SKIP and TAKE leave of the `rows` rows of an epoch.
     pub(crate) fn left_of(&self, rows: u64) -> u64 {
         rows.min(self.until).saturating_sub(self.skip)
     }
 }
 
-/// Value of [`PlannedBatch::rows`] for a batch that takes all available rows.
+/// Value of [`PlannedBatch::rows`] for a batch that takes all computed rows that are in no batch
+/// yet.
 pub(crate) const ALL_ROWS: usize = usize::MAX;
 
-/// A batch of this rank, before its failed rows are settled.
+/// The plan of a batch of this rank, made before the batch's failed rows are settled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlannedBatch {
     pub(crate) epoch: u64,
     /// Step, counted from the beginning of the span (an epoch; the whole run under `CONTINUOUS`).
     pub(crate) step: u64,
-    /// Number of rows of the batch, which are the next rows of the stream.
+    /// Number of rows of the batch. The batch takes the first computed rows that are in no batch
+    /// yet.
     pub(crate) rows: usize,
     /// Number of rows in each pack, if rows are packed.
     pub(crate) packs: Option<Vec<u32>>,
-    /// True if the batch repeats the rank's previous batch. The first batch of a resumed run, whose
-    /// previous batch is gone, brings its own rows.
+    /// True if the batch repeats the rank's previous batch. If this is the first batch of a resumed
+    /// run, the rows of the previous batch are computed again for this batch.
     pub(crate) repeats: bool,
-    /// True if the rows belong to another rank's batch, in a step that has none for this rank. The
-    /// other rank reports their failures.
+    /// True if the step has no batch for this rank, so the rows are borrowed from another rank's
+    /// batch. The other rank reports the failures of these rows.
     pub(crate) is_borrowed: bool,
-    /// Number of rows (or packs) to which the batch is filled up by repeating its own rows; `None`
-    /// if it is not filled up.
+    /// Number of rows (of packs, if rows are packed) that the batch has after it is filled up with
+    /// repetitions of its rows; `None` if the batch is not filled up.
     pub(crate) units: Option<usize>,
     /// Cursor after this batch.
     pub(crate) cursor: Arc<Cursor>,
@@ -93,31 +96,34 @@ pub(crate) struct AssignedBatch<R> {
 pub(crate) struct Accountant<R> {
     rules: BatchRules,
     pub(crate) epoch: u64,
-    /// Number of rows of the epoch so far, before SKIP and TAKE.
+    /// Number of rows of the epoch that were counted so far, including the rows that SKIP leaves
+    /// out.
     rows: u64,
     /// True if the epoch has no more rows.
     pub(crate) ended: bool,
     grouper: Grouper<R>,
     /// Number of complete batches of the span (an epoch; the whole run under `CONTINUOUS`) over all
-    /// ranks. The first `base` of them precede this run.
+    /// ranks. The first `base` of these batches precede the position at which this run began.
     batches: u64,
     pub(crate) base: u64,
-    /// Number of steps of the span so far.
+    /// Number of steps of the span that ended so far.
     step: u64,
-    /// Number of steps of this run so far, over all spans.
+    /// Number of steps of this run that ended so far, over all spans.
     pub(crate) steps: u64,
-    /// Number of batches in the last step of the span, if it has none for some ranks.
+    /// Number of batches in the last step of the span, while that step is ended and has no batch
+    /// for some ranks; otherwise `None`.
     short: Option<u64>,
-    /// This rank's share of the step that is being filled, and the epoch in which the share's batch
-    /// was completed.
+    /// This rank's rows in the current step, with the epoch in which their batch was completed;
+    /// `None` until that batch is complete.
     mine: Option<(u64, Group<R>)>,
-    /// Rows that this rank borrows if the step has no batch for it, and the epoch in which their
-    /// batch was completed.
+    /// Rows that this rank borrows if the current step has no batch for this rank, with the epoch
+    /// in which the batch of these rows was completed.
     spare: Option<(u64, Group<R>)>,
     /// Largest number of rows (or packs) that any rank has in the current step.
     most: u64,
     closed: Vec<Group<R>>,
-    /// Complete batches of this rank that were not taken yet.
+    /// This rank's batches that were emitted since the last call of
+    /// [`take_assigned`](Self::take_assigned).
     assigned: Vec<AssignedBatch<R>>,
 }
 
@@ -143,7 +149,8 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Takes over the rows that a cursor carries, and emits the batches that were already complete.
+    /// Adds the rows that a cursor carries, and emits the carried batches that are already
+    /// complete. `at` is the position of the inputs in the cursor.
     pub(crate) fn restore(&mut self, carry: Carry<(R, GroupKey)>, at: &InputPosition) {
         self.grouper = Grouper::resume(self.rules.grouping.clone(), &carry);
         for Group { rows, packs } in carry.ready {
@@ -153,13 +160,13 @@ impl<R: StreamRow> Accountant<R> {
         self.close_all(|| at.clone());
     }
 
-    /// Takes the batches that were emitted since the last call.
+    /// Returns the batches that were emitted since the last call, and forgets them.
     pub(crate) fn take_assigned(&mut self) -> Vec<AssignedBatch<R>> {
         std::mem::take(&mut self.assigned)
     }
 
-    /// Begins an epoch, and with it a new span unless batches cross epochs. Does nothing if it is
-    /// the current epoch.
+    /// Begins an epoch. Unless batches cross epochs, a new span begins with the epoch. Does nothing
+    /// if `epoch` is the current epoch.
     pub(crate) fn begin(&mut self, epoch: u64) {
         if epoch == self.epoch {
             return;
@@ -170,14 +177,14 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Returns true if the epoch has all rows of its TAKE, so that the rest of the epoch need not
-    /// be computed.
+    /// Returns true if the epoch has all rows of its TAKE. The rest of the epoch need not be
+    /// computed then.
     pub(crate) const fn take_reached(&self) -> bool {
         self.rows >= self.rules.until
     }
 
-    /// Returns true if the epoch has yielded no step (or no row, if batches cross epochs). If that
-    /// is so for the first epoch of an endless run, all epochs may yield nothing.
+    /// Returns true if the epoch has yielded no step (or no row, if batches cross epochs). If the
+    /// first epoch of an endless run is idle, all epochs may be idle.
     pub(crate) const fn is_idle(&self) -> bool {
         if self.rules.continuous {
             self.rows <= self.rules.skip
@@ -195,9 +202,10 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Returns the number of rows that [`count_run`](Self::count_run) may take at once: the rest of
-    /// the rows that SKIP leaves out, or those that the open batch has room for. `None` if rows
-    /// have to be counted one by one.
+    /// Returns the maximum number of rows for the next call of [`count_run`](Self::count_run):
+    /// while SKIP leaves rows out, the number of rows still to be left out; later, the number of
+    /// rows that fit into both the open batch and TAKE. `None` if rows have to be counted one by
+    /// one.
     pub(crate) fn room(&self) -> Option<u64> {
         let room = self.grouper.room()?;
         Some(if self.rows < self.rules.skip {
@@ -207,7 +215,7 @@ impl<R: StreamRow> Accountant<R> {
         })
     }
 
-    /// Counts consecutive rows, at most as many as there is [`room`](Self::room) for.
+    /// Counts consecutive rows, at most as many as [`room`](Self::room) returns.
     pub(crate) fn count_run(
         &mut self,
         rows: impl ExactSizeIterator<Item = R>,
@@ -221,7 +229,7 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Completes the open packs and buckets, because the horizon was reached.
+    /// Completes the open packs and buckets. Called when the horizon is reached.
     pub(crate) fn flush(&mut self, at: impl Fn() -> InputPosition) {
         self.grouper.flush(&mut self.closed);
         self.close_all(at);
@@ -234,7 +242,7 @@ impl<R: StreamRow> Accountant<R> {
         self.close_all(&at);
         let ranks = self.rules.ranks;
         let left = (self.batches - self.base) % ranks.batches_per_step();
-        // The last step has no batch for some ranks.
+        // If batches are left over, the last step has no batch for some ranks.
         if left > 0 {
             match ranks.equal_steps {
                 EqualSteps::Drop => {
@@ -249,7 +257,7 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Iterates over the held rows: those that were counted, but whose batch was not emitted yet.
+    /// Iterates over the held rows: rows that were counted, but whose batch was not emitted yet.
     pub(crate) fn held(&self) -> impl Iterator<Item = &R> {
         let parts = self.mine.iter().chain(&self.spare);
         let parts = parts.flat_map(|(_, group)| &group.rows);
@@ -270,8 +278,8 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Takes a complete batch, and ends the step if all its batches are complete. `behind` holds
-    /// the complete batches that follow.
+    /// Adds the complete batch `group` to the current step, and ends the step if all batches of the
+    /// step are complete. `behind` holds the complete batches that follow `group`.
     fn close(&mut self, group: Group<R>, behind: &[Group<R>], at: &impl Fn() -> InputPosition) {
         let ranks = self.rules.ranks;
         let batch = self.batches - self.base;
@@ -294,7 +302,8 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Emits this rank's batch of the step, and begins the next step.
+    /// Ends the current step, and emits this rank's batch of the step. `behind` holds the complete
+    /// batches that belong to later steps.
     fn end_step(&mut self, behind: &[Group<R>], at: &impl Fn() -> InputPosition) {
         self.step += 1;
         self.steps += 1;
@@ -307,11 +316,12 @@ impl<R: StreamRow> Accountant<R> {
         let fills = ranks.batch.remainder == Remainder::Pad;
         let pads = ranks.equal_steps == EqualSteps::Pad || fills;
         let is_idle = mine.as_ref().is_none_or(|(_, group)| group.units() == 0);
-        // Padding by the pipeline repeats the rank's previous batch, which does not exist in the
-        // first step.
+        // If the pipeline pads, a rank without a batch repeats its previous batch. The first step
+        // has no previous batch, so the rank borrows rows in that step.
         let borrows = is_idle && spare.is_some() && (!pads || self.step == 1);
         let most = match self.short {
-            // A repeated batch has the size of the batch that it repeats.
+            // Ranks without a batch repeat their previous batch, which is full, so the largest
+            // batch of the step has the size of a full batch.
             Some(_) if most > 0 && pads && self.step > 1 => ranks.full().unwrap_or(most),
             _ => most,
         };
@@ -331,7 +341,7 @@ impl<R: StreamRow> Accountant<R> {
         self.assigned.push(AssignedBatch { rows, plan });
     }
 
-    /// Returns the current cursor. `behind` holds the batches that are complete but not emitted.
+    /// Returns the current cursor. `behind` holds the complete batches that were not emitted yet.
     fn cursor(&self, behind: &[Group<R>], at: InputPosition) -> Cursor {
         let mut cursor = Cursor {
             epoch: self.epoch,
@@ -356,7 +366,7 @@ impl<R: StreamRow> Accountant<R> {
     }
 }
 
-/// Returns a rank's share of a batch.
+/// Returns the share of the batch `group` that belongs to the rank of `ranks`.
 fn share<R>(mut group: Group<R>, ranks: &RankAssignment) -> Group<R> {
     let rows = match &mut group.packs {
         None => ranks.share(group.rows.len() as u64),

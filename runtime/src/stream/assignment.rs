@@ -1,37 +1,40 @@
 //! Assignment of batches to ranks: arithmetic, without data.
 //!
-//! Batches are numbered over all ranks, from the beginning of the stream or from where it resumes. Batch `b` goes to
-//! rank `b mod world`; `GLOBAL` splits every batch over the ranks instead.
+//! Batches are numbered over all ranks, from the beginning of the span or from the position at
+//! which the run resumes. Batch `b` goes to rank `b mod world`. With `GLOBAL`, every batch is split
+//! over all ranks instead.
 
 use std::ops::Range;
 
 use forebay_planner::clauses::{BatchClause, BatchScope, Clauses, EqualSteps, Remainder};
 
-/// The batches that belong to a rank.
+/// The rule that decides which batches, or which shares of batches, belong to a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankAssignment {
     /// Size, scope and remainder of batches.
     pub batch: BatchClause,
-    /// Treatment of the last step if batches do not divide by ranks.
+    /// Treatment of the last step if the number of batches is not a multiple of the number of
+    /// ranks.
     pub equal_steps: EqualSteps,
     /// This rank, from 0.
     pub rank: u64,
     /// Number of ranks.
     pub world: u64,
-    /// True if short batches are filled up by repeated rows until all ranks have equally many rows
-    /// in each step.
+    /// True if short batches are filled up with repeated rows until all ranks have equally many
+    /// rows in each step.
     pub pads_ranks: bool,
 }
 
-/// Treatment of a step whose rows do not divide by ranks, beyond what the pipeline specifies. It is a setting of a
-/// run and part of no hash or token.
+/// Treatment of a step in which ranks would have different numbers of rows, in addition to the
+/// treatment that the pipeline specifies. This is a setting of a run, and is part of no hash or
+/// token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Uneven {
-    /// Each rank gets its share, which may be empty.
+    /// Each rank gets its share of the rows, which may be empty.
     #[default]
     Keep,
-    /// Each rank gets as many rows as the rank with most rows. It repeats rows of its own batch or,
-    /// if it has none, takes rows of the step's first batch.
+    /// Each rank gets as many rows as the rank with the most rows. A rank with fewer rows repeats
+    /// rows of its batch. A rank without a batch takes rows of the step's first batch.
     /// [`Batch::padded`](crate::tail::Batch::padded) counts the added rows.
     Pad,
     /// A step in which some rank would have no batch is dropped.
@@ -39,7 +42,8 @@ pub enum Uneven {
 }
 
 impl RankAssignment {
-    /// Returns the assignment for one rank of a pipeline.
+    /// Returns the assignment for rank `rank` of `world` ranks that run a pipeline with these
+    /// clauses.
     pub fn new(clauses: &Clauses, rank: u64, world: u64, uneven: Uneven) -> Self {
         Self {
             batch: clauses.batch.unwrap_or_default(),
@@ -53,7 +57,7 @@ impl RankAssignment {
         }
     }
 
-    /// Returns the number of batches, over all ranks, that make a step.
+    /// Returns the number of batches in a step, over all ranks.
     pub const fn batches_per_step(&self) -> u64 {
         match self.batch.scope {
             BatchScope::PerRank => self.world,
@@ -61,7 +65,7 @@ impl RankAssignment {
         }
     }
 
-    /// Returns true if this rank has the batch with this number, or a share of it.
+    /// Returns true if batch number `batch`, or a share of that batch, belongs to this rank.
     pub const fn is_mine(&self, batch: u64) -> bool {
         match self.batch.scope {
             BatchScope::PerRank => batch % self.world == self.rank,
@@ -69,7 +73,8 @@ impl RankAssignment {
         }
     }
 
-    /// Returns this rank's share of a batch of `rows` rows (or packs). Shares differ in size by at most one.
+    /// Returns this rank's share of a batch of `rows` rows (or packs), as a range of indices. With
+    /// `GLOBAL`, the shares of the ranks differ in size by at most one.
     pub fn share(&self, rows: u64) -> Range<u64> {
         match self.batch.scope {
             BatchScope::PerRank => 0..rows,
@@ -107,9 +112,9 @@ impl RankAssignment {
         })
     }
 
-    /// Returns the number of steps in which all ranks together take `batches` batches. It is the
-    /// same for all ranks; if batches do not divide by ranks, `equal_steps` decides about the last
-    /// step.
+    /// Returns the number of steps that each rank takes if all ranks together have `batches`
+    /// batches. If the last step would have no batch for some ranks, `equal_steps` decides whether
+    /// that step is dropped.
     pub fn steps(&self, batches: u64) -> u64 {
         match self.equal_steps {
             EqualSteps::Drop => batches / self.batches_per_step(),
@@ -117,7 +122,8 @@ impl RankAssignment {
         }
     }
 
-    /// Returns the number of ranks without a batch in the last step.
+    /// Returns the number of ranks without a batch in the last step, if all ranks together have
+    /// `batches` batches.
     pub fn idle(&self, batches: u64) -> u64 {
         let step = self.batches_per_step();
         match self.equal_steps {
@@ -128,13 +134,14 @@ impl RankAssignment {
 }
 
 /// The share of a rank's batches that a run yields: the batch at step `first`, and every `of`-th
-/// batch after it. The workers of a data loader run with different strides; together they yield
-/// every batch, and none computes the batches of another.
+/// batch after that batch. The workers of a data loader run with different strides, and together
+/// yield every batch of the rank once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerStride {
-    /// Number of steps before the run's first batch, counted from where the run begins or resumes.
+    /// Number of steps before the run's first batch, counted from the position at which the run
+    /// begins or resumes.
     pub first: u64,
-    /// Distance in steps from one of the run's batches to the next.
+    /// Number of steps from each of the run's batches to the run's next batch.
     pub of: u64,
 }
 
@@ -148,12 +155,13 @@ impl WorkerStride {
     /// The stride of a run that yields every batch of its rank.
     pub const ALL: Self = Self { first: 0, of: 1 };
 
-    /// Returns true if the run yields a step, counted from where it begins or resumes.
+    /// Returns true if the run yields the batch of step `step`. Steps are counted from the position
+    /// at which the run begins or resumes.
     pub const fn has(&self, step: u64) -> bool {
         step >= self.first && (step - self.first).is_multiple_of(self.of)
     }
 
-    /// Returns the step of the run's `nth` batch.
+    /// Returns the step of the run's `nth` batch, where `nth` counts from 0.
     pub const fn step(&self, nth: u64) -> u64 {
         self.first.saturating_add(self.of.saturating_mul(nth))
     }
@@ -172,8 +180,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The shares of all ranks partition a batch, whatever the world size; a full share has the size `full`
-        /// returns.
+        /// The shares of all ranks partition a batch, for any number of ranks. A rank's share of a
+        /// full batch has the size that `full` returns.
         #[test]
         fn ranks_partition_batches(rows in 1_u64..40, batch in 0_u64..100, world in 1_u64..9, global: bool) {
             let scope = if global { BatchScope::Global } else { BatchScope::PerRank };
@@ -196,7 +204,8 @@ mod tests {
             prop_assert_eq!(owners, if global { world } else { 1 });
         }
 
-        /// The batches of all steps, with those of the idle ranks in the last step, account for every batch.
+        /// The number of steps times the number of ranks is the number of batches, plus the idle
+        /// ranks of the last step, or minus the batches that `EqualSteps::Drop` leaves out.
         #[test]
         fn steps_hold_the_batches(batches in 0_u64..500, world in 1_u64..9, drop: bool) {
             let mut clauses = Clauses::default();

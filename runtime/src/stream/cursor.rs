@@ -7,52 +7,57 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::stream::group::{Carry, Group};
 
-/// A position in a stream, between two steps. Rows are identified by their numbers in the snapshot, so a cursor has
-/// the same meaning for every rank, world, thread count and plan.
+/// A position in a stream, between two steps. Rows are identified by their numbers in the snapshot,
+/// so a cursor has the same meaning for every rank, number of ranks, thread count and plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
     /// Epoch of the next row.
     pub epoch: u64,
-    /// Number of steps taken in this span (an epoch; the whole run under `CONTINUOUS`).
+    /// Number of steps of the span (an epoch; the whole run under `CONTINUOUS`) before this
+    /// position.
     pub step: u64,
-    /// Number of batches taken in this span, over all ranks.
+    /// Number of batches of the span before this position, over all ranks.
     pub batches: u64,
-    /// Number of rows taken in the epoch, before SKIP and TAKE.
+    /// Number of rows of the epoch before this position, including the rows that SKIP leaves out.
     pub rows: u64,
     /// True if the epoch has no more rows.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ended: bool,
-    /// Number of batches in the last step of the span, if it had none for some ranks.
+    /// Number of batches in the last step of the span, if that step had no batch for some ranks;
+    /// otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short: Option<u64>,
-    /// Number of inputs drawn in this epoch, under MIX.
+    /// Number of times that MIX has drawn an input in this epoch before this position; 0 without
+    /// MIX.
     #[serde(default, skip_serializing_if = "is_default")]
     pub drawn: u64,
-    /// Position of each input: those of MIX, or the only one.
+    /// Position in each input of MIX, or in the only input.
     pub arms: Vec<InputCursor>,
-    /// Encoded names of the rows that were taken but are in no batch yet.
+    /// Encoded names of the carried rows: rows before this position whose batch comes after this
+    /// position. `None` if no rows are carried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<String>,
-    /// The passes that the carried rows belong to, each as (epoch, number of passes over the input
-    /// that the epoch completed before).
+    /// The passes that the carried rows belong to, each as (epoch, number of earlier passes over
+    /// the same input in that epoch).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carry_passes: Vec<(u64, u32)>,
 }
 
-/// The position of an input; by default, the beginning of its first pass.
+/// A position in an input. The default is the beginning of the first pass over the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputCursor {
-    /// Number of passes over the input that this epoch completed. A pass is one traversal of the
-    /// input.
+    /// Number of passes over the input that the epoch completed before this position. A pass is one
+    /// traversal of the input.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pass: u32,
-    /// Index of the current window in the order of the pass; absent before the first window.
+    /// Index of the current window in the order of the pass; `None` before the first window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Number in the snapshot of the last stored row taken from the window, and how many output
-    /// rows it has given.
+    /// The last stored row of the window before this position, as (number of the row in the
+    /// snapshot, number of its output rows before this position). `u32::MAX` stands for all output
+    /// rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<(u64, u32)>,
 }
@@ -61,25 +66,27 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Returns the error for a token with contents that no run has written.
+/// Returns the error for a token whose contents no run can have written. `what` describes the
+/// defect.
 pub(crate) fn damaged(what: &str) -> Error {
     Error::Config(format!("the resume token is damaged: {what}"))
 }
 
-/// The name of a row that a cursor carries.
+/// Name of an output row that a cursor carries: a row before the cursor whose batch comes after the
+/// cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CarriedRow {
     /// Number of the stored row in the snapshot.
     pub(crate) stored: u64,
-    /// Ordinal among the output rows that the stored row gives.
+    /// Index of the row among the output rows that the stored row gives, from 0.
     pub(crate) nth: u32,
-    /// The pass of the row: the epoch, and the number of passes over the input that the epoch
-    /// completed before.
+    /// The pass that the row belongs to, as (epoch, number of earlier passes over the same input in
+    /// that epoch).
     pub(crate) pass: (u64, u32),
 }
 
 impl Cursor {
-    /// Returns the positions of the inputs.
+    /// Returns the position in each input.
     pub(crate) fn position(&self) -> InputPosition {
         InputPosition {
             drawn: self.drawn,
@@ -87,7 +94,7 @@ impl Cursor {
         }
     }
 
-    /// Encodes the rows of the open groups into the cursor.
+    /// Stores `carry` in the cursor in encoded form. Does nothing if `carry` has no rows.
     pub(crate) fn set_carry(&mut self, carry: &Carry<CarriedRow>) {
         let mut passes: Vec<(u64, u32)> = carry.rows().map(|row| row.pass).collect();
         passes.sort_unstable();
@@ -114,7 +121,7 @@ impl Cursor {
         self.carry_passes = passes;
     }
 
-    /// Decodes the carried rows; fails if they are malformed.
+    /// Returns the carried rows, decoded. Fails if the encoded form is malformed.
     pub(crate) fn carry(&self) -> Result<Carry<CarriedRow>> {
         let Some(text) = &self.carry else {
             return Ok(Carry::default());
@@ -127,7 +134,7 @@ impl Cursor {
     }
 }
 
-/// Appends a number in groups of seven bits, lowest first (LEB128).
+/// Appends `value` as unsigned LEB128: groups of seven bits, the lowest group first.
 fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -167,7 +174,8 @@ impl Reader<'_> {
         None
     }
 
-    /// Reads a length, which is bounded by the number of bytes left.
+    /// Reads the length of a list. Returns `None` if the length exceeds the number of bytes left,
+    /// because every item takes at least one byte.
     fn length(&mut self) -> Option<usize> {
         let length = usize::try_from(self.number()?).ok()?;
         (length <= self.bytes.len()).then_some(length)
@@ -216,10 +224,10 @@ impl Reader<'_> {
     }
 }
 
-/// The positions of all inputs of a stream.
+/// A position in each input of a stream.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InputPosition {
-    /// Number of inputs drawn in the epoch, under MIX.
+    /// Number of times that MIX has drawn an input so far in the epoch; 0 without MIX.
     pub(crate) drawn: u64,
     pub(crate) inputs: Vec<InputCursor>,
 }
@@ -265,7 +273,8 @@ mod tests {
     }
 
     proptest! {
-        /// A token from an untrusted source is either refused or read; it never panics or allocates without bound.
+        /// Decoding the carried rows of an untrusted token succeeds or returns an error. Decoding
+        /// never panics and never allocates memory without bound.
         #[test]
         fn anything_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let cursor = Cursor {

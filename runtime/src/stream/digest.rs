@@ -10,7 +10,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, not_impl_err};
 
-/// Digest of a stream, including its order and batch boundaries; by default, of the empty stream.
+/// Digest of a stream that depends on the order of rows and on batch boundaries. The default is the
+/// digest of the empty stream.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
     hasher: blake3::Hasher,
@@ -18,7 +19,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Adds a batch.
+    /// Adds the next batch of the stream to the digest.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.batches == 0 {
             self.hasher
@@ -32,7 +33,7 @@ impl Digest {
             .try_for_each(|column| hash_array(column, &mut self.hasher))
     }
 
-    /// Returns the digest so far, as 64 hexadecimal digits.
+    /// Returns the digest of the batches added so far, as 64 hexadecimal digits.
     pub fn finish(&self) -> String {
         let mut hasher = self.hasher.clone();
         hasher.update(&self.batches.to_le_bytes());
@@ -40,9 +41,9 @@ impl Digest {
     }
 }
 
-/// Digest of the rows of a stream, independent of their order and batches: the sum, modulo 2^256,
-/// of the BLAKE3 hash of each row (an additive multiset hash: Bellare and Micciancio, EUROCRYPT
-/// 1997).
+/// Digest of a stream's rows that does not depend on the order of rows or on batch boundaries: the
+/// sum, modulo 2^256, of the BLAKE3 hashes of all rows (an additive multiset hash: Bellare and
+/// Micciancio, EUROCRYPT 1997).
 #[derive(Debug, Clone, Default)]
 pub struct RowsDigest {
     schema: Option<String>,
@@ -51,7 +52,7 @@ pub struct RowsDigest {
 }
 
 impl RowsDigest {
-    /// Adds the rows of a batch.
+    /// Adds the rows of a batch to the digest.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         self.schema
             .get_or_insert_with(|| schema_text(batch.schema_ref()));
@@ -75,7 +76,7 @@ impl RowsDigest {
         }
     }
 
-    /// Returns the digest so far, as 64 hexadecimal digits.
+    /// Returns the digest of the batches added so far, as 64 hexadecimal digits.
     pub fn finish(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.schema.as_deref().unwrap_or_default().as_bytes());
@@ -87,7 +88,8 @@ impl RowsDigest {
     }
 }
 
-/// Formats names, types and extension types. Nullability is left out, because it does not affect the values.
+/// Formats the names, types and extension types of the columns. Nullability is left out, because it
+/// does not affect the values.
 fn schema_text(schema: &Schema) -> String {
     let mut text = String::new();
     for field in schema.fields() {

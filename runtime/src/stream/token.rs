@@ -1,4 +1,5 @@
-//! Resume tokens: a run that is given the token of a batch yields the batches after it.
+//! Resume tokens. A run that resumes from the token of a batch yields the batches that follow that
+//! batch.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,29 +9,30 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::stream::cursor::{Cursor, damaged};
 
-/// Version of the token format, raised when an older reader would misread a token. Version 2 added a checksum, and a
-/// snapshot hash that covers the files' contents.
+/// Version of the token format. A change raises the version if earlier code would misread the new
+/// tokens. Version 2 added a checksum, and a snapshot hash that covers the files' contents.
 const VERSION: u32 = 2;
-/// Maximum size of a token in bytes; a larger text is refused.
+/// Maximum size of a token in bytes. A longer text is refused.
 const LARGEST: usize = 1 << 20;
 const CHECKSUM_DIGITS: usize = 16;
 
-/// The identity of a stream: its meaning, data, seed and, if rewrites above the exact tier are
-/// allowed, its plan.
+/// The identity of a stream: its pipeline, its data, its seed and, if rewrites above the exact tier
+/// are allowed, its plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamName {
     /// The pipeline's semantic hash.
     pub semantic_hash: String,
-    /// The pipeline's training clauses as text, so that an error can show a difference.
+    /// The pipeline's training clauses as text, so that an error can show the clause that differs.
     pub clauses: String,
     /// Hash of the snapshot, which covers the files' contents.
     pub snapshot_hash: String,
-    /// Size of the snapshot, so that an error can show a difference.
+    /// Size of the snapshot, so that an error can show both sizes if the data has changed.
     pub data: DataSize,
     /// Seed of the stream.
     pub seed: u64,
-    /// Hash of the plan, if rewrites above the exact tier are allowed: the plan then decides the stream.
+    /// Hash of the plan if rewrites above the exact tier are allowed, because the plan then decides
+    /// the stream; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_hash: Option<String>,
 }
@@ -54,8 +56,8 @@ impl fmt::Display for DataSize {
     }
 }
 
-/// A resume token: a position in a stream, between two steps. All ranks have the same token at a step, and it resumes
-/// a run of any number of ranks.
+/// A resume token: a position in a stream, between two steps. All ranks have the same token at a
+/// step, and a run with any number of ranks can resume from that token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "WrittenToken", try_from = "WrittenToken")]
 pub struct Token {
@@ -65,7 +67,7 @@ pub struct Token {
     pub cursor: Cursor,
 }
 
-/// A token as serialised.
+/// The serialised form of a token.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenToken {
@@ -73,13 +75,13 @@ struct WrittenToken {
     forebay_token: u32,
     stream: StreamName,
     cursor: Cursor,
-    /// Checksum of version, stream and cursor.
+    /// Checksum of the fields `forebay_token`, `stream` and `cursor`.
     checksum: String,
 }
 
 impl WrittenToken {
-    /// Returns the first 16 hexadecimal digits of BLAKE3 over all other fields as JSON. They are
-    /// hashed after parsing, so the order of keys in the token does not matter.
+    /// Returns the first 16 hexadecimal digits of BLAKE3 over all other fields as JSON. The JSON is
+    /// written from the parsed fields, so the order of keys in the token's text does not matter.
     fn checksum(&self) -> Option<String> {
         let mut hasher = blake3::Hasher::new();
         let parts = (self.forebay_token, &self.stream, &self.cursor);
@@ -118,7 +120,7 @@ impl TryFrom<WrittenToken> for Token {
     }
 }
 
-/// Checks the version of the token format.
+/// Checks that `form`, the version of a token's format, is the current version.
 fn check_form(form: u32) -> Result<()> {
     let what = match form.cmp(&VERSION) {
         Ordering::Equal => return Ok(()),
@@ -132,7 +134,8 @@ fn check_form(form: u32) -> Result<()> {
     )))
 }
 
-/// The field of a token that states its version, read without looking at the other fields.
+/// The field of a token that states its version. This field is parsed first and alone, because the
+/// other fields may differ in another version.
 #[derive(Deserialize)]
 struct TokenForm {
     forebay_token: u32,
@@ -147,7 +150,7 @@ impl Token {
         }
     }
 
-    /// Parses a token.
+    /// Parses a token from its JSON form.
     ///
     /// # Errors
     /// Fails if the text is not a token, is too large, has another version, or was altered.
@@ -176,15 +179,16 @@ impl Token {
             .map_err(|why| Error::Config(format!("cannot write the resume token: {why}")))
     }
 
-    /// Returns the number of rows that were taken before the token and are in no batch yet.
+    /// Returns the number of carried rows: rows before the token's position whose batch comes after
+    /// the token's position.
     ///
     /// # Errors
-    /// Fails if the token is damaged.
+    /// Fails if the token's carried rows cannot be decoded.
     pub fn carried(&self) -> Result<usize> {
         Ok(self.cursor.carry()?.rows().count())
     }
 
-    /// Checks that the token belongs to a stream.
+    /// Checks that the token belongs to `stream`.
     ///
     /// # Errors
     /// Fails if the token belongs to another stream; the error says what differs.

@@ -43,9 +43,9 @@ pub(crate) struct Tail {
     keys: Option<KeyColumns>,
     packing: Option<Packing>,
     padding: Option<Padding>,
-    /// Planned rows that wait for their batch.
+    /// Rows of planned batches that wait for their batch.
     pieces: Pieces,
-    /// Counts and groups computed rows; unused for planned rows.
+    /// Counts and groups rows in counted mode; unused if batches are planned.
     pub(super) counter: Counter,
     continuous: bool,
     /// The current epoch.
@@ -55,16 +55,17 @@ pub(crate) struct Tail {
     /// Maximum number of rows of an epoch that may fail; `None` without an error budget.
     pub(crate) budget: Option<Budget>,
     spent: Spent,
-    /// Detects a function that fails in every row.
+    /// Detects a host function that fails in every row.
     pub(crate) trial: Trial,
-    /// Failed rows since the last [`take_letters`](Self::take_letters); `None` unless dead letters
-    /// are written.
+    /// Failed rows since the last call of [`take_letters`](Self::take_letters); `None` unless dead
+    /// letters are written.
     letters: Option<Vec<FailedRow>>,
 }
 
 impl Tail {
-    /// Creates a tail for rows of `schema`, whose hidden columns hold the group keys. If rows are
-    /// replayed, each is delivered on its own: none is packed with others or repeated.
+    /// Creates a tail for rows of `schema`, whose hidden columns hold the group keys. If `replays`
+    /// is true, dead letters are replayed, and each row is delivered by itself: rows are not packed
+    /// together, repeated or replaced.
     pub(crate) fn new(
         schema: &Schema,
         snapshot: Arc<Snapshot>,
@@ -132,12 +133,12 @@ impl Tail {
         &self.schema
     }
 
-    /// Returns statistics of the batches so far.
+    /// Returns statistics of the batches and failed rows so far.
     pub(crate) fn stats(&self) -> &RunStats {
         &self.stats
     }
 
-    /// Returns the rows that failed since the previous call.
+    /// Returns the rows that failed since the previous call, if dead letters are written.
     pub(crate) fn take_letters(&mut self) -> Vec<FailedRow> {
         self.letters
             .as_mut()
@@ -145,8 +146,8 @@ impl Tail {
             .unwrap_or_default()
     }
 
-    /// Begins an epoch. Unless batches cross epochs, the last batch before the epoch cannot be
-    /// repeated in it.
+    /// Begins epoch `epoch`. Unless batches cross epochs, a batch of an earlier epoch is not
+    /// repeated in this epoch.
     pub(crate) fn begin(&mut self, epoch: u64) {
         self.counter.begin(epoch);
         if self.epoch.replace(epoch).is_some() && !self.continuous {
@@ -154,19 +155,20 @@ impl Tail {
         }
     }
 
-    /// Returns true if counted rows have given no batch in the epoch (or, if batches cross epochs,
-    /// if no row was counted).
+    /// Returns true if no batch was completed in counted mode in this epoch (or, if batches cross
+    /// epochs, if no row was counted).
     pub(crate) const fn is_idle(&self) -> bool {
         self.counter.accountant.is_idle()
     }
 
-    /// Returns true if the epoch has all rows of its TAKE, so that the rest of the epoch need not
-    /// be computed.
+    /// Returns true if TAKE is reached in this epoch, so the rest of the epoch need not be
+    /// computed.
     pub(crate) const fn take_reached(&self) -> bool {
         self.counter.accountant.take_reached()
     }
 
-    /// Adds computed rows and emits the batches that they complete, as planned.
+    /// Adds the computed rows `pieces`, and appends to `out` the planned batches `batches`, which
+    /// these rows complete.
     pub(crate) fn planned(
         &mut self,
         pieces: Vec<RowBatch>,
@@ -194,8 +196,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Pads, settles and emits a batch. Only the first `own` rows are new; the others repeat rows
-    /// of earlier batches.
+    /// Fills up and settles the rows `members` of a batch, and appends the batch to `out`. Only the
+    /// first `own` rows are new; the other rows repeat rows of earlier batches.
     pub(super) fn put_out(
         &mut self,
         mut members: RowBatch,
@@ -218,8 +220,8 @@ impl Tail {
         self.emit(made, place, batch.cursor, out)
     }
 
-    /// Computes the group keys of rows; `None` if rows have no keys. A row whose key cannot be
-    /// computed gets an error.
+    /// Computes the group keys of `rows`; `None` if the pipeline has no group keys. A row whose key
+    /// cannot be computed gets an error.
     pub(super) fn keyed(&self, rows: &mut RowBatch) -> Result<Option<Vec<GroupKey>>> {
         let Some(keys) = &self.keys else {
             return Ok(None);
@@ -231,7 +233,8 @@ impl Tail {
         Ok(Some(keyed.keys))
     }
 
-    /// Fills a short batch by repeating its rows.
+    /// Fills a short batch up to the full batch size by repeating its rows. Packs are not repeated
+    /// here.
     fn padded(&self, members: RowBatch, packs: Option<&Vec<u32>>) -> Result<RowBatch> {
         let n = members.len();
         match self.ranks.full() {
@@ -243,8 +246,8 @@ impl Tail {
         }
     }
 
-    /// Settles the failed rows of a batch. Only the first `own` rows are new; failures of the
-    /// others were reported already.
+    /// Settles the failed rows of a batch. Only the first `own` rows are new; failures of the other
+    /// rows were reported before.
     fn settled(
         &mut self,
         (mut members, packs): (RowBatch, Option<Vec<u32>>),
@@ -303,7 +306,7 @@ impl Tail {
         Made::settled(&members, &picks, packs, own, first)
     }
 
-    /// Emits a batch.
+    /// Appends the settled batch `made` to `out`, and adds it to the statistics.
     fn emit(
         &mut self,
         made: Made,
@@ -343,7 +346,7 @@ impl Tail {
         rows: usize,
         packs: Option<Vec<u32>>,
     ) -> Result<RecordBatch> {
-        // Hidden columns are the last ones.
+        // The hidden columns come last, so they are cut off.
         let fields = self.whole.fields().iter();
         columns.truncate(fields.filter(|field| !is_hidden(field.name())).count());
         if let Some(packing) = &self.packing {

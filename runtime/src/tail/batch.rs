@@ -18,10 +18,10 @@ pub struct Batch {
     pub step: u64,
     /// The columns of the batch.
     pub batch: RecordBatch,
-    /// Identities of the rows; in a batch of packs, those of the rows in the packs.
+    /// Identities of the rows. In a batch of packs, these are the rows that were packed.
     pub rows: RowColumn,
-    /// Number of rows (or packs) at the end that only repeat rows (or packs) of this batch or
-    /// another one.
+    /// Number of rows (or packs) at the end of the batch that only repeat rows (or packs) of this
+    /// batch or of another batch.
     pub padded: usize,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) name: Arc<StreamName>,
@@ -29,7 +29,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Iterates over the keys of the rows: file (relative to its source), row in the file, and child index.
+    /// Iterates over the row keys: file (path relative to its source), row number in the file, and
+    /// child index.
     pub fn keys(&self) -> impl Iterator<Item = (&str, u64, u32)> {
         (0..self.rows.row.len()).map(|i| {
             let file = self.snapshot.path(self.rows.file.value(i));

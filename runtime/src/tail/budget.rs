@@ -5,11 +5,11 @@ use forebay_planner::clauses::ErrorBudget;
 use super::failure::Failure;
 use crate::error::{Error, Result};
 
-/// Minimum number of rows that a budget in percent is taken of, if the size of an epoch is unknown.
-/// One failed row among the first few does not mean that many will fail.
+/// Minimum number of rows to which a budget in percent applies if the size of an epoch is unknown.
+/// One failed row among the first few rows does not mean that many rows will fail.
 const LEAST_ROWS: u64 = 1_000;
 
-/// The number of rows of this rank that may fail in an epoch.
+/// The error budget of this rank, and the number of rows to which a budget in percent applies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) budget: ErrorBudget,
@@ -17,7 +17,7 @@ pub(crate) struct Budget {
     pub(crate) rows: Option<u64>,
 }
 
-/// Number of rows seen, and of rows failed, in an epoch.
+/// Number of rows of the current epoch so far, including failed ones, and number of failed rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spent {
     epoch: u64,
@@ -26,7 +26,8 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Counts rows of an epoch, failed or not.
+    /// Counts `rows` rows of epoch `epoch`, whether they failed or not. Counts from 0 again in a
+    /// new epoch.
     pub(super) fn see(&mut self, epoch: u64, rows: u64) {
         if epoch != self.epoch {
             *self = Self {
@@ -37,10 +38,10 @@ impl Spent {
         self.seen += rows;
     }
 
-    /// Counts a failed row.
+    /// Counts the failed row `failure`.
     ///
     /// # Errors
-    /// Fails if the row exceeds the budget.
+    /// Fails if more rows have failed in the epoch than `budget` allows.
     pub(super) fn fail(&mut self, budget: &Budget, failure: &Failure) -> Result<()> {
         self.failed += 1;
         let (allowed, of) = match budget.budget {

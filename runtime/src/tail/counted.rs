@@ -1,4 +1,5 @@
-//! The counted mode of the tail: groups rows as they are computed.
+//! The counted mode of the tail, in which rows are counted and grouped into batches only after they
+//! are computed.
 
 use datafusion::common::internal_err;
 
@@ -13,7 +14,9 @@ use crate::stream::group::Carry;
 use crate::stream::origin::SegmentOrigin;
 
 impl Tail {
-    /// Adds computed rows, in stream order, to be counted and grouped.
+    /// Counts and groups `pieces`, computed rows in stream order, and appends the completed batches
+    /// to `out`. If `flush` is true, the open packs and buckets of earlier rows are completed
+    /// first.
     pub(crate) fn counted(
         &mut self,
         pieces: Vec<RowBatch>,
@@ -34,8 +37,8 @@ impl Tail {
         flush: bool,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
-        // The number of rows that are computed after the last row of TAKE depends on timing, so
-        // these rows are ignored.
+        // TAKE is reached. The number of rows that are computed after the last row of TAKE depends
+        // on timing, so these rows are ignored.
         if self.counter.accountant.take_reached() {
             return Ok(());
         }
@@ -76,8 +79,9 @@ impl Tail {
         { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
     }
 
-    /// On resume, adds the rows that waited in open groups when the token was taken. May be called
-    /// several times; the last call also passes the groups of the rows of all calls.
+    /// On resume, adds the rows that waited in open groups when the token was written. May be
+    /// called several times; the last call also passes `groups`, which contains the rows of all
+    /// calls.
     pub(crate) fn restored(
         &mut self,
         rows: Vec<RowBatch>,
@@ -115,7 +119,7 @@ impl Tail {
         self.put_out_counted(out)
     }
 
-    /// Ends the span: emits the last, possibly short, batches.
+    /// Ends the span: appends its last batches, which may be short, to `out`.
     pub(crate) fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
         let at = std::mem::take(&mut self.counter.at);
         self.counter.accountant.finish_span(|| at.clone());
@@ -123,7 +127,7 @@ impl Tail {
         { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
     }
 
-    /// Settles and emits counted batches.
+    /// Settles the batches that the accountant has completed, and appends them to `out`.
     fn put_out_counted(&mut self, out: &mut Vec<Batch>) -> Result<()> {
         for AssignedBatch { rows, plan } in self.counter.accountant.take_assigned() {
             let members = self.counter.pieces.take(&rows, &self.whole)?;

@@ -1,25 +1,28 @@
-//! The counter of computed rows: drives the stream's accountant if rows are counted as they are computed.
+//! The counter of computed rows. It passes rows to the stream's accountant if rows are counted only
+//! after they are computed.
 
 use super::held::{Held, Pieces};
 use crate::fragment::row_batch::RowBatch;
 use crate::stream::accountant::{Accountant, BatchRules};
 use crate::stream::cursor::{CarriedRow, Cursor, InputPosition};
 
-/// Counts and groups computed rows.
+/// Counter that counts computed rows and groups them into batches.
 #[derive(Debug)]
 pub(crate) struct Counter {
     pub(super) accountant: Accountant<Held>,
     pub(super) pieces: Pieces,
-    /// The stored row that gave the last computed row, and how many rows it has given so far.
+    /// Number of the stored row from which the last computed row came, and the number of rows
+    /// computed from that stored row so far.
     last_row: Option<(u64, u32)>,
-    /// Positions of the inputs after the last computed row.
+    /// Positions in the inputs after the last computed row.
     pub(super) at: InputPosition,
-    /// Rows that the cursor carries, until their groups are known.
+    /// Rows that the resume token carries. They are collected here until
+    /// [`Tail::restored`](super::Tail::restored) gets their groups.
     pub(super) restored: Vec<RowBatch>,
 }
 
 impl Counter {
-    /// Creates a counter at the position of a cursor.
+    /// Creates a counter that begins at the cursor `at`.
     pub(crate) fn new(rules: BatchRules, at: &Cursor) -> Self {
         let last_row = match at.arms.as_slice() {
             [input] => input.row,
@@ -34,7 +37,7 @@ impl Counter {
         }
     }
 
-    /// Begins an epoch. Does nothing if it is the current epoch.
+    /// Begins epoch `epoch`; does nothing if `epoch` is already the current epoch.
     pub(super) fn begin(&mut self, epoch: u64) {
         if epoch != self.accountant.epoch {
             self.accountant.begin(epoch);
@@ -42,11 +45,13 @@ impl Counter {
         }
     }
 
-    /// Completes the name of a row with its ordinal among the rows of its stored row. Also returns
-    /// how many rows that stored row has given so far.
+    /// Completes `carried`, the name of a computed row, with the row's ordinal among the rows
+    /// computed from the same stored row. Also returns the number of rows computed from that stored
+    /// row so far.
     pub(super) fn named(&mut self, mixes: bool, carried: CarriedRow) -> (CarriedRow, u32) {
         let given = match self.last_row {
-            // MIX may draw the same stored row twice in succession, in two passes over an input.
+            // Under MIX, two successive rows may come from the same stored row in two passes over
+            // an input.
             Some((stored, given)) if !mixes && stored == carried.stored => given + 1,
             _ => 1,
         };

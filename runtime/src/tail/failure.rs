@@ -2,23 +2,24 @@
 
 use std::fmt;
 
-/// Maximum number of failed rows that are kept with their causes; later ones are only counted.
+/// Maximum number of failed rows that a run keeps with their causes; later failed rows are only
+/// counted.
 pub const KEPT_FAILURES: usize = 100;
 
-/// A failed row.
+/// A failed row, and the reason of its failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Location of the source.
     pub location: String,
-    /// File, relative to the source.
+    /// Path of the file, relative to the source.
     pub file: String,
-    /// Row in the file, from 0.
+    /// Number of the row in the file, from 0.
     pub row: u64,
-    /// Name of the output column; `None` if a predicate failed.
+    /// Name of the output column whose value failed; `None` if a predicate raised an error.
     pub column: Option<String>,
     /// The operator that failed.
     pub operator: String,
-    /// The cause of the failure.
+    /// Text that says why the operator failed.
     pub cause: String,
 }
 
@@ -54,13 +55,13 @@ pub struct RunStats {
     pub skipped: u64,
     /// Number of failed rows that were replaced by other rows.
     pub replaced: u64,
-    /// Number of failed rows that were kept with nulls.
+    /// Number of failed rows that were kept, with null in place of the failed values.
     pub nulled: u64,
     /// The first failures in stream order, at most [`KEPT_FAILURES`].
     pub failures: Vec<Failure>,
 }
 
-/// Returns the URI of a file of a source; the source may be the file itself.
+/// Returns the URI of the file `file` of the source at `location`, which may be the file itself.
 pub(crate) fn uri(location: &str, file: &str) -> String {
     let is_file = |rest: &str| rest.is_empty() || rest.ends_with('/');
     if location.strip_suffix(file).is_some_and(is_file) {

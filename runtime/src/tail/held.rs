@@ -12,7 +12,8 @@ use crate::fragment::row_batch::{RowBatch, RowErrors};
 use crate::stream::accountant::{ALL_ROWS, Accountant, StreamRow};
 use crate::stream::cursor::CarriedRow;
 
-/// A computed row that waits for its batch in counted mode: its location, and its name in a cursor.
+/// A computed row that waits for its batch in counted mode: its location among the pieces, and its
+/// name in a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Held {
     /// Number of the piece that holds the row.
@@ -31,22 +32,22 @@ impl StreamRow for Held {
 /// Computed rows that were not emitted yet, in the batches (pieces) in which they were computed.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// Planned rows, in stream order.
+    /// Rows of planned batches, in stream order.
     queue: VecDeque<RowBatch>,
-    /// Counted rows, by piece number.
+    /// Rows in counted mode, by piece number.
     numbered: BTreeMap<u32, RowBatch>,
     next: u32,
 }
 
 impl Pieces {
-    /// Adds planned rows.
+    /// Adds rows of planned batches.
     pub(super) fn push(&mut self, rows: RowBatch) {
         if !rows.is_empty() {
             self.queue.push_back(rows);
         }
     }
 
-    /// Takes out the next planned rows.
+    /// Removes and returns the next `rows` rows of planned batches.
     pub(super) fn pop(&mut self, rows: usize, schema: &Schema) -> Result<RowBatch> {
         let (mut taken, mut missing) = (Vec::new(), rows);
         if rows == ALL_ROWS {
@@ -71,7 +72,7 @@ impl Pieces {
         joined(&taken, schema)
     }
 
-    /// Adds counted rows as a piece, and returns its number.
+    /// Adds `rows`, computed in counted mode, as a piece, and returns the number of the piece.
     pub(super) fn add(&mut self, rows: RowBatch) -> u32 {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -79,7 +80,7 @@ impl Pieces {
         number
     }
 
-    /// Returns copies of counted rows, in the order of `rows`.
+    /// Returns the rows that `rows` locates, in this order, without removing them.
     pub(super) fn take(&self, rows: &[Held], schema: &Schema) -> Result<RowBatch> {
         let mut taken = Vec::new();
         for same in rows.chunk_by(|a, b| a.piece == b.piece) {
@@ -87,7 +88,8 @@ impl Pieces {
             let Some(piece) = self.numbered.get(&first.piece) else {
                 return Ok(internal_err!("the rows of a batch were dropped")?);
             };
-            // Scattered rows of one piece are taken at once.
+            // Consecutive rows are a slice of the piece; scattered rows of a piece are copied in
+            // one call.
             taken.push(if same.is_sorted_by(|a, b| a.row + 1 == b.row) {
                 piece.slice(first.row as usize, same.len())
             } else {
@@ -98,8 +100,8 @@ impl Pieces {
         joined(&taken, schema)
     }
 
-    /// Drops the pieces that no open group uses. If most rows of a piece are unused, the others are
-    /// copied out of it.
+    /// Drops the pieces of which no open group needs a row. If most rows of the remaining pieces
+    /// are not needed, the needed rows are copied out of their pieces.
     pub(super) fn keep_only(&mut self, held: &mut Accountant<Held>) -> Result<()> {
         let mut used: BTreeMap<u32, usize> = BTreeMap::new();
         for row in held.held() {
@@ -125,7 +127,7 @@ impl Pieces {
     }
 }
 
-/// Concatenates batches of rows; without any, returns an empty batch.
+/// Concatenates `pieces`; returns an empty batch of `schema` if there are no pieces.
 pub(super) fn joined(pieces: &[RowBatch], schema: &Schema) -> Result<RowBatch> {
     match pieces {
         [only] => return Ok(only.clone()),

@@ -1,4 +1,5 @@
-//! Packing: concatenates sequences to rows of a fixed length, with segment ids and positions.
+//! Packing: concatenates several sequences into one row of a fixed length, with segment ids and
+//! positions.
 
 use std::sync::Arc;
 
@@ -14,23 +15,24 @@ use crate::error::Result;
 
 /// The conversion of the rows of a pack into one row.
 ///
-/// The packed column gets `n` elements. `<column>_segment_ids` numbers the sequences of a pack from 1 and is 0 in the
-/// free elements at its end. `<column>_positions` numbers the elements of each sequence from 0. Other columns become
-/// lists with one value per sequence.
+/// The packed column has `n` elements in every pack. `<column>_segment_ids` numbers the sequences
+/// of a pack from 1, and is 0 in the free elements at the end of the pack. `<column>_positions`
+/// numbers the elements of each sequence from 0. Other columns become lists with one value per
+/// sequence.
 #[derive(Debug)]
 pub(super) struct Packing {
     /// Index of the packed column.
     column: usize,
     /// Number of elements in a pack.
     into: usize,
-    /// A list column of one element, which fills free places.
+    /// An array of one element, which fills the free elements of a pack.
     filler: ArrayRef,
     schema: SchemaRef,
 }
 
 impl Packing {
-    /// Creates the packing of rows with schema `rows` into batches with schema `packs`. Free places get the value
-    /// that PAD specifies for the column, or 0.
+    /// Creates the packing of rows with schema `rows` into batches with schema `packs`. Free
+    /// elements get the value that PAD specifies for the column, or 0.
     pub(super) fn try_new(
         pack: &Pack,
         pads: &[Pad],
@@ -47,7 +49,7 @@ impl Packing {
         })
     }
 
-    /// Packs rows; `packs` holds the number of rows in each pack.
+    /// Packs the rows with these columns. `packs` holds the number of rows in each pack.
     pub(super) fn pack(&self, columns: &[ArrayRef], packs: &[u32]) -> Result<RecordBatch> {
         let mut packed = Vec::with_capacity(columns.len() + 2);
         for (index, column) in columns.iter().enumerate() {
@@ -74,7 +76,8 @@ impl Packing {
         let mut rows = ranges.into_iter();
         for (nth, &count) in packs.iter().enumerate() {
             for (segment, range) in (1..).zip(rows.by_ref().take(count as usize)) {
-                // A row that does not fit into a pack has an error, and was skipped or nulled before.
+                // A sequence that is too long for a pack is an error of its row. Such a row was
+                // skipped or nulled before.
                 for (position, at) in (0..).zip(range) {
                     picks.push((0, at));
                     segments.push(segment);
@@ -108,8 +111,8 @@ impl Packing {
     }
 }
 
-/// Returns the sizes of packs after settling, given the indices of the rows that remain, in order.
-/// A pack may become empty.
+/// Returns the number of rows in each pack after failed rows were settled. `picks` holds the
+/// indices of the rows that remain, in order. A pack may become empty.
 pub(super) fn left(packs: &[u32], picks: &[usize]) -> Vec<u32> {
     let (mut start, mut picks) = (0, picks.iter().peekable());
     let of_pack = packs.iter().map(|&rows| {

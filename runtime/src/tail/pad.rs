@@ -18,10 +18,11 @@ use forebay_planner::limits::MAX_BATCH_ELEMENTS;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
-/// The padded columns of a batch.
+/// The columns that PAD extends in each batch.
 ///
-/// With `TO n` a column has `n` elements in every row, else as many as the longest row of its batch. It is followed
-/// by `<column>_length`, the original number of elements.
+/// With `TO n`, a padded column has `n` elements in every row; without it, as many as the longest
+/// row of the batch. After each padded column comes the column `<column>_length`, the original
+/// number of elements.
 #[derive(Debug)]
 pub(super) struct Padding {
     columns: Vec<Padded>,
@@ -29,7 +30,7 @@ pub(super) struct Padding {
 
 #[derive(Debug)]
 struct Padded {
-    /// Index of the column in the unpadded rows.
+    /// Index of the column among the columns before padding.
     column: usize,
     to: Option<usize>,
     filler: ArrayRef,
@@ -38,7 +39,7 @@ struct Padded {
 }
 
 impl Padding {
-    /// Creates the padding for columns of rows with schema `rows`.
+    /// Creates the padding that the clauses `pads` specify, for rows with schema `rows`.
     pub(super) fn try_new(pads: &[Pad], rows: &Schema) -> Result<Self> {
         let mut columns = Vec::with_capacity(pads.len());
         for pad in pads {
@@ -55,7 +56,7 @@ impl Padding {
         Ok(Self { columns })
     }
 
-    /// Adds an error to each row that is too long for `TO n`.
+    /// Adds an error to each row with a sequence of more elements than `TO n` allows.
     pub(super) fn check(&self, rows: &mut RowBatch) -> Result<()> {
         for padded in &self.columns {
             let Some(to) = padded.to else { continue };
@@ -78,7 +79,7 @@ impl Padding {
         Ok(())
     }
 
-    /// Pads the columns of a batch.
+    /// Pads `columns`, the columns of a batch, and adds the length columns.
     pub(super) fn pad(&self, columns: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let mut out = Vec::with_capacity(columns.len() + self.columns.len());
         for (index, column) in columns.into_iter().enumerate() {
@@ -125,7 +126,8 @@ impl Padded {
     }
 }
 
-/// Returns the values of a list column, and the range of each row's values. A null row has none.
+/// Returns the child values of the list column `column`, and for each row, the range of its values.
+/// The range of a null row is empty.
 pub(super) fn elements(column: &ArrayRef) -> Result<(ArrayRef, Vec<Range<usize>>)> {
     let (values, mut ranges): (_, Vec<_>) = match column.data_type() {
         DataType::List(_) => list_elements(column.as_list::<i32>()),

@@ -9,13 +9,16 @@ use super::pack;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowBatch, SlotError};
 
-/// Settles a batch with failed rows, and returns the indices of the rows that make the batch. Under
-/// `replace` there is one for each row of the batch; otherwise they are the remaining rows, in order.
+/// Settles the failed rows of the batch `rows` by the policy `on_error`. Returns the indices of the
+/// rows that make up the settled batch: under `replace`, one index for each row of the batch;
+/// otherwise, the remaining rows in order.
 ///
-/// Only the failures of the first `own` rows are counted; the other rows are repeated.
+/// Only failures among the first `own` rows are counted in `stats`; the other rows repeat rows that
+/// were counted already.
 ///
 /// # Errors
-/// Fails with `first`, the first failed row, if the policy is to stop or no row can replace it.
+/// Fails with `first`, the first failed row, if the policy is `fail`, or if the policy is `replace`
+/// and all rows failed.
 pub(super) fn settle(
     on_error: OnError,
     rows: &mut RowBatch,
@@ -34,7 +37,7 @@ pub(super) fn settle(
         }
         OnError::Replace => {
             let n = rows.len();
-            // The next good row of the batch, wrapping around at the end.
+            // The next row without an error, wrapping around at the end of the batch.
             let stand_in = |row: usize| (row..n).chain(0..row).find(is_good);
             let Some(picks) = all.map(stand_in).collect() else {
                 let mut failure = first.clone();
@@ -61,19 +64,20 @@ pub(super) fn settle(
                     *column = nullif(column, &mask)?;
                 }
             }
-            // A predicate that failed counts as null, and a null predicate drops the row.
+            // A predicate that raised an error counts as null, and a null predicate drops the row.
             let kept = |row: &usize| !rows.errors.get(row).is_some_and(|e| in_doubt(e));
             Ok(all.filter(kept).collect())
         }
     }
 }
 
-/// Returns true if a predicate failed, so that it is unknown whether the row belongs to the output.
+/// Returns true if a predicate raised an error, so it is unknown whether the row belongs to the
+/// output.
 fn in_doubt(errors: &[SlotError]) -> bool {
     errors.iter().any(|error| error.column.is_none())
 }
 
-/// Returns the outcome of a row with these errors, as recorded in the dead-letter table.
+/// Returns the outcome of a row with the errors `errors`, as the dead-letter table records it.
 pub(super) fn outcome(on_error: OnError, errors: &[SlotError]) -> &'static str {
     match on_error {
         OnError::Fail => "failed",
@@ -84,26 +88,28 @@ pub(super) fn outcome(on_error: OnError, errors: &[SlotError]) -> &'static str {
     }
 }
 
-/// Returns the error to report for a row: the error of a predicate, or else that of the first
-/// column. The choice does not depend on the order in which a plan computes columns.
+/// Returns the error to report for a row: the error of a predicate if there is one, otherwise the
+/// error of the first failed column. The choice does not depend on the order in which a plan
+/// computes columns.
 pub(super) fn reported(errors: &[SlotError]) -> &SlotError {
     errors.iter().min_by_key(|e| e.column).unwrap_or(&errors[0])
 }
 
-/// The rows of a batch, and how they are packed.
+/// The rows of a settled batch, and their division into packs.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) members: RowBatch,
     /// Number of rows in each pack, if rows are packed.
     pub(super) packs: Option<Vec<u32>>,
-    /// Number of rows (or packs) at the end that only repeat others.
+    /// Number of rows (or packs) at the end of the batch that only repeat other rows (or packs).
     pub(super) padded: usize,
     /// The first failed row, if any.
     failure: Option<Failure>,
 }
 
 impl Made {
-    /// Creates a batch without failed rows. Only its first `own` rows are new; the others are repeated.
+    /// Creates a batch without failed rows. Only the first `own` rows of `members` are new; the
+    /// other rows are repeated.
     pub(super) fn whole(members: RowBatch, packs: Option<Vec<u32>>, own: usize) -> Self {
         let padded = padded(members.len(), own, packs.as_deref());
         Self {
@@ -114,8 +120,8 @@ impl Made {
         }
     }
 
-    /// Creates the batch of the rows at `picks`, which remained after failed rows were settled. `first` is the first
-    /// failed row.
+    /// Creates the batch of the rows of `members` at `picks`, which remained after failed rows were
+    /// settled. `first` is the first failed row.
     pub(super) fn settled(
         members: &RowBatch,
         picks: &[usize],
@@ -125,11 +131,11 @@ impl Made {
     ) -> Result<Self> {
         let packs = packs.map(|packs| pack::left(&packs, picks));
         let own = if picks.len() == members.len() {
-            // Under `replace` and `null` every row is still in its place, so the first `own` rows
-            // are the new ones.
+            // No row was removed, as always under `replace`, so the first `own` rows are still the
+            // new ones.
             own
         } else {
-            // Repeated rows follow the others.
+            // Repeated rows follow the new rows, so the new rows that remain come first.
             picks.partition_point(|&row| row < own)
         };
         let rows = UInt64Array::from_iter_values(picks.iter().map(|&row| row as u64));
@@ -139,10 +145,11 @@ impl Made {
         })
     }
 
-    /// Repeats rows (or packs) from the beginning until there are `units`.
+    /// Repeats rows (or packs) of the batch from its beginning until it has `units` rows (or
+    /// packs).
     ///
     /// # Errors
-    /// Fails if all rows failed, so that none is left to be repeated.
+    /// Fails if all rows of the batch failed, because then there is no row to repeat.
     pub(super) fn fill(&mut self, units: usize) -> Result<()> {
         let rows = self.members.len();
         let found = self.packs.as_ref().map_or(rows, Vec::len);
@@ -184,11 +191,12 @@ impl Made {
     }
 }
 
-/// Returns the number of rows (or packs) after the first `own` rows.
+/// Returns the number of rows (or packs) that follow the first `own` rows of a batch of `rows`
+/// rows.
 fn padded(rows: usize, own: usize, packs: Option<&[u32]>) -> usize {
     match packs {
         None => rows - own,
-        // Packs are repeated all together or not at all.
+        // Either all packs of a batch are repeated packs or none.
         Some(packs) if own == 0 => packs.len(),
         Some(_) => 0,
     }

@@ -1,4 +1,5 @@
-//! The trial of host functions: the first rows of a run show whether a function is at fault rather than the data.
+//! The trial of host functions, which decides by the first rows of a run whether a function is at
+//! fault or the data.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +7,28 @@ use super::failure::Failure;
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::{RowErrors, SlotError};
 
-/// Number of rows after which a function that failed in all of them counts as faulty.
+/// A function that failed in each of this many first rows is at fault.
 const ROWS: u64 = 100;
 
-/// Watches the rows of a run, in stream order, until one of them succeeds or fails in another way.
+/// Trial of the host functions over the rows of a run, in stream order. The trial ends with the
+/// first row that succeeds or fails in a different way.
 ///
-/// Like the error budget, the trial covers the rows of one run: of one rank, of one worker of a
-/// data loader, and after the point of resumption.
+/// Like the error budget, the trial covers only the rows of one run, which may be those of one rank
+/// or one data-loader worker, and only those after the point of resumption.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// The host functions on trial. Empty once the trial is over.
+    /// Names of the host functions on trial; empty after the end of the trial.
     functions: BTreeSet<String>,
-    /// True if the run has all rows of its epochs, rather than those of one rank or worker.
+    /// True if the run has all rows of its epochs, and not only the rows of one rank or worker.
     has_all: bool,
     rows: u64,
-    /// The first failure, and the kind of failure that all rows share.
+    /// The first failure, and its kind, which all rows so far share.
     first: Option<(Failure, String)>,
 }
 
 impl Trial {
-    /// Starts a trial of these functions. `has_all` is true if the run begins with an epoch and has all of its rows.
+    /// Starts a trial of `functions`. `has_all` is true if the run begins at the start of an epoch
+    /// and has all rows of its epochs.
     pub(crate) fn of(functions: BTreeSet<String>, has_all: bool) -> Self {
         Self {
             functions,
@@ -34,10 +37,11 @@ impl Trial {
         }
     }
 
-    /// Inspects the next `own` rows, which failed with `errors`. `failure` describes a failed row.
+    /// Inspects the next `own` rows, whose errors are in `errors`. `failure` returns the
+    /// description of a failed row.
     ///
     /// # Errors
-    /// Fails if all of the first rows, including these, failed in one function in the same way.
+    /// Fails if all of the first [`ROWS`] rows failed in one function in the same way.
     pub(super) fn see(
         &mut self,
         own: usize,
@@ -75,12 +79,12 @@ impl Trial {
         Ok(())
     }
 
-    /// Ends the trial, at the latest after the first epoch. If the run has only a part of an
-    /// epoch's rows (one rank, one worker, or resumed), a few failed rows prove nothing: the others
-    /// may succeed.
+    /// Ends the trial; called at the latest after the first epoch. If the run has only a part of an
+    /// epoch's rows (of one rank, of one worker, or resumed), a few failed rows prove nothing,
+    /// because the other rows may succeed.
     ///
     /// # Errors
-    /// Fails if all rows failed in one function in the same way.
+    /// Fails if all rows so far failed in one function in the same way.
     pub(crate) fn end(&mut self) -> Result<()> {
         let is_over = std::mem::take(&mut self.functions).is_empty();
         if is_over || self.rows < ROWS && !self.has_all {
@@ -98,7 +102,8 @@ impl Trial {
     }
 }
 
-/// Returns the kind of a host function's failure: the part of its cause before the message.
+/// Returns the kind of a host function's failure: the part of `cause` before the first colon, such
+/// as an exception type.
 fn kind(cause: &str) -> &str {
     let line = cause.lines().next().unwrap_or_default();
     line.split(':').next().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! The cache store for the rows of a pipeline's cache point, and its measurements for the planner.
+//! The cache store for the rows of a pipeline's cache point, and the store's measurements for the
+//! planner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +16,11 @@ use crate::error::{Error, Result};
 use crate::pool::threads;
 use crate::segment::{CacheSetup, key_of};
 
-/// Opens the cache store of a plan with a cache point. If the store cannot be opened, a warning is
-/// logged and rows are computed; frozen draws stay frozen nevertheless.
+/// Opens the cache store of `compiled` if its plan has a cache point. If the store cannot be
+/// opened, a warning is logged, and rows are computed without a cache; frozen draws stay frozen
+/// even then.
 ///
-/// Fails if the user named an invalid location.
+/// Fails if the location that the user named is invalid.
 pub(super) async fn setup(
     compiled: &Compiled,
     config: &JobConfig,
@@ -27,7 +29,7 @@ pub(super) async fn setup(
     let (Some(report), Some(dir)) = (&compiled.report, &compiled.clauses.options.cache_dir) else {
         return Ok(None);
     };
-    // A saved plan may have a cache point although this pipeline must not use a cache.
+    // A saved plan may have a cache point although the pipeline says CACHE OFF.
     if !report.cached || matches!(compiled.clauses.cache, Some(CacheClause::Off)) {
         return Ok(None);
     }
@@ -59,11 +61,11 @@ pub(super) async fn setup(
     Ok((setup.store.is_some() || freezing).then_some(setup))
 }
 
-/// Returns the machine that plans are priced for: the number of cores of a run, and the measured
-/// bandwidth of the cache's store.
+/// Returns the machine for which plans are priced: the number of compute threads, and the measured
+/// bandwidth and contents of the cache store.
 ///
 /// # Errors
-/// Fails if the user named an invalid location.
+/// Fails if the location that the user named is invalid.
 pub async fn machine(
     clauses: &Clauses,
     wanted_threads: Option<usize>,
@@ -85,8 +87,8 @@ pub async fn machine(
                 let measured = store.bandwidth();
                 machine.cache_write = measured.write_bps;
                 machine.cache_read = measured.read_bps;
-                // With frozen draws, the user determines the cache point, so the contents of the
-                // store do not influence the plan.
+                // With frozen draws, the user chooses the cache point, so the contents of the store
+                // do not influence the plan.
                 if let (Ok(entries), false) = (stored, clauses.freezes()) {
                     let rows = { entries.into_iter() }
                         .map(|entry| (entry.key, entry.rows.saturating_add(entry.dropped)));
@@ -104,7 +106,7 @@ pub async fn machine(
     Ok(machine)
 }
 
-/// The number of rows in each entry of a store.
+/// The number of stored and dropped rows in each entry of a cache store.
 #[derive(Debug)]
 struct StoredEntries(BTreeMap<CacheKey, u64>);
 
@@ -115,7 +117,7 @@ impl CacheContents for StoredEntries {
     }
 }
 
-/// Returns the error if a run can continue without the cache; fails with it if the user is at
+/// Returns `error` if a run can continue without the cache; fails with `error` if the user is at
 /// fault.
 fn not_users(error: CacheError) -> Result<CacheError> {
     if error.is_user() {

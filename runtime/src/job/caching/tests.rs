@@ -1,4 +1,5 @@
-//! Tests that a run measures the store it caches in, and that the next plan uses the measurement.
+//! Tests that a run measures its cache store, and that the planner uses the measurement for the
+//! next plan.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -18,8 +19,8 @@ use crate::stream::digest::Digest;
 const ROWS: u64 = 1000;
 const EPOCHS: u64 = 10;
 
-/// Returns stores on a disk of fixed bandwidth, which a token bucket limits. Waiting for the disk
-/// advances its clock.
+/// Returns stores with a disk whose bandwidth a token bucket limits. Waiting for the disk advances
+/// the clock of the stores.
 fn disk(bytes_per_second: u64) -> Stores {
     let (disk, clock) = throttled(Arc::new(InMemory::new()), bytes_per_second);
     let stores = Stores::on(clock);
@@ -34,7 +35,7 @@ fn config() -> RunConfig {
     }
 }
 
-/// Returns a pipeline over a file that is expensive to parse.
+/// Returns a pipeline over a JSON file, which is expensive to parse.
 async fn pipeline(folder: &Path) -> Pipeline {
     let file = folder.join("rows.json");
     let mut lines = String::new();
@@ -68,8 +69,8 @@ fn caches(compiled: &Compiled) -> bool {
     compiled.report.as_ref().unwrap().cached
 }
 
-/// Runs a pipeline. Returns the digest, and the numbers of rows that were read from the cache and
-/// that were computed.
+/// Runs a pipeline. Returns the digest of its batches, the number of rows read from the cache, and
+/// the number of rows computed.
 async fn run(compiled: &Compiled, stores: &Stores) -> (String, Option<(u64, u64)>) {
     let mut run = JobRun::open(compiled, &config(), stores)
         .await
@@ -82,7 +83,7 @@ async fn run(compiled: &Compiled, stores: &Stores) -> (String, Option<(u64, u64)
     (digest.finish(), run.cached())
 }
 
-/// Returns the lowest bandwidth, within one percent, at which the pipeline is cached.
+/// Returns the lowest bandwidth, within one percent, at which the planner caches the pipeline.
 fn break_even(pipeline: &Pipeline, machine: &PlanningContext) -> u64 {
     let pays = |bytes_per_second| {
         let machine = PlanningContext {
@@ -181,7 +182,7 @@ async fn one_slow_measurement_does_not_hide_a_complete_cache() {
         .await
         .unwrap();
     let known = machine(clauses, config.threads, &stores).await.unwrap();
-    // If the rows were not stored already, writing would be too slow to pay off.
+    // If the rows were not stored already, writing them would be too slow to pay off.
     let empty = PlanningContext {
         stored: None,
         ..known.clone()

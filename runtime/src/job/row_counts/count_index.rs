@@ -1,26 +1,29 @@
-//! Index of row counts: one bit per stored row if no stored row gives several rows.
+//! Index of row counts, which takes one bit per stored row if no stored row gives several output
+//! rows.
 
 /// Number of bits in a word.
 const WORD: u64 = 64;
 
-/// The number of output rows that each stored row gives, with prefix sums.
+/// The number of output rows of each stored row, with prefix sums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CountIndex {
-    /// Each of this many stored rows gives one row.
+    /// Each stored row gives one output row. The number is that of the stored rows.
     One(u64),
-    /// Each stored row gives one row or none.
+    /// Each stored row gives one output row or none.
     Bits {
-        /// Bit `i mod 64` of word `i / 64` is set if stored row `i` gives a row.
+        /// Bit `i mod 64` of word `i / 64` is set if stored row `i` gives an output row.
         words: Vec<u64>,
-        /// Number of rows before each word, and in total: one entry more than `words`.
+        /// Number of output rows of the stored rows before each word, and in total: one entry more
+        /// than `words`.
         before: Vec<u64>,
     },
-    /// Entry `i` is the number of rows that stored rows `0..i` give.
+    /// Entry `i` is the total number of output rows of stored rows `0..i`.
     Many(Vec<u64>),
 }
 
 impl CountIndex {
-    /// Builds the index from the counts of all stored rows, given as consecutive ranges.
+    /// Builds the index from the counts of all stored rows. `shares` yields the counts of
+    /// consecutive ranges of stored rows.
     pub(crate) fn of<'a>(shares: impl Iterator<Item = &'a [u32]> + Clone) -> Self {
         let rows = || shares.clone().flatten().copied();
         if rows().any(|given| given > 1) {
@@ -52,7 +55,7 @@ impl CountIndex {
         Self::Bits { words, before }
     }
 
-    /// Returns how many rows a stored row gives.
+    /// Returns the number of output rows of the stored row with number `stored`.
     pub(crate) fn of_row(&self, stored: u64) -> u32 {
         match self {
             Self::One(_) => 1,
@@ -63,7 +66,7 @@ impl CountIndex {
         }
     }
 
-    /// Returns how many rows the stored rows before this one give.
+    /// Returns the total number of output rows of the stored rows before number `stored`.
     pub(crate) fn before(&self, stored: u64) -> u64 {
         match self {
             Self::One(_) => stored,
@@ -76,7 +79,7 @@ impl CountIndex {
         }
     }
 
-    /// Returns how many rows all stored rows give.
+    /// Returns the total number of output rows of all stored rows.
     pub(crate) fn total(&self) -> u64 {
         match self {
             Self::One(rows) => *rows,

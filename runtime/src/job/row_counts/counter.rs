@@ -1,4 +1,5 @@
-//! Counting of rows before a run: ranks need the counts to take equal steps, and MIX needs them to draw inputs.
+//! Counting of output rows before a run. Ranks need the counts to take equally many steps, and MIX
+//! needs the counts to draw inputs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,19 +19,20 @@ use crate::order::{PassName, Snapshot};
 use crate::segment::{Env, FragmentReader, SegmentContext, stored_order};
 use crate::stream::group::Grouping;
 
-/// Maximum number of passes whose counts are kept, if draws decide them; beyond it, the counts of
-/// the oldest pass are dropped.
+/// Maximum number of passes whose counts are kept if random draws decide the counts. After that,
+/// the counts of the oldest pass are dropped.
 const KEPT: usize = 4;
-/// Number of shares per rank. With several, other ranks take over shares of a slow rank.
+/// Number of shares per rank. With several shares per rank, other ranks can count shares of a slow
+/// rank.
 const SHARES_PER_RANK: u64 = 4;
 
-/// Counts the rows that stored rows give, and keeps the counts for later runs of the job.
+/// Counter of the output rows of each stored row. It keeps the counts for later runs of the job.
 #[derive(Debug)]
 pub(crate) struct RowCounter {
     plan: Arc<OpenPlan>,
     keys: Option<KeyColumns>,
     env: Env,
-    /// The counts that ranks share; `None` without a common folder.
+    /// Counts that ranks share through a common folder; `None` without such a folder.
     shares: Option<Shares>,
     fixed: OnceCell<Arc<RowCounts>>,
     inputs: OnceCell<Arc<RowCounts>>,
@@ -39,7 +41,7 @@ pub(crate) struct RowCounter {
 }
 
 impl RowCounter {
-    /// Creates a counter of the rows of a pipeline.
+    /// Creates a counter for the pipeline `compiled`, whose opened plan is `plan`.
     pub(crate) fn of(compiled: &Compiled, plan: &Arc<OpenPlan>, env: &Env) -> Result<Self> {
         let keys = KeyColumns::of(&compiled.clauses, plan.reader.fragment.schema());
         let buckets = Grouping::of(&compiled.clauses).buckets;
@@ -54,13 +56,13 @@ impl RowCounter {
         })
     }
 
-    /// Returns true if rows have keys, which decide how they are grouped.
+    /// Returns true if rows have group keys, which decide the grouping of rows into batches.
     pub(crate) const fn has_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// Returns the counts if they are the same in every pass. Ranks with a common folder share the
-    /// work.
+    /// Returns the counts of a pipeline whose counts are the same in every pass. Ranks with a
+    /// common folder share the counting.
     pub(crate) async fn fixed(&self, rank: u64, world: u64) -> Result<Arc<RowCounts>> {
         let count = async || match &self.shares {
             Some(shares) if world > 1 => self.count_together(shares, rank, world).await,
@@ -70,8 +72,8 @@ impl RowCounter {
         self.fixed.get_or_try_init(counted).await.map(Arc::clone)
     }
 
-    /// Returns the counts of the rows that the inputs of a MIX give, before any filter above the
-    /// MIX; `None` if each stored row gives one row.
+    /// Returns the counts of the rows that the inputs of a MIX yield, before any filter above the
+    /// MIX; `None` if each stored row gives one row of its input.
     pub(crate) async fn inputs(&self) -> Result<Option<Arc<RowCounts>>> {
         let mixed = self.plan.mixed.as_ref();
         let Some(inputs) = mixed.and_then(|mixed| mixed.inputs.as_ref()) else {
@@ -81,7 +83,8 @@ impl RowCounter {
         { self.inputs.get_or_try_init(counted).await }.map(|counts| Some(Arc::clone(counts)))
     }
 
-    /// Returns the counts of the pass with this key, if draws decide them.
+    /// Returns the counts of pass `pass`, whose key is `key`, of a pipeline whose counts depend on
+    /// random draws.
     pub(crate) async fn of_pass(&self, pass: PassName, key: u64) -> Result<Arc<RowCounts>> {
         let passes = || self.passes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, counts)) = passes().iter().find(|(of, _)| *of == pass) {
@@ -94,7 +97,7 @@ impl RowCounter {
         Ok(counts)
     }
 
-    /// Counts all stored rows; under MIX, also the rows that the inputs give.
+    /// Counts the output rows of all stored rows; under MIX, also the rows that the inputs yield.
     async fn count(&self, pass: u64) -> Result<RowCounts> {
         let reader = self.membership()?;
         let counts = self.count_all(reader, self.keys.as_ref(), pass).await?;
@@ -109,7 +112,8 @@ impl RowCounter {
         Ok(counts.above_mix(given))
     }
 
-    /// Counts together with the other ranks: each counts some of the stored rows.
+    /// Counts the output rows of all stored rows together with the other ranks. Each rank counts
+    /// some of the stored rows.
     async fn count_together(&self, shares: &Shares, rank: u64, world: u64) -> Result<RowCounts> {
         let reader = self.membership()?;
         let ranges = ranges(&self.plan.data.snapshot, world * SHARES_PER_RANK);
@@ -129,7 +133,8 @@ impl RowCounter {
         }
     }
 
-    /// Counts all stored rows by running a membership plan.
+    /// Counts the output rows of all stored rows by running `reader`, the fragment of a membership
+    /// plan.
     async fn count_all(
         &self,
         reader: &Arc<FragmentReader>,
@@ -142,7 +147,8 @@ impl RowCounter {
         Ok(RowCounts::of_shares(vec![share]))
     }
 
-    /// Counts the stored rows `rows` by running a membership plan over the splits that hold them.
+    /// Counts the output rows of the stored rows `rows` by running `reader`, the fragment of a
+    /// membership plan, over `splits`, which contain these rows.
     async fn share(
         &self,
         reader: &Arc<FragmentReader>,
@@ -169,8 +175,8 @@ impl RowCounter {
     }
 }
 
-/// Divides the splits into about `shares` ranges with about equally many stored rows. Returns the
-/// range of splits and the range of stored rows of each.
+/// Divides the snapshot's splits into about `shares` ranges with about equally many stored rows.
+/// Returns for each range its splits and its stored rows.
 fn ranges(snapshot: &Snapshot, shares: u64) -> Vec<(Range<u32>, Range<u64>)> {
     let least = snapshot.rows().div_ceil(shares.max(1)).max(1);
     let mut ranges = Vec::new();

@@ -1,24 +1,26 @@
-//! Row counts: the number of rows that each stored row gives, and their keys, known before any row is computed.
+//! Row counts: the number of output rows per stored row, and the group keys of the output rows,
+//! both counted before the output rows are computed.
 
 use super::count_index::CountIndex;
 use super::shares::Share;
 use crate::stream::group::GroupKey;
 
-/// The number of rows that each stored row gives, and the group keys of these rows.
+/// The number of output rows per stored row, and the group keys of the output rows.
 ///
-/// Under MIX, the rows that the inputs give are counted, even those that a filter above the MIX
-/// drops: an input is drawn for each of them.
+/// Under MIX, all rows that the inputs yield are counted, even rows that a filter above the MIX
+/// drops, because MIX draws an input for each of these rows.
 #[derive(Debug)]
 pub(crate) struct RowCounts {
     given: CountIndex,
-    /// Counts of the rows that reach the output; `None` if these are all rows.
+    /// Counts of the rows that reach the output; `None` if all rows in `given` do.
     reached: Option<CountIndex>,
-    /// Keys of the rows that reach the output, in stored order; empty if rows have no keys.
+    /// Group keys of the rows that reach the output, in stored order; empty if rows have no group
+    /// keys.
     keys: Vec<GroupKey>,
 }
 
 impl RowCounts {
-    /// Combines consecutive shares that cover all stored rows.
+    /// Combines `shares`, which are consecutive and together cover all stored rows.
     pub(super) fn of_shares(shares: Vec<Share>) -> Self {
         Self {
             given: CountIndex::of(shares.iter().map(|share| share.rows.as_slice())),
@@ -27,8 +29,8 @@ impl RowCounts {
         }
     }
 
-    /// Creates the counts under a MIX whose inputs give `given`, if these are the counts of the rows
-    /// that reach the output.
+    /// Turns counts of the rows that reach the output into the counts of a pipeline with MIX, in
+    /// which `given` counts the rows that the inputs yield.
     pub(super) fn above_mix(self, given: CountIndex) -> Self {
         Self {
             given,
@@ -37,17 +39,19 @@ impl RowCounts {
         }
     }
 
-    /// Returns the counts of the rows that the inputs give.
+    /// Returns the counts of the rows that the inputs of the MIX yield.
     pub(super) fn into_given(self) -> CountIndex {
         self.given
     }
 
-    /// Returns the number of rows that all stored rows give.
+    /// Returns the total number of rows for all stored rows; under MIX, of rows that the inputs
+    /// yield.
     pub(crate) fn total(&self) -> u64 {
         self.given.total()
     }
 
-    /// Returns the number of rows that a stored row gives.
+    /// Returns the number of rows for the stored row with number `stored`; under MIX, of rows that
+    /// its input yields.
     pub(crate) fn of_row(&self, stored: u64) -> u32 {
         self.given.of_row(stored)
     }
@@ -56,12 +60,12 @@ impl RowCounts {
         self.reached.as_ref().unwrap_or(&self.given)
     }
 
-    /// Returns true if a filter above a MIX drops the rows of a stored row.
+    /// Returns true if a filter above a MIX drops all rows of the stored row with number `stored`.
     pub(crate) fn drops(&self, stored: u64) -> bool {
         self.given.of_row(stored) > 0 && self.reached().of_row(stored) == 0
     }
 
-    /// Returns the key of the `nth` row that a stored row gives.
+    /// Returns the group key of the `nth` output row of the stored row with number `stored`.
     pub(crate) fn key(&self, stored: u64, nth: u32) -> GroupKey {
         if self.keys.is_empty() {
             return GroupKey::default();

@@ -1,4 +1,5 @@
-//! Row counts: the number of rows that each stored row gives, known before any row is computed.
+//! Row counts: the number of output rows per stored row, counted before the output rows are
+//! computed.
 
 mod count_index;
 mod counter;

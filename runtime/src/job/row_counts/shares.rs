@@ -1,10 +1,11 @@
-//! Counting by several ranks: each rank counts some shares of the stored rows, writes them to a
-//! common folder, and reads the other ranks' counts. Later runs over the same data reuse all of
-//! them.
+//! Counting by several ranks. Each rank counts some shares (ranges) of the stored rows, writes the
+//! counts to a common folder, and reads the counts of the other ranks. Later runs over the same
+//! data reuse all counts.
 //!
-//! A rank claims a share by locking its file. The system releases the lock if the process dies, so another rank then
-//! counts the share. A file's name contains the range of rows, because another number of ranks cuts the rows
-//! differently, and the checksum of its contents; a damaged file is counted again.
+//! A rank claims a share by locking the share's lock file. The system releases the lock if the
+//! process dies, and then another rank counts the share. The name of a count file contains the
+//! range of rows, because another number of ranks divides the rows differently, and a checksum of
+//! the file's contents. A damaged file is ignored, and its share is counted again.
 
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -25,11 +26,12 @@ use crate::stream::group::GroupKey;
 
 /// Pause between two checks of what other ranks have counted.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Number of checks after which the rank logs what it is waiting for; they take ten seconds.
+/// Number of checks after which the rank logs which rows it is waiting for. This many checks take
+/// ten seconds.
 const NOTE: u32 = 500;
 
-/// The counts of a range of stored rows: the number of output rows that each stored row gives, and
-/// the keys of these output rows.
+/// The counts of a range of stored rows: the number of output rows of each stored row, and the
+/// group keys of these output rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Share {
     pub(crate) rows: Vec<u32>,
@@ -37,8 +39,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Returns true if this can be the count of `rows` stored rows: there is a key in one of the
-    /// buckets for each output row, or no key at all if `buckets` is `None`.
+    /// Returns true if the share can be the count of `rows` stored rows: every output row has a key
+    /// in one of `buckets` buckets, or there are no keys if `buckets` is `None`.
     pub(crate) fn is_of(&self, rows: u64, buckets: Option<usize>) -> bool {
         let given: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();
         let keyed = match buckets {
@@ -56,13 +58,14 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Shares {
     folder: PathBuf,
-    /// Number of buckets of the rows' keys; `None` if rows have no keys.
+    /// Number of buckets to which group keys may belong; `None` if rows have no group keys.
     buckets: Option<usize>,
 }
 
 impl Shares {
-    /// Returns the shared counts of a plan, in a folder beside the pipeline's cache directory whose name identifies
-    /// what is counted; `None` without a local cache directory.
+    /// Returns the shares of `plan` in a folder beside the pipeline's cache directory. A hash of
+    /// everything that determines the counts is the folder's name. Returns `None` without a local
+    /// cache directory, and under MIX.
     pub(crate) fn of(
         compiled: &Compiled,
         plan: &OpenPlan,
@@ -97,9 +100,9 @@ impl Shares {
         }))
     }
 
-    /// Returns the counts of all ranges of stored rows. This rank counts the ranges that no rank
-    /// has counted, beginning with the one at index `first`; other ranks may count at the same time. `count`
-    /// counts the range at an index.
+    /// Returns the counts of all `ranges` of stored rows. This rank counts the ranges that no rank
+    /// has counted, beginning with the range at index `first`, while other ranks may count other
+    /// ranges. `count` counts the range at an index.
     pub(crate) async fn all<F: Future<Output = Result<Share>>>(
         &self,
         ranges: &[Range<u64>],
@@ -158,7 +161,7 @@ impl Shares {
         exec_datafusion_err!("cannot store row counts in {folder}: {why}")
     }
 
-    /// Reads a share; `None` if it was not counted or its file is damaged.
+    /// Reads the counts of `range`; `None` if the range was not counted or its file is damaged.
     fn read(&self, range: &Range<u64>) -> Option<Share> {
         let start = format!("{}-", stem(range));
         let mut files = std::fs::read_dir(&self.folder).ok()?.flatten();
@@ -177,7 +180,8 @@ impl Shares {
         let bytes = encode(share);
         let path = format!("{}-{}", stem(range), blake3::hash(&bytes).to_hex());
         let path = self.folder.join(path);
-        // A file damaged by a crash is counted again, so there is no need to sync.
+        // If a crash damages the file, its share is counted again, so there is no need to sync the
+        // file.
         let written = NewFile::create(&self.folder, "share")
             .and_then(|file| file.as_file().write_all(&bytes).map(|()| file))
             .and_then(|file| file.publish(&path, false));
@@ -185,7 +189,7 @@ impl Shares {
     }
 }
 
-/// Returns the common prefix of the names of a share's files.
+/// Returns the common prefix of the names of the lock file and the count file of `range`.
 fn stem(range: &Range<u64>) -> String {
     format!("{}-{}", range.start, range.end)
 }

@@ -1,16 +1,17 @@
 //! Groups: decides row by row, in stream order, which rows make a batch.
 //!
-//! The same state machine groups rows that are planned before they are read, and rows that are
-//! counted as they are computed, so both give the same batches. Of a row it knows only the caller's
-//! handle `T` and the row's [`GroupKey`].
+//! The same code groups rows that are planned before they are read and rows that are counted as
+//! they are computed, so both kinds of run make the same batches. The code uses only the
+//! [`GroupKey`] of a row. The row is a handle of type `T` that the caller chooses.
 
 use forebay_planner::clauses::{BatchSize, Clauses, Remainder};
 
-/// Maximum number of open packs of `PACK`; beyond it, the fullest one is completed. Changing it
-/// changes streams.
+/// Maximum number of open packs under PACK. When one more pack is needed, the fullest open pack is
+/// completed. Changing this number changes streams.
 const BINS: usize = 32;
-/// Maximum number of rows that open packs, and open buckets, may hold between two tokens; beyond it, the fullest one is
-/// completed. Changing it changes streams.
+/// Maximum number of rows that all open packs together, or all open buckets together, may hold
+/// between two tokens. Beyond this number, the fullest pack or bucket is completed. Changing this
+/// number changes streams.
 const MAX_CARRY: usize = forebay_planner::groups::MAX_CARRY as usize;
 
 /// The properties of a row that decide its group.
@@ -23,8 +24,9 @@ pub struct GroupKey {
 }
 
 impl GroupKey {
-    /// Returns how much of the budget of `BATCH BY TOKENS` the sequence takes. An empty sequence
-    /// counts as one element; otherwise a batch could hold any number of rows.
+    /// Returns the number of elements that the sequence counts as in `BATCH BY TOKENS`. An empty
+    /// sequence counts as one element, because otherwise a batch could hold any number of empty
+    /// sequences.
     fn tokens(self) -> u64 {
         u64::from(self.length).max(1)
     }
@@ -38,8 +40,8 @@ pub struct Grouping {
     /// Number of buckets; 1 without BUCKET BY.
     pub buckets: usize,
     size: BatchSize,
-    /// True if batches are padded, so that every sequence counts as many elements as the longest
-    /// one of its batch.
+    /// True if batches are padded. Every sequence then counts with the length of the longest
+    /// sequence of its batch.
     padded: bool,
     remainder: Remainder,
     /// Number of windows after which open packs and buckets are completed; `None` for no such limit.
@@ -71,7 +73,7 @@ impl Grouping {
     }
 }
 
-/// Rows that make a batch.
+/// The rows of one batch, which may still be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group<T> {
     /// The rows, in order.
@@ -81,19 +83,19 @@ pub struct Group<T> {
 }
 
 impl<T> Group<T> {
-    /// Returns the number of packs, or of rows if they are not packed.
+    /// Returns the number of packs or, if rows are not packed, the number of rows.
     pub fn units(&self) -> u64 {
         self.packs.as_ref().map_or(self.rows.len(), Vec::len) as u64
     }
 }
 
-/// An open pack, or an open batch.
+/// The rows of an open pack, or of an open batch.
 #[derive(Debug, Clone)]
 struct Open<T> {
     rows: Vec<T>,
-    /// Number of rows in each pack of the batch.
+    /// Number of rows in each complete pack of an open batch; empty for an open pack.
     packs: Vec<u32>,
-    /// Number of elements in the rows.
+    /// Number of elements in the sequences of all rows.
     tokens: u64,
     longest: u64,
 }
@@ -117,14 +119,15 @@ impl<T> Open<T> {
     }
 }
 
-/// The open and completed groups that a cursor carries, so that a resumed run continues them.
+/// The open and completed groups that a cursor carries. A run that resumes from the cursor
+/// continues the open groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Carry<T> {
-    /// Completed batches that were not emitted.
+    /// Completed batches that were not emitted before the cursor.
     pub ready: Vec<Group<T>>,
     /// Open batches, except empty ones.
     pub open: Vec<Group<T>>,
-    /// Open packs.
+    /// The open packs.
     pub bins: Vec<Vec<T>>,
 }
 
@@ -137,7 +140,7 @@ impl<T> Carry<T> {
             .chain(self.bins.iter().flatten())
     }
 
-    /// Converts each row with `f`.
+    /// Returns the same groups, with each row converted by `f`. Fails if `f` fails for a row.
     pub fn map<U, E>(&self, mut f: impl FnMut(&T) -> Result<U, E>) -> Result<Carry<U>, E> {
         let mut mapped = |rows: &Vec<T>| rows.iter().map(&mut f).collect::<Result<Vec<U>, E>>();
         let mut groups = |groups: &[Group<T>]| -> Result<Vec<Group<U>>, E> {
@@ -153,17 +156,17 @@ impl<T> Carry<T> {
     }
 }
 
-/// Puts rows into groups, in stream order.
+/// Collects rows into packs and batches, in stream order.
 #[derive(Debug, Clone)]
 pub struct Grouper<T> {
     grouping: Grouping,
-    /// Open packs.
+    /// The open packs.
     bins: Vec<Open<T>>,
     /// The open batch of each bucket.
     open: Vec<Open<T>>,
-    /// Number of rows in open bins and batches.
+    /// Number of rows in open packs and open batches.
     held: usize,
-    /// Number of rows in open bins.
+    /// Number of rows in open packs.
     in_bins: usize,
 }
 
@@ -180,7 +183,8 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Creates a grouper that continues the open groups of `carry`, whose rows come with their keys.
+    /// Creates a grouper that continues the open packs and open batches of `carry`. Each row of
+    /// `carry` comes with its key.
     pub fn resume(grouping: Grouping, carry: &Carry<(T, GroupKey)>) -> Self {
         let mut this = Self::new(grouping);
         for group in &carry.open {
@@ -204,7 +208,7 @@ impl<T: Clone> Grouper<T> {
         this
     }
 
-    /// Returns the open groups, for a cursor.
+    /// Returns the open packs and open batches, to be stored in a cursor.
     pub fn carry(&self) -> Carry<T> {
         let packed = self.grouping.pack.is_some();
         let open = self.open.iter().filter(|open| !open.rows.is_empty());
@@ -219,24 +223,25 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Iterates over the rows of open groups.
+    /// Iterates over the rows of open packs and open batches.
     pub fn rows(&self) -> impl Iterator<Item = &T> {
         let open = self.open.iter().flat_map(|open| &open.rows);
         open.chain(self.bins.iter().flat_map(|bin| &bin.rows))
     }
 
-    /// Iterates over the rows of open groups mutably, so that a caller can renumber them.
+    /// Iterates over the rows of open packs and open batches mutably, so that a caller can renumber
+    /// the rows.
     pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let open = self.open.iter_mut().flat_map(|open| &mut open.rows);
         open.chain(self.bins.iter_mut().flat_map(|bin| &mut bin.rows))
     }
 
-    /// Returns true if no group is open.
+    /// Returns true if no open pack or open batch has rows.
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// Adds a row, and emits the batches that it completes.
+    /// Adds `row`, and appends the batches that `row` completes to `out`.
     pub fn push(&mut self, row: T, key: GroupKey, out: &mut Vec<Group<T>>) {
         self.held += 1;
         let Some(room) = self.grouping.pack else {
@@ -260,14 +265,15 @@ impl<T: Clone> Grouper<T> {
         if bin.tokens == room {
             self.close(at, out);
         }
-        // Rows in the open batch do not count: the batch is emitted before the next token is made.
+        // Only rows in open packs are limited. The open batch is emitted before the next token is
+        // made, so no token carries complete packs of the open batch.
         while self.in_bins > MAX_CARRY {
             self.close_fullest(out);
         }
     }
 
-    /// Returns how many rows fit into the open batch; `None` unless a batch is a fixed number of
-    /// consecutive rows.
+    /// Returns the number of rows that still fit into the open batch; `None` unless each batch is a
+    /// fixed number of consecutive rows.
     pub fn room(&self) -> Option<u64> {
         match self.grouping.size {
             BatchSize::Rows(rows) if self.grouping.is_plain() => {
@@ -277,7 +283,8 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Adds rows, at most as many as there is [`room`](Self::room) for.
+    /// Adds `rows`, at most as many as [`room`](Self::room) returns. Appends the open batch to
+    /// `out` if the batch is now full.
     pub fn push_run(&mut self, rows: impl ExactSizeIterator<Item = T>, out: &mut Vec<Group<T>>) {
         self.held += rows.len();
         self.open[0].rows.extend(rows);
@@ -286,7 +293,7 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Adds a row to the open batch of its bucket.
+    /// Adds `row` to the open batch of its bucket, and appends completed batches to `out`.
     fn add(&mut self, key: GroupKey, row: T, out: &mut Vec<Group<T>>) {
         let (length, bucket) = (key.tokens(), key.bucket as usize);
         match self.grouping.size {
@@ -319,7 +326,8 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Completes the pack with the fewest free elements; among equals, the oldest.
+    /// Completes the open pack with the most elements. Among packs with equally many elements,
+    /// completes the oldest.
     fn close_fullest(&mut self, out: &mut Vec<Group<T>>) {
         let length = |at: &usize| self.bins[*at].tokens;
         if let Some(fullest) = (0..self.bins.len()).rev().max_by_key(length) {
@@ -327,7 +335,8 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Completes a pack, and the batch it belongs to if that is now full.
+    /// Moves the open pack at index `at` to the open batch. Appends the open batch to `out` if the
+    /// batch is now full.
     fn close(&mut self, at: usize, out: &mut Vec<Group<T>>) {
         let bin = self.bins.remove(at);
         self.in_bins -= bin.rows.len();
@@ -341,7 +350,7 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Emits the open batch of a bucket.
+    /// Appends the open batch of a bucket to `out`, and empties the bucket.
     fn emit(&mut self, bucket: usize, out: &mut Vec<Group<T>>) {
         let open = std::mem::take(&mut self.open[bucket]);
         self.held -= open.rows.len();
@@ -351,8 +360,8 @@ impl<T: Clone> Grouper<T> {
         });
     }
 
-    /// Completes open packs and buckets, because the horizon was reached. An open batch of complete
-    /// packs stays open.
+    /// Completes open packs and buckets. Called when the horizon is reached. Complete packs that do
+    /// not fill a batch stay in the open batch.
     pub fn flush(&mut self, out: &mut Vec<Group<T>>) {
         while !self.bins.is_empty() {
             self.close(0, out);
@@ -362,13 +371,13 @@ impl<T: Clone> Grouper<T> {
         }
     }
 
-    /// Completes all open groups, because there are no more rows.
+    /// Completes all open packs and batches. Called when there are no more rows.
     pub fn finish(&mut self, out: &mut Vec<Group<T>>) {
         self.flush(out);
         self.emit_open(out);
     }
 
-    /// Emits the open batches, or drops them under `DROP REMAINDER`.
+    /// Appends the open batches to `out`. Under `DROP REMAINDER`, drops them instead.
     fn emit_open(&mut self, out: &mut Vec<Group<T>>) {
         for bucket in 0..self.open.len() {
             if self.open[bucket].rows.is_empty() {

@@ -34,7 +34,7 @@ fn key(length: u32) -> GroupKey {
     GroupKey { length, bucket: 0 }
 }
 
-/// Returns the batches of rows with these keys; rows are numbered from 0.
+/// Returns the batches of rows with these keys. Each row is named by its index in `keys`.
 fn groups(clauses: &Clauses, keys: &[GroupKey]) -> Vec<Group<usize>> {
     let mut grouper = Grouper::new(Grouping::of(clauses));
     let mut out = Vec::new();
@@ -133,7 +133,8 @@ proptest! {
             let in_bins: usize = whole.carry().bins.iter().map(Vec::len).sum();
             prop_assert!(in_bins <= MAX_CARRY);
             if nth % horizon == 0 {
-                // Simulates a run that stops here and one that resumes.
+                // Simulates a run that stops at this row, and a second run that resumes from the
+                // same position.
                 let carry = parts.carry().map(|row| Ok::<_, ()>((*row, keyed[*row].1))).unwrap();
                 parts = Grouper::resume(Grouping::of(&clauses), &carry);
             }
@@ -163,7 +164,7 @@ proptest! {
     }
 }
 
-/// A large batch of packs does not leave its last packs nearly empty.
+/// In a batch of many packs, every pack is as full as possible, including the last.
 #[test]
 fn large_batches_of_packs_are_full() {
     let mut grouper = Grouper::new(Grouping::of(&packs(2048, 256)));
@@ -175,7 +176,8 @@ fn large_batches_of_packs_are_full() {
     assert_eq!(packs, vec![40; 512]);
 }
 
-/// Empty sequences take room too; otherwise all of them would be one batch.
+/// An empty sequence counts as one element in `BATCH BY TOKENS`. Otherwise, all empty sequences
+/// would be in one batch.
 #[test]
 fn batches_of_empty_sequences_are_bounded() {
     let clauses = clauses(BatchSize::Tokens(some(100)), Remainder::Keep);
