@@ -175,9 +175,9 @@ async fn a_token_of_another_stream_is_refused_and_the_difference_named() {
     let why = refusal(&format!("WHERE id > 0 {query}"), None).await;
     assert!(why.contains("its query differs"), "{why}");
     let why = refusal(query, Some(9)).await;
-    assert!(why.contains("the seed is 9, and was 1"), "{why}");
+    assert!(why.contains("the seed is 9, but was 1"), "{why}");
     let why = refusal("SHUFFLE WITHIN 3 ROWS SEED 2 BATCH 2", None).await;
-    assert!(why.contains("the seed is 2, and was 1"), "{why}");
+    assert!(why.contains("the seed is 2, but was 1"), "{why}");
     // If neither the pipeline nor the run sets a seed, the resumed run uses the seed in the token.
     let config = RunConfig {
         resume: Some(Arc::new(token.clone())),
