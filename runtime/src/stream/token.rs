@@ -228,7 +228,10 @@ impl Token {
             ));
         }
         if own.seed != stream.seed {
-            return refused(format!("the seed is {}, but was {} when the token was written", stream.seed, own.seed));
+            return refused(format!(
+                "the seed is {}, but was {} when the token was written",
+                stream.seed, own.seed
+            ));
         }
         if own.plan_hash != stream.plan_hash {
             return refused(
