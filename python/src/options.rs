@@ -28,7 +28,7 @@ pub(crate) fn set_options(
             "dead_letters" => options.dead_letters.clone_from(&given.dead_letters),
             "dead_letter_bytes" => options.dead_letter_bytes = given.dead_letter_bytes,
             other => {
-                let message = format!("the option {other} can be set in SQL only");
+                let message = format!("the option {other} can be set only in SQL");
                 return Err(PlanError::mistake(message));
             }
         }

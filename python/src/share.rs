@@ -41,8 +41,8 @@ impl SharedColumn {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the column's array. The caller must read the elements at once, since writable views
-    /// may change them later.
+    /// Returns the column's array. The caller must read the elements immediately, since writable
+    /// views may change them later.
     pub(crate) fn array(&self) -> ArrayRef {
         Arc::clone(&self.state().array)
     }

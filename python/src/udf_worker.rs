@@ -139,7 +139,7 @@ pub(crate) fn ending(status: Option<ExitStatus>) -> String {
             15 => " (SIGTERM)",
             _ => "",
         };
-        return format!("was ended by signal {signal}{known}");
+        return format!("was killed by signal {signal}{known}");
     }
     match status.and_then(|status| status.code()) {
         Some(code) => format!("ended with exit code {code}"),

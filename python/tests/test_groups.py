@@ -165,7 +165,7 @@ def test_mistakes(texts, table):
         rows.pack("id", 10).batch(2).schema
     with pytest.raises(fb.PlanError, match="on_error = 'replace' with PACK"):
         rows.pack("tokens", 10).batch(2).options(on_error="replace").schema
-    with pytest.raises(fb.PlanError, match="ascending boundaries"):
+    with pytest.raises(fb.PlanError, match="boundaries in ascending order"):
         rows.bucket_by("id", [3, 2]).batch(2).schema
     with pytest.raises(fb.PlanError, match="pad must come after batch"):
         rows.pad("tokens").schema

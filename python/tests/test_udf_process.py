@@ -107,7 +107,7 @@ def test_close_does_not_wait_for_what_is_computed(table):
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (udfs.killed, r"udfs.killed: its worker process \d+ was ended by signal 9 \(SIGKILL"),
+        (udfs.killed, r"udfs.killed: its worker process \d+ was killed by signal 9 \(SIGKILL"),
         (udfs.left, r"udfs.left: its worker process \d+ ended with exit code 3"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_lost_process_is_that_runs_alone(table):
     # Segments of 10 rows and one thread keep this run from computing far ahead.
     other = rows.filter("id >= 500").map_batches(udfs.dies_on_7).batch(10).run(segment_rows=10, threads=1)
     first = next(other)
-    with pytest.raises(fb.FunctionError, match="was ended by signal 9"):
+    with pytest.raises(fb.FunctionError, match="was killed by signal 9"):
         list(rows.map_batches(udfs.dies_on_7))
     rows = [first, *other]
     assert sum(batch.num_rows for batch in rows) == 500

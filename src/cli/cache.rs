@@ -114,7 +114,7 @@ async fn why(place: &CachePlace, key: &str) -> Result<(), CommandFailure> {
     let key = store.resolve(key).await?;
     let Some(entry) = store.explain(&key).await? else {
         return Err(CommandFailure::Run(format!(
-            "the entry {} was removed meanwhile",
+            "the cache entry {} was removed while this command ran",
             key.short()
         )));
     };

@@ -119,19 +119,19 @@ impl Photos {
     fn check(&self) -> Result<(), GenerateError> {
         if !(1..=MAX_CLASSES).contains(&self.classes) {
             return Err(GenerateError::Option(format!(
-                "{} classes asked for: expected 1 to {MAX_CLASSES}",
+                "the number of classes must be 1 to {MAX_CLASSES}, found {}",
                 self.classes
             )));
         }
         let (width, height) = self.size;
         if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
             return Err(GenerateError::Option(format!(
-                "photos of {width}x{height} asked for: expected sides of 1 to {MAX_SIDE} pixels"
+                "the sides of photos must be 1 to {MAX_SIDE} pixels, found {width}x{height}"
             )));
         }
         if !(1..=100).contains(&self.quality) {
             return Err(GenerateError::Option(format!(
-                "JPEG quality {} asked for: expected 1 to 100",
+                "JPEG quality must be 1 to 100, found {}",
                 self.quality
             )));
         }

@@ -159,7 +159,7 @@ impl Table {
         })?;
         if self.payload > MAX_PAYLOAD {
             return Err(GenerateError::Option(format!(
-                "a payload of {} bytes asked for: expected at most {MAX_PAYLOAD}",
+                "the payload must be at most {MAX_PAYLOAD} bytes, found {}",
                 self.payload
             )));
         }

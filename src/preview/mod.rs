@@ -182,7 +182,7 @@ impl Grid {
     fn new(rows: usize, images: usize, options: &SheetOptions) -> Result<Self, PreviewError> {
         let tile = options.tile;
         if !(16..=4096).contains(&tile) {
-            let text = format!("tiles of {tile} pixels asked for: expected 16 to 4096");
+            let text = format!("tiles must be 16 to 4096 pixels wide, found {tile}");
             return Err(PreviewError::Size(text));
         }
         let (rows, images) = (rows as u64, images as u64);

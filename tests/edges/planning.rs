@@ -1,5 +1,5 @@
-//! Pipelines with many columns or deep nesting are planned in bounded memory, and run with the
-//! stream of the written plan. Statements do not wait for running queries.
+//! Pipelines with many columns or deep nesting are planned in bounded memory, and produce the same
+//! stream as without optimisation. Statements do not wait for running queries.
 
 use std::fmt::Write;
 use std::task::Poll;

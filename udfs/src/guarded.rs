@@ -46,8 +46,8 @@ struct Guarded {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ArgumentGuard {
-    /// The sizes of the results are checked before the function is called. The number is the
-    /// function's index in `BOUNDED` of the module `bounded`.
+    /// The sizes of the results are checked before the function is called. Holds the function's
+    /// index in `bounded::BOUNDED`.
     Size(usize),
     /// The function is called only for rows without a null argument; the result of any other row is
     /// null.

@@ -11,7 +11,7 @@ use super::plan_fact::PlanFact;
 use super::slots::SlotSet;
 use super::spec::OpKind;
 
-/// A cost in picoseconds of one core.
+/// A cost: computing time of one core, in picoseconds.
 pub(crate) type Cost = u128;
 
 /// Cost per epoch of `node` without its inputs. `param` is the node's operator, `out` has the facts

@@ -8,7 +8,7 @@ use super::rules::Site;
 /// Two adjacent nodes that rules may rewrite: two operators, or an operator and a union.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Match {
-    /// The operators `site.outer` directly above `site.inner`, which reads `input`.
+    /// Two operators: `site.outer` directly above `site.inner`, which reads `input`.
     Pair { class: Id, site: Site, input: Id },
     /// The operator `param` directly above a union of `inputs`.
     OverCat {

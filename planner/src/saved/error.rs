@@ -24,7 +24,7 @@ pub enum SavedPlanError {
     #[error(
         "this plan has format version {found}, written by forebay {forebay}, but forebay {FOREBAY} reads \
         version {VERSION}: \
-         save it anew with `forebay plan save`, or run the job with the forebay that saved it"
+         save the plan again with `forebay plan save`, or run the job with the forebay that saved it"
     )]
     Form {
         /// The format version of the file.
@@ -34,7 +34,7 @@ pub enum SavedPlanError {
     },
     /// A hash does not match the text that it belongs to.
     #[error(
-        "this saved plan was edited: its {what} does not match its text; save it anew with `forebay plan save`"
+        "this saved plan was edited: its {what} does not match its text; save the plan again with `forebay plan save`"
     )]
     Changed {
         /// Name of the hash that does not match.

@@ -30,7 +30,7 @@ use super::key_text::is_hex;
 /// Extension of the file names of segments.
 const SEGMENT: &str = ".arrows";
 
-/// Maximum size in bytes of `bandwidth.json`, of a lease and of the file `used`. A larger object
+/// Maximum size in bytes of each small file: `bandwidth.json`, `used` or a lease. A larger object
 /// counts as damaged.
 pub(super) const SMALL: u64 = 64 << 10;
 

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! segment: schema message, blocks, end marker, index
-//! index:   magic, 16 bytes that no other segment has, bytes before the first block,
+//! index:   magic, unique id (16 bytes), number of bytes before the first block,
 //!          number of blocks, then for each: bytes, rows, checksum (16 bytes),
 //!          number of files, then for each, ascending: file key (16 bytes), number of runs, then for
 //!          each, ascending: rows since the last run's end, 2 * rows (+ 1 if they were dropped)
 //! ```
-//! Numbers are LEB128. The kept rows of the ranges (runs) are the rows of the blocks, in the same
-//! order. A segment is named by the checksum of its index, so the name identifies its whole
+//! Numbers are LEB128. The rows of the runs that were not dropped are the rows of the blocks, in
+//! the same order. A segment is named by the checksum of its index, so the name identifies its whole
 //! content. No name is used twice: a damaged segment and the same rows written again have different
 //! names.
 

@@ -136,7 +136,7 @@ impl Snapshot {
         splits.map(|s| s.rows).sum()
     }
 
-    /// Returns the number of bytes that reading every split once reads from files.
+    /// Returns the number of bytes read from files when every split is read once.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = self.splits.iter().map(|s| s.bytes);
         bytes.fold(0, u64::saturating_add)

@@ -151,7 +151,7 @@ impl ReadSegment {
 /// position.
 #[derive(Debug, Clone)]
 struct Leaves {
-    /// Rows of the fragment's leaves.
+    /// Input rows of the operators above the cached prefix, by leaf.
     above: HashMap<Leaf, RowBatch>,
     /// Rows of the leaves of the cached prefix.
     below: HashMap<Leaf, RowBatch>,

@@ -110,7 +110,7 @@ async fn find(data: &StoredData, cached: &CachedPrefix, by_scan: &mut [Vec<RowLo
     found
 }
 
-/// Reads the rows at `places` one by one from the source of scan `scan`, which has direct access.
+/// Reads the rows at `places` one by one from the source of scan `scan`, which must have direct access.
 async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) -> Result<Values> {
     let SegmentContext { data, reader, .. } = context;
     let address = |place: &RowLocation| data.snapshot.in_source(place.row);

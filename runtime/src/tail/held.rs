@@ -100,7 +100,7 @@ impl Pieces {
         joined(&taken, schema)
     }
 
-    /// Drops the pieces of which no open group needs a row. If most rows of the remaining pieces
+    /// Drops the pieces that have no row of an open group. If most rows of the remaining pieces
     /// are not needed, the needed rows are copied out of their pieces.
     pub(super) fn keep_only(&mut self, held: &mut Accountant<Held>) -> Result<()> {
         let mut used: BTreeMap<u32, usize> = BTreeMap::new();

@@ -120,8 +120,8 @@ impl Made {
         }
     }
 
-    /// Creates the batch of the rows of `members` at `picks`, which remained after failed rows were
-    /// settled. `first` is the first failed row.
+    /// Creates the batch of the rows of `members` at the indices `picks`: those that remain after
+    /// failed rows were dropped or replaced. `first` is the first failure.
     pub(super) fn settled(
         members: &RowBatch,
         picks: &[usize],

@@ -82,8 +82,9 @@ pub(super) fn op_of(call: &ScalarFunction) -> Option<Arc<dyn ImageOp>> {
 /// Parses the constants of a call whose image type is unknown. `None` if a constant is unknown or
 /// invalid; the type check of the call reports an invalid constant.
 fn constants_of(function: &ImageFunction, constants: &[Expr]) -> Option<Arc<dyn ImageOp>> {
-    // Only the allowed range of a threshold depends on the image's type, and that range was checked
-    // when the call was planned. The range for a byte image includes the range for a float image.
+    // The image's type affects only the allowed range of a threshold, which was checked when the
+    // call was planned. So a byte image stands for either type here: its range includes the range
+    // for a float image.
     let image = TensorType {
         dtype: Dtype::U8,
         channels: 3,

@@ -19,9 +19,7 @@ pub fn past_union(spec: &OpSpec) -> Result<(), &'static str> {
         OpKind::Take { .. } | OpKind::Limit { .. } => {
             Err("the rows of both inputs together are counted, not those of each input")
         }
-        OpKind::Shuffle { .. } => {
-            Err("both inputs are shuffled together, not each input by itself")
-        }
+        OpKind::Shuffle { .. } => Err("the shuffle mixes the rows of both inputs"),
         OpKind::Batch { .. } => {
             Err("the rows of both inputs are batched together, not those of each input")
         }

@@ -1,4 +1,4 @@
-//! Conditions under which two operators may be rewritten, shared by several rules.
+//! Conditions under which two adjacent operators may be swapped or merged, shared by several rules.
 
 use datafusion::logical_expr::Expr;
 use forebay_udfs::image::{ImageCall, Mode};

@@ -287,7 +287,7 @@ fn operators_of_single_rows_pass_a_union() {
     );
     assert_eq!(
         verdict(shuffle),
-        Err("both inputs are shuffled together, not each input by itself")
+        Err("the shuffle mixes the rows of both inputs")
     );
     assert_eq!(
         verdict(batch),

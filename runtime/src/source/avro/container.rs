@@ -195,7 +195,10 @@ impl<R: BufRead + Seek> Bytes<R> {
             // A block that states no rows is never read later, so its bytes are checked here.
             let data = header.codec.decompress(self.take(bytes)?)?;
             if !data.is_empty() {
-                return Err(format!("it states no rows and holds {} bytes", data.len()));
+                return Err(format!(
+                    "it states 0 rows, but holds {} bytes of data",
+                    data.len()
+                ));
             }
         }
         self.sync(header)?;

@@ -138,7 +138,7 @@ async fn blocks_hold_the_rows_that_they_state() {
         }
         fs::write(&path, with_counts(&sound, |_| 0)).unwrap();
         let error = open(Format::Avro, &path, &[]).await.unwrap_err();
-        assert!(error.contains("it states no rows and holds"), "{error}");
+        assert!(error.contains("it states 0 rows, but holds"), "{error}");
         fs::write(&path, with_counts(&sound, |_| 1 << 40)).unwrap();
         let error = open(Format::Avro, &path, &[]).await.unwrap_err();
         assert!(error.contains("it states 1099511627776 rows in"), "{error}");

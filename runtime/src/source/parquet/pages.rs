@@ -144,7 +144,7 @@ impl Pages {
             let in_room = room / largest.saturating_mul(each).max(1);
             if in_room == 0 {
                 return Err(format!(
-                    "a row has {largest} values of at least {each} bytes, above the limit of {room} bytes for a row in pages of {stored} bytes"
+                    "a row has {largest} values of at least {each} bytes each, together above {room} bytes, the limit for a row whose pages take {stored} bytes in the file"
                 ));
             }
             batch_rows = usize::try_from(in_room).unwrap_or(usize::MAX);

@@ -93,7 +93,7 @@ impl<T> Group<T> {
 #[derive(Debug, Clone)]
 struct Open<T> {
     rows: Vec<T>,
-    /// Number of rows in each complete pack of an open batch; empty for an open pack.
+    /// For a batch, the number of rows in each of its complete packs. Empty for a pack.
     packs: Vec<u32>,
     /// Number of elements in the sequences of all rows.
     tokens: u64,

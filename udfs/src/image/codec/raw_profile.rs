@@ -37,7 +37,7 @@ fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         let length = u32::from_be_bytes(*length) as usize;
         let (kind, after) = after.split_at_checked(4)?;
         let (data, after) = after.split_at_checked(length)?;
-        // A chunk ends with a checksum of four bytes.
+        // Skips the chunk's checksum of four bytes.
         rest = after.get(4..).unwrap_or_default();
         Some((kind, data))
     })

@@ -65,7 +65,9 @@ fn factor(args: &CallArgs, i: usize, what: &str) -> Result<Range> {
         None => Ok(arguments::span((1.0, 1.0))),
         Some(&[x]) if x >= 0.0 => Ok(arguments::span((f64::max(0.0, 1.0 - x), 1.0 + x))),
         Some(&[low, high]) if low >= 0.0 => Ok(arguments::span(args.ordered(what, low, high)?)),
-        Some(_) => plan_err!("{name}: {what} must be one number or [low, high], not negative"),
+        Some(_) => plan_err!(
+            "{name}: {what} must be a number that is not negative, or a range [low, high] of such numbers"
+        ),
     }
 }
 

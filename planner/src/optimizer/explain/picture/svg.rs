@@ -94,7 +94,7 @@ impl Drawing<'_> {
     }
 
     /// Draws the tree `node` with its upper left corner at `left` and `top`, and returns the
-    /// horizontal centre of the root's box. All are in pixels.
+    /// horizontal centre of the root's box. All positions are in pixels.
     fn tree(&mut self, node: &Labelled, left: usize, top: usize) -> usize {
         let (own, middle) = (own_width(node), left + width(node) / 2);
         let height = node.lines.len() * LINE + GAP;
