@@ -36,7 +36,7 @@ pub(super) fn clearing(
                 cleared_scalar(literal.value().clone())?,
                 Some(literal.return_field(schema)?.metadata().clone().into()),
             )),
-            None => Wrapped::new(&expr, Change::Clear),
+            None => Wrapped::around(&expr, Change::Clear),
         }))
     })
     .data()
@@ -88,7 +88,7 @@ pub(super) fn with_lists_of_rows(
             let reads = reads(item)?;
             is_of_rows |= reads;
             list.push(if reads {
-                Wrapped::new(item, Change::Expand)
+                Wrapped::around(item, Change::Expand)
             } else {
                 Arc::clone(item)
             });
@@ -142,7 +142,7 @@ struct Wrapped {
 }
 
 impl Wrapped {
-    fn new(of: &Arc<dyn PhysicalExpr>, change: Change) -> Arc<dyn PhysicalExpr> {
+    fn around(of: &Arc<dyn PhysicalExpr>, change: Change) -> Arc<dyn PhysicalExpr> {
         let of = Arc::clone(of);
         Arc::new(Self { of, change })
     }
@@ -193,7 +193,7 @@ impl PhysicalExpr for Wrapped {
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let of = children.pop();
-        Ok(Self::new(of.as_ref().unwrap_or(&self.of), self.change))
+        Ok(Self::around(of.as_ref().unwrap_or(&self.of), self.change))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

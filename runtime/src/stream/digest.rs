@@ -130,10 +130,8 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
     hasher.update(&(array.len() as u64).to_le_bytes());
     let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
     hasher.update(&[u8::from(nulls.is_some())]);
-    if let Some(nulls) = &nulls {
-        let valid: Vec<u8> = nulls.iter().map(u8::from).collect();
-        hasher.update(&valid);
-    }
+    let mask: Vec<u8> = nulls.iter().flatten().map(u8::from).collect();
+    hasher.update(&mask);
     let is_valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
     let mut valid = (0..array.len()).filter(|&row| is_valid(row));
     match array.data_type() {
@@ -179,13 +177,11 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
         DataType::Struct(_) => {
             let columns = array.as_struct().columns();
             if nulls.is_none() {
+                return columns.iter().try_for_each(|c| hash_array(c, hasher));
+            }
+            for row in valid {
                 let mut columns = columns.iter();
-                columns.try_for_each(|column| hash_array(column, hasher))?;
-            } else {
-                for row in valid {
-                    let mut columns = columns.iter();
-                    columns.try_for_each(|column| hash_array(&column.slice(row, 1), hasher))?;
-                }
+                columns.try_for_each(|column| hash_array(&column.slice(row, 1), hasher))?;
             }
         }
         DataType::Map(..) => {
