@@ -12,7 +12,6 @@ use sha2::{Digest, Sha256};
 use super::failed_row::FailedRow;
 use crate::job::OpenPlan;
 use crate::source::{Access, Scan};
-use crate::tail::Failure;
 
 /// The input of a failed row, as the dead-letter table records it.
 #[derive(Debug, Clone)]
@@ -48,10 +47,13 @@ pub(super) async fn inputs(
     // Rows are grouped by split, because some sources can only read a whole split.
     let mut by_split: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, letter) in letters.iter().enumerate() {
-        let Failure { file, row, .. } = &letter.failure;
-        let occurrence = snapshot.occurrence(letter.file);
-        if let Some(stored) = snapshot.find(occurrence, file, *row) {
-            by_split.entry(stored.split).or_default().push(at);
+        let row = letter.failure.row;
+        let split = snapshot.splits.iter().position(|split| {
+            split.file == letter.file
+                && (split.first_row..split.first_row + split.rows).contains(&row)
+        });
+        if let Some(split) = split {
+            by_split.entry(split as u32).or_default().push(at);
         }
     }
     for (split, rows) in by_split {

@@ -99,10 +99,18 @@ fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Resu
         .collect();
     let mut used = BooleanBufferBuilder::new(list.values().len());
     used.append_n(list.values().len(), false);
-    for (offset, size) in list.offsets().iter().zip(&sizes) {
-        for element in offset.as_usize()..offset.as_usize() + size.as_usize() {
+    let rows = list.offsets().iter().zip(&sizes);
+    let mut ranges: Vec<(usize, usize)> = rows
+        .map(|(offset, size)| (offset.as_usize(), offset.as_usize() + size.as_usize()))
+        .collect();
+    ranges.sort_unstable();
+    // Many rows may share elements, so each element is marked once.
+    let mut marked = 0;
+    for (start, end) in ranges {
+        for element in start.max(marked)..end {
             used.set_bit(element, true);
         }
+        marked = marked.max(end);
     }
     let (values, places) = compact_used(list.values(), &used.finish())?;
     let offsets = list.offsets().iter().zip(&sizes);

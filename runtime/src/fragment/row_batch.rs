@@ -211,9 +211,12 @@ impl RowBatch {
 /// Returns the errors of a batch that consists of `rows`. Each of `rows` is a batch and a row index
 /// in that batch.
 fn errors_of<'a>(rows: impl Iterator<Item = (&'a RowBatch, usize)>) -> RowErrors {
-    let rows = rows.enumerate();
-    rows.filter_map(|(to, (batch, from))| Some((to, batch.errors.get(&from)?.clone())))
-        .collect()
+    let failed = rows.enumerate().filter_map(|(to, (batch, from))| {
+        // Most batches have no errors, and need no search for each row.
+        let errors = Some(&batch.errors).filter(|errors| !errors.is_empty())?;
+        Some((to, errors.get(&from)?.clone()))
+    });
+    failed.collect()
 }
 
 fn encode_errors(errors: &RowErrors, rows: usize) -> ArrayRef {

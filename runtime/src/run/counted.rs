@@ -25,7 +25,7 @@ impl Sequencer {
         while self.building.len() < room {
             let input = self.inputs.draw();
             if let Some(row) = self.inputs.all[input].peek() {
-                self.gather(input, &row, &mut origin)?;
+                self.gather(input, &row, room, &mut origin)?;
                 continue;
             }
             // All rows of a segment share one origin, so a segment cannot cross the end of a
@@ -46,11 +46,13 @@ impl Sequencer {
     }
 
     /// Adds the next stored row of an input, with all output rows that this stored row still gives,
-    /// to the segment. Skips a stored row that gives no row.
+    /// to the segment; or, if each stored row gives one row, as many rows as there is room for. Skips
+    /// a stored row that gives no row.
     fn gather(
         &mut self,
         input: usize,
         row: &PlannedRow,
+        room: usize,
         origin: &mut Option<SegmentOrigin>,
     ) -> Result<()> {
         let at = &mut self.inputs.all[input];
@@ -63,7 +65,15 @@ impl Sequencer {
         if origin.is_none() {
             *origin = Some(self.origin());
         }
-        self.inputs.all[input].take(row, None);
+        let plan = &self.run.job.plan;
+        let at = &mut self.inputs.all[input];
+        if row.nth == 0 && at.counts.is_none() && !plan.multiplies && self.run.job.mix().is_none() {
+            let rows = at.take_run(room - self.building.len());
+            let mut rows = rows.iter();
+            let building = &mut self.building;
+            return Ok(rows.try_for_each(|row| building.push(row, &self.inputs.windows))?);
+        }
+        at.take(row, None);
         self.inputs.note_drawn();
         let rows = row.nth..u32::MAX;
         Ok({ &mut self.building }.push_range(row, rows, &self.inputs.windows)?)

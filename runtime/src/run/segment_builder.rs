@@ -152,7 +152,8 @@ impl SegmentBuilder {
         let Some(entered) = windows.get(&window) else {
             return Err(internal_datafusion_err!("a row has no window"));
         };
-        self.windows.insert(window, Arc::clone(&entered.window));
+        let read = self.windows.entry(window);
+        read.or_insert_with(|| Arc::clone(&entered.window));
         self.window = Some((window, entered.key));
         Ok(entered.key)
     }

@@ -180,7 +180,9 @@ impl Sequencer {
             } else if self.inputs.take_horizon() {
                 self.accountant.flush(|| self.inputs.position());
             }
-            self.place_all().await?;
+            if self.accountant.has_assigned() {
+                self.place_all().await?;
+            }
         }
         Ok(())
     }

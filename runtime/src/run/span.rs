@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::internal_err;
 use forebay_planner::clauses::BatchScope;
 
 use super::config::RunScope;
@@ -68,12 +69,17 @@ impl Sequencer {
             };
             number = before;
             let mut steps = Box::pin(Self::alone(&self.run, repeated.cursor.epoch, number)).await?;
-            let Some(WorkItem::Rows {
+            let Some(last) = steps.last_mut() else {
+                continue;
+            };
+            let WorkItem::Rows {
                 delivery: Delivery::Planned(batches),
                 ..
-            }) = steps.last_mut()
+            } = last
             else {
-                continue;
+                return Ok(internal_err!(
+                    "the batch before a repetition cannot be planned"
+                )?);
             };
             // If the batch of this step is itself a repetition, the batch of an earlier step is
             // planned instead.

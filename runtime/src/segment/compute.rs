@@ -69,7 +69,7 @@ impl ReadSegment {
     pub(crate) async fn compute(mut self, context: &SegmentContext) -> Result<Vec<RowBatch>> {
         let (wanted, by_child, planned) = (self.wanted.take(), self.by_child, self.planned);
         let mut rows = Vec::with_capacity(1);
-        if self.windows.is_empty() {
+        if self.by_scan.is_empty() {
             rows.push(RowBatch::empty(context.reader.fragment.schema()));
         } else {
             let on_pool = context.clone();

@@ -93,13 +93,15 @@ pub(super) fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged
 /// the rows that pruning removed.
 pub(crate) fn gather(
     stages: &[&Staged],
-    places: Vec<RowLocation>,
+    mut places: Vec<RowLocation>,
 ) -> Result<(Vec<ArrayRef>, Vec<RowLocation>)> {
     let mut indices: Vec<Vec<u64>> = vec![Vec::new(); stages.len()];
-    let mut picks = Vec::with_capacity(places.len());
-    let mut kept = Vec::with_capacity(places.len());
+    // The window and the index in its rows of each kept row; not needed with one window.
+    let mut picks = Vec::new();
+    let mut kept = 0;
     let mut last: Option<(&StagedSplit, usize)> = None;
-    for place in places {
+    for at in 0..places.len() {
+        let place = places[at];
         let search = || {
             let mut found = stages.iter().zip(0..);
             found.find_map(|(staged, nth)| Some((staged.find(place.row.split)?, nth)))
@@ -113,19 +115,23 @@ pub(crate) fn gather(
             return internal_err!("split {} was not staged", place.row.split);
         };
         if let Some(index) = split.index(place.row.offset) {
-            picks.push((nth, indices[nth].len()));
+            if stages.len() > 1 {
+                picks.push((nth, indices[nth].len()));
+            }
             indices[nth].push(index);
-            kept.push(place);
+            places[kept] = place;
+            kept += 1;
         }
     }
+    places.truncate(kept);
     let gathered = stages.iter().zip(&indices);
     let batches = gathered
         .map(|(staged, rows)| staged.stage.gather(rows))
         .collect::<Result<Vec<_>>>()?;
-    if let Some(only) = batches.iter().find(|b| b.num_rows() == kept.len()) {
-        return Ok((only.columns().to_vec(), kept));
+    if let Some(only) = batches.iter().find(|b| b.num_rows() == kept) {
+        return Ok((only.columns().to_vec(), places));
     }
     let batches: Vec<&RecordBatch> = batches.iter().collect();
     let rows = interleave_record_batch(&batches, &picks)?;
-    Ok((rows.columns().to_vec(), kept))
+    Ok((rows.columns().to_vec(), places))
 }

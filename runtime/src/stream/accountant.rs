@@ -160,6 +160,11 @@ impl<R: StreamRow> Accountant<R> {
         self.close_all(|| at.clone());
     }
 
+    /// Returns true if [`take_assigned`](Self::take_assigned) has batches to return.
+    pub(crate) const fn has_assigned(&self) -> bool {
+        !self.assigned.is_empty()
+    }
+
     /// Returns the batches that were emitted since the last call, and forgets them.
     pub(crate) fn take_assigned(&mut self) -> Vec<AssignedBatch<R>> {
         std::mem::take(&mut self.assigned)

@@ -151,7 +151,8 @@ fn hash_array(array: &ArrayRef, hasher: &mut blake3::Hasher) -> Result<()> {
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => {
             let values = cast(array, &DataType::BinaryView)?;
-            for value in valid.map(|i| values.as_binary_view().value(i)) {
+            let values = values.as_binary_view();
+            for value in valid.map(|i| values.value(i)) {
                 hasher.update(&(value.len() as u64).to_le_bytes());
                 hasher.update(value);
             }

@@ -127,9 +127,7 @@ impl RowCounter {
     fn membership(&self) -> Result<&Arc<FragmentReader>> {
         match &self.plan.membership {
             Some(membership) => Ok(&membership.reader),
-            None => internal_err!(
-                "a share of the counts was asked for, but each stored row gives one row"
-            ),
+            None => internal_err!("rows were to be counted, but each stored row gives one row"),
         }
     }
 

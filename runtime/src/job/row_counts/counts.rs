@@ -62,7 +62,8 @@ impl RowCounts {
 
     /// Returns true if a filter above a MIX drops all rows of the stored row with number `stored`.
     pub(crate) fn drops(&self, stored: u64) -> bool {
-        self.given.of_row(stored) > 0 && self.reached().of_row(stored) == 0
+        let dropped = |reached: &CountIndex| reached.of_row(stored) == 0;
+        self.reached.as_ref().is_some_and(dropped) && self.given.of_row(stored) > 0
     }
 
     /// Returns the group key of the `nth` output row of the stored row with number `stored`.
