@@ -1,9 +1,11 @@
 //! The runtime of Forebay: sources, row keys, windows, segments, batches, the local engine.
 //!
-//! Each module depends only on modules above it in this table:
+//! The modules, from the bottom up. No two files import each other (`.ci/circles` checks it):
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
+//! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns |
 //! | [`source`] | files, splits, rows by reference, for each format |
 //! | `order` | without I/O: the stored rows of a pipeline, windows, the order of rows within windows |
 //! | [`stream`] | without I/O: the batch, rank and step of each row; cursors, tokens, digests |
@@ -13,8 +15,6 @@
 //! | `job` | an opened pipeline: its data, fragments, lookups, row counts, threads and memory |
 //! | [`tail`], [`dead_letters`] | assembly of batches and settling of failed rows; a table of the failed rows |
 //! | [`run`] | the local engine: one run of a job from a cursor |
-//! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
-//! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns |
 
 pub mod cache;
 pub mod cpu;

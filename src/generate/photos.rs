@@ -270,14 +270,14 @@ mod tests {
                 classes: 0,
                 ..small()
             })
-            .contains("expected 1 to 80")
+            .contains("must be 1 to 80, found 0")
         );
         assert!(
             refuse(Photos {
                 size: (0, 3),
                 ..small()
             })
-            .contains("sides of 1 to")
+            .contains("sides of photos must be 1 to")
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
