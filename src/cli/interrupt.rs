@@ -85,6 +85,12 @@ pub(crate) fn interruptible(
             result = &mut command => result,
         }
     });
+    // After `GRACE`, files are removed while the command may still compute, so an error after a
+    // signal is a consequence of the signal.
+    let result = result.map_err(|failure| match signalled.try_recv() {
+        Ok(signal) => CommandFailure::Signalled(signal),
+        Err(_) => failure,
+    });
     // The command's future is dropped before the token is written, which removes the command's
     // unfinished files.
     drop(command);
