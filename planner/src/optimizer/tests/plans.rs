@@ -357,7 +357,7 @@ async fn which_draws_are_kept_does_not_follow_the_order() {
     .await;
     let error = Compiled::new(&pipeline.plan, pipeline.clauses).unwrap_err();
     assert!(error.to_string().contains("several tables"), "{error}");
-    // Whether a random call is written above or below the cached operator is part of the pipeline's
+    // A random call above the cached operator and the same call below it are pipelines of different
     // meaning.
     let below = "SELECT resize(d, 8, 8) AS x, y FROM (SELECT decode_image(image) AS d,
                  random_bool(0.5) AS y FROM photos) AS q";
