@@ -306,3 +306,23 @@ fn distributions_are_told_apart() {
     assert!(kolmogorov_smirnov(uniform(1000, 1.0), uniform(1500, 1.0)) > 1e-3);
     assert!(kolmogorov_smirnov(uniform(1000, 1.0), uniform(1500, 1.15)) < 1e-3);
 }
+
+/// A linear map of homogeneous coordinates, by rows.
+pub(crate) type Matrix = [[f64; 3]; 3];
+
+/// Returns the matrix product: the map `a` after the map `b`.
+pub(crate) fn product(a: Matrix, b: Matrix) -> Matrix {
+    let at = |i: usize, j: usize| (0..3).map(|k| a[i][k] * b[k][j]).sum();
+    std::array::from_fn(|i| std::array::from_fn(|j| at(i, j)))
+}
+
+/// Returns the inverse of a matrix, by its adjugate.
+pub(crate) fn inverse(m: Matrix) -> Matrix {
+    let minor = |i: usize, j: usize| {
+        let (r, c) = ((i + 1) % 3, (j + 1) % 3);
+        let (s, d) = ((i + 2) % 3, (j + 2) % 3);
+        m[r][c] * m[s][d] - m[r][d] * m[s][c]
+    };
+    let determinant: f64 = (0..3).map(|j| m[0][j] * minor(0, j)).sum();
+    std::array::from_fn(|i| std::array::from_fn(|j| minor(j, i) / determinant))
+}

@@ -203,8 +203,8 @@ mod tests {
 
     use super::*;
     use crate::image::testing::{
-        SIZE, assert_fused_and_row_by_row, assert_sampled, call, decoded, draws, failure, image_of,
-        list, occurs, op, pictures, sampled,
+        Matrix, SIZE, assert_fused_and_row_by_row, assert_sampled, call, decoded, draws, failure,
+        image_of, inverse, list, occurs, op, pictures, product, sampled,
     };
 
     fn always(distortion: f64) -> RandomPerspective {
@@ -214,23 +214,6 @@ mod tests {
             filter: Interpolation::Nearest,
             fill: vec![Real(0.0)],
         }
-    }
-
-    type Matrix = [[f64; 3]; 3];
-
-    fn product(a: Matrix, b: Matrix) -> Matrix {
-        let at = |i: usize, j: usize| (0..3).map(|k| a[i][k] * b[k][j]).sum();
-        std::array::from_fn(|i| std::array::from_fn(|j| at(i, j)))
-    }
-
-    fn inverse(m: Matrix) -> Matrix {
-        let minor = |i: usize, j: usize| {
-            let (r, c) = ((i + 1) % 3, (j + 1) % 3);
-            let (s, d) = ((i + 2) % 3, (j + 2) % 3);
-            m[r][c] * m[s][d] - m[r][d] * m[s][c]
-        };
-        let determinant: f64 = (0..3).map(|j| m[0][j] * minor(0, j)).sum();
-        std::array::from_fn(|i| std::array::from_fn(|j| minor(j, i) / determinant))
     }
 
     /// The homography from the unit square to a quadrilateral, in closed form (Heckbert,
