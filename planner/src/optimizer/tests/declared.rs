@@ -10,11 +10,7 @@ use forebay_udfs::{DeclaredFunction, RowFailure, declare};
 
 use crate::catalog::Catalog;
 use crate::optimizer::Config;
-use crate::optimizer::arena::Arena;
-use crate::optimizer::lower::lower;
-use crate::optimizer::saturate::site_text;
-use crate::optimizer::search::search;
-use crate::optimizer::tree::OperatorTree;
+use crate::optimizer::tests::search_lines;
 use crate::pipeline::Pipeline;
 use crate::rows::canonical::semantic_hash;
 use crate::rows::membership::{is_random, membership, volatile};
@@ -68,23 +64,7 @@ async fn planned(sql: &str, version: u32, cost: Option<u64>) -> Pipeline {
 async fn chosen(sql: &str) -> (Vec<String>, Vec<String>) {
     let pipeline = planned(sql, 1, None).await;
     let plan = crate::rows::lower::lower(&pipeline.plan).unwrap();
-    let mut arena = Arena::default();
-    let lowered = lower(&mut arena, &plan, &pipeline.clauses, 1, None).unwrap();
-    let searched = search(arena, &lowered, &Config::default()).unwrap();
-    let arena = &searched.graph.analysis.arena;
-    let (mut lines, mut refused) = (Vec::new(), Vec::new());
-    let mut at = &searched.chosen;
-    while let OperatorTree::Op(param, input) = at {
-        lines.push(arena.spec(*param).text.clone());
-        at = input;
-    }
-    for (rule, sites) in &searched.report.saturation.refused {
-        for (&site, why) in sites {
-            let (outer, inner) = site_text(arena, site);
-            refused.push(format!("no {rule}: {outer} | {inner}: {why}"));
-        }
-    }
-    (lines, refused)
+    search_lines(&plan, &pipeline, &Config::default())
 }
 
 fn query(function: &str) -> String {

@@ -8,9 +8,7 @@ use crate::optimizer::arena::Arena;
 use crate::optimizer::lower::lower;
 use crate::optimizer::raise::raise;
 use crate::optimizer::rules::Tier;
-use crate::optimizer::saturate::site_text;
-use crate::optimizer::search::search;
-use crate::optimizer::tree::OperatorTree;
+use crate::optimizer::tests::search_lines;
 use crate::optimizer::{Config, optimize};
 use crate::pipeline::Pipeline;
 use crate::rows::canonical::semantic_hash;
@@ -27,27 +25,12 @@ pub(crate) async fn planned(sql: &str) -> (RowPlan, Pipeline) {
 /// followed by the refusals of rules.
 async fn chosen(sql: &str, tier: Tier) -> String {
     let (plan, pipeline) = planned(sql).await;
-    let mut arena = Arena::default();
-    let lowered = lower(&mut arena, &plan, &pipeline.clauses, 1, None).unwrap();
     let config = Config {
         tier,
         ..Config::default()
     };
-    let searched = search(arena, &lowered, &config).unwrap();
-    assert!(searched.report.saturation.saturated);
-    let arena = &searched.graph.analysis.arena;
-    let mut lines = Vec::new();
-    let mut at = &searched.chosen;
-    while let OperatorTree::Op(param, input) = at {
-        lines.push(arena.spec(*param).text.clone());
-        at = input;
-    }
-    for (rule, sites) in &searched.report.saturation.refused {
-        for (&site, why) in sites {
-            let (outer, inner) = site_text(arena, site);
-            lines.push(format!("no {rule}: {outer} | {inner}: {why}"));
-        }
-    }
+    let (mut lines, refusals) = search_lines(&plan, &pipeline, &config);
+    lines.extend(refusals);
     lines.join("\n")
 }
 
