@@ -15,9 +15,10 @@ use forebay_runtime::tail::{Batch, RunStats};
 use crate::case::{Case, PIXELS};
 use crate::common::{digest, keys};
 
-/// Absolute and relative tolerance for floats in the tier `numeric`. Half floats have a significand
-/// of 11 bits, so their tolerance is larger.
+/// Absolute and relative tolerance for floats in the tier `numeric`.
 const TOLERANCE: f64 = 1e-5;
+/// Half floats have a significand of 11 bits. A column of single precision may hold rounded half
+/// floats, so the tolerance applies to all columns of a pipeline that computes with half floats.
 const TOLERANCE_OF_HALVES: f64 = 4e-3;
 
 /// The result of a run: all batches before the end or the error of the run, the error, and the
@@ -84,7 +85,7 @@ impl Stream {
         let exact = self.differs_exactly(other)?;
         let differs = match tier {
             Relax::Exact => return Some(exact),
-            Relax::Numeric => self.differs_in_numbers(other),
+            Relax::Numeric => self.differs_in_numbers(other, case),
             Relax::Order | Relax::Statistical => self.differs_in_rows(other, tier, case),
         };
         differs.map(|why| format!("{why} (exactly: {exact})"))
@@ -128,7 +129,7 @@ impl Stream {
         None
     }
 
-    fn differs_in_numbers(&self, other: &Self) -> Option<String> {
+    fn differs_in_numbers(&self, other: &Self, case: &Case) -> Option<String> {
         if let Some(why) = self.differs_in_errors(other) {
             return Some(why);
         }
@@ -136,6 +137,11 @@ impl Stream {
         if keys(&self.batches) != keys(&other.batches) || shape(self) != shape(other) {
             return Some("other rows or batches".to_owned());
         }
+        let tolerance = if case.sql().contains("'f16'") {
+            TOLERANCE_OF_HALVES
+        } else {
+            TOLERANCE
+        };
         for (a, b) in self.batches.iter().zip(&other.batches) {
             let schema = a.batch.schema();
             if schema.fields() != b.batch.schema().fields() {
@@ -143,7 +149,7 @@ impl Stream {
             }
             let columns = a.batch.columns().iter().zip(b.batch.columns());
             for (field, (a, b)) in schema.fields().iter().zip(columns) {
-                if !close(a, b) {
+                if !close(a, b, tolerance) {
                     return Some(format!("column {} is not close", field.name()));
                 }
             }
@@ -203,14 +209,10 @@ impl Stream {
 }
 
 /// Returns true if two columns have the same values. Floats may differ by the tolerance.
-fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
+fn close(a: &ArrayRef, b: &ArrayRef, tolerance: f64) -> bool {
     if a.data_type() != b.data_type() || a.len() != b.len() {
         return false;
     }
-    let tolerance = match a.data_type() {
-        DataType::Float16 => TOLERANCE_OF_HALVES,
-        _ => TOLERANCE,
-    };
     match a.data_type() {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => {
             let floats = |x: &ArrayRef| cast(x, &DataType::Float64).unwrap();
@@ -230,19 +232,23 @@ fn close(a: &ArrayRef, b: &ArrayRef) -> bool {
         DataType::List(_) => {
             let (a, b) = (a.as_list::<i32>(), b.as_list::<i32>());
             (0..a.len()).all(|i| {
-                a.is_null(i) == b.is_null(i) && (a.is_null(i) || close(&a.value(i), &b.value(i)))
+                a.is_null(i) == b.is_null(i)
+                    && (a.is_null(i) || close(&a.value(i), &b.value(i), tolerance))
             })
         }
         DataType::FixedSizeList(..) => {
             let (a, b) = (a.as_fixed_size_list(), b.as_fixed_size_list());
             (0..a.len()).all(|i| {
-                a.is_null(i) == b.is_null(i) && (a.is_null(i) || close(&a.value(i), &b.value(i)))
+                a.is_null(i) == b.is_null(i)
+                    && (a.is_null(i) || close(&a.value(i), &b.value(i), tolerance))
             })
         }
         DataType::Struct(_) => {
             let (x, y) = (a.as_struct(), b.as_struct());
             let mut columns = x.columns().iter().zip(y.columns());
-            a.nulls() == b.nulls() && columns.all(|(a, b)| close(a, b))
+            // Null buffers may differ if neither of them has a null.
+            (0..a.len()).all(|i| a.is_null(i) == b.is_null(i))
+                && columns.all(|(a, b)| close(a, b, tolerance))
         }
         _ => a.as_ref() == b.as_ref(),
     }
