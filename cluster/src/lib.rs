@@ -1,0 +1,10 @@
+//! Computes segments of a stream on other machines.
+//!
+//! A *lease* is a request to compute some segments of a job. It is a pure function from a few
+//! hundred bytes to rows, so any engine that runs functions and returns bytes can carry leases.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`engine`] | the trait of an engine that carries leases |
+
+pub mod engine;
