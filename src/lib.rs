@@ -51,7 +51,9 @@ pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
 pub use forebay_planner::saved::SavedPlan;
 pub use forebay_runtime::dead_letters;
-pub use forebay_runtime::run::{RunConfig, RunInternals, RunScope, Uneven, WorkerStride};
+pub use forebay_runtime::run::{
+    ByName, RunConfig, RunInternals, RunScope, SegmentEngine, Uneven, WorkerStride,
+};
 pub use forebay_runtime::stream::digest;
 pub use forebay_runtime::stream::token::{StreamName, Token};
 pub use forebay_runtime::tail::{Batch, Failure, RunStats};

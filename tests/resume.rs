@@ -19,7 +19,9 @@ use arrow::compute::concat_batches;
 use common::batches_of_p as run;
 use draw::Draw;
 use forebay::clauses::Optimize;
-use forebay::{Batch, RunConfig, RunInternals, Session, Token, WorkerStride};
+use forebay::{
+    Batch, ByName, RunConfig, RunInternals, SegmentEngine, Session, Token, WorkerStride,
+};
 use sequences::pipeline;
 
 /// Environment variable with the number of random pipelines (default 300).
@@ -48,6 +50,11 @@ fn config(draw: &mut Draw) -> RunConfig {
         optimize: draw.chance(40).then_some(Optimize::Off),
         internals: RunInternals {
             segment_rows: draw.chance(60).then(|| draw.whole(1, 40)),
+            // Segments are found by their names, as on workers.
+            engine: draw.chance(40).then(|| {
+                let at_once = draw.whole(1, 4) as usize;
+                Arc::new(ByName { at_once }) as Arc<dyn SegmentEngine>
+            }),
             ..RunInternals::default()
         },
         ..RunConfig::default()

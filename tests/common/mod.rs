@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use forebay::digest::Digest;
-use forebay::{Batch, Error, RunConfig, Session};
+use forebay::{Batch, ByName, Error, RunConfig, Session};
 use image::{Rgb, RgbImage};
 
 /// Writes `count` small JPEG photos to `dir`, in `classes` folders that name their classes.
@@ -86,12 +86,18 @@ pub(crate) async fn batches_of_p(
     batches.map_err(|error| error.to_string())
 }
 
+/// Environment variable that has every run find its segments by their names, as workers do.
+const BY_NAME: &str = "FOREBAY_TEST_BY_NAME";
+
 async fn at_most(
     session: &Session,
     name: &str,
-    config: RunConfig,
+    mut config: RunConfig,
     most: usize,
 ) -> Result<Vec<Batch>, Error> {
+    if std::env::var_os(BY_NAME).is_some() && config.internals.engine.is_none() {
+        config.internals.engine = Some(Arc::new(ByName { at_once: 3 }));
+    }
     let mut run = session.run(name, config).await?;
     let mut batches = Vec::new();
     while batches.len() < most {

@@ -2,6 +2,7 @@
 
 mod caching;
 mod lookups;
+mod named;
 mod open;
 mod open_job;
 mod open_plan;

@@ -12,6 +12,7 @@ use forebay_planner::rows::mix::Mix;
 
 use super::JobConfig;
 use super::caching;
+use super::named::OrderCache;
 use super::open::open;
 use super::open_plan::OpenPlan;
 use super::resources::environment;
@@ -21,7 +22,7 @@ use crate::dead_letters;
 use crate::error::Result;
 use crate::fragment::NodeTotals;
 use crate::order::{PassName, Passes, SnapshotScan, WindowName, WindowSplits};
-use crate::segment::{Env, LazyWindow, SegmentContext, WindowCache};
+use crate::segment::{Env, OrderedWindow, SegmentContext, SegmentWindow, WindowCache};
 use crate::stream::token::{DataSize, StreamName};
 
 /// Divisor of the memory limit: unused staged windows may take 1/16 of the limit.
@@ -58,6 +59,8 @@ pub struct OpenJob {
     /// The context in which segments are read and computed.
     pub(crate) segments: SegmentContext,
     windows: WindowCache,
+    /// Windows that named segments use.
+    pub(super) orders: OrderCache,
 }
 
 impl OpenJob {
@@ -93,6 +96,7 @@ impl OpenJob {
             memory_limit: config.memory_limit,
             segments: SegmentContext::new(&plan.data, &plan.reader, &env),
             windows: WindowCache::new(config.memory() / IDLE_WINDOWS),
+            orders: OrderCache::new(config.memory() / IDLE_WINDOWS),
             plan,
         })
     }
@@ -140,23 +144,39 @@ impl OpenJob {
     }
 
     /// Returns the window of pass `pass` over input `input` that has index `index` and consists of
-    /// `splits`.
+    /// `splits`. Its rows are not ordered yet.
     pub(crate) fn window(
         &self,
         input: usize,
         pass: PassName,
         (index, splits): (u32, &WindowSplits),
-    ) -> Arc<LazyWindow> {
+    ) -> OrderedWindow {
         let name = self.passes.name(input, pass, index);
-        self.windows.get(&self.segments, name, splits)
+        OrderedWindow {
+            name: SegmentWindow::OfPass {
+                input: input as u32,
+                epoch: pass.0,
+                pass: pass.1,
+                index,
+            },
+            key: self.passes.key(pass),
+            window: self.windows.get(&self.segments, name, splits),
+            rows: Vec::new(),
+        }
     }
 
-    /// Returns a window that consists of the single split `split` and belongs to no pass.
-    pub(crate) fn split(&self, split: u32) -> Arc<LazyWindow> {
+    /// Returns a window that consists of the single split `split` and belongs to no pass. `key` is
+    /// the hash key of the pass whose draws its rows have.
+    pub(crate) fn split(&self, split: u32, key: u64) -> OrderedWindow {
         let rows = self.plan.data.snapshot.splits[split as usize].rows;
         let (name, splits) = (WindowName::Split(split), vec![split]);
         let splits = WindowSplits { splits, rows };
-        self.windows.get(&self.segments, name, &splits)
+        OrderedWindow {
+            name: SegmentWindow::Split { split, key },
+            key,
+            window: self.windows.get(&self.segments, name, &splits),
+            rows: Vec::new(),
+        }
     }
 }
 

@@ -43,6 +43,12 @@ pub(crate) fn order<'a>(
              {limit}; raise the limit, shuffle within fewer rows, or write the files with smaller row groups"
         );
     }
+    if rows >= u64::from(u32::MAX) {
+        return exec_err!(
+            "a window has {rows} rows, more than 4294967294; shuffle within fewer rows, or write the files with \
+             smaller row groups"
+        );
+    }
     // Hash, split and offset are packed into one integer, because two integers are compared without
     // branches.
     let mut keyed: Vec<u128> = Vec::with_capacity(rows as usize);

@@ -6,6 +6,7 @@ use forebay_planner::clauses::Optimize;
 use forebay_planner::limits::{MAX_EPOCH, MAX_THREADS, MAX_WORLD};
 use forebay_planner::saved::SavedPlan;
 
+use super::segment_engine::SegmentEngine;
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Result};
 #[cfg(doc)]
@@ -57,6 +58,8 @@ pub struct RunInternals {
     pub scope: RunScope,
     /// Number of rows in a segment; `None` to derive it from cost and size.
     pub segment_rows: Option<u64>,
+    /// The engine that computes the run's segments; `None` to compute them in this process.
+    pub engine: Option<Arc<dyn SegmentEngine>>,
     /// True to run segments one by one, so that the CPU time of each operator can be measured.
     pub analyze: bool,
 }

@@ -38,9 +38,10 @@ impl Sequencer {
             }
         }
         if let Some(mut origin) = origin {
-            origin.places.clone_from(&self.building.places);
             let flush = self.inputs.take_horizon();
-            self.emit(Delivery::Counted { origin, flush });
+            let segment = self.building.take();
+            origin.places = segment.places();
+            self.emit_segment(segment, Delivery::Counted { origin, flush });
         }
         Ok(())
     }

@@ -3,18 +3,19 @@
 
 use std::sync::{Arc, Mutex};
 
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::job_run::JobRun;
 use super::output::{Computed, Output};
+use super::segment_engine::computed_by;
 use super::sequencer::Sequencer;
 use super::work::{TakeReached, WorkItem};
 use crate::error::{Error, Result};
 use crate::prefetch::ahead;
-use crate::segment::{ReadSegment, SegmentRequest};
+use crate::segment::{OrderedSegment, ReadSegment};
 use crate::tail::{Batch, RunStats};
 use crate::task;
 
@@ -125,7 +126,7 @@ impl Driver {
 
     async fn deliver(&self) -> Result<()> {
         let mut output = Output::new(&self.run)?;
-        let mut computed = std::pin::pin!(self.computed());
+        let mut computed = self.computed();
         loop {
             // Rows are accepted only when the channel has room for their batch. Therefore, no batch
             // waits outside the channel, and memory is bounded and the same in every epoch.
@@ -159,13 +160,17 @@ impl Driver {
     /// Returns the run's work items with computed rows, in stream order. Segments are read before
     /// the pool is ready to compute them, so that the pool does not wait for files when several
     /// segments finish at the same time.
-    fn computed(&self) -> impl Stream<Item = Computed> + use<> {
+    fn computed(&self) -> BoxStream<'static, Computed> {
+        if let Some(engine) = &self.run.engine {
+            let reached = self.take_reached.clone();
+            return computed_by(engine.as_ref(), &self.run.job, self.work(), reached);
+        }
         let in_flight = self.run.in_flight;
         let (job, reached) = (Arc::clone(&self.run.job), self.take_reached.clone());
-        let read = move |item: WorkItem<SegmentRequest>| {
+        let read = move |item: WorkItem<OrderedSegment>| {
             let job = Arc::clone(&job);
-            item.then(reached.clone(), async move |request| {
-                request.read(&job.segments).await
+            item.then(reached.clone(), async move |segment| {
+                segment.request().read(&job.segments).await
             })
         };
         let read = ahead(self.work(), in_flight, read, WorkItem::lost);
@@ -176,11 +181,11 @@ impl Driver {
                 segment.compute(&job.segments).await
             })
         };
-        ahead(read, in_flight, compute, WorkItem::lost)
+        ahead(read, in_flight, compute, WorkItem::lost).boxed()
     }
 
     /// Returns the run's work items with planned rows, in stream order.
-    fn work(&self) -> BoxStream<'static, WorkItem<SegmentRequest>> {
+    fn work(&self) -> BoxStream<'static, WorkItem<OrderedSegment>> {
         if let Some(rows) = &self.run.replayed {
             let epoch = self.run.first_epoch;
             return match self.run.replay(rows) {

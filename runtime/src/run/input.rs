@@ -8,18 +8,18 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::job_run::JobRun;
-use super::segment_builder::{ActiveWindow, PlannedRow};
+use super::segment_builder::PlannedRow;
 use crate::job::row_counts::RowCounts;
 use crate::order::{PassName, Snapshot, StoredRow};
 use crate::prefetch::ahead;
+use crate::segment::OrderedWindow;
 use crate::stream::cursor::InputCursor;
 
 /// Number of windows of a pass that are ordered and staged concurrently: the current window and the
 /// next window.
 const WINDOWS_AHEAD: usize = 2;
 
-/// Returns the windows of a pass over an input, each with the rows of the window in order. The
-/// first window returned is the one at index `from`. If rows are counted as they are computed, each
+/// Returns the windows of a pass over an input, each with its rows in order. The first window returned is the one at index `from`. If rows are counted as they are computed, each
 /// window is staged before the rows are ordered. Otherwise, staging begins early only for a window
 /// of at least `staged_from` rows.
 fn windows(
@@ -28,23 +28,21 @@ fn windows(
     pass: PassName,
     from: u32,
     staged_from: u64,
-) -> BoxStream<'static, Result<(ActiveWindow, Vec<StoredRow>)>> {
+) -> BoxStream<'static, Result<Arc<OrderedWindow>>> {
     let all = run.job.passes.windows(input, pass);
     let run = Arc::clone(run);
     let indices = stream::iter(from as usize..all.len());
     let prepare = move |index: usize| {
         let (run, splits) = (Arc::clone(&run), all[index].clone());
         async move {
-            let window = ActiveWindow::of_pass(&run.job, input, pass, (index as u32, &splits));
-            // If rows are counted as they are computed, the rows that pruning removes are neither
-            // ordered nor returned.
-            let is_pruned = run.is_counted();
+            let mut window = run.job.window(input, pass, (index as u32, &splits));
+            let is_pruned = run.orders_pruned();
             if !is_pruned && splits.rows >= staged_from {
                 window.window.begin();
             }
             let shuffle = run.job.clauses.shuffle;
-            let rows = window.window.order(shuffle, window.key, is_pruned).await?;
-            Ok((window, rows))
+            window.rows = { window.window.order(shuffle, window.key, is_pruned) }.await?;
+            Ok(Arc::new(window))
         }
     };
     ahead(indices, WINDOWS_AHEAD, prepare, Err).boxed()
@@ -56,12 +54,14 @@ pub(super) struct StreamInput {
     pub(super) pass: PassName,
     /// Row counts of the pass; `None` if rows are not counted in advance.
     pub(super) counts: Option<Arc<RowCounts>>,
-    windows: BoxStream<'static, Result<(ActiveWindow, Vec<StoredRow>)>>,
+    windows: BoxStream<'static, Result<Arc<OrderedWindow>>>,
     /// Number in the run of the current window; `None` before the first window of the pass.
     pub(super) window: Option<u32>,
-    rows: Vec<StoredRow>,
+    /// The current window; `None` before the first window of the pass.
+    current: Option<Arc<OrderedWindow>>,
+    /// Position of the next row in the order of the current window.
     at: usize,
-    /// Number of output rows that the stored row at index `at` of `rows` has given so far.
+    /// Number of output rows that the next row has given so far.
     given: u32,
     /// The row to resume after, as (number of the stored row in the snapshot, number of its output
     /// rows already given). `None` if the pass begins at a window's start, or once the window of
@@ -90,7 +90,7 @@ impl StreamInput {
             counts: run.row_counts(pass).await?,
             windows: windows(run, input, pass, from, staged_from),
             window: None,
-            rows: Vec::new(),
+            current: None,
             at: 0,
             given: 0,
             resume: cursor.row,
@@ -99,12 +99,18 @@ impl StreamInput {
         })
     }
 
-    fn planned(&self, row: StoredRow, nth: u32) -> PlannedRow {
+    fn rows(&self) -> &[StoredRow] {
+        self.current.as_ref().map_or(&[], |window| &window.rows)
+    }
+
+    fn planned(&self, at: usize, nth: u32) -> PlannedRow {
+        let row = self.rows()[at];
         PlannedRow {
             row,
             stored: self.snapshot.stored(row),
             nth,
             window: self.window.unwrap_or_default(),
+            at: at as u32,
             pass: self.pass,
         }
     }
@@ -112,7 +118,7 @@ impl StreamInput {
     /// Returns the next row without taking the row; `None` if the next window has to be entered
     /// first.
     pub(super) fn peek(&self) -> Option<PlannedRow> {
-        Some(self.planned(*self.rows.get(self.at)?, self.given))
+        (self.at < self.rows().len()).then(|| self.planned(self.at, self.given))
     }
 
     /// Takes `row`, which is the next row. `all` is the number of output rows that the stored row
@@ -130,9 +136,8 @@ impl StreamInput {
     /// Takes and returns at most `n` of the next stored rows of the window, each of which gives one
     /// row.
     pub(super) fn take_run(&mut self, n: usize) -> Vec<PlannedRow> {
-        let end = self.rows.len().min(self.at.saturating_add(n));
-        let run = self.rows[self.at..end].iter();
-        let run: Vec<_> = run.map(|&row| self.planned(row, 0)).collect();
+        let end = self.rows().len().min(self.at.saturating_add(n));
+        let run: Vec<_> = (self.at..end).map(|at| self.planned(at, 0)).collect();
         if let Some(last) = run.last() {
             self.gave = true;
             self.last.row = Some((last.stored, 1));
@@ -147,27 +152,28 @@ impl StreamInput {
         self.given = 0;
     }
 
-    /// Enters the next window of the pass, and returns that window; `None` at the end of the pass.
-    pub(super) async fn enter(&mut self) -> Result<Option<ActiveWindow>> {
+    /// Enters the next window of the pass. Returns the window with its index in the order of the
+    /// pass; `None` at the end of the pass.
+    pub(super) async fn enter(&mut self) -> Result<Option<(u32, Arc<OrderedWindow>)>> {
         let Some(next) = self.windows.next().await else {
             return Ok(None);
         };
-        let (window, rows) = next?;
-        (self.rows, self.at, self.given) = (rows, 0, 0);
+        let window = next?;
+        let index = window.pass().map_or(0, |(_, index)| index);
+        (self.current, self.at, self.given) = (Some(Arc::clone(&window)), 0, 0);
         match self.resume.take() {
             Some((stored, given)) => {
                 let same = |row: &StoredRow| self.snapshot.stored(*row) == stored;
-                let at = self.rows.iter().position(same).ok_or_else(|| {
+                let at = self.rows().iter().position(same).ok_or_else(|| {
                     exec_datafusion_err!(
-                        "the resume token names row {stored}, which is not in window {}",
-                        window.index
+                        "the resume token names row {stored}, which is not in window {index}"
                     )
                 })?;
                 (self.at, self.given) = (at, given);
             }
             None => self.last.row = None,
         }
-        self.last.window = Some(window.index);
-        Ok(Some(window))
+        self.last.window = Some(index);
+        Ok(Some((index, window)))
     }
 }

@@ -8,8 +8,9 @@ use forebay_planner::rows::mix::MixStop;
 
 use super::input::StreamInput;
 use super::job_run::JobRun;
-use super::segment_builder::{ActiveWindow, PlannedRow};
+use super::segment_builder::{NO_POSITION, PlannedRow};
 use crate::order::{PassName, input_of_draw};
+use crate::segment::OrderedWindow;
 use crate::stream::cursor::{CarriedRow, Cursor, InputCursor, InputPosition};
 
 /// The positions of a run's inputs, and the windows that are in use.
@@ -29,7 +30,7 @@ pub(super) struct Inputs {
     drawn: u64,
     /// The current window of each input, and the windows that have rows not emitted yet. The key is
     /// the number of the window in the run.
-    pub(super) windows: BTreeMap<u32, ActiveWindow>,
+    pub(super) windows: BTreeMap<u32, Arc<OrderedWindow>>,
     next_id: u32,
     /// True if the horizon was reached since the last [`take_horizon`](Self::take_horizon).
     horizon_reached: bool,
@@ -99,29 +100,30 @@ impl Inputs {
     /// windows. `in_use` holds the numbers of the windows that have rows not emitted yet. Windows
     /// that are neither in use nor current are dropped.
     pub(super) async fn enter(&mut self, input: usize, mut in_use: Vec<u32>) -> Result<bool> {
-        let Some(now) = self.all[input].enter().await? else {
+        let Some((index, window)) = self.all[input].enter().await? else {
             return Ok(false);
         };
-        let last = self.last_windows[input].replace((now.pass, now.index));
-        let entered_in = self.entered_in.replace(now.pass.0);
+        let now = self.all[input].pass;
+        let last = self.last_windows[input].replace((now, index));
+        let entered_in = self.entered_in.replace(now.0);
         if let Some(horizon) = self.run.rules.grouping.horizon {
             let group = |index: u32| u64::from(index) / horizon;
             self.horizon_reached |= match last {
-                Some((pass, index)) if pass == now.pass => group(index) != group(now.index),
-                Some((pass, _)) if pass.0 == now.pass.0 => true,
+                Some((pass, before)) if pass == now => group(before) != group(index),
+                Some((pass, _)) if pass.0 == now.0 => true,
                 // The input enters its first window of this epoch. The horizon is reached if no
                 // other input has entered a window of this epoch before.
-                _ => entered_in != Some(now.pass.0),
+                _ => entered_in != Some(now.0),
             };
         }
-        self.all[input].window = Some(self.add(now));
+        self.all[input].window = Some(self.add(window));
         in_use.extend(self.all.iter().filter_map(|input| input.window));
         self.windows.retain(|id, _| in_use.contains(id));
         Ok(true)
     }
 
     /// Adds `window`, and returns the number of `window` in the run.
-    fn add(&mut self, window: ActiveWindow) -> u32 {
+    fn add(&mut self, window: Arc<OrderedWindow>) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
         self.windows.insert(id, window);
@@ -165,13 +167,14 @@ impl Inputs {
         let job = &self.run.job;
         let row = job.plan.data.snapshot.row(stored).ok_or_else(damaged)?;
         let mut known = self.windows.iter();
-        let known = known.find(|(_, of)| of.pass == pass && of.window.has(row.split));
+        let is_of_pass = |of: &OrderedWindow| of.pass().is_some_and(|(name, _)| name == pass);
+        let known = known.find(|(_, of)| is_of_pass(of) && of.window.has(row.split));
         let window = match known {
             Some((&id, _)) => id,
             None => {
                 let (input, index, splits) = job.passes.window_of(row, pass).ok_or_else(damaged)?;
-                let window = ActiveWindow::of_pass(job, input, pass, (index, &splits));
-                self.add(window)
+                let window = job.window(input, pass, (index, &splits));
+                self.add(Arc::new(window))
             }
         };
         Ok(PlannedRow {
@@ -179,6 +182,7 @@ impl Inputs {
             stored,
             nth,
             window,
+            at: NO_POSITION,
             pass,
         })
     }

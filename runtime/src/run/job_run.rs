@@ -6,6 +6,7 @@ use arrow::datatypes::SchemaRef;
 use forebay_planner::clauses::{EqualSteps, OnError, Remainder};
 
 use super::config::RunScope;
+use super::segment_engine::SegmentEngine;
 use crate::dead_letters::{DeadLetter, DeadLetterWriter};
 use crate::error::{Error, Result};
 use crate::job::OpenJob;
@@ -61,6 +62,8 @@ pub struct JobRun {
     /// Number of this rank's batches after which the run ends; `None` for no limit.
     pub limit_batches: Option<u64>,
     pub(super) analyze: bool,
+    /// The engine that computes the segments; `None` to compute them in this process.
+    pub(super) engine: Option<Arc<dyn SegmentEngine>>,
 }
 
 impl JobRun {
@@ -74,6 +77,12 @@ impl JobRun {
         matches!(self.counts, RowCountSource::AsComputed(_))
     }
 
+    /// Returns true if windows are staged before their rows are ordered, so that the rows that a
+    /// scan prunes are neither ordered nor planned.
+    pub(super) const fn orders_pruned(&self) -> bool {
+        self.is_counted() && self.engine.is_none()
+    }
+
     /// Returns true if the run yields every batch of the stream.
     fn is_only(&self) -> bool {
         self.rules.ranks.world == 1 && self.stride.of == 1
@@ -82,8 +91,9 @@ impl JobRun {
     /// Returns the minimum number of stored rows with which a window is staged ahead. A window of
     /// fewer rows may have no rows of this run.
     pub(super) fn staged_from(&self) -> u64 {
-        // A run of a single step reads only one batch, so no window is staged ahead.
-        if matches!(self.scope, RunScope::Step { .. }) {
+        // A run of a single step reads only one batch, so no window is staged ahead. Neither does a
+        // run whose segments are computed elsewhere.
+        if matches!(self.scope, RunScope::Step { .. }) || self.engine.is_some() {
             return u64::MAX;
         }
         if self.is_only() {

@@ -17,6 +17,7 @@ mod output;
 mod replay;
 mod resumed;
 mod segment_builder;
+mod segment_engine;
 mod sequencer;
 mod sizing;
 mod span;
@@ -28,7 +29,9 @@ mod work;
 pub use config::{RunConfig, RunInternals, RunScope};
 pub use driver::BatchStream;
 pub use job_run::JobRun;
+pub use segment_engine::{ByName, SegmentEngine};
 
 pub use crate::job::{OpenJob, Prepared, Sample, machine, prepare};
 pub use crate::memory::DEFAULT_MEMORY;
+pub use crate::segment::{SegmentName, SegmentWindow};
 pub use crate::stream::assignment::{Uneven, WorkerStride};

@@ -74,6 +74,7 @@ impl JobRun {
             in_flight,
             limit_batches: config.limit_batches,
             analyze: config.internals.analyze,
+            engine: config.internals.engine.clone(),
             job,
         };
         if let Some(cursor) = &run.resume {

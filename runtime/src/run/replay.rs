@@ -1,14 +1,15 @@
 //! Replays dead letters: computes their rows again, outside of the stream.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::job_run::JobRun;
-use super::segment_builder::{ActiveWindow, PlannedRow, SegmentBuilder};
+use super::segment_builder::{NO_POSITION, PlannedRow, SegmentBuilder};
 use super::work::{Delivery, WorkItem};
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Result};
 use crate::order::StoredRow;
-use crate::segment::SegmentRequest;
+use crate::segment::OrderedSegment;
 use crate::stream::accountant::{ALL_ROWS, PlannedBatch};
 
 impl JobRun {
@@ -43,7 +44,7 @@ impl JobRun {
     pub(super) fn replay(
         &self,
         rows: &[(StoredRow, DeadLetter)],
-    ) -> datafusion::common::Result<Vec<WorkItem<SegmentRequest>>> {
+    ) -> datafusion::common::Result<Vec<WorkItem<OrderedSegment>>> {
         let snapshot = &self.job.plan.data.snapshot;
         let mut building = SegmentBuilder::new(self.job.plan.multiplies);
         let mut items = vec![WorkItem::Begin(self.first_epoch)];
@@ -51,20 +52,15 @@ impl JobRun {
         for (step, rows) in (0..).zip(rows.chunks(size)) {
             let mut windows = BTreeMap::new();
             for (id, (row, letter)) in (0..).zip(rows) {
-                let pass = (letter.epoch, 0);
-                let window = ActiveWindow {
-                    index: 0,
-                    pass,
-                    key: letter.pass,
-                    window: self.job.split(row.split),
-                };
-                windows.insert(id, window);
+                let window = self.job.split(row.split, letter.pass);
+                windows.insert(id, Arc::new(window));
                 let row = PlannedRow {
                     row: *row,
                     stored: snapshot.stored(*row),
                     nth: letter.child,
                     window: id,
-                    pass,
+                    at: NO_POSITION,
+                    pass: (letter.epoch, 0),
                 };
                 building.push(&row, &windows)?;
             }
@@ -78,7 +74,7 @@ impl JobRun {
                 epoch: self.first_epoch,
                 // A dead letter names a row by its index among the children that `unnest` made of
                 // the stored row.
-                work: SegmentRequest {
+                work: OrderedSegment {
                     by_child: true,
                     ..building.take()
                 },

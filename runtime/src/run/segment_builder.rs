@@ -1,4 +1,4 @@
-//! Planned rows, and the builder that makes segment requests from planned rows.
+//! Planned rows, and the builder that makes segments of planned rows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,39 +6,13 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, internal_datafusion_err};
 
-use crate::job::OpenJob;
-use crate::order::{PassName, RowLocation, StoredRow, WindowSplits};
-use crate::segment::{LazyWindow, SegmentRequest};
+use crate::order::{PassName, StoredRow};
+use crate::segment::{OrderedSegment, OrderedWindow, RowRun};
 use crate::stream::accountant::StreamRow;
 use crate::stream::cursor::CarriedRow;
 
-/// A window with rows that are not emitted yet.
-#[derive(Debug)]
-pub(super) struct ActiveWindow {
-    /// Index of the window in the order of the pass.
-    pub(super) index: u32,
-    pub(super) pass: PassName,
-    /// Hash key of the pass that the window belongs to.
-    pub(super) key: u64,
-    pub(super) window: Arc<LazyWindow>,
-}
-
-impl ActiveWindow {
-    /// Returns a window of a pass over an input.
-    pub(super) fn of_pass(
-        job: &OpenJob,
-        input: usize,
-        pass: PassName,
-        (index, splits): (u32, &WindowSplits),
-    ) -> Self {
-        Self {
-            index,
-            pass,
-            key: job.passes.key(pass),
-            window: job.window(input, pass, (index, splits)),
-        }
-    }
-}
+/// The position of a row that a cursor carries, or of a dead letter, in the order of its window.
+pub(super) const NO_POSITION: u32 = u32::MAX;
 
 /// An output row that is to be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +24,8 @@ pub(super) struct PlannedRow {
     pub(super) nth: u32,
     /// Number in this run of the window that the row belongs to.
     pub(super) window: u32,
+    /// Position of the row in the order of its window; [`NO_POSITION`] if unknown.
+    pub(super) at: u32,
     pub(super) pass: PassName,
 }
 
@@ -62,37 +38,31 @@ impl StreamRow for PlannedRow {
     }
 }
 
-/// Collects the rows of a segment request.
+/// Collects the rows of a segment.
 #[derive(Debug)]
 pub(super) struct SegmentBuilder {
-    windows: BTreeMap<u32, Arc<LazyWindow>>,
-    /// Locations of the rows added so far.
-    pub(super) places: Vec<RowLocation>,
+    /// Windows of the rows added so far, each with its number in the run.
+    windows: Vec<(u32, Arc<OrderedWindow>)>,
+    runs: Vec<RowRun>,
     wanted: Option<Vec<Range<u32>>>,
     /// The row that was added last. Consecutive output rows of one stored row share one row
     /// location. `None` if each stored row gives at most one row.
     pub(super) last: Option<PlannedRow>,
-    /// Number of the window that the last row belongs to, and the hash key of the window's pass.
-    window: Option<(u32, u64)>,
-    /// Position of the next row location. Positions continue from one request to the next.
-    position: u64,
     rows: usize,
 }
 
 impl SegmentBuilder {
     pub(super) fn new(multiplies: bool) -> Self {
         Self {
-            windows: BTreeMap::new(),
-            places: Vec::new(),
+            windows: Vec::new(),
+            runs: Vec::new(),
             wanted: multiplies.then(Vec::new),
             last: None,
-            window: None,
-            position: 0,
             rows: 0,
         }
     }
 
-    /// Returns the number of rows added since the last request. A range of output rows counts as
+    /// Returns the number of rows added since the last segment. A range of output rows counts as
     /// one row.
     pub(super) const fn len(&self) -> usize {
         self.rows
@@ -107,7 +77,7 @@ impl SegmentBuilder {
     pub(super) fn push(
         &mut self,
         picked: &PlannedRow,
-        windows: &BTreeMap<u32, ActiveWindow>,
+        windows: &BTreeMap<u32, Arc<OrderedWindow>>,
     ) -> Result<()> {
         self.push_range(picked, picked.nth..picked.nth.saturating_add(1), windows)
     }
@@ -118,7 +88,7 @@ impl SegmentBuilder {
         &mut self,
         picked: &PlannedRow,
         rows: Range<u32>,
-        windows: &BTreeMap<u32, ActiveWindow>,
+        windows: &BTreeMap<u32, Arc<OrderedWindow>>,
     ) -> Result<()> {
         self.rows += 1;
         if let Some(wanted) = &mut self.wanted {
@@ -135,36 +105,62 @@ impl SegmentBuilder {
                 _ => wanted.push(rows),
             }
         }
-        let key = self.key_of(picked.window, windows)?;
-        self.places.push(picked.row.at(self.position, key));
-        self.position += 1;
+        let window = self.index_of(picked.window, windows)?;
+        if picked.at == NO_POSITION {
+            let StoredRow { split, offset } = picked.row;
+            self.runs.push(RowRun::Stored {
+                window,
+                split,
+                offset,
+            });
+            return Ok(());
+        }
+        match self.runs.last_mut() {
+            Some(RowRun::Ordered {
+                window: of,
+                start,
+                rows,
+            }) if *of == window && start.checked_add(*rows) == Some(picked.at) => *rows += 1,
+            _ => self.runs.push(RowRun::Ordered {
+                window,
+                start: picked.at,
+                rows: 1,
+            }),
+        }
         Ok(())
     }
 
-    /// Returns the hash key of the pass that a window belongs to, and adds the window to the
-    /// windows that the request reads.
-    fn key_of(&mut self, window: u32, windows: &BTreeMap<u32, ActiveWindow>) -> Result<u64> {
-        if let Some((last, key)) = self.window
-            && last == window
+    /// Returns the index in the segment of the window with number `window` in the run, and adds the
+    /// window to the segment if necessary.
+    fn index_of(
+        &mut self,
+        window: u32,
+        windows: &BTreeMap<u32, Arc<OrderedWindow>>,
+    ) -> Result<u32> {
+        // The last row's window is tried first, because most rows belong to it.
+        if let Some(last) = self.runs.last().map(|run| run.extent().0)
+            && self.windows[last as usize].0 == window
         {
-            return Ok(key);
+            return Ok(last);
+        }
+        if let Some(index) = self.windows.iter().position(|(of, _)| *of == window) {
+            return Ok(index as u32);
         }
         let Some(entered) = windows.get(&window) else {
             return Err(internal_datafusion_err!("a row has no window"));
         };
-        let read = self.windows.entry(window);
-        read.or_insert_with(|| Arc::clone(&entered.window));
-        self.window = Some((window, entered.key));
-        Ok(entered.key)
+        self.windows.push((window, Arc::clone(entered)));
+        Ok(self.windows.len() as u32 - 1)
     }
 
-    /// Returns the request, and empties the builder.
-    pub(super) fn take(&mut self) -> SegmentRequest {
+    /// Returns the segment, and empties the builder.
+    pub(super) fn take(&mut self) -> OrderedSegment {
         self.rows = 0;
-        (self.last, self.window) = (None, None);
-        SegmentRequest {
-            windows: std::mem::take(&mut self.windows).into_values().collect(),
-            places: std::mem::take(&mut self.places),
+        self.last = None;
+        let windows = std::mem::take(&mut self.windows);
+        OrderedSegment {
+            windows: windows.into_iter().map(|(_, window)| window).collect(),
+            runs: std::mem::take(&mut self.runs),
             wanted: self.wanted.as_mut().map(std::mem::take),
             by_child: false,
             planned: None,

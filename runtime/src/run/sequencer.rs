@@ -19,7 +19,7 @@ use super::work::{Delivery, TakeReached, WorkItem};
 use crate::error::Result;
 use crate::job::row_counts::RowCounts;
 use crate::order::PassName;
-use crate::segment::SegmentRequest;
+use crate::segment::OrderedSegment;
 use crate::stream::accountant::{Accountant, AssignedBatch, PlannedBatch};
 use crate::stream::cursor::Cursor;
 use crate::stream::group::GroupKey;
@@ -49,7 +49,7 @@ pub(super) struct Sequencer {
     pub(super) building: SegmentBuilder,
     /// Batches that will be complete with the rows of `building`.
     pub(super) completed: Vec<PlannedBatch>,
-    pub(super) out: VecDeque<WorkItem<SegmentRequest>>,
+    pub(super) out: VecDeque<WorkItem<OrderedSegment>>,
     /// Cursor to resume from; `None` once the inputs are open at the cursor.
     resume: Option<Cursor>,
     /// The step of the span (an epoch; the whole run under `CONTINUOUS`) at which the run resumed;
@@ -87,7 +87,7 @@ impl Sequencer {
     }
 
     /// Returns the next item of work; `None` at the end of the run.
-    pub(super) async fn next(&mut self) -> Option<WorkItem<SegmentRequest>> {
+    pub(super) async fn next(&mut self) -> Option<WorkItem<OrderedSegment>> {
         loop {
             if let Some(step) = self.out.pop_front() {
                 return Some(step);
@@ -284,10 +284,15 @@ impl Sequencer {
     /// Emits the collected rows as a work item.
     pub(super) fn emit(&mut self, delivery: Delivery) {
         let rows = self.building.len();
-        let work = SegmentRequest {
+        let work = OrderedSegment {
             planned: matches!(delivery, Delivery::Planned(_)).then_some(rows),
             ..self.building.take()
         };
+        self.emit_segment(work, delivery);
+    }
+
+    /// Emits a segment as a work item.
+    pub(super) fn emit_segment(&mut self, work: OrderedSegment, delivery: Delivery) {
         self.out.push_back(WorkItem::Rows {
             epoch: self.epoch,
             work,

@@ -10,7 +10,7 @@ use super::job_run::JobRun;
 use super::sequencer::{Sequencer, Stage};
 use super::work::{Delivery, TakeReached, WorkItem};
 use crate::error::Result;
-use crate::segment::SegmentRequest;
+use crate::segment::OrderedSegment;
 use crate::stream::accountant::{BatchRules, PlannedBatch};
 use crate::stream::assignment::WorkerStride;
 
@@ -101,7 +101,7 @@ impl Sequencer {
 
     /// Plans batch number `step` of the span or, under `GLOBAL`, this rank's share of that batch.
     /// Batches are numbered over all ranks.
-    async fn alone(run: &JobRun, epoch: u64, step: u64) -> Result<Vec<WorkItem<SegmentRequest>>> {
+    async fn alone(run: &JobRun, epoch: u64, step: u64) -> Result<Vec<WorkItem<OrderedSegment>>> {
         let mut alone = run.clone();
         if !run.job.clauses.repeat.continuous {
             alone.first_epoch = epoch;

@@ -1,0 +1,178 @@
+//! Segments by name: finds the rows of a named segment in an opened job, and computes them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::common::{Result as EngineResult, exec_err};
+use tokio::sync::OnceCell;
+
+use super::OpenJob;
+use crate::error::Result;
+use crate::fragment::row_batch::RowBatch;
+use crate::order::StoredRow;
+use crate::segment::{OrderedSegment, OrderedWindow, RowRun, SegmentName, SegmentWindow};
+
+/// Maximum number of stored rows in a named segment. Segments of a run have about 16,384 rows, and
+/// larger ones only if a batch has.
+const MAX_ROWS: u64 = 1 << 26;
+
+/// A window that is ordered when it is first needed.
+type OnceOrdered = Arc<OnceCell<Arc<OrderedWindow>>>;
+
+/// Cache of the windows that named segments use, with the order of their rows.
+#[derive(Debug)]
+pub(super) struct OrderCache {
+    /// Maximum size of the orders in bytes. The window used last always stays.
+    limit: u64,
+    /// The windows, least recently used first.
+    recent: Mutex<VecDeque<(SegmentWindow, OnceOrdered)>>,
+}
+
+impl OrderCache {
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            recent: Mutex::default(),
+        }
+    }
+
+    /// Returns the cached window `name`, or an empty cell for it.
+    fn get(&self, name: SegmentWindow) -> OnceOrdered {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = recent.iter().position(|(of, _)| *of == name);
+        let known = known.and_then(|at| recent.remove(at));
+        let cell = known.map(|(_, cell)| cell).unwrap_or_default();
+        recent.push_back((name, Arc::clone(&cell)));
+        let bytes = |cell: &OnceOrdered| {
+            let rows = cell.get().map_or(0, |window| window.rows.len());
+            (rows * size_of::<StoredRow>()) as u64
+        };
+        let mut all: u64 = recent.iter().map(|(_, cell)| bytes(cell)).sum();
+        while recent.len() > 1 && all > self.limit {
+            let Some((_, oldest)) = recent.pop_front() else {
+                break;
+            };
+            all -= bytes(&oldest);
+        }
+        cell
+    }
+}
+
+impl OpenJob {
+    /// Computes a segment. Returns a single batch, or several if the rows do not fit into one.
+    ///
+    /// # Errors
+    /// Fails if `name` does not name a segment of this job, and if the segment cannot be read or
+    /// computed. Rows that fail are part of the batches.
+    pub async fn compute(&self, name: &SegmentName) -> Result<Vec<RowBatch>> {
+        let segment = self.find(name).await?;
+        let read = segment.request().read(&self.segments).await?;
+        Ok(read.compute(&self.segments).await?)
+    }
+
+    /// Finds the windows and rows of a segment. A name is untrusted input.
+    async fn find(&self, name: &SegmentName) -> EngineResult<OrderedSegment> {
+        let rows = name.rows();
+        if rows > MAX_ROWS {
+            return exec_err!("a segment has {rows} rows, more than the limit of {MAX_ROWS}");
+        }
+        if name
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.len() as u64 != rows)
+        {
+            return exec_err!("a segment of {rows} rows has another number of row ranges");
+        }
+        let mut windows = Vec::with_capacity(name.windows.len());
+        for &window in &name.windows {
+            let is_ordered = |run: &RowRun| {
+                let of = name.windows.get(run.extent().0 as usize);
+                matches!(run, RowRun::Ordered { .. }) && of == Some(&window)
+            };
+            windows.push(if name.runs.iter().any(is_ordered) {
+                self.ordered(window).await?
+            } else {
+                Arc::new(self.unordered(window)?)
+            });
+        }
+        for run in &name.runs {
+            self.check(run, &windows)?;
+        }
+        Ok(OrderedSegment {
+            windows,
+            runs: name.runs.clone(),
+            wanted: name.wanted.clone(),
+            by_child: name.by_child,
+            planned: name
+                .planned
+                .map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),
+        })
+    }
+
+    /// Returns a window with its rows in order.
+    async fn ordered(&self, name: SegmentWindow) -> EngineResult<Arc<OrderedWindow>> {
+        let order = async || {
+            let mut window = self.unordered(name)?;
+            let shuffle = self.clauses.shuffle;
+            window.rows = { window.window.order(shuffle, window.key, false) }.await?;
+            Ok(Arc::new(window))
+        };
+        let cell = self.orders.get(name);
+        cell.get_or_try_init(order).await.map(Arc::clone)
+    }
+
+    fn unordered(&self, name: SegmentWindow) -> EngineResult<OrderedWindow> {
+        match name {
+            SegmentWindow::OfPass {
+                input,
+                epoch,
+                pass,
+                index,
+            } => {
+                let (input, pass) = (input as usize, (epoch, pass));
+                if input >= self.passes.inputs() {
+                    return exec_err!(
+                        "a segment names input {input}, which the pipeline does not have"
+                    );
+                }
+                let windows = self.passes.windows(input, pass);
+                let Some(splits) = windows.get(index as usize) else {
+                    return exec_err!(
+                        "a segment names window {index}, which the data does not have"
+                    );
+                };
+                Ok(self.window(input, pass, (index, splits)))
+            }
+            SegmentWindow::Split { split, key } => {
+                if split as usize >= self.splits() {
+                    return exec_err!(
+                        "a segment names split {split}, which the data does not have"
+                    );
+                }
+                Ok(self.split(split, key))
+            }
+        }
+    }
+
+    /// Checks that the rows of `run` exist and lie in their window.
+    fn check(&self, run: &RowRun, windows: &[Arc<OrderedWindow>]) -> EngineResult<()> {
+        let Some(window) = windows.get(run.extent().0 as usize) else {
+            return exec_err!("a row of a segment has no window");
+        };
+        let exists = match *run {
+            RowRun::Ordered { start, rows, .. } => {
+                u64::from(start) + u64::from(rows) <= window.rows.len() as u64
+            }
+            RowRun::Stored { split, offset, .. } => {
+                let splits = &self.plan.data.snapshot.splits;
+                let of = splits.get(split as usize);
+                of.is_some_and(|of| u64::from(offset) < of.rows) && window.window.has(split)
+            }
+        };
+        if exists {
+            Ok(())
+        } else {
+            exec_err!("a segment names a row that its window does not have")
+        }
+    }
+}
