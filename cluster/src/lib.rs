@@ -6,5 +6,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`engine`] | the trait of an engine that carries leases |
+//! | [`lease`], [`job_spec`] | messages of the client to the workers: segments to compute, and their job |
+//! | [`failure`], [`message`] | errors of segments as data; errors of messages |
 
 pub mod engine;
+pub mod failure;
+pub mod job_spec;
+pub mod lease;
+pub mod message;

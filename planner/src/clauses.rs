@@ -245,9 +245,9 @@ pub struct PipelineOptions {
     /// Handling of the last step if the number of batches is not a multiple of the number of ranks:
     /// `equal_steps = '..'`.
     pub equal_steps: EqualSteps,
-    /// The number of rows of an epoch that may fail before a run stops, under any `on_error` but
-    /// `'fail'`: `error_budget = 100` or `'1 %'`. Each run counts separately: each rank, each
-    /// loader worker, and each resumed run.
+    /// The error budget, `error_budget = 100` or `'1 %'`: the number of rows that may fail in each
+    /// epoch, or their part of the epoch's rows, before the run stops. Not used if `on_error` is
+    /// `'fail'`. Each rank, each loader worker and each resumed run counts its own failures.
     pub error_budget: Option<ErrorBudget>,
     /// Folder of the dead-letter table: `dead_letters = 'path'`.
     pub dead_letters: Option<String>,

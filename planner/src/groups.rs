@@ -116,7 +116,8 @@ fn check_pack(pack: &Pack, clauses: &Clauses, at: &ClausePositions) -> Result<()
     }
     if let Some(pad) = clauses.pad.iter().find(|pad| pad.column != pack.column) {
         let message = format!(
-            "PAD {} with PACK: PACK makes the column a list with one value per sequence, which cannot be padded",
+            "PAD {} with PACK: a pack has one value of this column for each of its sequences, so only the packed column can \
+             be padded; remove the column from PAD",
             pad.column
         );
         return Err(PlanError::at(at.batch, message));

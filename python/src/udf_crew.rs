@@ -181,8 +181,9 @@ impl Crew {
         }
     }
 
-    /// Starts a process and passes chunks to it, `first` before the chunks of the queue. Fails with
-    /// the reason if the process cannot be started.
+    /// Starts a process and passes chunks to it, `first` before the chunks of the queue, until the
+    /// process ends. Returns the chunk that was lost with the process. Fails if the process cannot
+    /// be started.
     fn employ(&self, first: Option<Chunk>) -> Result<Lost, String> {
         let fail = |first: Option<Chunk>, why: String| {
             first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));

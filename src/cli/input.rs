@@ -1,4 +1,4 @@
-//! Input files of commands: texts, saved plans and resume tokens.
+//! Input files of commands: SQL text, saved plans and resume tokens.
 
 use std::fs::File;
 use std::io::{self, Read};

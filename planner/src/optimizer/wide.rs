@@ -36,8 +36,9 @@ pub(super) struct LoweredOp {
     pub(super) is_plain: bool,
 }
 
-/// Returns the operators of `steps`. If more than [`APART`] of these operators are plain and not
-/// pinned, the plain ones are combined into one operator, at the position of the first plain one.
+/// Returns the operators of `steps`. Operators that are [plain](LoweredOp::is_plain), and not held in
+/// place by `PINNED`, stay separate only up to [`APART`] of them; more are combined into one
+/// operator, at the position of the first.
 pub(super) fn joined(arena: &mut Arena, steps: &[LoweredOp]) -> Vec<ParamId> {
     let all = || steps.iter().map(|step| step.param);
     let is_joined = |step: &&LoweredOp| step.is_plain && !arena.spec(step.param).pinned;

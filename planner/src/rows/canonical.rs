@@ -229,9 +229,9 @@ pub fn rows_text(plan: &RowPlan) -> Result<(String, Vec<usize>)> {
     Ok((ordered.render(&schema)?, order))
 }
 
-/// A plan in canonical form: a shape-fixing operator, with filters and a projection above it.
-/// `base` is the text of that operator and of everything below that operator. `filters` and
-/// `outputs` are expressions over that operator's output columns.
+/// A plan in canonical form: filters and a projection above an operator of another kind, such as a
+/// scan or a union. `base` is the text of that operator and of everything below it. `filters` and
+/// `outputs` are expressions over the operator's output columns.
 struct Canonical {
     base: String,
     filters: Vec<Expr>,

@@ -137,8 +137,8 @@ impl RowPlan {
         self.mixed().map(|node| node.inputs.as_slice())
     }
 
-    /// The node of the plan's MIX; `None` if the plan has no MIX. A plan has at most one MIX, which
-    /// is not on the right side of a lookup.
+    /// The node of the plan's MIX; `None` if the plan has no MIX. A plan has at most one MIX, and
+    /// never on the right side of a lookup (a JOIN).
     pub fn mixed(&self) -> Option<&Self> {
         let mut found = None;
         visit_stream(self, &mut |node| {

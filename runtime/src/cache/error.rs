@@ -74,7 +74,7 @@ pub enum CacheError {
         key: CacheKey,
     },
     /// Rows could not be gathered into one record batch, or could not be encoded.
-    #[error("the cache cannot {action} these rows: {cause}; ask for fewer at a time")]
+    #[error("the cache cannot {action} these rows: {cause}; make batches smaller")]
     Rows {
         /// The failed operation, as a verb.
         action: &'static str,

@@ -6,6 +6,7 @@ mod named;
 mod open;
 mod open_job;
 mod open_plan;
+mod received;
 mod resources;
 pub(crate) mod row_counts;
 mod sample;
@@ -26,7 +27,8 @@ pub struct JobConfig {
     pub epochs: Option<u64>,
     /// Number of compute threads for this job alone; `None` to use the threads of the process.
     pub threads: Option<usize>,
-    /// Memory limit of this job in bytes; `None` to use the memory of the process.
+    /// Memory limit of this job in bytes; `None` to share the default limit with the other jobs of
+    /// the process.
     pub memory_limit: Option<u64>,
     /// True to compute segments one by one, so that the CPU time of each operator can be measured.
     pub analyze: bool,

@@ -1,62 +1,17 @@
 //! Segments by name: finds the rows of a named segment in an opened job, and computes them.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use datafusion::common::{Result as EngineResult, exec_err};
-use tokio::sync::OnceCell;
 
 use super::OpenJob;
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
-use crate::order::StoredRow;
 use crate::segment::{OrderedSegment, OrderedWindow, RowRun, SegmentName, SegmentWindow};
 
 /// Maximum number of stored rows in a named segment. Segments of a run have about 16,384 rows, and
 /// larger ones only if a batch has.
 const MAX_ROWS: u64 = 1 << 26;
-
-/// A window that is ordered when it is first needed.
-type OnceOrdered = Arc<OnceCell<Arc<OrderedWindow>>>;
-
-/// Cache of the windows that named segments use, with the order of their rows.
-#[derive(Debug)]
-pub(super) struct OrderCache {
-    /// Maximum size of the orders in bytes. The window used last always stays.
-    limit: u64,
-    /// The windows, least recently used first.
-    recent: Mutex<VecDeque<(SegmentWindow, OnceOrdered)>>,
-}
-
-impl OrderCache {
-    pub(super) fn new(limit: u64) -> Self {
-        Self {
-            limit,
-            recent: Mutex::default(),
-        }
-    }
-
-    /// Returns the cached window `name`, or an empty cell for it.
-    fn get(&self, name: SegmentWindow) -> OnceOrdered {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = recent.iter().position(|(of, _)| *of == name);
-        let known = known.and_then(|at| recent.remove(at));
-        let cell = known.map(|(_, cell)| cell).unwrap_or_default();
-        recent.push_back((name, Arc::clone(&cell)));
-        let bytes = |cell: &OnceOrdered| {
-            let rows = cell.get().map_or(0, |window| window.rows.len());
-            (rows * size_of::<StoredRow>()) as u64
-        };
-        let mut all: u64 = recent.iter().map(|(_, cell)| bytes(cell)).sum();
-        while recent.len() > 1 && all > self.limit {
-            let Some((_, oldest)) = recent.pop_front() else {
-                break;
-            };
-            all -= bytes(&oldest);
-        }
-        cell
-    }
-}
 
 impl OpenJob {
     /// Computes a segment. Returns a single batch, or several if the rows do not fit into one.

@@ -12,7 +12,6 @@ use forebay_planner::rows::mix::Mix;
 
 use super::JobConfig;
 use super::caching;
-use super::named::OrderCache;
 use super::open::open;
 use super::open_plan::OpenPlan;
 use super::resources::environment;
@@ -22,7 +21,7 @@ use crate::dead_letters;
 use crate::error::Result;
 use crate::fragment::NodeTotals;
 use crate::order::{PassName, Passes, SnapshotScan, WindowName, WindowSplits};
-use crate::segment::{Env, OrderedWindow, SegmentContext, SegmentWindow, WindowCache};
+use crate::segment::{Env, OrderCache, OrderedWindow, SegmentContext, SegmentWindow, WindowCache};
 use crate::stream::token::{DataSize, StreamName};
 
 /// Divisor of the memory limit: unused staged windows may take 1/16 of the limit.

@@ -130,6 +130,11 @@ impl Snapshot {
         self.rows
     }
 
+    /// Returns the number of files over all scans.
+    pub(crate) const fn files(&self) -> usize {
+        self.files.len()
+    }
+
     /// Returns the number of stored rows of the scan at index `scan` of the snapshot.
     pub(crate) fn scan_rows(&self, scan: u32) -> u64 {
         let splits = self.splits.iter().filter(|s| s.scan == scan);

@@ -8,9 +8,9 @@ use futures::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::computed::computed_by;
 use super::job_run::JobRun;
 use super::output::{Computed, Output};
-use super::segment_engine::computed_by;
 use super::sequencer::Sequencer;
 use super::work::{TakeReached, WorkItem};
 use crate::error::{Error, Result};

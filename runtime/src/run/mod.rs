@@ -6,6 +6,7 @@
 //! not received yet; the run pauses while the channel is full. The batches do not depend on the
 //! number of threads or on the memory limit.
 
+mod computed;
 mod config;
 mod counted;
 mod driver;
@@ -31,7 +32,7 @@ pub use driver::BatchStream;
 pub use job_run::JobRun;
 pub use segment_engine::{ByName, SegmentEngine};
 
-pub use crate::job::{OpenJob, Prepared, Sample, machine, prepare};
+pub use crate::job::{JobConfig, OpenJob, Prepared, Sample, machine, prepare};
 pub use crate::memory::DEFAULT_MEMORY;
 pub use crate::segment::{SegmentName, SegmentWindow};
 pub use crate::stream::assignment::{Uneven, WorkerStride};

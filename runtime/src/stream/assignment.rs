@@ -11,7 +11,8 @@ use forebay_planner::clauses::{BatchClause, BatchScope, Clauses, EqualSteps, Rem
 /// The rule that decides which batches, or which shares of batches, belong to a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankAssignment {
-    /// Size, scope and remainder of batches.
+    /// The BATCH clause: the size of batches, whether a size is per rank or global, and the handling
+    /// of a last batch that is not full.
     pub batch: BatchClause,
     /// Treatment of the last step if the number of batches is not a multiple of the number of
     /// ranks.

@@ -67,7 +67,7 @@ impl<'a> TermWalk<'a> {
         node_text(arena, &self.term[at], |id| &self.term[id])
     }
 
-    /// The node whose id in the term is `at`.
+    /// The node of the extracted plan whose id is `at`.
     pub(super) fn node(&self, at: Id) -> &'a Node {
         &self.term[at]
     }

@@ -202,7 +202,7 @@ impl SplitReader for AvroReader {
             return Ok(());
         }
         Err(damaged(format!(
-            "its blocks state rows {}..{end}, but hold rows {}..{next}",
+            "the file is damaged: its block headers count rows {}..{end}, but its blocks contain rows {}..{next}",
             place.rows.first_row, place.rows.first_row
         ))
         .into())

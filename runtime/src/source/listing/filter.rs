@@ -10,7 +10,7 @@ use super::wanted::WantedFiles;
 /// Characters that make a part of a path (a name between slashes) a pattern.
 pub(super) const GLOB_CHARACTERS: [char; 3] = ['*', '?', '['];
 
-/// The entries below a folder that a listing visits.
+/// Filter that selects the entries of a folder for a listing to visit.
 #[derive(Debug, Clone)]
 pub(super) enum EntryFilter {
     /// For a folder: all entries except hidden entries.

@@ -125,7 +125,7 @@ impl Pages {
                 values = values.saturating_add(header.values as u64);
                 if values > most {
                     return Err(failed(format!(
-                        "the pages up to here have {values} values, where {most} are stated"
+                        "its pages have {values} values or more, but the footer counts {most}"
                     )));
                 }
                 has_deltas |= has_delta_lengths(header.encoding);

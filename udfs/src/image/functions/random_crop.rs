@@ -74,7 +74,8 @@ impl RandomCrop {
                 "a crop of {h} x {w} is larger than the padded image of {padded_height} x {padded_width}"
             ));
         };
-        // The padding consists of zeros, which a crop returns outside the image anyway.
+        // The image is not padded. A crop returns zeros outside the image, and the padding would be
+        // zeros, so it is enough to shift the crop.
         let y = draws.up_to(down) as i64 - top as i64;
         let x = draws.up_to(across) as i64 - left as i64;
         Ok((y, x))

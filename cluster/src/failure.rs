@@ -1,0 +1,97 @@
+//! Errors of segments as data, which a worker sends to the client.
+
+use datafusion::common::DataFusionError;
+use forebay_runtime::error::Error;
+use forebay_udfs::room::NoRoom;
+use serde::{Deserialize, Serialize};
+
+/// The error of a segment that cannot be read or computed: a damaged file, too little memory, or a
+/// broken invariant. Errors of single rows are part of a segment's rows instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SegmentFailure {
+    /// A source, an operator or a setting is at fault.
+    User(String),
+    /// An invariant of Forebay is broken.
+    Internal(String),
+    /// The memory limit of the worker is too small for an image.
+    Room {
+        /// Bytes that the image needs.
+        needed: u64,
+        /// The memory limit of the worker in bytes.
+        limit: u64,
+        /// The smallest memory limit in bytes under which the image fits.
+        minimum: u64,
+    },
+}
+
+/// An error that a worker sent. It has the text and the class that it has on the worker.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct SentError(String);
+
+impl SegmentFailure {
+    /// Describes an error.
+    pub fn of(error: &Error) -> Self {
+        match error {
+            &Error::Room(NoRoom {
+                needed,
+                limit,
+                minimum,
+            }) => Self::Room {
+                needed,
+                limit,
+                minimum,
+            },
+            Error::Engine(error) => match error.find_root() {
+                DataFusionError::Internal(cause) => {
+                    let cause = cause.split(DataFusionError::BACK_TRACE_SEP).next();
+                    Self::Internal(cause.unwrap_or_default().to_owned())
+                }
+                _ => Self::User(forebay_planner::error::message_of(error)),
+            },
+            error => Self::User(error.to_string()),
+        }
+    }
+
+    /// Converts the failure back to an error with the same text and the same class.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::User(text) => Error::Engine(DataFusionError::External(Box::new(SentError(text)))),
+            Self::Internal(text) => Error::Engine(DataFusionError::Internal(text)),
+            Self::Room {
+                needed,
+                limit,
+                minimum,
+            } => Error::Room(NoRoom {
+                needed,
+                limit,
+                minimum,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_text_and_its_class() {
+        let errors = [
+            Error::Engine(DataFusionError::Execution("t.csv, row 3: ragged".into())),
+            Error::Engine(DataFusionError::Internal("a row has no window".into())),
+            Error::Engine(DataFusionError::Execution("ragged".into()).context("t.csv")),
+            Error::Config("too few rows".into()),
+            Error::Room(NoRoom {
+                needed: 3,
+                limit: 2,
+                minimum: 4,
+            }),
+        ];
+        for error in errors {
+            let back = SegmentFailure::of(&error).into_error();
+            assert_eq!(back.to_string(), error.to_string());
+            assert_eq!(back.is_user(), error.is_user(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Descriptions of jobs: the blob from which a worker opens the job of its leases.
+
+use forebay_runtime::stream::token::StreamName;
+use serde::{Deserialize, Serialize};
+
+use crate::message::{MessageError, MessageKind};
+
+/// Maximum size of an encoded description, in bytes.
+pub const MAX_JOB_BYTES: usize = 256 << 20;
+/// The release of this build.
+pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
+/// Separates the header of a description, which is JSON, from the plan.
+const HEADER_END: u8 = b'\n';
+
+/// Description of a job. Workers open the same job from equal descriptions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSpec {
+    /// Number of epochs in which each cached row is expected to be read; `None` if unlimited.
+    pub epochs: Option<u64>,
+    /// Name of the stream that the client runs. A worker whose job has another name has other files
+    /// or another plan, and refuses the job.
+    pub stream: StreamName,
+    /// The written plan, encoded.
+    pub plan: Vec<u8>,
+}
+
+/// The description without its plan.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobHeader {
+    release: String,
+    epochs: Option<u64>,
+    stream: StreamName,
+}
+
+/// The part of a header that every release has.
+#[derive(Debug, Deserialize)]
+struct AnyHeader {
+    release: String,
+}
+
+impl JobSpec {
+    /// Encodes the description.
+    ///
+    /// # Errors
+    /// Fails if the description is larger than [`MAX_JOB_BYTES`].
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        let header = JobHeader {
+            release: RELEASE.to_owned(),
+            epochs: self.epochs,
+            stream: self.stream.clone(),
+        };
+        let header = serde_json::to_vec(&header);
+        let mut bytes = header.map_err(|error| MessageKind::Job.malformed(&error))?;
+        bytes.push(HEADER_END);
+        bytes.extend_from_slice(&self.plan);
+        if bytes.len() > MAX_JOB_BYTES {
+            return Err(MessageKind::Job.too_large());
+        }
+        Ok(bytes)
+    }
+
+    /// Decodes a description, which is untrusted input.
+    ///
+    /// # Errors
+    /// Fails if `bytes` is not a description, is too large, or is of another release.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        if bytes.len() > MAX_JOB_BYTES {
+            return Err(MessageKind::Job.too_large());
+        }
+        // JSON has no line breaks where it is not formatted for people.
+        let Some(end) = bytes.iter().position(|byte| *byte == HEADER_END) else {
+            return Err(MessageKind::Job.malformed(&"it has no header"));
+        };
+        let (header, plan) = (&bytes[..end], &bytes[end + 1..]);
+        let malformed = |error: serde_json::Error| MessageKind::Job.malformed(&error);
+        let AnyHeader { release } = serde_json::from_slice(header).map_err(malformed)?;
+        if release != RELEASE {
+            return Err(MessageError::Release {
+                client: release.chars().take(40).collect(),
+                worker: RELEASE.to_owned(),
+            });
+        }
+        let header: JobHeader = serde_json::from_slice(header).map_err(malformed)?;
+        Ok(Self {
+            epochs: header.epochs,
+            stream: header.stream,
+            plan: plan.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_runtime::stream::token::DataSize;
+
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            epochs: Some(3),
+            stream: StreamName {
+                semantic_hash: "ab".into(),
+                clauses: "BATCH 4\n".into(),
+                snapshot_hash: "cd".into(),
+                data: DataSize {
+                    files: 1,
+                    rows: 2,
+                    bytes: 3,
+                },
+                seed: 7,
+                plan_hash: None,
+            },
+            plan: b"plan\nof two lines".to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_description_survives_encoding() {
+        let spec = spec();
+        assert_eq!(JobSpec::decode(&spec.encode().unwrap()).unwrap(), spec);
+    }
+
+    #[test]
+    fn another_release_and_garbage_are_refused() {
+        let text = String::from_utf8(spec().encode().unwrap()).unwrap();
+        let other = text.replacen(RELEASE, "9.9.9", 1);
+        let error = JobSpec::decode(other.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("the client is forebay 9.9.9"), "{error}");
+        for end in 0..text.find('\n').unwrap() {
+            assert!(JobSpec::decode(&text.as_bytes()[..end]).is_err());
+        }
+        let unknown = text.replacen("{", r#"{"more":1,"#, 1);
+        assert!(JobSpec::decode(unknown.as_bytes()).is_err());
+    }
+}

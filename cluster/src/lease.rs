@@ -1,0 +1,125 @@
+//! Leases: some segments of a job, and the summary of their computed rows.
+
+use forebay_runtime::error::Error;
+use forebay_runtime::run::SegmentName;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::BlobHash;
+use crate::failure::SegmentFailure;
+use crate::message::{MessageError, MessageKind};
+
+/// Maximum number of segments in a lease.
+pub const MAX_SEGMENTS: usize = 1 << 16;
+/// Maximum size of an encoded lease, in bytes.
+pub const MAX_LEASE_BYTES: usize = 64 << 20;
+
+/// A request to compute some segments of a job. The computed rows are a pure function of the lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Hash of the blob that describes the job.
+    job: [u8; 32],
+    /// The segments, in stream order.
+    pub segments: Vec<SegmentName>,
+}
+
+impl Lease {
+    /// Creates a lease of `segments` of the job that the blob `job` describes.
+    pub fn new(job: BlobHash, segments: Vec<SegmentName>) -> Self {
+        Self {
+            job: *job.as_bytes(),
+            segments,
+        }
+    }
+
+    /// Returns the hash of the blob that describes the job.
+    pub const fn job(&self) -> BlobHash {
+        BlobHash::from_bytes(self.job)
+    }
+
+    /// Encodes the lease.
+    ///
+    /// # Errors
+    /// Fails if the lease has too many segments, or is too large.
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        if self.segments.len() > MAX_SEGMENTS {
+            return Err(MessageKind::Lease.too_large());
+        }
+        let bytes = postcard::to_stdvec(self).map_err(|e| MessageKind::Lease.malformed(&e))?;
+        if bytes.len() > MAX_LEASE_BYTES {
+            return Err(MessageKind::Lease.too_large());
+        }
+        Ok(bytes)
+    }
+
+    /// Decodes a lease, which is untrusted input.
+    ///
+    /// # Errors
+    /// Fails if `bytes` is not a lease, or is too large.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        if bytes.len() > MAX_LEASE_BYTES {
+            return Err(MessageKind::Lease.too_large());
+        }
+        let lease: Self = whole(bytes, MessageKind::Lease)?;
+        if lease.segments.len() > MAX_SEGMENTS {
+            return Err(MessageKind::Lease.too_large());
+        }
+        Ok(lease)
+    }
+}
+
+/// Decodes a message that takes all of `bytes`.
+fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8], kind: MessageKind) -> Result<T, MessageError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Ok(message),
+        Ok((_, rest)) => Err(kind.malformed(&format_args!("{} bytes follow it", rest.len()))),
+        Err(error) => Err(kind.malformed(&error)),
+    }
+}
+
+/// Result of one segment of a lease, without its rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SegmentOutcome {
+    /// The segment was computed; its rows are in this number of batches.
+    Computed {
+        /// Number of record batches.
+        batches: u32,
+    },
+    /// The segment cannot be read or computed, on any worker.
+    Failed(SegmentFailure),
+}
+
+/// Description of the batches that a lease returns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseSummary {
+    /// Outcome of each segment of the lease, in order. Nothing is computed after a segment that
+    /// failed, so there may be fewer outcomes than segments.
+    pub outcomes: Vec<SegmentOutcome>,
+}
+
+impl LeaseSummary {
+    /// Encodes the summary.
+    ///
+    /// # Errors
+    /// Fails if the summary cannot be encoded, which only a lack of memory causes.
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        postcard::to_stdvec(self).map_err(|e| MessageKind::Summary.malformed(&e))
+    }
+
+    /// Decodes a summary, which is untrusted input.
+    ///
+    /// # Errors
+    /// Fails if `bytes` is not a summary.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        whole(bytes, MessageKind::Summary)
+    }
+
+    /// Adds the outcome of a segment. Returns its error if the segment failed.
+    pub fn push(&mut self, outcome: Result<usize, &Error>) {
+        self.outcomes.push(match outcome {
+            Ok(batches) => SegmentOutcome::Computed {
+                batches: u32::try_from(batches).unwrap_or(u32::MAX),
+            },
+            Err(error) => SegmentOutcome::Failed(SegmentFailure::of(error)),
+        });
+    }
+}
