@@ -1,12 +1,15 @@
 //! Segments by name: finds the rows of a named segment in an opened job, and computes them.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::{Result as EngineResult, exec_err};
 
 use super::OpenJob;
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
+use crate::fragment::width::RowWidth;
 use crate::segment::{OrderedSegment, OrderedWindow, RowRun, SegmentName, SegmentWindow};
 
 /// Maximum number of stored rows in a named segment. Segments of a run have about 16,384 rows, and
@@ -25,6 +28,16 @@ impl OpenJob {
         Ok(read.compute(&self.segments).await?)
     }
 
+    /// Estimates the size of a segment's rows in bytes, and the CPU time that computing them takes.
+    pub fn estimate(&self, name: &SegmentName) -> (u64, Duration) {
+        let rows = name.rows();
+        let stored = self.plan.data.snapshot.row_bytes();
+        let row = RowWidth::of(self.plan.reader.fragment.schema()).estimate(stored);
+        let picos = self.row_cost.unwrap_or(0).saturating_mul(u128::from(rows));
+        let nanos = u64::try_from(picos / 1000).unwrap_or(u64::MAX);
+        (row.saturating_mul(rows), Duration::from_nanos(nanos))
+    }
+
     /// Finds the windows and rows of a segment. A name is untrusted input.
     async fn find(&self, name: &SegmentName) -> EngineResult<OrderedSegment> {
         let rows = name.rows();
@@ -37,6 +50,10 @@ impl OpenJob {
             .is_some_and(|wanted| wanted.len() as u64 != rows)
         {
             return exec_err!("a segment of {rows} rows has another number of row ranges");
+        }
+        let is_reversed = |of: &Range<u32>| of.start > of.end;
+        if { name.wanted.iter().flatten() }.any(is_reversed) {
+            return exec_err!("a segment has a range of rows that ends before it begins");
         }
         let mut windows = Vec::with_capacity(name.windows.len());
         for &window in &name.windows {

@@ -48,6 +48,12 @@ impl OpenJob {
             self.check_rows(&batch, rows, &mut last)?;
             received.push(batch);
         }
+        let sent: usize = received.iter().map(RowBatch::len).sum();
+        if name.planned.is_some_and(|planned| planned != sent as u64) {
+            return Ok(exec_err!(
+                "a worker sent {sent} rows of a segment that has another number"
+            )?);
+        }
         Ok(received)
     }
 
@@ -56,9 +62,11 @@ impl OpenJob {
     fn check_rows(&self, batch: &RowBatch, rows: u64, last: &mut Option<u64>) -> EngineResult<()> {
         let ids = batch.row_ids()?;
         let files = self.plan.data.snapshot.files() as u32;
+        let multiplies = self.plan.multiplies;
         for row in 0..batch.len() {
             let at = ids.position.value(row);
-            if at >= rows || last.is_some_and(|last| at < last) {
+            let least = last.map_or(0, |last| if multiplies { last } else { last + 1 });
+            if at < least || at >= rows {
                 return exec_err!(
                     "a worker sent a row that its segment does not have at this place"
                 );

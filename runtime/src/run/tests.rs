@@ -1,14 +1,16 @@
-//! Several runs of one opened job.
+//! Several runs of one opened job, and segments that are found by their names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
+use forebay_udfs::row::RowColumn;
 
-use super::{BatchStream, JobRun, OpenJob, RunConfig};
+use super::{BatchStream, JobConfig, JobRun, OpenJob, RunConfig, SegmentName, SegmentWindow};
 use crate::cache::Stores;
-use crate::job::JobConfig;
+use crate::fragment::row_batch::{RowBatch, SlotError};
+use crate::segment::RowRun;
 use crate::source::counting::compiled;
 
 const ROWS: i64 = 100;
@@ -87,4 +89,159 @@ async fn runs_of_a_job_share_its_windows() {
         ids.sort_unstable();
         assert_eq!(ids, (0..ROWS).collect::<Vec<_>>());
     }
+}
+
+/// Opens the table of [`table`] as a job with windows of a few rows.
+async fn job(file: &str) -> Arc<OpenJob> {
+    let sql = format!("SELECT id FROM csv('{file}') AS t SHUFFLE WITHIN 9 ROWS BATCH 7");
+    let reads = Arc::new(AtomicUsize::new(0));
+    let compiled = compiled(&sql, "t.csv", &reads).await;
+    let job = OpenJob::open(&compiled, &JobConfig::default(), &Stores::default()).await;
+    Arc::new(job.unwrap())
+}
+
+const FIRST: SegmentWindow = SegmentWindow::OfPass {
+    input: 0,
+    epoch: 0,
+    pass: 0,
+    index: 0,
+};
+
+fn segment(window: SegmentWindow, run: RowRun) -> SegmentName {
+    SegmentName {
+        windows: vec![window],
+        runs: vec![run],
+        wanted: None,
+        by_child: false,
+        planned: None,
+    }
+}
+
+const fn ordered(window: u32, start: u32, rows: u32) -> RowRun {
+    RowRun::Ordered {
+        window,
+        start,
+        rows,
+    }
+}
+
+const fn stored(split: u32, offset: u32) -> RowRun {
+    RowRun::Stored {
+        window: 0,
+        split,
+        offset,
+    }
+}
+
+#[tokio::test]
+async fn a_named_segment_has_its_rows() {
+    let (_folder, file) = table();
+    let job = job(&file).await;
+    let split = SegmentWindow::Split { split: 0, key: 5 };
+    let rows = job.compute(&segment(split, stored(0, 17))).await.unwrap();
+    assert_eq!(
+        rows[0].columns[0].as_primitive::<Int64Type>().values(),
+        &[17]
+    );
+    let whole = job
+        .compute(&segment(FIRST, ordered(0, 2, 5)))
+        .await
+        .unwrap();
+    let part = job
+        .compute(&segment(FIRST, ordered(0, 4, 2)))
+        .await
+        .unwrap();
+    let ids = |rows: &[RowBatch]| rows[0].columns[0].as_primitive::<Int64Type>().clone();
+    assert_eq!(&ids(&whole).values()[2..4], &ids(&part).values()[..]);
+}
+
+#[tokio::test]
+async fn names_of_other_rows_are_refused() {
+    let (_folder, file) = table();
+    let job = job(&file).await;
+    let window = |input, index| SegmentWindow::OfPass {
+        input,
+        epoch: 0,
+        pass: 0,
+        index,
+    };
+    let split = |split| SegmentWindow::Split { split, key: 0 };
+    let mut refused = vec![
+        segment(window(1, 0), ordered(0, 0, 1)),
+        segment(window(0, 1000), ordered(0, 0, 1)),
+        segment(window(u32::MAX, u32::MAX), ordered(0, 0, 1)),
+        segment(split(1000), stored(0, 0)),
+        segment(split(0), stored(1000, 0)),
+        segment(split(0), stored(0, u32::MAX)),
+        segment(FIRST, ordered(1, 0, 1)),
+        segment(FIRST, ordered(0, 0, 101)),
+        segment(FIRST, ordered(0, u32::MAX, u32::MAX)),
+        segment(FIRST, ordered(0, 100, 1)),
+    ];
+    let whole = segment(FIRST, ordered(0, 0, 2));
+    refused.push(SegmentName {
+        wanted: Some(vec![0..1]),
+        ..whole.clone()
+    });
+    refused.push(SegmentName {
+        wanted: Some(vec![0..1, std::ops::Range { start: 2, end: 1 }]),
+        ..whole.clone()
+    });
+    refused.push(SegmentName {
+        planned: Some(3),
+        ..whole.clone()
+    });
+    refused.push(SegmentName {
+        windows: Vec::new(),
+        ..whole.clone()
+    });
+    for name in refused {
+        let error = job.compute(&name).await.expect_err("refused");
+        assert!(error.is_user(), "{name:?}: {error}");
+    }
+    assert!(job.compute(&whole).await.is_ok());
+}
+
+#[tokio::test]
+async fn rows_that_a_segment_cannot_have_are_refused() {
+    let (_folder, file) = table();
+    let job = job(&file).await;
+    let name = segment(FIRST, ordered(0, 0, 4));
+    let sent = job.to_batches(&job.compute(&name).await.unwrap()).unwrap();
+    let back = job.received(&name, &sent).unwrap();
+    assert_eq!(job.to_batches(&back).unwrap(), sent);
+
+    let (batch, schema) = (&sent[0], sent[0].schema());
+    let without = batch.project(&[0, 1]).unwrap();
+    let ids = RowColumn::try_from_array(batch.column(1)).unwrap();
+    let with = |ids: RowColumn| {
+        let mut columns = batch.columns().to_vec();
+        columns[1] = ids.to_array().unwrap();
+        RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
+    };
+    let position = |positions: [u64; 4]| RowColumn {
+        position: positions.to_vec().into(),
+        ..ids.clone()
+    };
+    let file = RowColumn {
+        file: vec![0, 0, 0, 9].into(),
+        ..ids.clone()
+    };
+    let mut failed = back[0].clone();
+    let error = SlotError::of(Some(1), ("f".to_owned(), "no".to_owned()));
+    failed.errors.insert(0, vec![error]);
+    let refused = [
+        without,
+        with(position([0, 1, 2, 4])),
+        with(position([0, 2, 1, 3])),
+        with(file),
+        failed.to_batch(&schema).unwrap(),
+    ];
+    for batch in refused {
+        assert!(job.received(&name, &[batch]).is_err());
+    }
+    assert!(
+        job.received(&name, &[sent[0].clone(), sent[0].clone()])
+            .is_err()
+    );
 }

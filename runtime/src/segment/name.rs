@@ -84,6 +84,30 @@ impl RowRun {
             Self::Stored { window, .. } => (window, 1),
         }
     }
+
+    /// Splits off the first `most` rows. Returns them, and the other rows if there are any.
+    const fn split_at(self, most: u32) -> (Self, Option<Self>) {
+        match self {
+            Self::Ordered {
+                window,
+                start,
+                rows,
+            } if rows > most => {
+                let first = Self::Ordered {
+                    window,
+                    start,
+                    rows: most,
+                };
+                let rest = Self::Ordered {
+                    window,
+                    start: start + most,
+                    rows: rows - most,
+                };
+                (first, Some(rest))
+            }
+            run => (run, None),
+        }
+    }
 }
 
 impl SegmentName {
@@ -93,9 +117,111 @@ impl SegmentName {
         rows.fold(0, u64::saturating_add)
     }
 
+    /// Splits the segment into pieces of at most `most` stored rows. The rows of the pieces, one
+    /// piece after the other, are the rows of the segment; their positions count from the beginning
+    /// of their piece.
+    pub fn split(&self, most: u64) -> Vec<Self> {
+        let most = most.clamp(1, u64::from(u32::MAX)) as u32;
+        let mut pieces: Vec<Self> = Vec::new();
+        let (mut room, mut row) = (0, 0);
+        for run in &self.runs {
+            let mut rest = Some(*run);
+            while let Some(run) = rest {
+                if room == 0 {
+                    pieces.push(Self {
+                        windows: self.windows.clone(),
+                        runs: Vec::new(),
+                        wanted: self.wanted.as_ref().map(|_| Vec::new()),
+                        by_child: self.by_child,
+                        planned: None,
+                    });
+                    room = most;
+                }
+                let (run, after) = run.split_at(room);
+                rest = after;
+                let rows = run.extent().1;
+                room -= rows;
+                let Some(piece) = pieces.last_mut() else {
+                    break;
+                };
+                piece.runs.push(run);
+                if let (Some(of), Some(wanted)) = (&mut piece.wanted, &self.wanted) {
+                    let of_run = wanted.iter().skip(row).take(rows as usize);
+                    of.extend(of_run.cloned());
+                }
+                row += rows as usize;
+            }
+        }
+        if self.planned.is_some() {
+            for piece in &mut pieces {
+                piece.planned = Some(piece.output_rows());
+            }
+        }
+        pieces
+    }
+
+    /// Returns the number of output rows if each of the wanted rows exists.
+    fn output_rows(&self) -> u64 {
+        match &self.wanted {
+            Some(wanted) => wanted
+                .iter()
+                .map(|of| u64::from(of.end.saturating_sub(of.start)))
+                .sum(),
+            None => self.rows(),
+        }
+    }
+
     /// Returns the window of the segment's first row; `None` if the segment has no rows.
     pub fn first_window(&self) -> Option<SegmentWindow> {
         let (window, _) = self.runs.first()?.extent();
         self.windows.get(window as usize).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: SegmentWindow = SegmentWindow::Split { split: 0, key: 1 };
+
+    fn ordered(start: u32, rows: u32) -> RowRun {
+        RowRun::Ordered {
+            window: 0,
+            start,
+            rows,
+        }
+    }
+
+    #[test]
+    fn pieces_have_the_rows_of_their_segment() {
+        let stored = RowRun::Stored {
+            window: 0,
+            split: 0,
+            offset: 3,
+        };
+        let name = SegmentName {
+            windows: vec![WINDOW],
+            runs: vec![ordered(4, 5), stored, ordered(20, 3)],
+            wanted: Some((0..9).map(|row| row..2 * row).collect()),
+            by_child: false,
+            planned: Some(36),
+        };
+        let pieces = name.split(4);
+        let runs: Vec<_> = pieces.iter().map(|piece| piece.runs.clone()).collect();
+        assert_eq!(
+            runs,
+            [
+                vec![ordered(4, 4)],
+                vec![ordered(8, 1), stored, ordered(20, 2)],
+                vec![ordered(22, 1)],
+            ]
+        );
+        let wanted = pieces
+            .iter()
+            .flat_map(|piece| piece.wanted.clone().unwrap());
+        assert_eq!(wanted.collect::<Vec<_>>(), name.wanted.clone().unwrap());
+        let planned: Vec<_> = pieces.iter().map(|piece| piece.planned).collect();
+        assert_eq!(planned, [Some(6), Some(22), Some(8)]);
+        assert_eq!(name.split(9), [name]);
     }
 }
