@@ -32,6 +32,8 @@
 //! ```
 
 pub mod calibrate;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod compile;
 mod error;
 mod explain;
@@ -45,6 +47,11 @@ mod which;
 
 pub use error::{Error, Result};
 pub use explain::{Explanation, WhyNotAnswer};
+/// The crate that runs segments on other machines.
+#[cfg(feature = "cluster")]
+pub use forebay_cluster;
+#[cfg(feature = "cluster")]
+pub use forebay_cluster::Cluster;
 pub use forebay_planner::builder;
 pub use forebay_planner::clauses;
 pub use forebay_planner::optimizer::coefficients::Coefficients;

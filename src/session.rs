@@ -406,7 +406,29 @@ impl Session {
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
         let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
-        let opened = JobRun::open(&compiled, &config, &self.stores).await?;
+        self.started(&compiled, &config).await
+    }
+
+    /// Starts a run of a registered pipeline whose segments the workers of `cluster` compute. The
+    /// batches are those of [`run`](Self::run).
+    ///
+    /// # Errors
+    /// Fails if there is no such pipeline, or if the pipeline cannot be opened or sent to workers.
+    #[cfg(feature = "cluster")]
+    pub async fn run_on(
+        &self,
+        cluster: &crate::Cluster,
+        pipeline: &str,
+        mut config: RunConfig,
+    ) -> Result<Run> {
+        let pipeline = self.pipeline(pipeline).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
+        config.internals.engine = Some(crate::cluster::engine(cluster, &compiled)?);
+        self.started(&compiled, &config).await
+    }
+
+    async fn started(&self, compiled: &Compiled, config: &RunConfig) -> Result<Run> {
+        let opened = JobRun::open(compiled, config, &self.stores).await?;
         let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.job.seed);
         let token = opened.token();
         let epoch_rows = opened.epoch_rows;

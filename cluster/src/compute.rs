@@ -7,13 +7,13 @@ use forebay_runtime::error::Error;
 use forebay_runtime::run::{OpenJob, SegmentName};
 use futures::{StreamExt, stream};
 
-use crate::lease::LeaseSummary;
+use crate::lease::{LeaseSummary, SegmentOutcome};
 
 /// Number of segments of a lease that are read and computed concurrently.
 const SEGMENTS_AT_ONCE: usize = 4;
 
-/// Computes `segments` of `job` in order, and returns their rows with a summary. Stops after the
-/// first segment that fails, because the client cannot use what follows it.
+/// Computes `segments` of `job` in order, and returns their rows with a summary. Segments after one
+/// that fails are computed, too, because the run may not need the one that fails.
 pub async fn compute(
     job: &Arc<OpenJob>,
     segments: Vec<SegmentName>,
@@ -24,14 +24,11 @@ pub async fn compute(
             async move { job.to_batches(&job.compute(&name).await?) }
         })
         .buffered(SEGMENTS_AT_ONCE);
-    let (mut batches, mut summary) = (Vec::new(), LeaseSummary::default());
+    let (mut batches, mut outcomes) = (Vec::new(), Vec::new());
     while let Some(segment) = computed.next().await {
         let segment: Result<Vec<RecordBatch>, Error> = segment;
-        summary.push(segment.as_ref().map(Vec::len));
-        match segment {
-            Ok(rows) => batches.extend(rows),
-            Err(_) => break,
-        }
+        outcomes.push(SegmentOutcome::of(segment.as_ref().map(Vec::len)));
+        batches.extend(segment.into_iter().flatten());
     }
-    (batches, summary)
+    (batches, LeaseSummary::Segments(outcomes))
 }

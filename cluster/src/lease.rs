@@ -89,11 +89,15 @@ pub enum SegmentOutcome {
 }
 
 /// Description of the batches that a lease returns.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseSummary {
-    /// Outcome of each segment of the lease, in order. Nothing is computed after a segment that
-    /// failed, so there may be fewer outcomes than segments.
-    pub outcomes: Vec<SegmentOutcome>,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseSummary {
+    /// The outcome of each segment of the lease, in order.
+    Segments(Vec<SegmentOutcome>),
+    /// The blob that describes the lease's job is not stored in the cluster any more. The client
+    /// has to store it again.
+    MissingJob,
+    /// The lease or its job cannot be decoded, for this reason. No worker can compute the lease.
+    Refused(String),
 }
 
 impl LeaseSummary {
@@ -112,14 +116,44 @@ impl LeaseSummary {
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         whole(bytes, MessageKind::Summary)
     }
+}
 
-    /// Adds the outcome of a segment. Returns its error if the segment failed.
-    pub fn push(&mut self, outcome: Result<usize, &Error>) {
-        self.outcomes.push(match outcome {
-            Ok(batches) => SegmentOutcome::Computed {
+impl SegmentOutcome {
+    /// Describes the outcome of a segment: its number of record batches, or its error.
+    pub fn of(computed: Result<usize, &Error>) -> Self {
+        match computed {
+            Ok(batches) => Self::Computed {
                 batches: u32::try_from(batches).unwrap_or(u32::MAX),
             },
-            Err(error) => SegmentOutcome::Failed(SegmentFailure::of(error)),
-        });
+            Err(error) => Self::Failed(SegmentFailure::of(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_encoding_and_garbage_is_refused() {
+        let lease = Lease::new(BlobHash::of(b"job"), Vec::new());
+        let bytes = lease.encode().unwrap();
+        assert_eq!(Lease::decode(&bytes).unwrap(), lease);
+        assert_eq!(lease.job(), BlobHash::of(b"job"));
+        for end in 0..bytes.len() {
+            assert!(Lease::decode(&bytes[..end]).is_err());
+        }
+        assert!(Lease::decode(&[bytes.as_slice(), &[0]].concat()).is_err());
+        // A length beyond the message allocates nothing.
+        let claimed = [&[0; 32][..], &[0xff; 9], &[1]].concat();
+        assert!(Lease::decode(&claimed).is_err());
+
+        let summary = LeaseSummary::Segments(vec![
+            SegmentOutcome::of(Ok(2)),
+            SegmentOutcome::of(Err(&Error::Config("no".to_owned()))),
+        ]);
+        let bytes = summary.encode().unwrap();
+        assert_eq!(LeaseSummary::decode(&bytes).unwrap(), summary);
+        assert!(LeaseSummary::decode(&bytes[1..]).is_err());
     }
 }

@@ -62,6 +62,15 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     /// Generate photos, run an ImageNet-style pipeline on the photos, and show the results
     Demo(DemoArgs),
+    /// Start the scheduler of a cluster
+    #[cfg(feature = "cluster")]
+    Scheduler(super::cluster_args::SchedulerArgs),
+    /// Start a worker of a cluster, which computes rows for clients
+    #[cfg(feature = "cluster")]
+    Worker(super::cluster_args::WorkerArgs),
+    /// Start a scheduler and workers on this machine
+    #[cfg(feature = "cluster")]
+    Cluster(super::cluster_args::ClusterArgs),
     /// Run SQL statements: in a shell with history and completion, or from a file or pipe
     Sql(SqlArgs),
 }
@@ -207,6 +216,10 @@ pub(crate) struct DeliveryArgs {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Have the workers of a cluster compute the rows: host and port of its scheduler
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) cluster: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,6 +8,10 @@
 mod args;
 mod cache;
 mod calibrate;
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(feature = "cluster")]
+mod cluster_args;
 mod console;
 mod demo;
 mod explain;
@@ -102,6 +106,12 @@ fn execute(args: Args, started: Instant) -> Result<(), CommandFailure> {
             interruptible(&runtime, end, calibrate::execute(args, end, quiet))
         }
         Command::Generate(args) => interruptible(&runtime, end, generate::execute(args, quiet)),
+        #[cfg(feature = "cluster")]
+        Command::Scheduler(args) => interruptible(&runtime, end, cluster::scheduler(args)),
+        #[cfg(feature = "cluster")]
+        Command::Worker(args) => interruptible(&runtime, end, cluster::worker(args)),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(args) => interruptible(&runtime, end, cluster::cluster(args)),
         Command::Demo(args) => interruptible(&runtime, end, demo::execute(args, quiet, started)),
     };
     // Work that the command abandoned must not delay the exit.

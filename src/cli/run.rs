@@ -103,6 +103,15 @@ async fn run(
         resume: of.resume,
         ..args.engine.config(args.limit_batches)?
     };
+    #[cfg(feature = "cluster")]
+    let mut run = match &args.cluster {
+        Some(address) => {
+            let cluster = super::cluster::connect(address, config.memory_limit)?;
+            session.run_on(&cluster, &pipeline, config).await?
+        }
+        None => session.run(&pipeline, config).await?,
+    };
+    #[cfg(not(feature = "cluster"))]
     let mut run = session.run(&pipeline, config).await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
     if let Some(save) = &save {

@@ -1,0 +1,177 @@
+//! The client's side of a run on a cluster: an engine that has workers compute the segments of a
+//! run, and puts their rows in stream order.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use datafusion::common::DataFusionError;
+use forebay_planner::compile::Compiled;
+use forebay_planner::wire::{PlanMessage, WireError};
+use forebay_runtime::error::{Error, Result};
+use forebay_runtime::fragment::row_batch::RowBatch;
+use forebay_runtime::run::{OpenJob, SegmentEngine, SegmentName};
+use forebay_udfs::hash::{combine, hash_bytes};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+
+use crate::driver::{self, LeaseCodec};
+use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+use crate::error::ClusterError;
+use crate::job_spec::JobSpec;
+use crate::lease::{Lease, LeaseSummary};
+use crate::rows::{SegmentRows, joined, rows_of};
+use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
+
+/// Number of times that a lease is submitted again because the cluster does not store the
+/// description of its job any more.
+const UPLOADS: usize = 3;
+
+/// A cluster, as its clients see it.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    leases: Arc<dyn LeaseEngine>,
+    settings: WindowSettings,
+}
+
+impl Cluster {
+    /// Creates a client of the cluster that `leases` carries leases to.
+    pub fn new(leases: Arc<dyn LeaseEngine>, settings: WindowSettings) -> Self {
+        Self { leases, settings }
+    }
+
+    /// Returns the engine that computes the segments of a compiled pipeline.
+    ///
+    /// # Errors
+    /// Fails if the plan cannot be sent to workers.
+    pub fn engine(&self, compiled: &Compiled) -> Result<ClusterEngine, WireError> {
+        Ok(ClusterEngine {
+            cluster: self.clone(),
+            plan: PlanMessage::encode(compiled)?.into(),
+            epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
+        })
+    }
+}
+
+/// Computes the segments of one pipeline on the workers of a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterEngine {
+    cluster: Cluster,
+    /// The written plan, encoded.
+    plan: Bytes,
+    epochs: Option<u64>,
+}
+
+impl SegmentEngine for ClusterEngine {
+    fn compute(
+        &self,
+        job: &Arc<OpenJob>,
+        segments: BoxStream<'static, SegmentName>,
+    ) -> BoxStream<'static, Result<Vec<RowBatch>>> {
+        let spec = JobSpec {
+            epochs: self.epochs,
+            stream: (*job.name).clone(),
+            plan: self.plan.to_vec(),
+        };
+        let spec = match spec.encode() {
+            Ok(spec) => Bytes::from(spec),
+            Err(error) => return stream::iter([Err(lost(error))]).boxed(),
+        };
+        let leases = JobLeases {
+            inner: Arc::clone(&self.cluster.leases),
+            job: BlobHash::of(&spec),
+            spec,
+        };
+        let codec = JobCodec {
+            job: Arc::clone(job),
+            hash: leases.job,
+        };
+        let info = codec.clone();
+        let segments = segments.map(move |name| info.described(name));
+        driver::run(leases, segments, codec, self.cluster.settings.clone())
+            .map(|delivered| match delivered {
+                Ok(pieces) => joined(pieces),
+                Err(error) => Err(lost(error)),
+            })
+            .boxed()
+    }
+}
+
+/// Converts an error of the cluster to the error of a run.
+fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Engine(DataFusionError::External(Box::new(error)))
+}
+
+/// Leases of one job. Stores the description of the job in the cluster when a worker misses it.
+#[derive(Clone)]
+struct JobLeases {
+    inner: Arc<dyn LeaseEngine>,
+    job: BlobHash,
+    spec: Bytes,
+}
+
+impl fmt::Debug for JobLeases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobLeases({:?})", self.job)
+    }
+}
+
+impl JobLeases {
+    async fn computed(&self, lease: LeaseRequest) -> Result<LeaseOutput, EngineError> {
+        for _ in 0..UPLOADS {
+            let output = self.inner.submit(lease.clone()).await?;
+            match LeaseSummary::decode(&output.summary) {
+                Ok(LeaseSummary::MissingJob) => drop(self.inner.put(self.spec.clone()).await?),
+                Ok(LeaseSummary::Refused(cause)) => return Err(EngineError::Refused { cause }),
+                _ => return Ok(output),
+            }
+        }
+        Err(EngineError::Unavailable {
+            cause: "the cluster does not keep the description of the job".to_owned(),
+        })
+    }
+}
+
+#[async_trait]
+impl LeaseEngine for JobLeases {
+    async fn put(&self, blob: Bytes) -> Result<BlobHash, EngineError> {
+        self.inner.put(blob).await
+    }
+
+    fn submit(&self, lease: LeaseRequest) -> BoxFuture<'static, Result<LeaseOutput, EngineError>> {
+        let leases = self.clone();
+        async move { leases.computed(lease).await }.boxed()
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        self.inner.workers().await
+    }
+}
+
+/// Encodes the leases of a job, and decodes their rows.
+#[derive(Debug, Clone)]
+struct JobCodec {
+    job: Arc<OpenJob>,
+    hash: BlobHash,
+}
+
+impl JobCodec {
+    /// Describes a segment to the window of leases.
+    fn described(&self, name: SegmentName) -> SegmentInfo<SegmentName> {
+        let (bytes, work) = self.job.estimate(&name);
+        // Segments of the same window share its staged rows, whatever their job and rank.
+        let data = hash_bytes(self.job.name.snapshot_hash.as_bytes());
+        let window = format!("{:?}", name.first_window());
+        SegmentInfo {
+            bytes,
+            work,
+            affinity: combine(data, hash_bytes(window.as_bytes())),
+            rows: name.rows(),
+            is_divisible: name.rows() > 1,
+            name,
+        }
+    }
+}

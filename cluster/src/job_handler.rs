@@ -1,0 +1,93 @@
+//! The handler of leases on a worker: opens the job of a lease, and computes its segments.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::compute::compute;
+use crate::handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
+use crate::jobs::{JobError, JobSettings, Jobs};
+use crate::lease::{Lease, LeaseSummary};
+
+/// Computes the leases of pipelines, as a [`LeaseHandler`].
+#[derive(Debug, Clone)]
+pub struct JobHandler {
+    jobs: Arc<Jobs>,
+}
+
+/// The reason why a lease has no rows.
+#[derive(Debug)]
+enum NoRows {
+    Job(JobError),
+    Blob(BlobError),
+}
+
+impl From<JobError> for NoRows {
+    fn from(error: JobError) -> Self {
+        Self::Job(error)
+    }
+}
+
+impl JobHandler {
+    /// Creates the handler of a worker without open jobs.
+    pub fn new(settings: JobSettings) -> Self {
+        Self {
+            jobs: Arc::new(Jobs::new(settings)),
+        }
+    }
+
+    async fn computed(
+        &self,
+        payload: &[u8],
+        blobs: &dyn BlobSource,
+    ) -> Result<HandlerOutput, HandlerError> {
+        let lease = match Lease::decode(payload) {
+            Ok(lease) => lease,
+            Err(error) => return without_rows(&LeaseSummary::Refused(error.to_string())),
+        };
+        let hash = lease.job();
+        let read = async || blobs.get(hash).await.map_err(NoRows::Blob);
+        let job = match self.jobs.get(hash, read).await {
+            Ok(job) => job,
+            Err(NoRows::Blob(BlobError::Missing(_))) => {
+                return without_rows(&LeaseSummary::MissingJob);
+            }
+            Err(NoRows::Job(JobError::Refused(why))) => {
+                return without_rows(&LeaseSummary::Refused(why));
+            }
+            Err(NoRows::Job(JobError::Unfit(cause))) => return Err(HandlerError::Unfit { cause }),
+            Err(NoRows::Blob(error)) => {
+                let cause = error.to_string();
+                return Err(HandlerError::Unfit { cause });
+            }
+        };
+        let (batches, summary) = compute(&job, lease.segments).await;
+        Ok(HandlerOutput {
+            batches,
+            ..without_rows(&summary)?
+        })
+    }
+}
+
+fn without_rows(summary: &LeaseSummary) -> Result<HandlerOutput, HandlerError> {
+    let summary = summary.encode().map_err(|error| HandlerError::Unfit {
+        cause: error.to_string(),
+    })?;
+    Ok(HandlerOutput {
+        batches: Vec::new(),
+        summary: summary.into(),
+    })
+}
+
+impl LeaseHandler for JobHandler {
+    fn compute(
+        &self,
+        payload: Bytes,
+        blobs: Arc<dyn BlobSource>,
+    ) -> BoxFuture<'static, Result<HandlerOutput, HandlerError>> {
+        let handler = self.clone();
+        async move { handler.computed(&payload, &*blobs).await }.boxed()
+    }
+}

@@ -1,0 +1,141 @@
+//! The jobs that a worker has opened, by the hash of their descriptions.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_planner::error::message_of;
+use forebay_planner::source::{SourceResolver, SourceSpec};
+use forebay_planner::wire::PlanMessage;
+use forebay_runtime::cache::Stores;
+use forebay_runtime::run::{JobConfig, OpenJob};
+use forebay_runtime::source::FileResolver;
+use datafusion::datasource::provider_as_source;
+use tokio::sync::OnceCell;
+
+use crate::engine::BlobHash;
+use crate::job_spec::{JobSpec, MAX_JOB_BYTES};
+
+/// Number of jobs that a worker keeps open.
+const OPEN_JOBS: usize = 16;
+
+/// Settings of the jobs of a worker.
+#[derive(Debug, Clone, Default)]
+pub struct JobSettings {
+    /// Number of compute threads for each job; `None` to share one thread per core.
+    pub threads: Option<usize>,
+    /// Memory limit of each job in bytes; `None` for the default.
+    pub memory_limit: Option<u64>,
+    /// Roots of data whose place on this machine differs from their place on the client's: the
+    /// client's root, and this machine's.
+    pub roots: Vec<(String, String)>,
+}
+
+/// A job that is opened when a lease first needs it.
+type OnceOpen = Arc<OnceCell<Arc<OpenJob>>>;
+
+/// The jobs that a worker has opened. Leases of the same job share it.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    settings: JobSettings,
+    /// The jobs, least recently used first.
+    recent: Mutex<VecDeque<(BlobHash, OnceOpen)>>,
+}
+
+/// The reason why a worker cannot open a job.
+#[derive(Debug)]
+pub(crate) enum JobError {
+    /// The description is at fault, so every worker refuses it.
+    Refused(String),
+    /// This machine is at fault: it lacks the data, or is of another release.
+    Unfit(String),
+}
+
+impl Jobs {
+    /// Creates an empty set of jobs.
+    pub fn new(settings: JobSettings) -> Self {
+        Self {
+            settings,
+            recent: Mutex::default(),
+        }
+    }
+
+    /// Returns the job whose description has the hash `hash`. Opens the job if necessary, from the
+    /// description that `read` returns.
+    pub(crate) async fn get<E: From<JobError>>(
+        &self,
+        hash: BlobHash,
+        read: impl AsyncFnOnce() -> Result<bytes::Bytes, E>,
+    ) -> Result<Arc<OpenJob>, E> {
+        let cell = self.cell(hash);
+        let opened = async || {
+            let spec = read().await?;
+            Ok(Arc::new(self.open(&spec).await?))
+        };
+        cell.get_or_try_init(opened).await.map(Arc::clone)
+    }
+
+    fn cell(&self, hash: BlobHash) -> OnceOpen {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = recent.iter().position(|(of, _)| *of == hash);
+        let known = known.and_then(|at| recent.remove(at));
+        let cell = known.map(|(_, cell)| cell).unwrap_or_default();
+        recent.push_back((hash, Arc::clone(&cell)));
+        if recent.len() > OPEN_JOBS {
+            recent.pop_front();
+        }
+        cell
+    }
+
+    async fn open(&self, spec: &[u8]) -> Result<OpenJob, JobError> {
+        let refused = |error: &dyn fmt::Display| JobError::Refused(error.to_string());
+        let spec = JobSpec::decode(spec).map_err(|error| unfit_or_refused(&error))?;
+        let plan = PlanMessage::decode(&spec.plan, MAX_JOB_BYTES).map_err(|e| refused(&e))?;
+        let mut sources = Vec::with_capacity(plan.sources().len());
+        for source in plan.sources() {
+            let opened = FileResolver.resolve(&self.here(&source.spec)).await;
+            let opened = opened.map_err(|error| JobError::Unfit(message_of(&error)))?;
+            sources.push(provider_as_source(opened));
+        }
+        // A plan that differs is the sign of another release or of other files.
+        let compiled = plan.compile(sources);
+        let compiled = compiled.map_err(|error| JobError::Unfit(error.to_string()))?;
+        let config = JobConfig {
+            seed: spec.stream.seed,
+            epochs: spec.epochs,
+            threads: self.settings.threads,
+            memory_limit: self.settings.memory_limit,
+            analyze: false,
+        };
+        let job = OpenJob::open(&compiled, &config, &Stores::default()).await;
+        let job = job.map_err(|error| JobError::Unfit(error.to_string()))?;
+        if *job.name != spec.stream {
+            return Err(JobError::Unfit(format!(
+                "the data of this machine differs from the client's: {}, the client has {}; snapshot {}, the client has {}",
+                job.name.data, spec.stream.data, job.name.snapshot_hash, spec.stream.snapshot_hash
+            )));
+        }
+        Ok(job)
+    }
+
+    /// Returns the description of the same source on this machine.
+    fn here(&self, spec: &SourceSpec) -> SourceSpec {
+        let mut here = spec.clone();
+        for (theirs, ours) in &self.settings.roots {
+            if let Some(rest) = spec.location.strip_prefix(theirs.as_str())
+                && (rest.is_empty() || rest.starts_with('/') || theirs.ends_with('/'))
+            {
+                here.location = format!("{ours}{rest}");
+                break;
+            }
+        }
+        here
+    }
+}
+
+fn unfit_or_refused(error: &crate::message::MessageError) -> JobError {
+    match error {
+        crate::message::MessageError::Release { .. } => JobError::Unfit(error.to_string()),
+        error => JobError::Refused(error.to_string()),
+    }
+}

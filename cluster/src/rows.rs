@@ -1,0 +1,110 @@
+//! Rows of segments as the client receives them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt64Array};
+use datafusion::common::{Result as EngineResult, exec_datafusion_err};
+use forebay_runtime::error::{Error, Result};
+use forebay_runtime::fragment::row_batch::RowBatch;
+use forebay_runtime::run::{OpenJob, SegmentName};
+use forebay_udfs::row::RowColumn;
+
+use crate::engine::LeaseOutput;
+use crate::lease::{LeaseSummary, SegmentOutcome};
+use crate::window::ByteSize;
+
+/// The rows of a segment, or of a piece of a segment, or the error that the segment has instead.
+#[derive(Debug)]
+pub(crate) struct SegmentRows {
+    pub(crate) rows: Result<Vec<RowBatch>>,
+    /// Number of stored rows of the segment.
+    pub(crate) stored: u64,
+    bytes: u64,
+}
+
+impl ByteSize for SegmentRows {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl SegmentRows {
+    /// The error of a segment.
+    pub(crate) const fn failed(error: Error) -> Self {
+        Self {
+            rows: Err(error),
+            stored: 0,
+            bytes: 0,
+        }
+    }
+
+    fn of(job: &OpenJob, name: &SegmentName, batches: &[arrow::array::RecordBatch]) -> Self {
+        let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
+        let columns = batches.iter().flat_map(|batch| batch.columns());
+        Self {
+            rows: job.received(name, batches),
+            stored: name.rows(),
+            bytes: columns.map(size).sum(),
+        }
+    }
+}
+
+/// Splits the output of a lease into the rows of its segments `names`.
+///
+/// # Errors
+/// Fails if the worker sent something else than the rows of these segments.
+pub(crate) fn rows_of(
+    job: &OpenJob,
+    names: &[SegmentName],
+    output: &LeaseOutput,
+) -> EngineResult<Vec<SegmentRows>> {
+    let wrong = || exec_datafusion_err!("worker {} sent rows of another lease", output.worker.0);
+    let summary = LeaseSummary::decode(&output.summary);
+    let summary = summary.map_err(|e| exec_datafusion_err!("worker {}: {e}", output.worker.0))?;
+    let outcomes = match summary {
+        LeaseSummary::Segments(outcomes) if outcomes.len() == names.len() => outcomes,
+        LeaseSummary::Segments(_) | LeaseSummary::MissingJob => return Err(wrong()),
+        LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
+    };
+    let mut batches = output.batches.as_slice();
+    let mut rows = Vec::with_capacity(names.len());
+    for (name, outcome) in names.iter().zip(outcomes) {
+        rows.push(match outcome {
+            SegmentOutcome::Computed { batches: count } => {
+                let Some((of_segment, rest)) = batches.split_at_checked(count as usize) else {
+                    return Err(wrong());
+                };
+                batches = rest;
+                SegmentRows::of(job, name, of_segment)
+            }
+            SegmentOutcome::Failed(failure) => SegmentRows::failed(failure.into_error()),
+        });
+    }
+    if batches.is_empty() { Ok(rows) } else { Err(wrong()) }
+}
+
+/// Joins the rows of the pieces of a segment. If a piece failed, the segment fails.
+pub(crate) fn joined(pieces: Vec<SegmentRows>) -> Result<Vec<RowBatch>> {
+    let (mut all, mut before) = (Vec::new(), 0);
+    for piece in pieces {
+        for rows in piece.rows? {
+            all.push(if before == 0 { rows } else { moved(rows, before)? });
+        }
+        before += piece.stored;
+    }
+    Ok(all)
+}
+
+/// Adds `by` to the positions of rows.
+fn moved(rows: RowBatch, by: u64) -> EngineResult<RowBatch> {
+    let ids = rows.row_ids()?;
+    let positions = ids.position.values().iter().map(|at| at + by);
+    let ids = RowColumn {
+        position: UInt64Array::from_iter_values(positions),
+        ..ids
+    };
+    Ok(RowBatch {
+        rows: ids.to_array()?,
+        ..rows
+    })
+}

@@ -1,0 +1,84 @@
+//! Arguments of the commands that start the processes of a cluster.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use clap::Args as ClapArgs;
+
+use super::units::parse_bytes;
+
+/// Access to a process of a cluster.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecurityArgs {
+    /// Listen on addresses that other machines reach, although connections are not encrypted. The
+    /// variable FOREBAY_CLUSTER_TOKEN holds a secret that all processes of the cluster then share
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SchedulerArgs {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7100")]
+    pub(crate) listen: SocketAddr,
+    /// Host name under which workers reach the scheduler, if it is not that of --listen
+    #[arg(long, value_name = "HOST")]
+    pub(crate) advertise: Option<String>,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WorkerArgs {
+    /// Host and port of the scheduler, which may start later than the worker
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) scheduler: String,
+    /// Address and port to listen on; port 0 is any free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Host name under which the scheduler and clients reach the worker, if it is not that of
+    /// --listen
+    #[arg(long, value_name = "HOST")]
+    pub(crate) advertise: Option<String>,
+    /// Number of leases that are computed at the same time; one for each core by default
+    #[arg(long, value_name = "N")]
+    pub(crate) slots: Option<NonZeroUsize>,
+    /// Number of computing threads of each pipeline; by default, all pipelines share one thread for
+    /// each core
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Memory limit of each pipeline, such as 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
+    /// Read data from the folder NEW if the client names the folder OLD; may be repeated
+    #[arg(long, value_name = "OLD=NEW", value_parser = parse_root)]
+    pub(crate) data: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ClusterArgs {
+    /// Number of worker processes
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub(crate) workers: NonZeroUsize,
+    /// Port of the scheduler; 0 is any free port
+    #[arg(long, value_name = "PORT", default_value_t = 7100)]
+    pub(crate) port: u16,
+    /// Number of computing threads of each worker; one for each core by default
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Memory limit of each pipeline on each worker, such as 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
+}
+
+/// Parses `OLD=NEW`.
+fn parse_root(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => {
+            Ok((old.to_owned(), new.to_owned()))
+        }
+        _ => Err("expected OLD=NEW, such as /mnt/photos=/data/photos".to_owned()),
+    }
+}
