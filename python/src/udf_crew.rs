@@ -28,7 +28,7 @@ pub(crate) struct Crew {
 
 #[derive(Debug, Default)]
 struct Queue {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<RowChunk>,
     processes: Vec<(Arc<Process>, bool)>,
     closed: bool,
     /// The reason why no further chunk will be computed; `None` as long as the crew works.
@@ -37,7 +37,7 @@ struct Queue {
 
 /// Rows to compute, and the channel for the answer.
 #[derive(Debug)]
-struct Chunk {
+struct RowChunk {
     index: usize,
     rows: RecordBatch,
     to: Sender<(usize, Result<Answer, String>)>,
@@ -47,7 +47,7 @@ struct Chunk {
 
 /// The reason why a process serves no further chunks. The flag is true if the process was lost,
 /// false if the crew was closed. The chunk, if present, must be computed by another process.
-struct Lost(bool, Option<Chunk>);
+struct Lost(bool, Option<RowChunk>);
 
 impl Crew {
     /// Starts `number` processes, which are set up in parallel.
@@ -98,7 +98,7 @@ impl Crew {
                 return Err(why);
             }
             let chunks = chunks.into_iter().enumerate();
-            queue.chunks.extend(chunks.map(|(index, rows)| Chunk {
+            queue.chunks.extend(chunks.map(|(index, rows)| RowChunk {
                 index,
                 rows,
                 to: to.clone(),
@@ -184,8 +184,8 @@ impl Crew {
     /// Starts a process and passes chunks to it, `first` before the chunks of the queue, until the
     /// process ends. Returns the chunk that was lost with the process. Fails if the process cannot
     /// be started.
-    fn employ(&self, first: Option<Chunk>) -> Result<Lost, String> {
-        let fail = |first: Option<Chunk>, why: String| {
+    fn employ(&self, first: Option<RowChunk>) -> Result<Lost, String> {
+        let fail = |first: Option<RowChunk>, why: String| {
             first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
             Err(why)
         };
@@ -222,7 +222,7 @@ impl Crew {
 
     /// Lets `process` compute one chunk after the other, `first` before the chunks of the queue,
     /// until the process is lost or the crew is closed.
-    fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<Chunk>) -> Lost {
+    fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<RowChunk>) -> Lost {
         let mut given = first;
         loop {
             let chunk = match given.take() {
@@ -253,7 +253,7 @@ impl Crew {
 
     /// Waits for the next chunk that a caller still needs; returns `None` once the crew is closed
     /// or broken.
-    fn next(&self, process: Option<&Process>) -> Option<Chunk> {
+    fn next(&self, process: Option<&Process>) -> Option<RowChunk> {
         let mut queue = lock(&self.queue);
         queue.mark(process, false);
         loop {

@@ -206,7 +206,7 @@ fn builder(py: Python<'_>, field: &Field) -> PyResult<Box<dyn Building>> {
         DataType::Float64 => numbers::<Float64Type>(field),
         DataType::Boolean => Box::new(Flags(BooleanBuilder::new())),
         DataType::Utf8 => Box::new(Texts(StringBuilder::new())),
-        DataType::Binary => Box::new(Bytes(BinaryBuilder::new())),
+        DataType::Binary => Box::new(ByteStrings(BinaryBuilder::new())),
         DataType::List(item) => Box::new(Lists {
             items: builder(py, item)?,
             item: Arc::clone(item),
@@ -400,9 +400,9 @@ impl Building for Texts {
 }
 
 /// A builder of bytes.
-struct Bytes(BinaryBuilder);
+struct ByteStrings(BinaryBuilder);
 
-impl Building for Bytes {
+impl Building for ByteStrings {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         let is_view =
             value.is_instance_of::<PyByteArray>() || value.is_instance_of::<PyMemoryView>();
@@ -551,11 +551,11 @@ impl Building for Gathered {
     }
 
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
-        type Read<'py> = (Bound<'py, PyBytes>, Option<Vec<u8>>, WrongRows);
+        type GatheredResult<'py> = (Bound<'py, PyBytes>, Option<Vec<u8>>, WrongRows);
         let values = PyList::new(py, &self.values)?;
         let results = py.import("forebay._results")?;
         let read = results.call_method1("gathered", (&values, self.name, self.kind))?;
-        let (bytes, mask, wrong): Read<'_> = read.extract()?;
+        let (bytes, mask, wrong): GatheredResult<'_> = read.extract()?;
         let array = dense(&self.data_type, values.len(), bytes.as_bytes(), mask)?;
         Ok((array, wrong))
     }

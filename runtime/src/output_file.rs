@@ -19,20 +19,20 @@ use tempfile::{Builder, NamedTempFile};
 const LINKS: usize = 40;
 
 /// Temporary files that this process has open.
-static OPEN: Mutex<Open> = Mutex::new(Open {
+static OPEN: Mutex<OpenFiles> = Mutex::new(OpenFiles {
     paths: BTreeSet::new(),
     is_closed: false,
 });
 
 #[derive(Debug)]
-struct Open {
+struct OpenFiles {
     paths: BTreeSet<PathBuf>,
     /// True after the call of [`abandon_all`]: the process is ending, so no file may be created any
     /// more.
     is_closed: bool,
 }
 
-fn open_files() -> MutexGuard<'static, Open> {
+fn open_files() -> MutexGuard<'static, OpenFiles> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

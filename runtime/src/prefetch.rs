@@ -2,7 +2,7 @@
 //!
 //! | What runs ahead | Mechanism |
 //! |---|---|
-//! | segments, windows and splits, in order | [`ahead`] |
+//! | segments and windows, in order | [`ahead`] |
 //! | batches of one split | [`prefetched`] |
 //! | the rows of one window, which several segments share | [`LazyWindow`](crate::segment::LazyWindow) |
 

@@ -140,7 +140,7 @@ async fn time(sql: &str, effort: Effort) -> Result<Measured> {
     /// Assumed relative difference between two timings of one query.
     const NOISE: f64 = 0.03;
     let mut fastest = [f64::INFINITY; 2];
-    let mut read = Read::default();
+    let mut read = DeliveredRows::default();
     for _ in 0..effort.runs(RUNS) {
         for (fastest, epochs) in fastest.iter_mut().zip([1, EPOCHS]) {
             let start = cpu_time();
@@ -162,12 +162,12 @@ async fn time(sql: &str, effort: Effort) -> Result<Measured> {
 
 /// Numbers of rows and bytes that a run delivered.
 #[derive(Debug, Clone, Copy, Default)]
-struct Read {
+struct DeliveredRows {
     rows: usize,
     bytes: usize,
 }
 
-async fn run(sql: &str, epochs: u64) -> Result<Read> {
+async fn run(sql: &str, epochs: u64) -> Result<DeliveredRows> {
     let session = Session::new();
     let names = session.load(sql).await?;
     let name = names.first().map_or("query", String::as_str);
@@ -177,7 +177,7 @@ async fn run(sql: &str, epochs: u64) -> Result<Read> {
         ..RunConfig::default()
     };
     let mut run = session.run(name, config).await?;
-    let mut read = Read::default();
+    let mut read = DeliveredRows::default();
     while let Some(batch) = run.next().await {
         let batch = batch?.batch;
         read.rows += batch.num_rows();

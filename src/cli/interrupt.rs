@@ -139,11 +139,14 @@ fn watch(sender: oneshot::Sender<u8>, ending: Arc<Ending>) -> Result<(), Command
     Ok(())
 }
 
-#[cfg(unix)]
+/// Receiver of the signals that end a command.
 struct Signals {
+    #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     /// Receiver of SIGHUP; `None` if the process was started with SIGHUP ignored, as `nohup` does.
+    #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -193,12 +196,9 @@ fn ignores(signal: tokio::signal::unix::SignalKind) -> bool {
 }
 
 #[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self)
+        Ok(Self {})
     }
 
     /// Waits for the next signal and returns its number.

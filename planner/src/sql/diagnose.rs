@@ -70,8 +70,8 @@ impl Diagnosis<'_> {
     /// Explains a WHERE condition that is not boolean or calls an aggregate function, and finds the
     /// position of the condition.
     fn explain_condition(&self, message: &str) -> Option<PlanError> {
-        struct Find(Vec<Position>);
-        impl Visitor for Find {
+        struct ConditionSearch(Vec<Position>);
+        impl Visitor for ConditionSearch {
             type Break = PlanError;
             fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
                 let conditions = select.selection.iter().chain(&select.having);
@@ -88,7 +88,7 @@ impl Diagnosis<'_> {
             let (_, found) = rest.rsplit_once("returning ")?;
             format!("WHERE expects a condition, found a value of type {found}")
         };
-        let mut conditions = Find(Vec::new());
+        let mut conditions = ConditionSearch(Vec::new());
         let _ = walk(self.query, &mut conditions);
         // If the query has several conditions, the position is a guess: DataFusion does not report
         // which condition is wrong.
@@ -98,11 +98,11 @@ impl Diagnosis<'_> {
 
     /// Position of the first use of a name as a column.
     fn find_name(&self, name: &str) -> Option<Position> {
-        struct Find<'a> {
+        struct NameSearch<'a> {
             name: &'a str,
             first: Option<Position>,
         }
-        impl Visitor for Find<'_> {
+        impl Visitor for NameSearch<'_> {
             type Break = PlanError;
 
             fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<PlanError> {
@@ -140,7 +140,7 @@ impl Diagnosis<'_> {
                 ControlFlow::Continue(())
             }
         }
-        let mut found = Find { name, first: None };
+        let mut found = NameSearch { name, first: None };
         let _ = walk(self.query, &mut found);
         found.first
     }

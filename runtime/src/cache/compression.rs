@@ -37,7 +37,7 @@ impl fmt::Display for Compression {
 
 /// The measured costs of a compression, for a sample of rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
+pub struct CompressionTrial {
     /// The compression that was measured.
     pub compression: Compression,
     /// Number of stored bytes per byte that the rows take in memory.
@@ -48,7 +48,7 @@ pub struct Trial {
     pub decode: f64,
 }
 
-impl Trial {
+impl CompressionTrial {
     /// Returns the cost in nanoseconds of writing rows once and reading these rows `reads` times,
     /// per byte that the rows take in memory.
     fn cost(&self, bandwidth: Bandwidth, reads: u32) -> f64 {
@@ -63,8 +63,8 @@ impl Trial {
 /// Returns the compression with the lowest cost of writing rows once and reading these rows `reads`
 /// times. Returns [`Compression::None`] unless another compression saves more than a twentieth of
 /// the cost that [`Compression::None`] has.
-pub fn choose(trials: &[Trial], bandwidth: Bandwidth, reads: u32) -> Compression {
-    let cost = |trial: &Trial| trial.cost(bandwidth, reads);
+pub fn choose(trials: &[CompressionTrial], bandwidth: Bandwidth, reads: u32) -> Compression {
+    let cost = |trial: &CompressionTrial| trial.cost(bandwidth, reads);
     let plain = trials
         .iter()
         .find(|trial| trial.compression == Compression::None)
@@ -84,20 +84,20 @@ mod tests {
 
     /// Typical measurements for text, which LZ4 halves fast and Zstandard reduces to a third
     /// slowly.
-    const TEXT: [Trial; 3] = [
-        Trial {
+    const TEXT: [CompressionTrial; 3] = [
+        CompressionTrial {
             compression: Compression::None,
             ratio: 1.0,
             encode: 0.1,
             decode: 0.1,
         },
-        Trial {
+        CompressionTrial {
             compression: Compression::Lz4,
             ratio: 0.5,
             encode: 2.0,
             decode: 0.5,
         },
-        Trial {
+        CompressionTrial {
             compression: Compression::Zstd,
             ratio: 0.3,
             encode: 5.0,
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_does_not_shrink_is_left_alone() {
-        let photos = TEXT.map(|trial| Trial {
+        let photos = TEXT.map(|trial| CompressionTrial {
             ratio: 0.99,
             ..trial
         });
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn rows_read_often_may_be_slow_to_write() {
-        let slow = Trial {
+        let slow = CompressionTrial {
             compression: Compression::Zstd,
             ratio: 0.2,
             encode: 100.0,

@@ -64,7 +64,7 @@ mod writer;
 
 pub use admin::{SegmentSummary, Summary};
 pub use bandwidth::{Bandwidth, Traffic};
-pub use compression::{Compression, Trial, choose};
+pub use compression::{Compression, CompressionTrial, choose};
 pub use entry::{Entry, EntryInfo, Location, StoredPlace};
 pub use error::CacheError;
 pub use key::{CacheKey, FileKey, RowAddress};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::bandwidth::Bandwidth;
 use super::block::{self, END, MAX_BLOCK_BYTES, guarded};
 use super::clock::Clock;
-use super::compression::{Compression, Trial, choose};
+use super::compression::{Compression, CompressionTrial, choose};
 use super::key::{RowAddress, checksum_of, fresh, hex};
 use super::layout::{self, Block, SegmentLayout};
 use super::size::{compact, row_bytes};
@@ -232,7 +232,7 @@ pub(super) fn choose_compression(
         }
         let end = clock.elapsed();
         let per_byte = |time: std::time::Duration| time.as_nanos() as f64 / total as f64;
-        trials.push(Trial {
+        trials.push(CompressionTrial {
             compression,
             ratio: stored as f64 / total as f64,
             encode: per_byte(between.saturating_sub(start)),

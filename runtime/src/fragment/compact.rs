@@ -22,18 +22,16 @@ use super::conform::with_children;
 use super::hidden::{clear, mask};
 use crate::record_batch::record_batch;
 
-type Result<T> = std::result::Result<T, ArrowError>;
-
 /// Compacts every column of a batch.
-pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch> {
+pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().map(compact);
-    let columns = columns.collect::<Result<_>>()?;
+    let columns = columns.collect::<Result<_, ArrowError>>()?;
     record_batch(batch.schema(), columns, batch.num_rows())
 }
 
 /// Returns an array equal to `array` whose buffers and children hold only the values of the array's
 /// rows, and no values beneath nulls. Each value is copied once.
-pub fn compact(array: &ArrayRef) -> Result<ArrayRef> {
+pub fn compact(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     if array.is_empty() {
         return Ok(new_empty_array(array.data_type()));
     }
@@ -75,7 +73,10 @@ fn identity(rows: usize) -> UInt64Array {
 
 /// Returns a compact array of those `values` that are marked in `used`, in order. Also returns the
 /// new index of each kept value, by old index.
-fn compact_used(values: &ArrayRef, used: &BooleanBuffer) -> Result<(ArrayRef, Vec<usize>)> {
+fn compact_used(
+    values: &ArrayRef,
+    used: &BooleanBuffer,
+) -> Result<(ArrayRef, Vec<usize>), ArrowError> {
     let mut kept = 0;
     let places = used.iter().map(|is_used| {
         let place = kept;
@@ -89,7 +90,9 @@ fn compact_used(values: &ArrayRef, used: &BooleanBuffer) -> Result<(ArrayRef, Ve
 
 /// Compacts a list view, whose rows may share elements. Each element that some row uses is kept
 /// once.
-fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Result<ArrayRef> {
+fn compact_list_view<O: OffsetSizeTrait>(
+    list: &GenericListViewArray<O>,
+) -> Result<ArrayRef, ArrowError> {
     let (DataType::ListView(item) | DataType::LargeListView(item)) = list.data_type() else {
         return Ok(Arc::new(list.clone()));
     };
@@ -129,7 +132,7 @@ fn compact_list_view<O: OffsetSizeTrait>(list: &GenericListViewArray<O>) -> Resu
 
 /// Compacts a list of fixed size. Unlike [`clear`], this function also clears the elements beneath
 /// null rows if the elements are declared non-nullable.
-fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef> {
+fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef, ArrowError> {
     let DataType::FixedSizeList(item, size) = list.data_type() else {
         return Ok(Arc::new(list.clone()));
     };
@@ -147,7 +150,9 @@ fn compact_fixed_size_list(list: &FixedSizeListArray) -> Result<ArrayRef> {
 
 /// Compacts a dictionary: keeps the values to which some key refers, in order, and renumbers the
 /// keys.
-fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Result<ArrayRef> {
+fn compact_dictionary<K: ArrowDictionaryKeyType>(
+    array: &DictionaryArray<K>,
+) -> Result<ArrayRef, ArrowError> {
     let (values, places) = compact_used(array.values(), &array.occupancy())?;
     let keys = array.keys().iter().map(|key| {
         let place = places.get(key?.as_usize())?;
@@ -157,7 +162,7 @@ fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> 
     Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
 }
 
-fn compact_runs(array: &ArrayRef) -> Result<ArrayRef> {
+fn compact_runs(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     // `take` keeps only the runs of equal values to which the rows of `array` belong, and counts
     // the run ends from the first of these rows.
     let data = take(array, &identity(array.len()), None)?.to_data();
@@ -171,7 +176,7 @@ fn compact_runs(array: &ArrayRef) -> Result<ArrayRef> {
     ))
 }
 
-fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef> {
+fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef, ArrowError> {
     let DataType::Union(fields, _) = array.data_type() else {
         return Ok(Arc::new(array.clone()));
     };
@@ -186,7 +191,7 @@ fn compact_union(array: &UnionArray, mode: UnionMode) -> Result<ArrayRef> {
         fields.clone(),
         taken.type_ids().clone(),
         taken.offsets().cloned(),
-        children.collect::<Result<_>>()?,
+        children.collect::<Result<_, ArrowError>>()?,
     )?))
 }
 

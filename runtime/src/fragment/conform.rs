@@ -14,10 +14,8 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use arrow::util::display::FormatOptions;
 
-type Result<T> = std::result::Result<T, ArrowError>;
-
 /// Converts `array` to `data_type`: renames nested fields, and casts values whose types differ.
-pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
     if array.data_type() == data_type {
         return Ok(array);
     }
@@ -32,7 +30,7 @@ pub fn conform(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
 }
 
 /// A function that converts a child of an array to the type of that child in the rebuilt array.
-type Convert = fn(ArrayRef, &DataType) -> Result<ArrayRef>;
+type Convert = fn(ArrayRef, &DataType) -> Result<ArrayRef, ArrowError>;
 
 /// Rebuilds `array` with type `data_type`, and converts its children with `convert`; `None` if
 /// `array` has no children, or not the same children as `data_type`.
@@ -40,7 +38,7 @@ pub(super) fn with_children(
     array: &ArrayRef,
     data_type: &DataType,
     convert: Convert,
-) -> Result<Option<ArrayRef>> {
+) -> Result<Option<ArrayRef>, ArrowError> {
     let rebuilt: ArrayRef = match (array.data_type(), data_type) {
         (DataType::List(_), DataType::List(item)) => list(array.as_list::<i32>(), item, convert)?,
         (DataType::LargeList(_), DataType::LargeList(item)) => {
@@ -80,7 +78,7 @@ pub(super) fn with_children(
                 columns.map(|(column, field)| convert(Arc::clone(column), field.data_type()));
             Arc::new(StructArray::try_new_with_length(
                 want.clone(),
-                columns.collect::<Result<_>>()?,
+                columns.collect::<Result<_, ArrowError>>()?,
                 values.nulls().cloned(),
                 values.len(),
             )?)
@@ -98,7 +96,7 @@ fn list<O: OffsetSizeTrait>(
     list: &GenericListArray<O>,
     item: &FieldRef,
     convert: Convert,
-) -> Result<ArrayRef> {
+) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(GenericListArray::<O>::try_new(
         Arc::clone(item),
         list.offsets().clone(),
@@ -111,7 +109,7 @@ fn list_view<O: OffsetSizeTrait>(
     list: &GenericListViewArray<O>,
     item: &FieldRef,
     convert: Convert,
-) -> Result<ArrayRef> {
+) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(GenericListViewArray::<O>::try_new(
         Arc::clone(item),
         list.offsets().clone(),

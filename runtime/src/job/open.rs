@@ -25,7 +25,7 @@ use crate::segment::{Env, SegmentContext, StoredData, stored_order};
 /// key, or if a file cannot be read.
 pub(super) fn open<'a>(plan: &'a RowPlan, env: &'a Env) -> BoxFuture<'a, Result<OpenPlan>> {
     async move {
-        let mut opening = Opening {
+        let mut opening = PlanOpening {
             env,
             lookups: Lookups::default(),
             ranges: BTreeMap::new(),
@@ -38,7 +38,7 @@ pub(super) fn open<'a>(plan: &'a RowPlan, env: &'a Env) -> BoxFuture<'a, Result<
 }
 
 /// A plan that is being opened.
-struct Opening<'a> {
+struct PlanOpening<'a> {
     env: &'a Env,
     lookups: Lookups,
     /// Stored rows that remain under the limits resolved so far, by occurrence number of their
@@ -46,7 +46,7 @@ struct Opening<'a> {
     ranges: BTreeMap<u32, Range<u64>>,
 }
 
-impl Opening<'_> {
+impl PlanOpening<'_> {
     /// Reads the right sides of all lookups of `plan`, including lookups below a LIMIT.
     async fn read_lookups(&mut self, plan: &RowPlan) -> Result<()> {
         for lookup in lookups_of(plan) {

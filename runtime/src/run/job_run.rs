@@ -16,7 +16,7 @@ use crate::stream::accountant::BatchRules;
 use crate::stream::assignment::{RankAssignment, WorkerStride};
 use crate::stream::cursor::{Cursor, InputCursor};
 use crate::stream::token::Token;
-use crate::tail::{Budget, Counter, Tail, Trial};
+use crate::tail::{Budget, Counter, FunctionTrial, Tail};
 
 /// The way in which a run learns the number of output rows that each stored row gives.
 #[derive(Debug, Clone)]
@@ -189,7 +189,7 @@ impl JobRun {
             matches!(self.scope, RunScope::All) && clauses.options.on_error != OnError::Fail;
         if is_tried {
             let has_all = self.resume.is_none() && self.is_only();
-            tail.trial = Trial::of(self.job.host_functions.clone(), has_all);
+            tail.trial = FunctionTrial::of(self.job.host_functions.clone(), has_all);
         }
         Ok(tail)
     }

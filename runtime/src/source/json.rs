@@ -262,7 +262,7 @@ impl SplitReader for JsonReader {
             .map_err(|error| SourceError::unreadable(&place.path, error))?;
         let mut lines = Lines::new(BufReader::with_capacity(READ_BYTES, file), start);
         let schema = Arc::new(self.schema.project(&scan.projection)?);
-        let mut chunk = Chunk::default();
+        let mut chunk = LineChunk::default();
         let mut first = place.rows.first_row;
         let end = place.rows.first_row + place.rows.rows;
         for row in place.rows.first_row..end {
@@ -280,7 +280,7 @@ impl SplitReader for JsonReader {
                 let batch = chunk.decode(&schema).map_err(damaged)?;
                 let numbers = (first..=row).collect();
                 first = row + 1;
-                chunk = Chunk::default();
+                chunk = LineChunk::default();
                 if !emit.send(StoredRows { batch, numbers }) {
                     return Ok(());
                 }
@@ -292,13 +292,13 @@ impl SplitReader for JsonReader {
 
 /// Lines that are collected for a batch.
 #[derive(Debug, Default)]
-struct Chunk {
+struct LineChunk {
     bytes: Vec<u8>,
     /// For each line, its number in the file, and the end of its bytes in `bytes`.
     lines: Vec<(u64, usize)>,
 }
 
-impl Chunk {
+impl LineChunk {
     fn push(&mut self, line: u64, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         if !text.ends_with(b"\n") {

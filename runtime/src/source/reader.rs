@@ -12,7 +12,7 @@ use super::listing::WantedFiles;
 use super::opened::Source;
 
 /// A future that opens a source.
-pub(super) type Opening<'a> = BoxFuture<'a, Result<Arc<dyn Source>>>;
+pub(super) type SourceFuture<'a> = BoxFuture<'a, Result<Arc<dyn Source>>>;
 
 /// The description of a format's reader.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(super) struct SourceReader {
     /// The names of the format's options, in the order in which messages list them.
     pub(super) options: &'static [&'static str],
     /// Opens the source that a `SourceSpec` describes.
-    pub(super) open: fn(&SourceSpec) -> Opening<'_>,
+    pub(super) open: fn(&SourceSpec) -> SourceFuture<'_>,
 }
 
 /// Boxes `open`, a future that opens a source of the type `S`.
 pub(super) fn boxed<'a, S: Source + 'static>(
     open: impl Future<Output = Result<S>> + Send + 'a,
-) -> Opening<'a> {
+) -> SourceFuture<'a> {
     async move { Ok(Arc::new(open.await?) as Arc<dyn Source>) }.boxed()
 }

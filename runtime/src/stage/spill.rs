@@ -201,7 +201,7 @@ impl Spill {
 
     /// Reads the pieces with the numbers `ascending`, which ascend. Pieces close to each other are
     /// read in one call.
-    fn read(&self, ascending: &[u64]) -> Result<Pieces> {
+    fn read(&self, ascending: &[u64]) -> Result<SpilledRanges> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for &piece in ascending {
             let (from, to) = self.span(piece);
@@ -214,7 +214,7 @@ impl Spill {
                 _ => runs.push((from, to)),
             }
         }
-        let mut pieces = Pieces::default();
+        let mut pieces = SpilledRanges::default();
         for (from, to) in runs {
             let mut bytes = vec![0; (to - from) as usize];
             read_exact_at(&self.file.file, &mut bytes, from)
@@ -233,12 +233,12 @@ fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
 
 /// Byte ranges of the file that were read into memory, by ascending start.
 #[derive(Default)]
-struct Pieces {
+struct SpilledRanges {
     starts: Vec<u64>,
     runs: Vec<Vec<u8>>,
 }
 
-impl Pieces {
+impl SpilledRanges {
     fn bytes(&self, from: u64, to: u64) -> Result<&[u8]> {
         let after = self.starts.partition_point(|&start| start <= from);
         let found = after.checked_sub(1).and_then(|run| {

@@ -13,11 +13,11 @@ use super::batch::Batch;
 use super::budget::{Budget, Spent};
 use super::counter::Counter;
 use super::failure::{Failure, KEPT_FAILURES, RunStats};
-use super::held::Pieces;
+use super::held::PendingRows;
 use super::pack::Packing;
 use super::pad::Padding;
 use super::settle::{self, Made, reported, settle};
-use super::trial::Trial;
+use super::trial::FunctionTrial;
 use crate::dead_letters::FailedRow;
 use crate::error::Result;
 use crate::fragment::row_batch::{self, RowBatch, SlotError};
@@ -44,7 +44,7 @@ pub(crate) struct Tail {
     packing: Option<Packing>,
     padding: Option<Padding>,
     /// Rows of planned batches that wait for their batch.
-    pieces: Pieces,
+    pieces: PendingRows,
     /// Counts and groups rows in counted mode; unused if batches are planned.
     pub(super) counter: Counter,
     continuous: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Tail {
     pub(crate) budget: Option<Budget>,
     spent: Spent,
     /// Detects a host function that fails in every row.
-    pub(crate) trial: Trial,
+    pub(crate) trial: FunctionTrial,
     /// Failed rows since the last call of [`take_letters`](Self::take_letters); `None` unless dead
     /// letters are written.
     letters: Option<Vec<FailedRow>>,
@@ -115,7 +115,7 @@ impl Tail {
             keys,
             packing,
             padding,
-            pieces: Pieces::default(),
+            pieces: PendingRows::default(),
             counter,
             continuous: clauses.repeat.continuous,
             epoch: None,
@@ -123,7 +123,7 @@ impl Tail {
             stats: RunStats::default(),
             budget: None,
             spent: Spent::default(),
-            trial: Trial::default(),
+            trial: FunctionTrial::default(),
             letters: clauses.options.dead_letters.as_ref().map(|_| Vec::new()),
         })
     }

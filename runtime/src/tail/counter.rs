@@ -1,7 +1,7 @@
 //! The counter of computed rows. It passes rows to the stream's accountant if rows are counted only
 //! after they are computed.
 
-use super::held::{Held, Pieces};
+use super::held::{Held, PendingRows};
 use crate::fragment::row_batch::RowBatch;
 use crate::stream::accountant::{Accountant, BatchRules};
 use crate::stream::cursor::{CarriedRow, Cursor, InputPosition};
@@ -10,7 +10,7 @@ use crate::stream::cursor::{CarriedRow, Cursor, InputPosition};
 #[derive(Debug)]
 pub(crate) struct Counter {
     pub(super) accountant: Accountant<Held>,
-    pub(super) pieces: Pieces,
+    pub(super) pieces: PendingRows,
     /// Number of the stored row from which the last computed row came, and the number of rows
     /// computed from that stored row so far.
     last_row: Option<(u64, u32)>,
@@ -30,7 +30,7 @@ impl Counter {
         };
         Self {
             accountant: Accountant::new(rules, at),
-            pieces: Pieces::default(),
+            pieces: PendingRows::default(),
             last_row,
             at: InputPosition::default(),
             restored: Vec::new(),

@@ -31,7 +31,7 @@ impl StreamRow for Held {
 
 /// Computed rows that were not emitted yet, in the batches (pieces) in which they were computed.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct PendingRows {
     /// Rows of planned batches, in stream order.
     queue: VecDeque<RowBatch>,
     /// Rows in counted mode, by piece number.
@@ -39,7 +39,7 @@ pub(super) struct Pieces {
     next: u32,
 }
 
-impl Pieces {
+impl PendingRows {
     /// Adds rows of planned batches.
     pub(super) fn push(&mut self, rows: RowBatch) {
         if !rows.is_empty() {

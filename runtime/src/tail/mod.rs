@@ -19,4 +19,4 @@ pub(crate) use budget::Budget;
 pub(crate) use counter::Counter;
 pub(crate) use failure::uri;
 pub use failure::{Failure, KEPT_FAILURES, RunStats};
-pub(crate) use trial::Trial;
+pub(crate) use trial::FunctionTrial;

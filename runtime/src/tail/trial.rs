@@ -16,7 +16,7 @@ const ROWS: u64 = 100;
 /// Like the error budget, the trial covers only the rows of one run, which may be those of one rank
 /// or one data-loader worker, and only those after the point of resumption.
 #[derive(Debug, Default)]
-pub(crate) struct Trial {
+pub(crate) struct FunctionTrial {
     /// Names of the host functions on trial; empty after the end of the trial.
     functions: BTreeSet<String>,
     /// True if the run has all rows of its epochs, and not only the rows of one rank or worker.
@@ -26,7 +26,7 @@ pub(crate) struct Trial {
     first: Option<(Failure, String)>,
 }
 
-impl Trial {
+impl FunctionTrial {
     /// Starts a trial of `functions`. `has_all` is true if the run begins at the start of an epoch
     /// and has all rows of its epochs.
     pub(crate) fn of(functions: BTreeSet<String>, has_all: bool) -> Self {

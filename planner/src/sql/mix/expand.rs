@@ -54,12 +54,12 @@ pub(in crate::sql) fn expand(query: &mut Query) -> Result<()> {
 /// side of a join, the LIMIT at fault, or else the first MIX.
 pub(in crate::sql) fn place_of(query: &Query, error: &PlanError) -> Option<Position> {
     #[derive(Default)]
-    struct Find {
+    struct MixSearch {
         limit: Option<Position>,
         right: Option<Position>,
         first: Option<Position>,
     }
-    impl Visitor for Find {
+    impl Visitor for MixSearch {
         type Break = PlanError;
 
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<PlanError> {
@@ -85,7 +85,7 @@ pub(in crate::sql) fn place_of(query: &Query, error: &PlanError) -> Option<Posit
             ControlFlow::Continue(())
         }
     }
-    let mut found = Find::default();
+    let mut found = MixSearch::default();
     let _ = walk(query, &mut found);
     let message = error.to_string();
     let special = match () {

@@ -3,14 +3,14 @@
 
 use std::io::{self, BufRead, Read, Seek};
 
-use super::container::{Bytes, ContainerHeader, put_long};
+use super::container::{ContainerHeader, RangeReader, put_long};
 use super::shape::RowShape;
 
 /// A reader that returns a file's header, followed by the blocks of one split. Each block is
 /// decompressed and checked before its first byte is returned.
 #[derive(Debug)]
 pub(super) struct Blocks<'a, R> {
-    stored: Bytes<R>,
+    stored: RangeReader<R>,
     header: &'a ContainerHeader,
     shape: &'a RowShape,
     /// The header or the block that is being returned, uncompressed.
@@ -21,7 +21,11 @@ pub(super) struct Blocks<'a, R> {
 
 impl<'a, R: BufRead + Seek> Blocks<'a, R> {
     /// Creates a reader that returns the header first, then the blocks in `stored`.
-    pub(super) fn new(stored: Bytes<R>, header: &'a ContainerHeader, shape: &'a RowShape) -> Self {
+    pub(super) fn new(
+        stored: RangeReader<R>,
+        header: &'a ContainerHeader,
+        shape: &'a RowShape,
+    ) -> Self {
         Self {
             stored,
             header,

@@ -53,13 +53,13 @@ pub(super) fn put_long(bytes: &mut Vec<u8>, length: u64) {
 
 /// Reads a range of bytes of a file, and tracks the offset of the next byte in the file.
 #[derive(Debug)]
-pub(super) struct Bytes<R> {
+pub(super) struct RangeReader<R> {
     input: R,
     at: u64,
     end: u64,
 }
 
-impl<R: BufRead + Seek> Bytes<R> {
+impl<R: BufRead + Seek> RangeReader<R> {
     /// Creates a reader of the bytes `at..end` of a file. The next byte that `input` returns must
     /// be the byte at offset `at`.
     pub(super) const fn new(input: R, at: u64, end: u64) -> Self {

@@ -31,7 +31,7 @@ use super::split_location::{SplitLocation, open_file};
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 use blocks::Blocks;
-use container::{Bytes, ContainerHeader};
+use container::{ContainerHeader, RangeReader};
 use shape::RowShape;
 
 const FORMAT: &str = "AVRO";
@@ -100,7 +100,7 @@ struct ScannedAvro {
 fn scan(path: &Path) -> Result<ScannedAvro, SourceError> {
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let (file, size) = open_file(path)?;
-    let mut bytes = Bytes::new(BufReader::with_capacity(READ_BYTES, file), 0, size);
+    let mut bytes = RangeReader::new(BufReader::with_capacity(READ_BYTES, file), 0, size);
     let header = bytes.header().map_err(damaged)?;
     let shape = RowShape::parse(&header.schema).map_err(damaged)?;
     let stored = ReaderBuilder::new()
@@ -173,7 +173,7 @@ impl SplitReader for AvroReader {
         file.seek(SeekFrom::Start(start))
             .map_err(|error| SourceError::unreadable(&place.path, error))?;
         let stored = BufReader::with_capacity(READ_BYTES, file);
-        let stored = Bytes::new(stored, start, start + place.rows.bytes);
+        let stored = RangeReader::new(stored, start, start + place.rows.bytes);
         let input = Blocks::new(stored, &container.header, &container.shape);
         let decoded = place.rows.bytes.saturating_mul(EXPANSION);
         let reader = ReaderBuilder::new()

@@ -73,9 +73,9 @@ async fn damage_is_named_and_survived() {
 
 /// Returns the file `sound`, changed so that a block that stated `n` rows states `count(n)` rows.
 fn with_counts(sound: &[u8], count: impl Fn(u64) -> u64) -> Vec<u8> {
-    use super::container::{Bytes, put_long};
+    use super::container::{RangeReader, put_long};
     let size = sound.len() as u64;
-    let mut stored = Bytes::new(std::io::Cursor::new(sound), 0, size);
+    let mut stored = RangeReader::new(std::io::Cursor::new(sound), 0, size);
     let header = stored.header().unwrap();
     let mut bytes = sound[..stored.at() as usize].to_vec();
     while !stored.is_at_end() {

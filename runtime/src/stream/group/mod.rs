@@ -91,7 +91,7 @@ impl<T> Group<T> {
 
 /// The rows of an open pack, or of an open batch.
 #[derive(Debug, Clone)]
-struct Open<T> {
+struct OpenGroup<T> {
     rows: Vec<T>,
     /// For a batch, the number of rows in each of its complete packs. Empty for a pack.
     packs: Vec<u32>,
@@ -100,7 +100,7 @@ struct Open<T> {
     longest: u64,
 }
 
-impl<T> Default for Open<T> {
+impl<T> Default for OpenGroup<T> {
     fn default() -> Self {
         Self {
             rows: Vec::new(),
@@ -111,7 +111,7 @@ impl<T> Default for Open<T> {
     }
 }
 
-impl<T> Open<T> {
+impl<T> OpenGroup<T> {
     fn push(&mut self, row: T, length: u64) {
         self.rows.push(row);
         self.tokens += length;
@@ -161,9 +161,9 @@ impl<T> Carry<T> {
 pub struct Grouper<T> {
     grouping: Grouping,
     /// The open packs.
-    bins: Vec<Open<T>>,
+    bins: Vec<OpenGroup<T>>,
     /// The open batch of each bucket.
-    open: Vec<Open<T>>,
+    open: Vec<OpenGroup<T>>,
     /// Number of rows in open packs and open batches.
     held: usize,
     /// Number of rows in open packs.
@@ -173,7 +173,9 @@ pub struct Grouper<T> {
 impl<T: Clone> Grouper<T> {
     /// Creates a grouper without rows.
     pub fn new(grouping: Grouping) -> Self {
-        let open = (0..grouping.buckets).map(|_| Open::default()).collect();
+        let open = (0..grouping.buckets)
+            .map(|_| OpenGroup::default())
+            .collect();
         Self {
             grouping,
             bins: Vec::new(),
@@ -197,7 +199,7 @@ impl<T: Clone> Grouper<T> {
             this.held += group.rows.len();
         }
         for rows in &carry.bins {
-            let mut bin = Open::default();
+            let mut bin = OpenGroup::default();
             for (row, key) in rows {
                 bin.push(row.clone(), key.length.into());
             }
@@ -248,14 +250,14 @@ impl<T: Clone> Grouper<T> {
             return self.add(key, row, out);
         };
         let length = u64::from(key.length);
-        let fits = |bin: &Open<T>| bin.tokens + length <= room;
+        let fits = |bin: &OpenGroup<T>| bin.tokens + length <= room;
         let at = match self.bins.iter().position(fits) {
             Some(at) => at,
             None => {
                 if self.bins.len() == BINS {
                     self.close_fullest(out);
                 }
-                self.bins.push(Open::default());
+                self.bins.push(OpenGroup::default());
                 self.bins.len() - 1
             }
         };
@@ -385,7 +387,7 @@ impl<T: Clone> Grouper<T> {
             }
             if self.grouping.remainder == Remainder::Drop {
                 self.held -= self.open[bucket].rows.len();
-                self.open[bucket] = Open::default();
+                self.open[bucket] = OpenGroup::default();
             } else {
                 self.emit(bucket, out);
             }
