@@ -7,20 +7,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use datafusion::catalog::TableProvider;
 use datafusion::common::DataFusionError;
+use datafusion::common::runtime::SpawnedTask;
 use forebay_planner::compile::Compiled;
+use forebay_planner::error::message_of;
+use forebay_planner::source::SourceSpec;
 use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
 use forebay_runtime::run::{OpenJob, SegmentEngine, SegmentName};
+use forebay_runtime::source::SourceTable;
 use forebay_udfs::hash::{combine, hash_bytes};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
+use tokio::sync::mpsc;
 
-use crate::driver::{self, LeaseCodec};
+use crate::codec::{LeaseCodec, LeaseResults};
+use crate::driver;
 use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
-use crate::error::ClusterError;
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
 use crate::rows::{SegmentRows, joined, rows_of};
@@ -50,7 +56,7 @@ impl Cluster {
     pub fn engine(&self, compiled: &Compiled) -> Result<ClusterEngine, WireError> {
         Ok(ClusterEngine {
             cluster: self.clone(),
-            plan: PlanMessage::encode(compiled)?.into(),
+            plan: PlanMessage::encode(compiled, &spec_of)?.into(),
             epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
         })
     }
@@ -91,13 +97,57 @@ impl SegmentEngine for ClusterEngine {
         };
         let info = codec.clone();
         let segments = segments.map(move |name| info.described(name));
-        driver::run(leases, segments, codec, self.cluster.settings.clone())
-            .map(|delivered| match delivered {
-                Ok(pieces) => joined(pieces),
-                Err(error) => Err(lost(error)),
-            })
-            .boxed()
+        let settings = self.cluster.settings.clone();
+        let delivered = driver::run(Arc::new(leases), segments, codec, settings);
+        let rows = delivered.map(|delivered| match delivered {
+            Ok(segment) => joined(segment.results),
+            Err(error) => Err(lost(error)),
+        });
+        in_background(rows.boxed())
     }
+}
+
+/// Polls `rows` in a task, so that leases are submitted and fetched while the consumer is busy.
+/// Dropping the returned stream ends the task.
+fn in_background(
+    mut rows: BoxStream<'static, Result<Vec<RowBatch>>>,
+) -> BoxStream<'static, Result<Vec<RowBatch>>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let task = SpawnedTask::spawn(async move {
+        while let Some(segment) = rows.next().await {
+            if sender.send(segment).await.is_err() {
+                break;
+            }
+        }
+    });
+    let received = stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
+        if let Some(segment) = receiver.recv().await {
+            return Some((segment, (receiver, task)));
+        }
+        // The channel also closes if the task panics.
+        let ended = task?.join().await;
+        let error = ended.err().map(|why| {
+            DataFusionError::Internal(format!("the task that runs leases ended: {why}"))
+        });
+        error.map(|error| (Err(error.into()), (receiver, None)))
+    });
+    received.boxed()
+}
+
+/// Returns the description of the source that `table` reads. Its location is absolute, because
+/// workers run in other folders.
+fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
+    let table = table.downcast_ref::<SourceTable>()?;
+    let mut spec = table.source().spec().clone();
+    if !spec.location.contains("://")
+        && let Ok(absolute) = std::path::absolute(&spec.location)
+    {
+        // A slash at the end distinguishes a folder from a file.
+        let slash = if spec.location.ends_with('/') { "/" } else { "" };
+        let absolute = absolute.display().to_string();
+        spec.location = format!("{}{slash}", absolute.trim_end_matches('/'));
+    }
+    Some(spec)
 }
 
 /// Converts an error of the cluster to the error of a run.
@@ -151,7 +201,7 @@ impl LeaseEngine for JobLeases {
     }
 }
 
-/// Encodes the leases of a job, and decodes their rows.
+/// Codec of the leases of a job: encodes them, and decodes their rows.
 #[derive(Debug, Clone)]
 struct JobCodec {
     job: Arc<OpenJob>,
@@ -173,5 +223,36 @@ impl JobCodec {
             is_divisible: name.rows() > 1,
             name,
         }
+    }
+}
+
+impl LeaseCodec for JobCodec {
+    type Segment = SegmentName;
+    type Output = SegmentRows;
+
+    fn encode(&self, segments: &[LeaseSegment<SegmentName>]) -> Bytes {
+        let names = segments.iter().map(|segment| segment.name.clone());
+        let lease = Lease::new(self.hash, names.collect());
+        // An empty payload is no lease, so workers refuse it.
+        let encoded = lease.encode().inspect_err(|error| log::error!("{error}"));
+        encoded.map_or_else(|_| Bytes::new(), Bytes::from)
+    }
+
+    fn decode(
+        &self,
+        segments: &[LeaseSegment<SegmentName>],
+        output: LeaseOutput,
+    ) -> Result<LeaseResults<SegmentRows>, String> {
+        let names: Vec<SegmentName> = segments.iter().map(|of| of.name.clone()).collect();
+        let (segments, took) = rows_of(&self.job, &names, &output).map_err(|e| message_of(&e))?;
+        Ok(LeaseResults { segments, took })
+    }
+
+    fn split(&self, segment: &SegmentName, max_rows: u64) -> Vec<SegmentPiece<SegmentName>> {
+        let pieces = segment.split(max_rows).into_iter().map(|name| SegmentPiece {
+            rows: name.rows(),
+            name,
+        });
+        pieces.collect()
     }
 }

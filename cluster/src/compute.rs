@@ -1,6 +1,7 @@
 //! Computation of leases by a worker that has opened their job.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use forebay_runtime::error::Error;
@@ -18,6 +19,7 @@ pub async fn compute(
     job: &Arc<OpenJob>,
     segments: Vec<SegmentName>,
 ) -> (Vec<RecordBatch>, LeaseSummary) {
+    let started = Instant::now();
     let mut computed = stream::iter(segments)
         .map(|name| {
             let job = Arc::clone(job);
@@ -30,5 +32,6 @@ pub async fn compute(
         outcomes.push(SegmentOutcome::of(segment.as_ref().map(Vec::len)));
         batches.extend(segment.into_iter().flatten());
     }
-    (batches, LeaseSummary::Segments(outcomes))
+    let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    (batches, LeaseSummary::Segments { outcomes, nanos })
 }

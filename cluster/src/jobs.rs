@@ -98,7 +98,7 @@ impl Jobs {
             sources.push(provider_as_source(opened));
         }
         // A plan that differs is the sign of another release or of other files.
-        let compiled = plan.compile(sources);
+        let compiled = plan.compile(&sources);
         let compiled = compiled.map_err(|error| JobError::Unfit(error.to_string()))?;
         let config = JobConfig {
             seed: spec.stream.seed,

@@ -91,8 +91,13 @@ pub enum SegmentOutcome {
 /// Description of the batches that a lease returns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseSummary {
-    /// The outcome of each segment of the lease, in order.
-    Segments(Vec<SegmentOutcome>),
+    /// The segments of the lease were computed, except those that failed.
+    Segments {
+        /// Outcome of each segment, in order.
+        outcomes: Vec<SegmentOutcome>,
+        /// Time that computing them took, in nanoseconds.
+        nanos: u64,
+    },
     /// The blob that describes the lease's job is not stored in the cluster any more. The client
     /// has to store it again.
     MissingJob,
@@ -148,10 +153,13 @@ mod tests {
         let claimed = [&[0; 32][..], &[0xff; 9], &[1]].concat();
         assert!(Lease::decode(&claimed).is_err());
 
-        let summary = LeaseSummary::Segments(vec![
-            SegmentOutcome::of(Ok(2)),
-            SegmentOutcome::of(Err(&Error::Config("no".to_owned()))),
-        ]);
+        let summary = LeaseSummary::Segments {
+            outcomes: vec![
+                SegmentOutcome::of(Ok(2)),
+                SegmentOutcome::of(Err(&Error::Config("no".to_owned()))),
+            ],
+            nanos: 5,
+        };
         let bytes = summary.encode().unwrap();
         assert_eq!(LeaseSummary::decode(&bytes).unwrap(), summary);
         assert!(LeaseSummary::decode(&bytes[1..]).is_err());

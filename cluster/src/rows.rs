@@ -1,8 +1,8 @@
 //! Rows of segments as the client receives them.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use arrow::array::{Array, ArrayRef, UInt64Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use datafusion::common::{Result as EngineResult, exec_datafusion_err};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
@@ -38,7 +38,7 @@ impl SegmentRows {
         }
     }
 
-    fn of(job: &OpenJob, name: &SegmentName, batches: &[arrow::array::RecordBatch]) -> Self {
+    fn of(job: &OpenJob, name: &SegmentName, batches: &[RecordBatch]) -> Self {
         let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
         let columns = batches.iter().flat_map(|batch| batch.columns());
         Self {
@@ -49,7 +49,8 @@ impl SegmentRows {
     }
 }
 
-/// Splits the output of a lease into the rows of its segments `names`.
+/// Splits the output of a lease into the rows of its segments `names`, and returns the time that
+/// computing them took.
 ///
 /// # Errors
 /// Fails if the worker sent something else than the rows of these segments.
@@ -57,13 +58,15 @@ pub(crate) fn rows_of(
     job: &OpenJob,
     names: &[SegmentName],
     output: &LeaseOutput,
-) -> EngineResult<Vec<SegmentRows>> {
+) -> EngineResult<(Vec<SegmentRows>, Duration)> {
     let wrong = || exec_datafusion_err!("worker {} sent rows of another lease", output.worker.0);
     let summary = LeaseSummary::decode(&output.summary);
     let summary = summary.map_err(|e| exec_datafusion_err!("worker {}: {e}", output.worker.0))?;
-    let outcomes = match summary {
-        LeaseSummary::Segments(outcomes) if outcomes.len() == names.len() => outcomes,
-        LeaseSummary::Segments(_) | LeaseSummary::MissingJob => return Err(wrong()),
+    let (outcomes, nanos) = match summary {
+        LeaseSummary::Segments { outcomes, nanos } if outcomes.len() == names.len() => {
+            (outcomes, nanos)
+        }
+        LeaseSummary::Segments { .. } | LeaseSummary::MissingJob => return Err(wrong()),
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
     };
     let mut batches = output.batches.as_slice();
@@ -80,7 +83,10 @@ pub(crate) fn rows_of(
             SegmentOutcome::Failed(failure) => SegmentRows::failed(failure.into_error()),
         });
     }
-    if batches.is_empty() { Ok(rows) } else { Err(wrong()) }
+    if !batches.is_empty() {
+        return Err(wrong());
+    }
+    Ok((rows, Duration::from_nanos(nanos)))
 }
 
 /// Joins the rows of the pieces of a segment. If a piece failed, the segment fails.
