@@ -5,6 +5,9 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `ballista` | the engine that carries leases over Apache DataFusion Ballista (feature `ballista`) |
 //! | [`engine`] | the trait of an engine that carries leases |
 
+#[cfg(feature = "ballista")]
+pub mod ballista;
 pub mod engine;
