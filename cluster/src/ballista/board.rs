@@ -17,20 +17,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) type WorkerMap = BTreeMap<String, WorkerAddress>;
 
 /// The workers and the running leases of a cluster.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Board {
     workers: watch::Sender<WorkerMap>,
     /// Number of running leases of each client that has any.
     running: Mutex<BTreeMap<String, usize>>,
-}
-
-impl Default for Board {
-    fn default() -> Self {
-        Self {
-            workers: watch::Sender::default(),
-            running: Mutex::default(),
-        }
-    }
 }
 
 impl Board {

@@ -15,9 +15,29 @@ use super::lease::LeaseExec;
 const LEASE: &[u8] = b"\0forebay.lease.1";
 
 /// Ballista's codec, extended by [`LeaseExec`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LeaseCodec {
     ballista: BallistaPhysicalExtensionCodec,
+    is_of_worker: bool,
+}
+
+impl LeaseCodec {
+    /// Creates the codec of a scheduler. It refuses to decode leases, which the scheduler creates
+    /// itself: a client could otherwise submit one without a token, as a plan of Ballista's.
+    pub(crate) fn of_scheduler() -> Self {
+        Self {
+            ballista: BallistaPhysicalExtensionCodec::default(),
+            is_of_worker: false,
+        }
+    }
+
+    /// Creates the codec of a worker.
+    pub(crate) fn of_worker() -> Self {
+        Self {
+            ballista: BallistaPhysicalExtensionCodec::default(),
+            is_of_worker: true,
+        }
+    }
 }
 
 impl PhysicalExtensionCodec for LeaseCodec {
@@ -32,6 +52,9 @@ impl PhysicalExtensionCodec for LeaseCodec {
             return self.ballista.try_decode(buf, inputs, ctx, proto_converter);
         }
         match inputs {
+            _ if !self.is_of_worker => Err(DataFusionError::Plan(
+                "a plan cannot contain a lease; submit it".to_owned(),
+            )),
             [input] if buf == LEASE => Ok(Arc::new(LeaseExec::decoded(Arc::clone(input))?)),
             _ => Err(DataFusionError::Plan(
                 "the plan is of another release of Forebay; use one release in a cluster"

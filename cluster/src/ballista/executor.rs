@@ -72,7 +72,7 @@ impl ExecutorSetup {
         let (stop_sender, mut stopped) = mpsc::channel(1);
         let codec: BallistaCodec<LogicalPlanNode, PhysicalPlanNode> = BallistaCodec::new(
             Arc::new(BallistaLogicalExtensionCodec::default()),
-            Arc::new(LeaseCodec::default()),
+            Arc::new(LeaseCodec::of_worker()),
         );
         let server = executor_server::startup(
             scheduler.clone(),

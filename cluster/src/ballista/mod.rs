@@ -26,6 +26,7 @@ mod executor;
 mod fetch;
 mod flight;
 mod handler;
+mod jobs;
 mod lease;
 mod liveness;
 mod members;
@@ -50,3 +51,6 @@ pub use options::{EngineOptions, SchedulerOptions, WorkerOptions};
 pub use scheduler::Scheduler;
 pub use security::Security;
 pub use worker::Worker;
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The scheduler's process.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ballista_core::config::TaskSchedulingPolicy;
@@ -23,6 +23,7 @@ use super::board::Board;
 use super::codec::LeaseCodec;
 use super::connection::{authority, describe};
 use super::context::{BallistaScheduler, SchedulerContext};
+use super::jobs::ClusterJobs;
 use super::liveness::watch_workers;
 use super::members::ClusterMembers;
 use super::security::Credential;
@@ -31,11 +32,9 @@ use super::service::ClusterService;
 use super::task::{self, OwnRuntime};
 use super::{ClusterError, SchedulerOptions};
 
-/// Time for which the state of a finished job is kept. The defaults of Ballista (an hour, and five
-/// minutes for data) keep 20 KB for each lease. Clients fetch the data of other jobs right after
-/// their end, so the data may stay longer; leases have none.
+/// Time for which the state of a finished job is kept. The default of Ballista is an hour, which
+/// keeps 20 KB for each lease.
 const JOB_STATE_SECONDS: u64 = 2;
-const JOB_DATA_SECONDS: u64 = 20;
 
 /// Time after which the running jobs end where no worker is left.
 const NO_WORKERS_SECONDS: u64 = 180;
@@ -111,13 +110,14 @@ fn ballista_config(options: &SchedulerOptions, address: SocketAddr) -> Scheduler
         scheduling_policy: TaskSchedulingPolicy::PushStaged,
         // Of jobs other than leases.
         task_distribution: TaskDistributionPolicy::RoundRobin,
-        finished_job_data_clean_up_interval_seconds: JOB_DATA_SECONDS,
+        // Ballista does not; `ClusterJobs` does.
+        finished_job_data_clean_up_interval_seconds: 0,
         finished_job_state_clean_up_interval_seconds: JOB_STATE_SECONDS,
         executor_timeout_seconds: options.worker_timeout.as_secs().max(1),
         expire_dead_executor_interval_seconds: 1,
         executor_termination_grace_period: 0,
         no_executors_grace_period_seconds: NO_WORKERS_SECONDS,
-        override_physical_codec: Some(Arc::new(LeaseCodec::default())),
+        override_physical_codec: Some(Arc::new(LeaseCodec::of_scheduler())),
         override_session_builder: Some(Arc::new(default_session_builder)),
         override_config_producer: Some(Arc::new(SessionConfig::new_with_ballista)),
         ..SchedulerConfig::default()
@@ -138,6 +138,8 @@ async fn create_context(
         Arc::new(default_session_builder),
         Arc::new(SessionConfig::new_with_ballista),
     );
+    let workers = Arc::new(OnceLock::new());
+    let jobs = ClusterJobs::new(jobs, Arc::clone(&workers));
     let cluster = BallistaCluster::new(
         Arc::new(ClusterMembers::new(Arc::clone(&board))),
         Arc::new(jobs),
@@ -145,6 +147,7 @@ async fn create_context(
     let ballista: BallistaScheduler = create_scheduler(cluster, Arc::new(config))
         .await
         .map_err(|e| start_error(&e))?;
+    workers.get_or_init(|| ballista.state.executor_manager.clone());
     let sessions = &ballista.state.session_manager;
     let session = sessions
         .create_or_update_session("forebay-leases", &SessionConfig::new_with_ballista())

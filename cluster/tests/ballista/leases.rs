@@ -189,8 +189,14 @@ async fn finished_leases_leave_nothing_behind() {
     let cluster = TestCluster::start(1).await;
     for order in 0..10 {
         let output = within("a lease", cluster.engine.submit(lease("number 5", order))).await;
-        let column = output.unwrap().batches[0].column(0).clone();
-        assert_eq!(column.as_primitive::<UInt64Type>().value(0), 5);
+        let output = output.unwrap();
+        assert_eq!(
+            output.batches[0]
+                .column(0)
+                .as_primitive::<UInt64Type>()
+                .value(0),
+            5
+        );
     }
     let jobs = |address: std::net::SocketAddr| async move {
         crate::support::http_get(address, "/api/jobs").await
