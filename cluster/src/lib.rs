@@ -5,10 +5,13 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `ballista` | the engine that carries leases over Apache DataFusion Ballista (feature `ballista`) |
 //! | [`engine`] | the trait of an engine that carries leases |
 //! | [`lease`], [`job_spec`] | messages of the client to the workers: segments to compute, and their job |
 //! | [`failure`], [`message`] | errors of segments as data; errors of messages |
 
+#[cfg(feature = "ballista")]
+pub mod ballista;
 pub mod engine;
 pub mod failure;
 pub mod job_spec;

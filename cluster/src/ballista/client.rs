@@ -1,0 +1,238 @@
+//! The client's side: a [`LeaseEngine`] whose leases run on a cluster.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ballista_core::ids::new_instance_id;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, stream};
+use tokio::runtime::Handle;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use super::blob_stream::chunks;
+use super::board::lock;
+use super::connection::{authority, endpoint};
+use super::fetch::{FetchError, fetch};
+use super::rpc::ClusterClient;
+use super::security::Credential;
+use super::task;
+use super::wire::{
+    BlobName, FailureKind, LeaseFailure, LeaseLocation, SubmitRequest, SubmitStep, WorkerAddress,
+    WorkerReport,
+};
+use super::{ClusterError, EngineOptions};
+use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+
+/// Number of connections to workers above which those to lost workers are closed.
+const CONNECTIONS: usize = 64;
+
+/// Time that the scheduler has to try a worker that was reported.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client of a cluster. It connects when it is first used, and must be used from one Tokio
+/// runtime only.
+#[derive(Debug, Clone)]
+pub struct BallistaEngine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Name of this client, by which the scheduler shares slots fairly.
+    client: String,
+    endpoint: Endpoint,
+    credential: Credential,
+    max_result: usize,
+    scheduler: OnceLock<ClusterClient>,
+    /// Connections to workers, by their ids.
+    workers: Mutex<HashMap<String, Channel>>,
+}
+
+impl BallistaEngine {
+    /// Creates a client.
+    ///
+    /// # Errors
+    /// Fails if the scheduler's address is malformed.
+    pub fn new(options: &EngineOptions) -> Result<Self, ClusterError> {
+        let shared = Shared {
+            client: new_instance_id(),
+            endpoint: endpoint(&options.scheduler).map_err(ClusterError::Option)?,
+            credential: options.security.credential()?,
+            max_result: options.max_result,
+            scheduler: OnceLock::new(),
+            workers: Mutex::default(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+}
+
+#[async_trait]
+impl LeaseEngine for BallistaEngine {
+    async fn put(&self, blob: Bytes) -> Result<BlobHash, EngineError> {
+        let hash = BlobHash::of(&blob);
+        let scheduler = self.shared.scheduler();
+        let name = BlobName {
+            hash: Bytes::copy_from_slice(hash.as_bytes()),
+        };
+        let is_stored = scheduler
+            .has_blob(name)
+            .await
+            .map_err(|s| from_status(&s))?;
+        if !is_stored {
+            let chunks = stream::iter(chunks(hash, blob));
+            scheduler
+                .put_blob(chunks)
+                .await
+                .map_err(|s| from_status(&s))?;
+        }
+        Ok(hash)
+    }
+
+    fn submit(&self, lease: LeaseRequest) -> BoxFuture<'static, Result<LeaseOutput, EngineError>> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let location = shared.run(lease).await?;
+            shared.fetch(location).await
+        }
+        .boxed()
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        let list = self
+            .shared
+            .scheduler()
+            .list_workers()
+            .await
+            .map_err(|s| from_status(&s))?;
+        Ok(list
+            .workers
+            .into_iter()
+            .map(|worker| WorkerId(worker.id))
+            .collect())
+    }
+}
+
+impl Shared {
+    fn scheduler(&self) -> &ClusterClient {
+        self.scheduler.get_or_init(|| {
+            ClusterClient::new(self.endpoint.connect_lazy(), self.credential.clone())
+        })
+    }
+
+    /// Runs a lease, and returns where its result is.
+    async fn run(&self, lease: LeaseRequest) -> Result<LeaseLocation, EngineError> {
+        let request = SubmitRequest {
+            payload: lease.payload,
+            affinity: lease.affinity,
+            order: lease.order,
+            avoid: lease.avoid.into_iter().map(|worker| worker.0).collect(),
+            client: self.client.clone(),
+        };
+        let submitted = self.scheduler().submit(request).await;
+        let mut events = submitted.map_err(|status| from_status(&status))?;
+        while let Some(event) = events.message().await.map_err(|s| from_status(&s))? {
+            match event.step {
+                Some(SubmitStep::Finished(location)) => return Ok(location),
+                Some(SubmitStep::Failed(failure)) => return Err(from_failure(failure)),
+                Some(SubmitStep::Started(_)) | None => {}
+            }
+        }
+        Err(EngineError::Unavailable {
+            cause: "the scheduler hung up".to_owned(),
+        })
+    }
+
+    /// Fetches the result of a lease.
+    async fn fetch(self: &Arc<Self>, location: LeaseLocation) -> Result<LeaseOutput, EngineError> {
+        let Some(address) = location.worker else {
+            let cause = "the scheduler does not say where the result is".to_owned();
+            return Err(EngineError::Unavailable { cause });
+        };
+        let channel = self.connection(&address)?;
+        let worker = WorkerId(address.id);
+        let limit = self.max_result;
+        match fetch(channel, &self.credential, &worker, location.ticket, limit).await {
+            Ok(output) => Ok(output),
+            Err(FetchError::Answered(error)) => Err(error),
+            Err(FetchError::Broken(error)) => {
+                self.report(worker.0);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the connection to a worker, which is opened when it is first used.
+    fn connection(&self, worker: &WorkerAddress) -> Result<Channel, EngineError> {
+        let mut connections = lock(&self.workers);
+        if let Some(channel) = connections.get(&worker.id) {
+            return Ok(channel.clone());
+        }
+        let channel = endpoint(&authority(&worker.host, worker.port))
+            .map_err(|cause| EngineError::WorkerLost {
+                worker: Some(WorkerId(worker.id.clone())),
+                cause,
+            })?
+            .connect_lazy();
+        if connections.len() >= CONNECTIONS {
+            // Workers that still run are connected again. The ids of lost ones never return.
+            connections.clear();
+        }
+        connections.insert(worker.id.clone(), channel.clone());
+        Ok(channel)
+    }
+
+    /// Reports that the connection to `worker` broke. The answer is not waited for.
+    fn report(self: &Arc<Self>, worker: String) {
+        lock(&self.workers).remove(&worker);
+        let scheduler = self.scheduler().clone();
+        let report = async move {
+            let report = scheduler.report_worker(WorkerReport { worker });
+            if let Ok(Err(status)) = tokio::time::timeout(REPORT_TIMEOUT, report).await {
+                log::debug!("cannot report a worker: {status}");
+            }
+        };
+        drop(task::start(
+            &Handle::current(),
+            "reporting a worker",
+            report,
+        ));
+    }
+}
+
+/// Returns the error for a failure that the scheduler reports.
+fn from_failure(failure: LeaseFailure) -> EngineError {
+    let kind = failure.kind();
+    let cause = failure.cause;
+    let worker = Some(failure.worker)
+        .filter(|worker| !worker.is_empty())
+        .map(WorkerId);
+    match (kind, worker) {
+        (FailureKind::WorkerUnfit, Some(worker)) => EngineError::WorkerUnfit { worker, cause },
+        (FailureKind::WorkerLost | FailureKind::WorkerUnfit, worker) => {
+            EngineError::WorkerLost { worker, cause }
+        }
+        (FailureKind::Unavailable, _) => EngineError::Unavailable { cause },
+        (FailureKind::Refused, _) => EngineError::Refused { cause },
+    }
+}
+
+/// Returns the error for the answer `status` of the scheduler.
+fn from_status(status: &Status) -> EngineError {
+    let cause = super::connection::describe(status);
+    match status.code() {
+        Code::Unauthenticated
+        | Code::PermissionDenied
+        | Code::InvalidArgument
+        | Code::OutOfRange
+        | Code::Unimplemented => EngineError::Refused {
+            cause: status.message().to_owned(),
+        },
+        _ => EngineError::Unavailable { cause },
+    }
+}

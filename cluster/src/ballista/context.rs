@@ -1,0 +1,24 @@
+//! What the parts of a scheduler share.
+
+use std::sync::Arc;
+
+use ballista_scheduler::scheduler_server::SchedulerServer;
+use datafusion::prelude::SessionContext;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use tokio::runtime::Handle;
+
+use super::board::Board;
+use super::security::Credential;
+
+/// Ballista's scheduler.
+pub(crate) type BallistaScheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
+
+/// What the parts of a scheduler share.
+pub(crate) struct SchedulerContext {
+    pub(crate) ballista: BallistaScheduler,
+    pub(crate) board: Arc<Board>,
+    pub(crate) credential: Credential,
+    /// The session of all leases. Ballista would build one for each job.
+    pub(crate) session: Arc<SessionContext>,
+    pub(crate) runtime: Handle,
+}

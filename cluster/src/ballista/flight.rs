@@ -1,0 +1,139 @@
+//! The Flight service of a worker: results of leases from memory, everything else from Ballista.
+
+use std::sync::{Arc, Mutex};
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo,
+    HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaResult,
+    Ticket,
+};
+use ballista_executor::flight_service::BallistaFlightService;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::board::lock;
+use super::encode::ResultMessages;
+use super::result_store::ResultStore;
+use super::security::Credential;
+use super::wire::{TICKET, WATCH};
+
+type Answer<T> = Result<Response<BoxStream<'static, Result<T, Status>>>, Status>;
+
+/// The Flight service of a worker.
+pub(crate) struct WorkerFlight {
+    pub(crate) ballista: BallistaFlightService,
+    pub(crate) results: Arc<ResultStore>,
+    pub(crate) credential: Credential,
+    /// Id under which the worker is registered now.
+    pub(crate) id: Arc<Mutex<String>>,
+}
+
+impl WorkerFlight {
+    /// Sends the result of `job`: its batches, and a message without data at the end.
+    fn send_result(&self, job: &[u8]) -> Answer<FlightData> {
+        let job = std::str::from_utf8(job)
+            .map_err(|_| Status::invalid_argument("the ticket is malformed"))?;
+        let stored = self.results.take(job).ok_or_else(|| {
+            Status::not_found("the result was not fetched in time, or was fetched before")
+        })?;
+        Ok(Response::new(
+            stream::iter(ResultMessages::new(stored)).boxed(),
+        ))
+    }
+
+    /// Answers with the worker's id, and keeps the call open.
+    fn watch(&self, id: &[u8]) -> Answer<ActionResult> {
+        let current = lock(&self.id).clone();
+        if current.as_bytes() != id {
+            return Err(Status::not_found(format!("this is worker {current}")));
+        }
+        let answer = ActionResult {
+            body: Bytes::from(current),
+        };
+        let answer = stream::iter([Ok(answer)]);
+        Ok(Response::new(answer.chain(stream::pending()).boxed()))
+    }
+}
+
+#[tonic::async_trait]
+impl FlightService for WorkerFlight {
+    type DoActionStream = BoxStream<'static, Result<ActionResult, Status>>;
+    type DoExchangeStream = BoxStream<'static, Result<FlightData, Status>>;
+    type DoGetStream = BoxStream<'static, Result<FlightData, Status>>;
+    type DoPutStream = BoxStream<'static, Result<PutResult, Status>>;
+    type HandshakeStream = BoxStream<'static, Result<HandshakeResponse, Status>>;
+    type ListActionsStream = BoxStream<'static, Result<ActionType, Status>>;
+    type ListFlightsStream = BoxStream<'static, Result<FlightInfo, Status>>;
+
+    async fn do_get(&self, request: Request<Ticket>) -> Answer<FlightData> {
+        let Some(job) = request.get_ref().ticket.strip_prefix(TICKET) else {
+            return boxed(self.ballista.do_get(request).await);
+        };
+        self.credential.check(request.metadata())?;
+        self.send_result(job)
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Answer<ActionResult> {
+        if request.get_ref().r#type != WATCH {
+            return boxed(self.ballista.do_action(request).await);
+        }
+        self.credential.check(request.metadata())?;
+        self.watch(&request.get_ref().body)
+    }
+
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Answer<HandshakeResponse> {
+        boxed(self.ballista.handshake(request).await)
+    }
+
+    async fn list_actions(&self, request: Request<Empty>) -> Answer<ActionType> {
+        boxed(self.ballista.list_actions(request).await)
+    }
+
+    async fn list_flights(&self, request: Request<Criteria>) -> Answer<FlightInfo> {
+        boxed(self.ballista.list_flights(request).await)
+    }
+
+    async fn do_put(&self, _: Request<Streaming<FlightData>>) -> Answer<PutResult> {
+        // Ballista's own reads all that the client sends before it refuses.
+        Err(Status::unimplemented("do_put"))
+    }
+
+    async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<FlightData> {
+        boxed(self.ballista.do_exchange(request).await)
+    }
+
+    async fn get_schema(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<SchemaResult>, Status> {
+        self.ballista.get_schema(request).await
+    }
+
+    async fn get_flight_info(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        self.ballista.get_flight_info(request).await
+    }
+
+    async fn poll_flight_info(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<PollInfo>, Status> {
+        self.ballista.poll_flight_info(request).await
+    }
+}
+
+/// Gives the stream of an answer of Ballista's service its type here.
+fn boxed<T, S>(answer: Result<Response<S>, Status>) -> Answer<T>
+where
+    S: futures::Stream<Item = Result<T, Status>> + Send + 'static,
+{
+    answer.map(|response| response.map(StreamExt::boxed))
+}

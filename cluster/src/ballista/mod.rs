@@ -1,0 +1,56 @@
+//! The engine that carries leases over Apache DataFusion Ballista.
+//!
+//! A lease is a Ballista job of one task. The client asks a small service in the scheduler's
+//! process for it, the scheduler gives the task to a worker, the worker keeps the result in memory,
+//! and the client fetches the result from the worker. Nothing here reads a lease or its result.
+//! Stock Ballista clients can run their jobs on the same cluster.
+//!
+//! | process | is |
+//! |---|---|
+//! | scheduler | [`Scheduler`]: Ballista's scheduler, and beside it submission, a store of blobs, and the removal of dead workers |
+//! | worker | [`Worker`]: a Ballista executor that passes leases to a [`LeaseHandler`] |
+//! | client | [`BallistaEngine`] |
+
+mod blob_source;
+mod blob_store;
+mod blob_stream;
+mod board;
+mod client;
+mod codec;
+mod connection;
+mod context;
+mod encode;
+mod error;
+mod execution;
+mod executor;
+mod fetch;
+mod flight;
+mod handler;
+mod jobs;
+mod lease;
+mod liveness;
+mod members;
+mod options;
+mod placement;
+mod policy;
+mod result_store;
+mod rpc;
+mod scheduler;
+mod security;
+mod server;
+mod service;
+mod submission;
+mod task;
+mod wire;
+mod worker;
+
+pub use client::BallistaEngine;
+pub use error::ClusterError;
+pub use handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
+pub use options::{EngineOptions, SchedulerOptions, WorkerOptions};
+pub use scheduler::Scheduler;
+pub use security::Security;
+pub use worker::Worker;
+
+#[cfg(test)]
+mod tests;

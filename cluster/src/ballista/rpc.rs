@@ -1,0 +1,122 @@
+//! The client of the cluster's gRPC service.
+//!
+//! Both sides of the service are written by hand, for the reason given in [`super::wire`].
+
+use futures::Stream;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::connection::describe;
+use super::security::Credential;
+use super::wire::{
+    BlobChunk, BlobName, Flag, Nothing, SubmitEvent, SubmitRequest, WorkerList, WorkerReport,
+};
+
+pub(crate) const SUBMIT: &str = "/forebay.v1.Cluster/Submit";
+pub(crate) const PUT: &str = "/forebay.v1.Cluster/PutBlob";
+pub(crate) const GET: &str = "/forebay.v1.Cluster/GetBlob";
+pub(crate) const HAS: &str = "/forebay.v1.Cluster/HasBlob";
+pub(crate) const REPORT: &str = "/forebay.v1.Cluster/ReportWorker";
+pub(crate) const WORKERS: &str = "/forebay.v1.Cluster/ListWorkers";
+
+/// The client's side of the service.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterClient {
+    channel: Channel,
+    credential: Credential,
+}
+
+impl ClusterClient {
+    /// Creates a client that sends its requests over `channel`.
+    pub(crate) fn new(channel: Channel, credential: Credential) -> Self {
+        Self {
+            channel,
+            credential,
+        }
+    }
+
+    /// Submits a lease. It is cancelled when the stream is dropped.
+    pub(crate) async fn submit(
+        &self,
+        request: SubmitRequest,
+    ) -> Result<Streaming<SubmitEvent>, Status> {
+        self.read(SUBMIT, request).await
+    }
+
+    /// Reads a blob.
+    pub(crate) async fn get_blob(&self, name: BlobName) -> Result<Streaming<BlobChunk>, Status> {
+        self.read(GET, name).await
+    }
+
+    /// Stores a blob.
+    pub(crate) async fn put_blob(
+        &self,
+        chunks: impl Stream<Item = BlobChunk> + Send + 'static,
+    ) -> Result<(), Status> {
+        let mut calls = self.calls().await?;
+        let codec = ProstCodec::<BlobChunk, Nothing>::default();
+        let path = PathAndQuery::from_static(PUT);
+        calls
+            .client_streaming(self.credential.request(chunks), path, codec)
+            .await?;
+        Ok(())
+    }
+
+    /// Returns `true` if a blob is stored.
+    pub(crate) async fn has_blob(&self, name: BlobName) -> Result<bool, Status> {
+        let flag: Flag = self.ask(HAS, name).await?;
+        Ok(flag.is_set)
+    }
+
+    /// Reports a worker whose connection broke. Returns `true` if it was removed.
+    pub(crate) async fn report_worker(&self, report: WorkerReport) -> Result<bool, Status> {
+        let flag: Flag = self.ask(REPORT, report).await?;
+        Ok(flag.is_set)
+    }
+
+    /// Returns the workers that run leases.
+    pub(crate) async fn list_workers(&self) -> Result<WorkerList, Status> {
+        self.ask(WORKERS, Nothing {}).await
+    }
+
+    async fn calls(&self) -> Result<Grpc<Channel>, Status> {
+        let mut calls = Grpc::new(self.channel.clone());
+        calls
+            .ready()
+            .await
+            .map_err(|error| Status::unavailable(describe(&error)))?;
+        Ok(calls)
+    }
+
+    async fn ask<M, N>(&self, method: &'static str, message: M) -> Result<N, Status>
+    where
+        M: prost::Message + 'static,
+        N: prost::Message + Default + 'static,
+    {
+        let codec = ProstCodec::<M, N>::default();
+        let path = PathAndQuery::from_static(method);
+        let mut calls = self.calls().await?;
+        Ok(calls
+            .unary(self.credential.request(message), path, codec)
+            .await?
+            .into_inner())
+    }
+
+    async fn read<M, N>(&self, method: &'static str, message: M) -> Result<Streaming<N>, Status>
+    where
+        M: prost::Message + 'static,
+        N: prost::Message + Default + 'static,
+    {
+        let codec = ProstCodec::<M, N>::default();
+        let path = PathAndQuery::from_static(method);
+        let mut calls = self.calls().await?;
+        let request = self.credential.request(message);
+        Ok(calls
+            .server_streaming(request, path, codec)
+            .await?
+            .into_inner())
+    }
+}

@@ -1,0 +1,160 @@
+//! Access to the cluster: the shared token, and the addresses that may be listened on.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::{Request, Status};
+
+use super::ClusterError;
+
+/// Name of the metadata that carries the token.
+const AUTHORIZATION: &str = "authorization";
+
+/// How the processes of a cluster trust each other. TLS will be configured here, and applied where
+/// [`super::connection`] connects and where the scheduler and the workers serve.
+#[derive(Clone, Default)]
+pub struct Security {
+    /// A secret that all processes of the cluster share. Requests to submit a lease, to store or
+    /// read a blob and to fetch a result are refused without it. Ballista's own services cannot
+    /// check it.
+    pub token: Option<String>,
+    /// `true` allows to listen on other addresses than those of this machine, in the clear.
+    pub insecure: bool,
+}
+
+impl fmt::Debug for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Security")
+            .field("token", &self.token.as_ref().map(|_| "(secret)"))
+            .field("insecure", &self.insecure)
+            .finish()
+    }
+}
+
+impl Security {
+    /// Fails if `address` must not be listened on.
+    pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), ClusterError> {
+        if self.insecure || address.ip().is_loopback() {
+            Ok(())
+        } else {
+            Err(ClusterError::Insecure { address })
+        }
+    }
+
+    /// Returns the credential that requests carry.
+    pub(crate) fn credential(&self) -> Result<Credential, ClusterError> {
+        let Some(token) = &self.token else {
+            return Ok(Credential(None));
+        };
+        let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
+            ClusterError::Option(
+                "the token contains a character that is not printable ASCII; choose another"
+                    .to_owned(),
+            )
+        })?;
+        value.set_sensitive(true);
+        Ok(Credential(Some(value)))
+    }
+}
+
+/// The token, as requests carry it.
+#[derive(Debug, Clone)]
+pub(crate) struct Credential(Option<MetadataValue<Ascii>>);
+
+impl Credential {
+    /// Wraps `message` in a request that carries the token.
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert(AUTHORIZATION, value.clone());
+        }
+        request
+    }
+
+    /// Fails if a token is set and the request with `metadata` does not carry it.
+    pub(crate) fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        let Some(expected) = &self.0 else {
+            return Ok(());
+        };
+        let given = metadata
+            .get(AUTHORIZATION)
+            .map_or(&b""[..], |value| value.as_bytes());
+        // Hashes are compared in constant time, which comparing the tokens is not.
+        if blake3::hash(given) == blake3::hash(expected.as_bytes()) {
+            Ok(())
+        } else {
+            Err(Status::unauthenticated("the token is missing or wrong"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(token: Option<&str>) -> Credential {
+        let token = token.map(str::to_owned);
+        Security {
+            token,
+            insecure: false,
+        }
+        .credential()
+        .unwrap()
+    }
+
+    #[test]
+    fn tokens_are_compared() {
+        let server = credential(Some("right"));
+        assert!(
+            server
+                .check(credential(Some("right")).request(()).metadata())
+                .is_ok()
+        );
+        assert!(
+            server
+                .check(credential(Some("wrong")).request(()).metadata())
+                .is_err()
+        );
+        assert!(
+            server
+                .check(credential(None).request(()).metadata())
+                .is_err()
+        );
+        assert!(
+            credential(None)
+                .check(server.request(()).metadata())
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn other_machines_need_insecure() {
+        let outside: SocketAddr = "0.0.0.0:7000".parse().unwrap();
+        let inside: SocketAddr = "127.0.0.3:0".parse().unwrap();
+        let strict = Security::default();
+        assert!(strict.check_address(inside).is_ok());
+        assert!(matches!(
+            strict.check_address(outside),
+            Err(ClusterError::Insecure { address }) if address == outside
+        ));
+        assert!(
+            Security {
+                insecure: true,
+                ..strict
+            }
+            .check_address(outside)
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn tokens_do_not_appear_in_logs() {
+        let security = Security {
+            token: Some("hush".to_owned()),
+            insecure: false,
+        };
+        assert!(!format!("{security:?}").contains("hush"));
+        assert!(!format!("{:?}", security.credential().unwrap()).contains("hush"));
+    }
+}

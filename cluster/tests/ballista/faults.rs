@@ -1,0 +1,199 @@
+//! Workers and schedulers that come late, end and come back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_cluster::ballista::{BallistaEngine, EngineOptions, Scheduler, Worker, WorkerOptions};
+use forebay_cluster::engine::{EngineError, LeaseEngine, LeaseOutput, WorkerId};
+
+use crate::process::WorkerProcess;
+use crate::support::{
+    TestCluster, TestHandler, lease, loopback, numbers, scheduler_options, until, wait_for_workers,
+    within,
+};
+
+/// Submits a lease again until it succeeds. Only errors that allow it may come.
+async fn run_again(engine: &BallistaEngine, command: &str) -> LeaseOutput {
+    until(command, async || {
+        match engine.submit(lease(command, 0)).await {
+            Ok(output) => Some(output),
+            Err(EngineError::WorkerLost { .. } | EngineError::Unavailable { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_worker_loses_its_lease_at_once() {
+    // Heartbeats alone would take 30 s to notice.
+    let cluster = TestCluster::start(0).await;
+    let process = WorkerProcess::start(cluster.scheduler.address());
+    cluster.wait_for_workers(1).await;
+    let victim = cluster.engine.workers().await.unwrap().remove(0);
+    let waiting = tokio::spawn(cluster.engine.submit(lease("wait for ever", 0)));
+    // The only other slot of the worker is free, so the lease runs as soon as this one has run.
+    cluster.run("number 1").await.unwrap();
+
+    let mut options = WorkerOptions::new(cluster.scheduler.address().to_string(), 2);
+    options.listen = loopback();
+    let other = Worker::start(options, Arc::new(cluster.handler.clone()))
+        .await
+        .unwrap();
+    cluster.wait_for_workers(2).await;
+    process.kill();
+    let lost = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    match lost
+        .expect("the loss is noticed without heartbeats")
+        .unwrap()
+    {
+        Err(EngineError::WorkerLost {
+            worker: Some(worker),
+            ..
+        }) => assert_eq!(worker, victim),
+        other => panic!("{other:?}"),
+    }
+    let output = within("a lease", cluster.engine.submit(lease("number 5", 0)))
+        .await
+        .unwrap();
+    assert_eq!(output.worker, other.id());
+    assert_eq!(cluster.engine.workers().await.unwrap(), [other.id()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_nobody_fetched_in_time_is_lost() {
+    let evicting = |o: &mut WorkerOptions| o.result_timeout = Duration::from_millis(1);
+    let cluster = TestCluster::with(1, |_| {}, evicting).await;
+    let error = until("the loss of a result", async || {
+        cluster.run("number 1").await.err()
+    })
+    .await;
+    assert!(
+        matches!(
+            &error,
+            EngineError::WorkerLost {
+                worker: Some(_),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    // The worker answers, so it was not removed.
+    assert_eq!(
+        cluster.engine.workers().await.unwrap(),
+        [cluster.workers[0].id()]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_that_nobody_fetches_do_not_stop_the_worker() {
+    let small = |o: &mut WorkerOptions| {
+        o.result_capacity = 3 << 20;
+        o.result_timeout = Duration::from_millis(500);
+    };
+    let cluster = TestCluster::with(1, |_| {}, small).await;
+    for order in 0..4 {
+        // It computes a result, and hangs up before the result is fetched.
+        let abandoned = tokio::spawn(cluster.engine.submit(lease("large 2", order)));
+        until("the start of a lease", async || {
+            (cluster.handler.started.load(Ordering::SeqCst) > usize::try_from(order).unwrap())
+                .then_some(())
+        })
+        .await;
+        abandoned.abort();
+    }
+    let output = cluster.run("large 2").await.unwrap();
+    assert_eq!(output.batches, [crate::support::large(2)]);
+    match cluster.run("large 4").await.unwrap_err() {
+        EngineError::WorkerUnfit { cause, .. } => {
+            assert!(cause.contains("keeps at most"), "{cause}")
+        }
+        error => panic!("{error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scheduler_may_start_last() {
+    let listener = std::net::TcpListener::bind(loopback()).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let handler = Arc::new(TestHandler::default());
+    let worker = Worker::start(WorkerOptions::new(address.to_string(), 1), handler)
+        .await
+        .unwrap();
+    let engine = BallistaEngine::new(&EngineOptions::new(address.to_string())).unwrap();
+    let error = within("a lease", engine.submit(lease("number 1", 0)))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");
+    let error = within("workers", engine.workers()).await.unwrap_err();
+    assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");
+
+    let _scheduler = Scheduler::start(scheduler_options(address)).await.unwrap();
+    let output = run_again(&engine, "number 1").await;
+    assert_eq!(output.batches, [numbers(1..4)]);
+    assert_eq!(output.worker, worker.id());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_scheduler_finds_its_workers_again() {
+    let TestCluster {
+        scheduler,
+        workers,
+        engine,
+        handler,
+    } = TestCluster::start(2).await;
+    let address = scheduler.address();
+    let waiting = tokio::spawn(engine.submit(lease("wait key", 0)));
+    until("the start of a lease", async || {
+        (handler.started.load(Ordering::SeqCst) == 1).then_some(())
+    })
+    .await;
+    scheduler.stop().await;
+    let error = within("the waiting lease", waiting)
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");
+
+    let _scheduler = Scheduler::start(scheduler_options(address)).await.unwrap();
+    handler.release("key");
+    let output = run_again(&engine, "wait key").await;
+    assert_eq!(output.batches, [numbers([9])]);
+    wait_for_workers(&engine, 2).await;
+    let mut ids: Vec<WorkerId> = workers.iter().map(Worker::id).collect();
+    ids.sort();
+    assert_eq!(engine.workers().await.unwrap(), ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_outlive_a_scheduler_that_is_away_for_long() {
+    let TestCluster {
+        scheduler,
+        workers,
+        engine,
+        ..
+    } = TestCluster::start(1).await;
+    let address = scheduler.address();
+    let id = workers[0].id();
+    scheduler.stop().await;
+    // After five heartbeats without an answer, Ballista's executor ends. Another one waits.
+    until("another name of the worker", async || {
+        (workers[0].id() != id).then_some(())
+    })
+    .await;
+    let _scheduler = Scheduler::start(scheduler_options(address)).await.unwrap();
+    let output = run_again(&engine, "number 1").await;
+    assert_eq!(output.worker, workers[0].id());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_worker_leaves_at_once() {
+    let mut cluster = TestCluster::start(2).await;
+    let worker = cluster.workers.remove(0);
+    within("the end of the worker", worker.stop()).await;
+    cluster.wait_for_workers(1).await;
+    let output = cluster.run("number 1").await.unwrap();
+    assert_eq!(output.worker, cluster.workers[0].id());
+}
