@@ -5,6 +5,11 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`driver`] | runs a window of leases over an engine |
 //! | [`engine`] | the trait of an engine that carries leases |
+//! | [`error`] | the errors of a run on a cluster |
+//! | [`window`] | the client's window of leases, as a state machine |
 
 pub mod engine;
+pub mod error;
+pub mod window;

@@ -1,0 +1,44 @@
+//! Second attempts of the lease at the head of the stream.
+
+use super::machine::LeaseWindow;
+use super::segment::ByteSize;
+
+/// Number of second attempts of a lease up to which the wait for the next one doubles.
+const MAX_DOUBLINGS: u32 = 10;
+
+impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
+    /// Issues the lease at the head a second time, if it is late. If it already runs twice, the
+    /// new attempt replaces the older one.
+    pub(super) fn hedge(&mut self) {
+        self.late_at = None;
+        let Some(id) = self.slots.head_lease() else {
+            return;
+        };
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return;
+        };
+        let Some(newest) = lease.attempts.last() else {
+            return;
+        };
+        let wait = self.pace.late_after(lease.weight, &self.settings);
+        let wait = wait * (1 << lease.hedges.min(MAX_DOUBLINGS));
+        let late_at = newest.since + wait;
+        if self.now < late_at {
+            self.late_at = Some(late_at);
+            return;
+        }
+        if let Some(until) = self.outage.until(self.now) {
+            self.late_at = Some(until);
+            return;
+        }
+        lease.hedges += 1;
+        let oldest = lease.attempts.first().map(|attempt| attempt.id);
+        let has_two = lease.attempts.len() > 1;
+        if let Some(attempt) = oldest.filter(|_| has_two) {
+            self.cancel(attempt);
+        }
+        self.counts.hedges += 1;
+        self.submit(id);
+        self.late_at = Some(self.now + wait * 2);
+    }
+}

@@ -1,0 +1,190 @@
+//! Leases that end the workers that run them: their parts, and the piece that is to blame.
+//!
+//! A lease of `n` rows that was lost with three workers is split into parts of `√n` rows, and a
+//! part that is lost too into single rows. Parts run one after another, so that each loss is blamed
+//! on one part. A row that always ends its worker costs six workers in all, where halves would cost
+//! two and more for each power of two.
+
+use super::budget::ResultBytes;
+use super::lease::{OpenLease, Suspicion};
+use super::machine::LeaseWindow;
+use super::message::{LeaseId, WindowAction};
+use super::segment::{ByteSize, LeaseSegment, PieceId, SegmentPiece};
+use crate::engine::WorkerId;
+use crate::error::ClusterError;
+
+impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
+    pub(super) fn worker_lost(&mut self, id: LeaseId, worker: Option<WorkerId>, cause: String) {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return;
+        };
+        let is_counted = lease.losses.add(worker.as_ref(), cause);
+        if is_counted {
+            self.mortality.add_loss(worker.as_ref());
+        }
+        let is_trusted = !lease.is_suspect() && lease.losses.count() < self.settings.max_losses;
+        if !is_counted || is_trusted {
+            return self.reissue_prompt(id);
+        }
+        if lease.can_split() {
+            return self.split(id);
+        }
+        if !lease.is_suspect() {
+            self.trusted -= 1;
+            if !lease.attempts.is_empty() {
+                self.running_suspects.insert(id);
+            }
+        }
+        lease.suspicion = Suspicion::Single;
+        if self.mortality.convicts(&lease.losses) {
+            self.settle(id);
+        } else {
+            self.reissue_prompt(id);
+        }
+    }
+
+    /// Replaces a lease by smaller ones.
+    fn split(&mut self, id: LeaseId) {
+        let Some(mut lease) = self.remove_lease(id) else {
+            return;
+        };
+        self.counts.splits += 1;
+        let mut segments = std::mem::take(&mut lease.segments);
+        let end = self.end;
+        for skipped in segments.extract_if(.., |segment| segment.id.sequence >= end) {
+            self.account.release(skipped.bytes);
+        }
+        let (max_rows, suspicion) = if lease.is_suspect() {
+            (1, Suspicion::Single)
+        } else {
+            let rows: u64 = segments.iter().map(|segment| segment.rows.max(1)).sum();
+            let root = rows.isqrt();
+            (root + u64::from(root * root < rows), Suspicion::Ranges)
+        };
+        let (mut group, mut group_rows) = (Vec::new(), 0);
+        for segment in segments {
+            if group_rows + segment.rows > max_rows || segment.rows > max_rows {
+                self.add_part(lease.part(std::mem::take(&mut group), suspicion));
+                group_rows = 0;
+            }
+            if segment.can_split() && segment.rows > max_rows {
+                let (piece, name) = (segment.id, segment.name.clone());
+                self.slots.set_lease(piece, None);
+                let part = lease.part(vec![segment], suspicion);
+                self.splitting.insert(piece, part);
+                self.ask(WindowAction::SplitSegment {
+                    piece,
+                    name,
+                    max_rows,
+                });
+            } else {
+                group_rows += segment.rows.max(1);
+                group.push(segment);
+            }
+        }
+        self.add_part(lease.part(group, suspicion));
+    }
+
+    fn add_part(&mut self, part: OpenLease<N>) {
+        if !part.segments.is_empty() {
+            let id = self.add_lease(part);
+            self.reissue_now(id);
+        }
+    }
+
+    /// Receives the pieces of a segment.
+    pub(super) fn segment_split(&mut self, piece: PieceId, pieces: Vec<SegmentPiece<N>>) {
+        let Some(mut whole) = self.splitting.remove(&piece) else {
+            return;
+        };
+        let Some(mut segment) = whole.segments.pop() else {
+            return;
+        };
+        let suspicion = whole.suspicion;
+        let rows: u64 = pieces.iter().map(|piece| piece.rows).sum();
+        let is_split = pieces.len() > 1 && pieces.iter().all(|piece| piece.rows > 0);
+        if !is_split || rows != segment.rows {
+            segment.is_divisible = false;
+            return self.add_part(whole.part(vec![segment], suspicion));
+        }
+        let mut parts = Vec::with_capacity(pieces.len());
+        let (mut row, mut bytes) = (piece.row, segment.bytes);
+        let mut rows_left = rows;
+        for part in pieces {
+            let share = share_of(bytes, part.rows, rows_left);
+            parts.push(LeaseSegment {
+                id: PieceId {
+                    sequence: piece.sequence,
+                    row,
+                },
+                name: part.name,
+                bytes: share,
+                rows: part.rows,
+                is_divisible: true,
+            });
+            row += part.rows;
+            bytes -= share;
+            rows_left -= part.rows;
+        }
+        self.slots
+            .divide(piece, parts.iter().map(|part| part.id.row));
+        for part in parts {
+            self.add_part(whole.part(vec![part], suspicion));
+        }
+    }
+
+    /// Asks the host what becomes of a piece that ends its workers.
+    fn settle(&mut self, id: LeaseId) {
+        let Some(lease) = self.remove_lease(id) else {
+            return;
+        };
+        let Some(segment) = lease.segments.first() else {
+            return;
+        };
+        let piece = segment.id;
+        self.slots.set_lease(piece, None);
+        self.ask(WindowAction::SettlePoison {
+            piece,
+            name: segment.name.clone(),
+            rows: segment.rows,
+            workers: lease.losses.count(),
+            cause: lease.losses.cause().to_owned(),
+        });
+        self.settling.insert(piece, lease);
+    }
+
+    pub(super) fn poison_settled(&mut self, piece: PieceId, result: Result<R, ClusterError>) {
+        let Some(lease) = self.settling.remove(&piece) else {
+            return;
+        };
+        self.account.release(lease.bytes);
+        match result {
+            Ok(result) => {
+                let held = ResultBytes::new(result.bytes(), lease.bytes);
+                if self.slots.complete(piece, result, held) {
+                    self.account.hold(held);
+                }
+            }
+            Err(error) => {
+                let freed = self.slots.break_piece(piece, error);
+                self.account.free(freed);
+            }
+        }
+    }
+
+    /// Drops the pieces that the host splits or settles, from a segment on.
+    pub(super) fn drop_held_from(&mut self, sequence: u64) {
+        let from = PieceId { sequence, row: 0 };
+        for held in [&mut self.splitting, &mut self.settling] {
+            for lease in held.split_off(&from).into_values() {
+                self.account.release(lease.bytes);
+            }
+        }
+    }
+}
+
+/// Returns the part of `bytes` that belongs to `part` of `whole` rows.
+fn share_of(bytes: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX).min(bytes)
+}
