@@ -140,7 +140,9 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             return;
         };
         self.outage.end();
-        self.mortality.add_success();
+        let is_suspect = lease.is_suspect();
+        self.mortality
+            .add_success(&lease.losses, &worker, is_suspect);
         for (unfit, cause) in &lease.unfit {
             if *unfit != worker {
                 self.workers.set_aside(unfit.clone(), cause.clone());
@@ -156,7 +158,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
                 self.account.hold(held);
             }
         }
-        if !lease.is_suspect() {
+        if !is_suspect {
             self.pace.measure(&LeaseMeasure {
                 segments: lease.segments.len(),
                 estimated_bytes: lease.estimated_bytes,

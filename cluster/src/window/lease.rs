@@ -110,7 +110,7 @@ impl<N> OpenLease<N> {
             unfit: self.unfit.clone(),
             unfit_since: self.unfit_since,
             stranded_until: None,
-            losses: self.losses.clone(),
+            losses: self.losses.of_part(),
             suspicion,
         }
     }

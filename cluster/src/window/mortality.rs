@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 
 use crate::engine::WorkerId;
 
-/// Number of lost workers whose names are kept, so that each counts once.
+/// Number of lost workers whose names are kept.
 const NAMES: usize = 64;
 
 /// Assumed chance that an attempt is lost for another reason than its rows, at least.
 const LEAST_CHANCE: f64 = 0.03;
 
+/// Number of leases with [`LEAST_CHANCE`] that count before the first lease of the run.
+const PRIOR: f64 = 4.0;
+
 /// Chance that all losses of a lease have other reasons, below which its rows are to blame.
 /// Six losses have it in a cluster that loses no other workers.
 const VERDICT: f64 = 1e-9;
 
-/// A known worker that lost a lease this often again counts as one more.
+/// A worker that lost a lease this often again counts as one more.
 const REPEATS: u32 = 5;
 
 /// Workers that were lost while they ran a lease, or a lease of which it is a part.
@@ -23,30 +26,18 @@ pub(super) struct LeaseLosses {
     workers: Vec<WorkerId>,
     unnamed: u64,
     repeats: u32,
+    /// Losses since the lease was cut.
+    own: u64,
     cause: String,
 }
 
 impl LeaseLosses {
-    /// Notes a loss. Returns `true` if it counts: the worker is another one than before.
-    pub(super) fn add(&mut self, worker: Option<&WorkerId>, cause: String) -> bool {
-        self.cause = cause;
-        match worker {
-            Some(worker) if self.workers.contains(worker) => {
-                self.repeats += 1;
-                if !self.repeats.is_multiple_of(REPEATS) {
-                    return false;
-                }
-                self.unnamed += 1;
-            }
-            Some(worker) => self.workers.push(worker.clone()),
-            None => self.unnamed += 1,
+    /// Returns the losses of a part of the lease.
+    pub(super) fn of_part(&self) -> Self {
+        Self {
+            own: 0,
+            ..self.clone()
         }
-        true
-    }
-
-    /// Returns the number of losses that count.
-    pub(super) fn count(&self) -> u64 {
-        self.workers.len() as u64 + self.unnamed
     }
 
     /// Returns the description of the last loss.
@@ -58,28 +49,88 @@ impl LeaseLosses {
 /// Losses and successes of all leases of a run.
 #[derive(Debug, Default)]
 pub(super) struct Mortality {
+    /// Losses that no suspect explains.
     lost: f64,
     done: f64,
-    recent: VecDeque<WorkerId>,
+    /// Workers that were lost, and `true` if `lost` counts them.
+    recent: VecDeque<(WorkerId, bool)>,
+    /// Workers that returned a result after they were reported as lost: they lost only a result.
+    survivors: VecDeque<WorkerId>,
 }
 
 impl Mortality {
-    /// Notes that a worker was lost.
-    pub(super) fn add_loss(&mut self, worker: Option<&WorkerId>) {
-        if let Some(worker) = worker {
-            if self.recent.contains(worker) {
-                return;
-            }
-            if self.recent.len() == NAMES {
-                self.recent.pop_front();
-            }
-            self.recent.push_back(worker.clone());
-        }
-        self.lost += 1.0;
+    /// Returns the number of workers that ended under a lease.
+    pub(super) fn count(&self, losses: &LeaseLosses) -> u64 {
+        let ended = |worker: &&WorkerId| !self.survivors.contains(worker);
+        losses.workers.iter().filter(ended).count() as u64 + losses.unnamed
     }
 
-    /// Notes that a lease was computed.
-    pub(super) fn add_success(&mut self) {
+    /// Notes a loss of a lease. Returns `true` if it counts: the worker is another one than before.
+    pub(super) fn add_loss(
+        &mut self,
+        losses: &mut LeaseLosses,
+        worker: Option<WorkerId>,
+        cause: String,
+        is_suspect: bool,
+    ) -> bool {
+        losses.cause = cause;
+        let Some(worker) = worker else {
+            losses.unnamed += 1;
+            losses.own += 1;
+            self.lost += f64::from(u8::from(!is_suspect));
+            return true;
+        };
+        if losses.workers.contains(&worker) || self.survivors.contains(&worker) {
+            losses.repeats += 1;
+            let is_counted = losses.repeats.is_multiple_of(REPEATS);
+            losses.unnamed += u64::from(is_counted);
+            return is_counted;
+        }
+        losses.own += 1;
+        losses.workers.push(worker.clone());
+        match self.recent.iter_mut().find(|(other, _)| *other == worker) {
+            // A suspect explains the losses of all leases that its worker ran.
+            Some((_, is_counted)) if is_suspect && *is_counted => {
+                *is_counted = false;
+                self.lost = (self.lost - 1.0).max(0.0);
+            }
+            Some(_) => {}
+            None => {
+                self.lost += f64::from(u8::from(!is_suspect));
+                if self.recent.len() == NAMES {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back((worker, !is_suspect));
+            }
+        }
+        true
+    }
+
+    /// Notes that a lease becomes a suspect, which explains its losses.
+    pub(super) fn suspect(&mut self, losses: &LeaseLosses) {
+        let mut explained = losses.unnamed as f64;
+        for (worker, is_counted) in &mut self.recent {
+            if *is_counted && losses.workers.contains(worker) {
+                *is_counted = false;
+                explained += 1.0;
+            }
+        }
+        self.lost = (self.lost - explained).max(0.0);
+    }
+
+    /// Notes that `worker` computed a lease.
+    pub(super) fn add_success(&mut self, losses: &LeaseLosses, worker: &WorkerId, is_suspect: bool) {
+        if is_suspect {
+            self.lost += losses.own as f64;
+        }
+        if let Some(index) = self.recent.iter().position(|(other, _)| other == worker) {
+            if let Some((worker, true)) = self.recent.remove(index) {
+                self.lost = (self.lost - 1.0).max(0.0);
+                self.survive(worker);
+            } else {
+                self.survive(worker.clone());
+            }
+        }
         self.done += 1.0;
         if self.done > 1000.0 {
             self.done /= 2.0;
@@ -87,13 +138,19 @@ impl Mortality {
         }
     }
 
+    fn survive(&mut self, worker: WorkerId) {
+        if self.survivors.len() == NAMES {
+            self.survivors.pop_front();
+        }
+        self.survivors.push_back(worker);
+    }
+
     /// Returns `true` if the rows of a lease are to blame for its losses. Workers may end for other
     /// reasons, as often as they end under other leases. All losses together must be very unlikely
     /// then.
     pub(super) fn convicts(&self, losses: &LeaseLosses) -> bool {
-        let count = losses.count() as f64;
-        let others = (self.lost - count).max(0.0);
-        let chance = (others + 4.0 * LEAST_CHANCE) / (others + self.done + 4.0);
+        let chance = (self.lost + PRIOR * LEAST_CHANCE) / (self.lost + self.done + PRIOR);
+        let count = self.count(losses) as f64;
         chance.max(LEAST_CHANCE).powf(count) <= VERDICT
     }
 }
@@ -106,17 +163,24 @@ mod tests {
         WorkerId(format!("w{number}"))
     }
 
-    /// Returns the number of losses after which a lease is to blame.
+    fn lose(mortality: &mut Mortality, losses: &mut LeaseLosses, number: u64, is_suspect: bool) -> bool {
+        mortality.add_loss(losses, Some(worker(number)), String::new(), is_suspect)
+    }
+
+    /// Returns the number of losses after which a lease is to blame. The lease is a suspect from
+    /// the third on.
     fn losses_until_verdict(mortality: &mut Mortality) -> u64 {
         let mut losses = LeaseLosses::default();
         for number in 0.. {
             if mortality.convicts(&losses) {
                 break;
             }
-            mortality.add_loss(Some(&worker(number)));
-            assert!(losses.add(Some(&worker(number)), String::new()));
+            assert!(lose(mortality, &mut losses, number, number >= 3));
+            if number == 2 {
+                mortality.suspect(&losses);
+            }
         }
-        losses.count()
+        mortality.count(&losses)
     }
 
     #[test]
@@ -125,21 +189,56 @@ mod tests {
     }
 
     #[test]
+    fn losses_of_leases_on_the_same_workers_are_no_excuse() {
+        let mut mortality = Mortality::default();
+        for number in 0..6 {
+            lose(&mut mortality, &mut LeaseLosses::default(), number, false);
+        }
+        assert_eq!(losses_until_verdict(&mut mortality), 6);
+    }
+
+    #[test]
     fn more_losses_are_needed_where_workers_end_anyway() {
         let mut mortality = Mortality::default();
         for number in 100..110 {
-            mortality.add_loss(Some(&worker(number)));
-            mortality.add_success();
+            let mut losses = LeaseLosses::default();
+            lose(&mut mortality, &mut losses, number, false);
+            mortality.add_success(&losses, &worker(0), false);
         }
         assert!(losses_until_verdict(&mut mortality) > 20);
     }
 
     #[test]
-    fn a_worker_counts_once_and_again_if_it_goes_on() {
+    fn a_suspect_that_is_computed_at_last_had_bad_luck() {
+        let mut mortality = Mortality::default();
         let mut losses = LeaseLosses::default();
-        let counts = (0..6).filter(|_| losses.add(Some(&worker(1)), String::new()));
+        for number in 100..110 {
+            lose(&mut mortality, &mut losses, number, true);
+        }
+        mortality.add_success(&losses, &worker(0), true);
+        assert!(losses_until_verdict(&mut mortality) > 20);
+    }
+
+    #[test]
+    fn a_worker_that_returns_a_result_later_lost_only_a_result() {
+        let mut mortality = Mortality::default();
+        let mut losses = LeaseLosses::default();
+        assert!(lose(&mut mortality, &mut losses, 1, false));
+        assert!(lose(&mut mortality, &mut losses, 2, false));
+        mortality.add_success(&LeaseLosses::default(), &worker(1), false);
+        assert_eq!(mortality.count(&losses), 1);
+        assert!(!lose(&mut mortality, &mut losses, 1, false));
+    }
+
+    #[test]
+    fn a_worker_counts_once_and_again_if_it_goes_on() {
+        let mut mortality = Mortality::default();
+        let mut losses = LeaseLosses::default();
+        let counts = (0..6).filter(|_| lose(&mut mortality, &mut losses, 1, false));
         assert_eq!(counts.count(), 2);
-        assert!(losses.add(None, String::new()) && losses.add(None, String::new()));
-        assert_eq!(losses.count(), 4);
+        for _ in 0..2 {
+            assert!(mortality.add_loss(&mut losses, None, String::new(), false));
+        }
+        assert_eq!(mortality.count(&losses), 4);
     }
 }

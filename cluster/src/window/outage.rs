@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use super::settings::WindowSettings;
 
+/// Time without a failure after which an outage is over, also if no lease has a result yet. Longer
+/// than what a connection takes to fail.
+const PAUSE: Duration = Duration::from_secs(30);
+
 /// Returns the delay before the repetition with the given number, which is counted from 0.
 pub(super) fn backoff(settings: &WindowSettings, repetition: u32) -> Duration {
     let factor = 1 << repetition.min(16);
@@ -14,6 +18,8 @@ pub(super) fn backoff(settings: &WindowSettings, repetition: u32) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     since: Option<Duration>,
+    /// Time of the last failure.
+    last: Duration,
     until: Duration,
     repetitions: u32,
 }
@@ -21,6 +27,10 @@ pub(super) struct Outage {
 impl Outage {
     /// Notes that the scheduler was unavailable. Returns the time since it is.
     pub(super) fn report(&mut self, now: Duration, settings: &WindowSettings) -> Duration {
+        if now > self.last + PAUSE {
+            self.end();
+        }
+        self.last = now;
         let since = *self.since.get_or_insert(now);
         // Many attempts fail at the same time, and count as one.
         if self.repetitions == 0 || now >= self.until {
@@ -61,5 +71,6 @@ mod tests {
         assert_eq!(outage.report(now, &settings).as_millis(), 3550);
         outage.end();
         assert_eq!(outage.until(now), None);
+        assert!(outage.report(now + 2 * PAUSE, &settings).is_zero());
     }
 }

@@ -18,18 +18,22 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         let Some(lease) = self.leases.get_mut(&id) else {
             return;
         };
-        let is_counted = lease.losses.add(worker.as_ref(), cause);
-        if is_counted {
-            self.mortality.add_loss(worker.as_ref());
-        }
-        let is_trusted = !lease.is_suspect() && lease.losses.count() < self.settings.max_losses;
+        let is_suspect = lease.is_suspect();
+        let is_counted = self
+            .mortality
+            .add_loss(&mut lease.losses, worker, cause, is_suspect);
+        let losses = self.mortality.count(&lease.losses);
+        let is_trusted = !is_suspect && losses < self.settings.max_losses;
         if !is_counted || is_trusted {
             return self.reissue_prompt(id);
+        }
+        if !is_suspect {
+            self.mortality.suspect(&lease.losses);
         }
         if lease.can_split() {
             return self.split(id);
         }
-        if !lease.is_suspect() {
+        if !is_suspect {
             self.trusted -= 1;
             if !lease.attempts.is_empty() {
                 self.running_suspects.insert(id);
@@ -147,7 +151,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             piece,
             name: segment.name.clone(),
             rows: segment.rows,
-            workers: lease.losses.count(),
+            workers: self.mortality.count(&lease.losses),
             cause: lease.losses.cause().to_owned(),
         });
         self.settling.insert(piece, lease);

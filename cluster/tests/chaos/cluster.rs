@@ -150,8 +150,14 @@ impl SimCluster {
             ClusterEvent::SchedulerLost => self.lose_scheduler(scenario, rng),
             ClusterEvent::SchedulerBack => self.is_scheduler_up = true,
             ClusterEvent::Listed => {
-                let up = self.machines.iter().enumerate().filter(|(_, machine)| machine.is_up);
-                let names = up.map(|(index, machine)| name_of(index, machine.life)).collect();
+                let up = self
+                    .machines
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, machine)| machine.is_up);
+                let names = up
+                    .map(|(index, machine)| name_of(index, machine.life))
+                    .collect();
                 let event = WindowEvent::WorkersChanged(names);
                 self.effects.push(Effect::Report(Duration::ZERO, event));
             }
@@ -159,7 +165,13 @@ impl SimCluster {
         self.assign(now, scenario, rng);
     }
 
-    fn arrive(&mut self, attempt: AttemptId, now: Duration, scenario: &Scenario, rng: &mut SplitMix) {
+    fn arrive(
+        &mut self,
+        attempt: AttemptId,
+        now: Duration,
+        scenario: &Scenario,
+        rng: &mut SplitMix,
+    ) {
         if !self.submissions.contains_key(&attempt) {
             return;
         }
@@ -180,7 +192,8 @@ impl SimCluster {
             return;
         }
         let submissions = &self.submissions;
-        self.queue.sort_by_key(|id| (submissions.get(id).map(|lease| lease.order), *id));
+        self.queue
+            .sort_by_key(|id| (submissions.get(id).map(|lease| lease.order), *id));
         if self.queue.len() > 1 && rng.chance(0.1) {
             let last = self.queue.len() - 1;
             self.queue.swap(0, last);
@@ -257,7 +270,13 @@ impl SimCluster {
         };
         if now < machine.stopped_until {
             let delay = machine.stopped_until - now;
-            return self.later(delay, ClusterEvent::Ended { attempt, machine: index });
+            return self.later(
+                delay,
+                ClusterEvent::Ended {
+                    attempt,
+                    machine: index,
+                },
+            );
         }
         machine.running.remove(place);
         let (worker, unfit_from) = (name_of(index, machine.life), machine.spec.unfit_from);

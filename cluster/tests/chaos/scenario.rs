@@ -143,6 +143,13 @@ impl Scenario {
             delayed_segments: rng.pick(&[0.0, 0.0, 0.3, 0.9]),
         }
     }
+
+    /// Returns the time of the whole stream on the slowest machine.
+    pub(crate) fn slowest(&self) -> Duration {
+        let work: Duration = self.segments.iter().map(|segment| segment.work).sum();
+        let slowness = self.machines.iter().map(|machine| machine.slowness);
+        work.mul_f64(slowness.fold(1.0, f64::max))
+    }
 }
 
 fn segments(rng: &mut SplitMix) -> Vec<SimSegment> {
@@ -209,7 +216,11 @@ fn machines(rng: &mut SplitMix, segments: u64) -> Vec<MachineSpec> {
         machines[0].slowness = 100.0;
     }
     if rng.chance(0.3) {
-        let unfit = if rng.chance(0.2) { count } else { rng.below(count) };
+        let unfit = if rng.chance(0.2) {
+            count
+        } else {
+            rng.below(count)
+        };
         let from = rng.below(segments + 1);
         for machine in machines.iter_mut().rev().take(unfit as usize) {
             machine.unfit_from = Some(from);
@@ -223,7 +234,11 @@ fn faults(rng: &mut SplitMix) -> Faults {
         return Faults::default();
     }
     let some = |rng: &mut SplitMix, most: f64| {
-        if rng.chance(0.4) { rng.unit() * most } else { 0.0 }
+        if rng.chance(0.4) {
+            rng.unit() * most
+        } else {
+            0.0
+        }
     };
     Faults {
         lost_results: some(rng, 0.2),
