@@ -40,16 +40,10 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
 
     /// Removes a lease and cancels its attempts. The lease's reservation stays.
     pub(super) fn remove_lease(&mut self, id: LeaseId) -> Option<OpenLease<N>> {
-        while let Some(attempt) = self
-            .leases
-            .get(&id)
-            .and_then(|lease| lease.attempts.first())
-        {
-            self.cancel(attempt.id);
-        }
+        self.cancel_all(id);
         let lease = self.leases.remove(&id)?;
         self.ready.remove(&(lease.place(), id));
-        self.suspects.remove(&(lease.place(), id));
+        self.serial.remove(&(lease.place(), id));
         self.restricted.remove(&id);
         self.trusted -= usize::from(!lease.is_suspect());
         Some(lease)
@@ -58,15 +52,13 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
     /// Starts an attempt to compute a lease.
     pub(super) fn submit(&mut self, id: LeaseId) {
         let attempt = AttemptId(self.new_id());
+        if self.strand(id) {
+            self.running_serial.remove(&id);
+            return;
+        }
         let Some(lease) = self.leases.get_mut(&id) else {
             return;
         };
-        if lease.attempts.is_empty() && self.workers.are_all_in(&lease.unfit) {
-            let until = self.now + self.settings.unfit_grace;
-            let until = *lease.stranded_until.get_or_insert(until);
-            self.timers.insert((until, id));
-            return;
-        }
         let running = lease.attempts.len() as u64;
         if running > 0 {
             self.account.reserve_second(lease.bytes);
@@ -84,9 +76,6 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             order: lease.place().sequence,
             avoid: self.workers.avoided(&lease.unfit),
         };
-        if lease.is_suspect() {
-            self.running_suspects.insert(id);
-        }
         self.attempts.insert(attempt, id);
         self.counts.submitted += 1;
         self.ask(action);
@@ -105,9 +94,20 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         }
         let since = lease.attempts.remove(index).since;
         if lease.attempts.is_empty() {
-            self.running_suspects.remove(&id);
+            self.running_serial.remove(&id);
         }
         Some((id, since))
+    }
+
+    /// Cancels the attempts of a lease.
+    pub(super) fn cancel_all(&mut self, id: LeaseId) {
+        while let Some(attempt) = self
+            .leases
+            .get(&id)
+            .and_then(|lease| lease.attempts.first())
+        {
+            self.cancel(attempt.id);
+        }
     }
 
     pub(super) fn cancel(&mut self, attempt: AttemptId) {
@@ -218,8 +218,8 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         let key = (lease.place(), id);
         if delay > Duration::ZERO {
             self.timers.insert((self.now + delay, id));
-        } else if lease.is_suspect() {
-            self.suspects.insert(key);
+        } else if self.is_serial(lease) {
+            self.serial.insert(key);
         } else {
             self.ready.insert(key);
         }
@@ -230,17 +230,18 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         if self.outage.until(self.now).is_some() {
             return;
         }
-        while let Some((_, id)) = self.ready.pop_first() {
-            self.submit(id);
-        }
-        // Suspects run alone, so that a loss is blamed on the right one. The head never waits.
-        while let Some((_, id)) = self.suspects.first().copied() {
-            if !self.running_suspects.is_empty() && self.slots.head_lease() != Some(id) {
-                return;
+        while let Some((place, id)) = self.ready.pop_first() {
+            if self
+                .leases
+                .get(&id)
+                .is_some_and(|lease| self.is_serial(lease))
+            {
+                self.serial.insert((place, id));
+            } else {
+                self.submit(id);
             }
-            self.suspects.pop_first();
-            self.submit(id);
         }
+        self.submit_serial();
     }
 
     /// Issues the leases whose time has come.

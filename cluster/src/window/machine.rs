@@ -1,6 +1,6 @@
 //! The state machine of a window: receives events, and asks for actions.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::budget::ByteAccount;
@@ -33,10 +33,10 @@ pub struct LeaseWindow<N, R> {
     pub(super) attempts: HashMap<AttemptId, LeaseId>,
     /// Leases to submit as soon as the scheduler is available.
     pub(super) ready: BTreeSet<(PieceId, LeaseId)>,
-    /// Suspects to submit, one at a time.
-    pub(super) suspects: BTreeSet<(PieceId, LeaseId)>,
-    /// Suspects with running attempts.
-    pub(super) running_suspects: HashSet<LeaseId>,
+    /// Leases to submit one at a time: suspects, and others that lost workers.
+    pub(super) serial: BTreeSet<(PieceId, LeaseId)>,
+    /// Leases from `serial` with running attempts.
+    pub(super) running_serial: BTreeSet<LeaseId>,
     /// Leases for which a worker was unfit.
     pub(super) restricted: BTreeSet<LeaseId>,
     /// Leases that wait for a time.
@@ -77,8 +77,8 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             trusted: 0,
             attempts: HashMap::new(),
             ready: BTreeSet::new(),
-            suspects: BTreeSet::new(),
-            running_suspects: HashSet::new(),
+            serial: BTreeSet::new(),
+            running_serial: BTreeSet::new(),
             restricted: BTreeSet::new(),
             timers: BTreeSet::new(),
             splitting: BTreeMap::new(),
@@ -195,7 +195,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
 
     /// Submits leases of new segments, as far as workers and memory allow.
     fn submit_new(&mut self) {
-        while self.outage.until(self.now).is_none() {
+        while self.outage.until(self.now).is_none() && !self.has_suspects() {
             self.queue.extend(&self.pace, &self.settings);
             let usable = self.workers.usable().max(1);
             let is_urgent = self.is_delayed && self.trusted < usable;
@@ -231,7 +231,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
     }
 
     fn ask_for_time(&mut self) {
-        let has_waiting = !self.ready.is_empty() || !self.suspects.is_empty();
+        let has_waiting = !self.ready.is_empty() || !self.serial.is_empty();
         let has_work = has_waiting || self.queue.has_segments();
         let outage = self.outage.until(self.now).filter(|_| has_work);
         let timer = self.timers.first().map(|(time, _)| *time);

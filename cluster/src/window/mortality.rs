@@ -10,6 +10,9 @@ const NAMES: usize = 64;
 /// Assumed chance that an attempt is lost for another reason than its rows, at least.
 const LEAST_CHANCE: f64 = 0.03;
 
+/// Number of leases after which the weight of earlier ones is halved.
+const MEMORY: f64 = 64.0;
+
 /// Number of leases with [`LEAST_CHANCE`] that count before the first lease of the run.
 const PRIOR: f64 = 4.0;
 
@@ -38,6 +41,11 @@ impl LeaseLosses {
             own: 0,
             ..self.clone()
         }
+    }
+
+    /// Returns `true` if a worker was lost.
+    pub(super) fn is_any(&self) -> bool {
+        !self.workers.is_empty() || self.unnamed > 0
     }
 
     /// Returns the description of the last loss.
@@ -119,7 +127,12 @@ impl Mortality {
     }
 
     /// Notes that `worker` computed a lease.
-    pub(super) fn add_success(&mut self, losses: &LeaseLosses, worker: &WorkerId, is_suspect: bool) {
+    pub(super) fn add_success(
+        &mut self,
+        losses: &LeaseLosses,
+        worker: &WorkerId,
+        is_suspect: bool,
+    ) {
         if is_suspect {
             self.lost += losses.own as f64;
         }
@@ -131,8 +144,9 @@ impl Mortality {
                 self.survive(worker.clone());
             }
         }
-        self.done += 1.0;
-        if self.done > 1000.0 {
+        // Pieces of suspects are too small to have had the same chance to be lost.
+        self.done += f64::from(u8::from(!is_suspect));
+        if self.done > MEMORY {
             self.done /= 2.0;
             self.lost /= 2.0;
         }
@@ -163,7 +177,12 @@ mod tests {
         WorkerId(format!("w{number}"))
     }
 
-    fn lose(mortality: &mut Mortality, losses: &mut LeaseLosses, number: u64, is_suspect: bool) -> bool {
+    fn lose(
+        mortality: &mut Mortality,
+        losses: &mut LeaseLosses,
+        number: u64,
+        is_suspect: bool,
+    ) -> bool {
         mortality.add_loss(losses, Some(worker(number)), String::new(), is_suspect)
     }
 

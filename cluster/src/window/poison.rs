@@ -14,6 +14,42 @@ use crate::engine::WorkerId;
 use crate::error::ClusterError;
 
 impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
+    /// Returns `true` if some lease is a suspect. No new leases are submitted then, so that fewer
+    /// rows can be to blame for a loss.
+    pub(super) fn has_suspects(&self) -> bool {
+        self.leases.len() > self.trusted || !self.splitting.is_empty()
+    }
+
+    /// Returns `true` if a lease must not run at the same time as suspects.
+    pub(super) fn is_serial(&self, lease: &OpenLease<N>) -> bool {
+        lease.is_suspect() || self.has_suspects() && lease.losses.is_any()
+    }
+
+    /// Submits the first of the leases that run one at a time. It replaces a later one if it is
+    /// the lease at the head, which never waits.
+    pub(super) fn submit_serial(&mut self) {
+        while let Some((place, id)) = self.serial.first().copied() {
+            if let Some(running) = self.running_serial.first().copied() {
+                if self.slots.head_lease() != Some(id) {
+                    return;
+                }
+                self.withdraw(running);
+            }
+            self.serial.remove(&(place, id));
+            self.running_serial.insert(id);
+            self.submit(id);
+        }
+    }
+
+    /// Cancels the attempts of a lease, and lets it wait.
+    fn withdraw(&mut self, id: LeaseId) {
+        self.cancel_all(id);
+        if let Some(lease) = self.leases.get(&id) {
+            self.serial.insert((lease.place(), id));
+        }
+        self.running_serial.remove(&id);
+    }
+
     pub(super) fn worker_lost(&mut self, id: LeaseId, worker: Option<WorkerId>, cause: String) {
         let Some(lease) = self.leases.get_mut(&id) else {
             return;
@@ -35,9 +71,6 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         }
         if !is_suspect {
             self.trusted -= 1;
-            if !lease.attempts.is_empty() {
-                self.running_suspects.insert(id);
-            }
         }
         lease.suspicion = Suspicion::Single;
         if self.mortality.convicts(&lease.losses) {

@@ -22,6 +22,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             self.break_unfit(id);
         } else {
             self.restricted.insert(id);
+            self.strand(id);
             self.reissue_prompt(id);
         }
     }
@@ -43,18 +44,31 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
     /// Looks for leases that have no worker any more, or have one again.
     pub(super) fn review_restricted(&mut self) {
         for id in self.restricted.clone() {
+            if self.strand(id) {
+                continue;
+            }
             let Some(lease) = self.leases.get_mut(&id) else {
                 continue;
             };
-            if self.workers.are_all_in(&lease.unfit) {
-                let until = self.now + self.settings.unfit_grace;
-                let until = *lease.stranded_until.get_or_insert(until);
-                self.timers.insert((until, id));
-            } else if let Some(until) = lease.stranded_until.take()
-                && self.timers.remove(&(until, id))
-            {
+            if let Some(until) = lease.stranded_until.take() {
+                self.timers.remove(&(until, id));
                 self.timers.insert((self.now, id));
             }
         }
+    }
+
+    /// Returns `true` if all workers are unfit for a lease. The run ends then after some time,
+    /// unless another worker comes.
+    pub(super) fn strand(&mut self, id: LeaseId) -> bool {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return false;
+        };
+        let is_stranded = self.workers.are_all_in(&lease.unfit);
+        if is_stranded {
+            let until = self.now + self.settings.unfit_grace;
+            let until = *lease.stranded_until.get_or_insert(until);
+            self.timers.insert((until, id));
+        }
+        is_stranded
     }
 }
