@@ -231,14 +231,12 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             return;
         }
         while let Some((place, id)) = self.ready.pop_first() {
-            if self
-                .leases
-                .get(&id)
-                .is_some_and(|lease| self.is_serial(lease))
-            {
-                self.serial.insert((place, id));
-            } else {
-                self.submit(id);
+            match self.leases.get(&id) {
+                Some(lease) if !lease.attempts.is_empty() => {}
+                Some(lease) if self.is_serial(lease) => {
+                    self.serial.insert((place, id));
+                }
+                _ => self.submit(id),
             }
         }
         self.submit_serial();
@@ -264,7 +262,11 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             if is_stranded {
                 lease.stranded_until = None;
             }
-            self.reissue_now(id);
+            if lease.judged_until.is_some() && lease.attempts.is_empty() {
+                self.judge(id);
+            } else {
+                self.reissue_now(id);
+            }
         }
     }
 }

@@ -14,10 +14,12 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         let Some(id) = self.slots.head_lease() else {
             return;
         };
-        let Some(lease) = self.leases.get_mut(&id) else {
+        let Some(lease) = self.leases.get(&id) else {
             return;
         };
         let Some(newest) = lease.attempts.last() else {
+            let outage = self.outage.until(self.now).unwrap_or_default();
+            self.late_at = self.overtakes_at().map(|time| time.max(outage));
             return;
         };
         let wait = self.pace.late_after(lease.weight, &self.settings);
@@ -31,11 +33,13 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             self.late_at = Some(until);
             return;
         }
-        lease.hedges += 1;
         let oldest = lease.attempts.first().map(|attempt| attempt.id);
         let has_two = lease.attempts.len() > 1;
         if let Some(attempt) = oldest.filter(|_| has_two) {
             self.cancel(attempt);
+        }
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.hedges += 1;
         }
         self.counts.hedges += 1;
         self.submit(id);

@@ -50,6 +50,8 @@ pub(super) struct OpenLease<N> {
     pub(super) unfit_since: Option<Duration>,
     /// Time at which the run ends if all workers are unfit for the lease.
     pub(super) stranded_until: Option<Duration>,
+    /// Time until which the lease waits for a verdict.
+    pub(super) judged_until: Option<Duration>,
     pub(super) losses: LeaseLosses,
     pub(super) suspicion: Suspicion,
 }
@@ -70,6 +72,7 @@ impl<N> OpenLease<N> {
             unfit: Vec::new(),
             unfit_since: None,
             stranded_until: None,
+            judged_until: None,
             losses: LeaseLosses::default(),
             suspicion: Suspicion::None,
         }
@@ -110,6 +113,7 @@ impl<N> OpenLease<N> {
             unfit: self.unfit.clone(),
             unfit_since: self.unfit_since,
             stranded_until: None,
+            judged_until: None,
             losses: self.losses.of_part(),
             suspicion,
         }

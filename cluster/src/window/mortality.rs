@@ -69,7 +69,11 @@ pub(super) struct Mortality {
 impl Mortality {
     /// Returns the number of workers that ended under a lease.
     pub(super) fn count(&self, losses: &LeaseLosses) -> u64 {
-        let ended = |worker: &&WorkerId| !self.survivors.contains(worker);
+        self.count_gone(losses, |_| true)
+    }
+
+    fn count_gone(&self, losses: &LeaseLosses, is_gone: impl Fn(&WorkerId) -> bool) -> u64 {
+        let ended = |worker: &&WorkerId| !self.survivors.contains(worker) && is_gone(worker);
         losses.workers.iter().filter(ended).count() as u64 + losses.unnamed
     }
 
@@ -159,12 +163,17 @@ impl Mortality {
         self.survivors.push_back(worker);
     }
 
-    /// Returns `true` if the rows of a lease are to blame for its losses. Workers may end for other
+    /// Returns `true` if the rows of a lease are to blame for its losses with workers for which
+    /// `is_gone` holds. Workers may end for other
     /// reasons, as often as they end under other leases. All losses together must be very unlikely
     /// then.
-    pub(super) fn convicts(&self, losses: &LeaseLosses) -> bool {
+    pub(super) fn convicts(
+        &self,
+        losses: &LeaseLosses,
+        is_gone: impl Fn(&WorkerId) -> bool,
+    ) -> bool {
         let chance = (self.lost + PRIOR * LEAST_CHANCE) / (self.lost + self.done + PRIOR);
-        let count = self.count(losses) as f64;
+        let count = self.count_gone(losses, is_gone) as f64;
         chance.max(LEAST_CHANCE).powf(count) <= VERDICT
     }
 }
@@ -191,7 +200,7 @@ mod tests {
     fn losses_until_verdict(mortality: &mut Mortality) -> u64 {
         let mut losses = LeaseLosses::default();
         for number in 0.. {
-            if mortality.convicts(&losses) {
+            if mortality.convicts(&losses, |_| true) {
                 break;
             }
             assert!(lose(mortality, &mut losses, number, number >= 3));

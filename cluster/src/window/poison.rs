@@ -5,6 +5,8 @@
 //! on one part. A row that always ends its worker costs six workers in all, where halves would cost
 //! two and more for each power of two.
 
+use std::time::Duration;
+
 use super::budget::ResultBytes;
 use super::lease::{OpenLease, Suspicion};
 use super::machine::LeaseWindow;
@@ -12,6 +14,12 @@ use super::message::{LeaseId, WindowAction};
 use super::segment::{ByteSize, LeaseSegment, PieceId, SegmentPiece};
 use crate::engine::WorkerId;
 use crate::error::ClusterError;
+
+/// Time between two looks at the list of workers before a verdict.
+const DOUBT: Duration = Duration::from_millis(500);
+
+/// Time after which a suspect is issued again if its workers are still listed.
+const MAX_DOUBT: Duration = Duration::from_secs(10);
 
 impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
     /// Returns `true` if some lease is a suspect. No new leases are submitted then, so that fewer
@@ -25,12 +33,28 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         lease.is_suspect() || self.has_suspects() && lease.losses.is_any()
     }
 
-    /// Submits the first of the leases that run one at a time. It replaces a later one if it is
-    /// the lease at the head, which never waits.
+    /// Returns the time at which the lease at the head replaces the one that runs alone, if it waits
+    /// for that one. The task of a cancelled attempt may go on, so this is only done if it is late.
+    pub(super) fn overtakes_at(&self) -> Option<Duration> {
+        let (_, waiting) = self.serial.first()?;
+        if self.slots.head_lease() != Some(*waiting) {
+            return None;
+        }
+        let running = self.leases.get(self.running_serial.first()?)?;
+        let since = running.attempts.last()?.since;
+        Some(since + self.pace.late_after(running.weight, &self.settings))
+    }
+
+    /// Submits the first of the leases that run one at a time.
     pub(super) fn submit_serial(&mut self) {
         while let Some((place, id)) = self.serial.first().copied() {
+            let has_attempts = |lease: &OpenLease<N>| !lease.attempts.is_empty();
+            if self.leases.get(&id).is_some_and(has_attempts) {
+                self.serial.remove(&(place, id));
+                continue;
+            }
             if let Some(running) = self.running_serial.first().copied() {
-                if self.slots.head_lease() != Some(id) {
+                if self.overtakes_at().is_none_or(|time| self.now < time) {
                     return;
                 }
                 self.withdraw(running);
@@ -73,9 +97,24 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             self.trusted -= 1;
         }
         lease.suspicion = Suspicion::Single;
-        if self.mortality.convicts(&lease.losses) {
-            self.settle(id);
+        self.judge(id);
+    }
+
+    /// Settles a suspect if its rows are to blame, and issues it again otherwise. Waits as long as
+    /// workers that would make the difference are still listed: they may have lost only a result.
+    pub(super) fn judge(&mut self, id: LeaseId) {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return;
+        };
+        let are_gone = |worker: &WorkerId| !self.workers.has(worker);
+        if self.mortality.convicts(&lease.losses, are_gone) {
+            return self.settle(id);
+        }
+        let until = lease.judged_until.get_or_insert(self.now + MAX_DOUBT);
+        if self.now < *until && self.mortality.convicts(&lease.losses, |_| true) {
+            self.timers.insert((self.now + DOUBT, id));
         } else {
+            lease.judged_until = None;
             self.reissue_prompt(id);
         }
     }

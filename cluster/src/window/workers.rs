@@ -26,6 +26,11 @@ impl WorkerRecords {
         }
     }
 
+    /// Returns `true` if a worker is listed.
+    pub(super) fn has(&self, worker: &WorkerId) -> bool {
+        self.listed.contains(worker)
+    }
+
     /// Returns the number of workers, without those that were set aside.
     pub(super) fn usable(&self) -> usize {
         let usable = |worker: &&WorkerId| !self.set_aside.contains_key(*worker);

@@ -55,6 +55,8 @@ pub(crate) struct SimCluster {
     queue: Vec<AttemptId>,
     is_scheduler_up: bool,
     pub(crate) effects: Vec<Effect>,
+    /// Ranges that ran when a machine died.
+    deaths: Vec<Vec<RowRange>>,
 }
 
 impl SimCluster {
@@ -72,6 +74,7 @@ impl SimCluster {
             queue: Vec::new(),
             is_scheduler_up: true,
             effects: Vec::new(),
+            deaths: Vec::new(),
         };
         let faults = scenario.faults;
         let kinds = [
@@ -88,6 +91,17 @@ impl SimCluster {
         }
         cluster.later(rng.millis(0.1, 2000.0), ClusterEvent::Listed);
         cluster
+    }
+
+    /// Returns the number of machines that died while they ran all rows of `range`.
+    pub(crate) fn deaths_under(&self, range: RowRange) -> usize {
+        let covers = |other: &RowRange| {
+            other.sequence == range.sequence
+                && other.from <= range.from
+                && range.from + range.rows <= other.from + other.rows
+        };
+        let deaths = self.deaths.iter();
+        deaths.filter(|ranges| ranges.iter().any(covers)).count()
     }
 
     fn later(&mut self, delay: Duration, event: ClusterEvent) {
@@ -328,7 +342,11 @@ impl SimCluster {
         machine.is_up = false;
         machine.stopped_until = Duration::ZERO;
         let name = name_of(index, machine.life);
-        for attempt in std::mem::take(&mut machine.running) {
+        let running = std::mem::take(&mut machine.running);
+        let leases = running.iter().filter_map(|id| self.submissions.get(id));
+        let segments = leases.flat_map(|lease| lease.segments.iter().map(|segment| segment.name));
+        self.deaths.push(segments.collect());
+        for attempt in running {
             let is_named = !rng.chance(scenario.faults.unnamed_losses);
             let error = EngineError::WorkerLost {
                 worker: is_named.then(|| name.clone()),

@@ -38,6 +38,7 @@ fn every_seed_delivers_its_stream_or_its_error() {
     let seeds = number("FOREBAY_CHAOS_SEEDS").unwrap_or(DEFAULT_SEEDS);
     let mut failed = Vec::new();
     let (mut finished, mut errors, mut stopped, mut settled, mut aside) = (0, 0, 0, 0, 0);
+    let mut unlucky = 0;
     let (mut events, mut hedges, mut splits, mut duplicates, mut lost) = (0, 0, 0, 0, 0);
     for seed in 0..seeds {
         let Ok(report) = catch_unwind(AssertUnwindSafe(|| run(seed, false))) else {
@@ -51,6 +52,7 @@ fn every_seed_delivers_its_stream_or_its_error() {
             SimEnding::Stopped => stopped += 1,
         }
         settled += report.settled;
+        unlucky += report.unlucky;
         aside += report.set_aside;
         events += report.events;
         hedges += report.counts.hedges;
@@ -61,7 +63,7 @@ fn every_seed_delivers_its_stream_or_its_error() {
     println!(
         "{seeds} seeds, {events} events: {finished} finished, {errors} ended with an error, \
          {stopped} were stopped; {lost} attempts failed, {hedges} hedges, {duplicates} duplicates, \
-         {splits} splits, {settled} poison pieces, {aside} workers set aside"
+         {splits} splits, {settled} poison pieces ({unlucky} only unlucky), {aside} workers set aside"
     );
     assert!(
         failed.is_empty(),

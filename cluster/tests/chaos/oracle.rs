@@ -7,7 +7,7 @@ use forebay_cluster::window::{
     AttemptId, ByteSize, LeaseId, LeaseSegment, LeaseWindow, PieceId, WindowSettings,
 };
 
-use crate::scenario::{RowRange, Scenario, SimResult};
+use crate::scenario::{MachineSpec, RowRange, Scenario, SimResult};
 
 /// Bytes that the window counts for each segment besides its result.
 const OVERHEAD: u64 = 256;
@@ -33,6 +33,9 @@ pub(crate) struct Oracle<'a> {
     /// Bytes of results, and their excess, by segment and row.
     held: BTreeMap<PieceId, (u64, u64)>,
     broken: BTreeSet<u64>,
+    convicted: Vec<RowRange>,
+    /// Number of convicted pieces without poison.
+    pub(crate) unlucky: u64,
     /// Segments that were in leases.
     leased: u64,
     alone: u64,
@@ -52,6 +55,8 @@ impl<'a> Oracle<'a> {
             reserved: BTreeMap::new(),
             held: BTreeMap::new(),
             broken: BTreeSet::new(),
+            convicted: Vec::new(),
+            unlucky: 0,
             leased: 0,
             alone: 0,
             delivered: 0,
@@ -137,14 +142,31 @@ impl<'a> Oracle<'a> {
             let range = result.range;
             assert_eq!((range.sequence, range.from), (sequence, row), "wrong rows");
             row += range.rows;
-            assert_eq!(result.is_failure, self.has_poison(range), "wrong failure");
+            let is_convicted = self.convicted.contains(&range);
+            assert!(
+                is_convicted || !self.has_poison(range),
+                "poison has a result"
+            );
+            assert_eq!(result.is_failure, is_convicted, "wrong failure");
         }
         assert_eq!(row, segment.info.rows, "rows are missing or repeated");
         self.delivered += 1;
         self.unconsumed.push_back(sequence);
     }
 
-    pub(crate) fn has_poison(&self, range: RowRange) -> bool {
+    /// Checks that a piece is to blame: its rows are poison, or so many machines died under it that
+    /// nobody can tell.
+    pub(crate) fn convict(&mut self, range: RowRange, deaths: usize) {
+        let is_poison = self.has_poison(range);
+        assert!(
+            is_poison || deaths >= 6,
+            "{range:?} is innocent: {deaths} deaths"
+        );
+        self.unlucky += u64::from(!is_poison);
+        self.convicted.push(range);
+    }
+
+    fn has_poison(&self, range: RowRange) -> bool {
         let first = (range.sequence, range.from);
         let last = (range.sequence, range.from + range.rows);
         self.scenario.poison.range(first..last).next().is_some()
@@ -191,8 +213,11 @@ impl<'a> Oracle<'a> {
         let bound = self.settings.limit().max(self.alone) + second + excess;
         let (used, status) = (reserved + held, window.status());
         assert!(used <= bound, "{used} bytes are over the bound of {bound}");
+        // A segment that no worker can compute frees its other pieces unseen.
+        let is_unfit = |machine: &MachineSpec| machine.unfit_from.is_some();
+        let is_unknown = self.scenario.machines.iter().any(is_unfit);
         assert!(
-            used <= status.used_bytes,
+            used <= status.used_bytes || is_unknown,
             "{used} bytes are not all counted: {status:?}"
         );
         assert!(
@@ -217,8 +242,8 @@ impl<'a> Oracle<'a> {
                 assert!(self.scenario.faults.refuses_at.is_some(), "{error}");
             }
             ClusterError::Poison { .. } => {
-                let first = self.scenario.poison.first().map(|(sequence, _)| *sequence);
-                assert_eq!(first, Some(self.delivered), "{error}");
+                let is_head = |range: &RowRange| range.sequence == self.delivered;
+                assert!(self.convicted.iter().any(is_head), "{error}");
                 assert!(!self.scenario.is_poison_data, "{error}");
             }
             ClusterError::Unfit { sequence, reasons } => {

@@ -67,6 +67,7 @@ pub(crate) struct SimReport {
     pub(crate) time: Duration,
     pub(crate) events: u64,
     pub(crate) settled: u64,
+    pub(crate) unlucky: u64,
     pub(crate) set_aside: usize,
     pub(crate) counts: forebay_cluster::window::WindowCounts,
 }
@@ -148,6 +149,7 @@ impl<'a> Simulation<'a> {
             time: self.now,
             events,
             settled: self.settled,
+            unlucky: self.oracle.unlucky,
             set_aside,
             counts: self.window.status().counts,
         }
@@ -320,7 +322,7 @@ impl<'a> Simulation<'a> {
                 cause,
                 ..
             } => {
-                assert!(self.oracle.has_poison(name), "{name:?} is innocent");
+                self.oracle.convict(name, self.cluster.deaths_under(name));
                 self.settled += 1;
                 let failure = SimResult {
                     range: name,
