@@ -1,5 +1,8 @@
 //! Second attempts of the lease at the head of the stream.
 
+use std::time::Duration;
+
+use super::lease::OpenLease;
 use super::machine::LeaseWindow;
 use super::segment::ByteSize;
 
@@ -7,6 +10,12 @@ use super::segment::ByteSize;
 const MAX_DOUBLINGS: u32 = 10;
 
 impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
+    /// Returns the time after which a lease is late.
+    pub(super) fn late_after(&self, lease: &OpenLease<N>) -> Duration {
+        let (weight, work) = (lease.weight, lease.estimated_work);
+        self.pace.late_after(weight, work, &self.settings)
+    }
+
     /// Issues the lease at the head a second time, if it is late. If it already runs twice, the
     /// new attempt replaces the older one.
     pub(super) fn hedge(&mut self) {
@@ -22,7 +31,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             self.late_at = self.overtakes_at().map(|time| time.max(outage));
             return;
         };
-        let wait = self.pace.late_after(lease.weight, &self.settings);
+        let wait = self.late_after(lease);
         let wait = wait * (1 << lease.hedges.min(MAX_DOUBLINGS));
         let late_at = newest.since + wait;
         if self.now < late_at {

@@ -7,6 +7,10 @@ use super::settings::WindowSettings;
 /// Weight of earlier leases when a lease is measured. About the last ten leases count.
 const MEMORY: f64 = 0.9;
 
+/// Largest factor by which a lease is expected to take longer than the mean of earlier ones because
+/// it is larger. Small leases take most of their time on the way, which does not grow with them.
+const MAX_LARGER: f64 = 16.0;
+
 /// Relation of measured to estimated quantities.
 #[derive(Debug, Clone, Default)]
 struct Correction {
@@ -93,14 +97,20 @@ impl Pace {
         seconds(self.work.correct(work.as_secs_f64()))
     }
 
-    /// Returns the time after which a lease of the given weight is late.
-    pub(super) fn late_after(&self, weight: f64, settings: &WindowSettings) -> Duration {
+    /// Returns the time after which a lease is late.
+    pub(super) fn late_after(
+        &self,
+        weight: f64,
+        work: Duration,
+        settings: &WindowSettings,
+    ) -> Duration {
         if self.leases == 0.0 {
-            return settings.first_hedge_delay;
+            return settings.first_hedge_delay.max(work * settings.hedge_factor);
         }
-        let larger = (weight * self.leases / self.weight.max(1e-9)).max(1.0);
-        let expected = self.turnaround / self.leases * larger;
-        seconds(expected * f64::from(settings.hedge_factor)).max(settings.hedge_delay)
+        let larger = weight * self.leases / self.weight.max(1e-9);
+        let expected = self.turnaround / self.leases * larger.clamp(1.0, MAX_LARGER);
+        let expected = seconds(expected).max(self.work(work));
+        (expected * settings.hedge_factor).max(settings.hedge_delay)
     }
 }
 
@@ -146,12 +156,33 @@ mod tests {
     #[test]
     fn a_lease_is_late_after_three_times_its_expected_time_and_never_before_a_second() {
         let (mut pace, settings) = (Pace::default(), WindowSettings::default());
-        assert_eq!(pace.late_after(1.0, &settings), settings.first_hedge_delay);
+        assert_eq!(
+            pace.late_after(1.0, Duration::ZERO, &settings),
+            settings.first_hedge_delay
+        );
         pace.measure(&lease(1, 1, 10));
-        assert_eq!(pace.late_after(1.0, &settings), Duration::from_secs(1));
+        assert_eq!(
+            pace.late_after(1.0, Duration::ZERO, &settings),
+            Duration::from_secs(1)
+        );
         let mut pace = Pace::default();
         pace.measure(&lease(1, 1, 2000));
-        assert_eq!(pace.late_after(0.1, &settings), Duration::from_secs(6));
-        assert_eq!(pace.late_after(2.0, &settings), Duration::from_secs(12));
+        let work = Duration::from_secs(300);
+        assert_eq!(
+            pace.late_after(1e9, Duration::ZERO, &settings).as_secs(),
+            96
+        );
+        assert_eq!(
+            pace.late_after(1.0, work, &settings),
+            Duration::from_secs(9)
+        );
+        assert_eq!(
+            pace.late_after(0.1, Duration::ZERO, &settings),
+            Duration::from_secs(6)
+        );
+        assert_eq!(
+            pace.late_after(2.0, Duration::ZERO, &settings),
+            Duration::from_secs(12)
+        );
     }
 }

@@ -42,7 +42,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         }
         let running = self.leases.get(self.running_serial.first()?)?;
         let since = running.attempts.last()?.since;
-        Some(since + self.pace.late_after(running.weight, &self.settings))
+        Some(since + self.late_after(running))
     }
 
     /// Submits the first of the leases that run one at a time.

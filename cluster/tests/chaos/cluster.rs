@@ -1,6 +1,6 @@
 //! An adversarial cluster: queues attempts, runs them, and loses them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_cluster::engine::{EngineError, WorkerId};
@@ -55,8 +55,8 @@ pub(crate) struct SimCluster {
     queue: Vec<AttemptId>,
     is_scheduler_up: bool,
     pub(crate) effects: Vec<Effect>,
-    /// Ranges that ran when a machine died.
-    deaths: Vec<Vec<RowRange>>,
+    /// Ranges that a machine lost, with its number and life.
+    losses: Vec<(usize, u32, Vec<RowRange>)>,
 }
 
 impl SimCluster {
@@ -74,7 +74,7 @@ impl SimCluster {
             queue: Vec::new(),
             is_scheduler_up: true,
             effects: Vec::new(),
-            deaths: Vec::new(),
+            losses: Vec::new(),
         };
         let faults = scenario.faults;
         let kinds = [
@@ -93,15 +93,29 @@ impl SimCluster {
         cluster
     }
 
-    /// Returns the number of machines that died while they ran all rows of `range`.
+    /// Returns the number of machines that died and lost all rows of `range`.
     pub(crate) fn deaths_under(&self, range: RowRange) -> usize {
         let covers = |other: &RowRange| {
             other.sequence == range.sequence
                 && other.from <= range.from
                 && range.from + range.rows <= other.from + other.rows
         };
-        let deaths = self.deaths.iter();
-        deaths.filter(|ranges| ranges.iter().any(covers)).count()
+        let is_over = |index: usize, life: u32| {
+            let machine = &self.machines[index];
+            machine.life > life || !machine.is_up
+        };
+        let losses = self.losses.iter();
+        let lives = losses
+            .filter(|(index, life, ranges)| is_over(*index, *life) && ranges.iter().any(covers));
+        let lives: BTreeSet<(usize, u32)> = lives.map(|(index, life, _)| (*index, *life)).collect();
+        lives.len()
+    }
+
+    fn note_loss(&mut self, machine: usize, life: u32, attempt: AttemptId) {
+        if let Some(lease) = self.submissions.get(&attempt) {
+            let ranges = lease.segments.iter().map(|segment| segment.name);
+            self.losses.push((machine, life, ranges.collect()));
+        }
     }
 
     fn later(&mut self, delay: Duration, event: ClusterEvent) {
@@ -245,15 +259,15 @@ impl SimCluster {
         machine.running.push(attempt);
         let mut time = rng.millis(0.1, 5.0);
         let mut is_poison = false;
-        for segment in &self.submissions[&attempt].segments {
+        let lease = &self.submissions[&attempt];
+        for segment in &lease.segments {
             let range = segment.name;
-            let whole = &scenario.segments[range.sequence as usize];
-            let share = range.rows as f64 / whole.info.rows as f64;
-            time += whole.work.mul_f64(share * machine.spec.slowness);
             let first = (range.sequence, range.from);
             let last = (range.sequence, range.from + range.rows);
             is_poison |= scenario.poison.range(first..last).next().is_some();
         }
+        time += self.time_of(lease, index, scenario);
+        let machine = &self.machines[index];
         let wait = machine.stopped_until.saturating_sub(now);
         let event = if is_poison {
             time = time.mul_f64(rng.unit());
@@ -268,6 +282,17 @@ impl SimCluster {
             }
         };
         self.later(wait + time, event);
+    }
+
+    /// Returns the time that a machine takes for a lease.
+    fn time_of(&self, lease: &Submission, machine: usize, scenario: &Scenario) -> Duration {
+        let times = lease.segments.iter().map(|segment| {
+            let whole = &scenario.segments[segment.name.sequence as usize];
+            let share = segment.name.rows as f64 / whole.info.rows as f64;
+            whole.work.mul_f64(share)
+        });
+        let time: Duration = times.sum();
+        time.mul_f64(self.machines[machine].spec.slowness)
     }
 
     fn end_attempt(
@@ -306,7 +331,8 @@ impl SimCluster {
             return self.fail(delay, attempt, EngineError::WorkerUnfit { worker, cause });
         }
         if rng.chance(scenario.faults.lost_results) {
-            let worker = Some(worker);
+            let (worker, life) = (Some(worker), machine.life);
+            self.note_loss(index, life, attempt);
             return self.fail(delay, attempt, EngineError::WorkerLost { worker, cause });
         }
         if rng.chance(scenario.faults.silent_losses) {
@@ -325,7 +351,7 @@ impl SimCluster {
             attempt,
             worker,
             results: results.collect(),
-            took: rng.millis(0.1, 100.0),
+            took: self.time_of(lease, index, scenario),
         };
         if rng.chance(scenario.faults.repeats) {
             let later = delay + rng.millis(0.05, 5000.0);
@@ -343,10 +369,9 @@ impl SimCluster {
         machine.stopped_until = Duration::ZERO;
         let name = name_of(index, machine.life);
         let running = std::mem::take(&mut machine.running);
-        let leases = running.iter().filter_map(|id| self.submissions.get(id));
-        let segments = leases.flat_map(|lease| lease.segments.iter().map(|segment| segment.name));
-        self.deaths.push(segments.collect());
+        let life = machine.life;
         for attempt in running {
+            self.note_loss(index, life, attempt);
             let is_named = !rng.chance(scenario.faults.unnamed_losses);
             let error = EngineError::WorkerLost {
                 worker: is_named.then(|| name.clone()),
