@@ -114,6 +114,8 @@ pub enum WindowAction<N, R> {
         piece: PieceId,
         /// Its name.
         name: N,
+        /// Number of its rows.
+        rows: u64,
         /// Largest number of rows of a piece.
         max_rows: u64,
     },

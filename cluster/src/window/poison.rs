@@ -144,13 +144,14 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
                 group_rows = 0;
             }
             if segment.can_split() && segment.rows > max_rows {
-                let (piece, name) = (segment.id, segment.name.clone());
+                let (piece, name, rows) = (segment.id, segment.name.clone(), segment.rows);
                 self.slots.set_lease(piece, None);
                 let part = lease.part(vec![segment], suspicion);
                 self.splitting.insert(piece, part);
                 self.ask(WindowAction::SplitSegment {
                     piece,
                     name,
+                    rows,
                     max_rows,
                 });
             } else {

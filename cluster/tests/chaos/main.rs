@@ -38,7 +38,7 @@ fn every_seed_delivers_its_stream_or_its_error() {
     let seeds = number("FOREBAY_CHAOS_SEEDS").unwrap_or(DEFAULT_SEEDS);
     let mut failed = Vec::new();
     let (mut finished, mut errors, mut stopped, mut settled, mut aside) = (0, 0, 0, 0, 0);
-    let mut unlucky = 0;
+    let (mut unlucky, mut hours) = (0, 0.0);
     let (mut events, mut hedges, mut splits, mut duplicates, mut lost) = (0, 0, 0, 0, 0);
     for seed in 0..seeds {
         let Ok(report) = catch_unwind(AssertUnwindSafe(|| run(seed, false))) else {
@@ -55,13 +55,14 @@ fn every_seed_delivers_its_stream_or_its_error() {
         unlucky += report.unlucky;
         aside += report.set_aside;
         events += report.events;
+        hours += report.time.as_secs_f64() / 3600.0;
         hedges += report.counts.hedges;
         splits += report.counts.splits;
         duplicates += report.counts.duplicates;
         lost += report.counts.failed;
     }
     println!(
-        "{seeds} seeds, {events} events: {finished} finished, {errors} ended with an error, \
+        "{seeds} seeds, {hours:.0} hours, {events} events: {finished} finished, {errors} ended with an error, \
          {stopped} were stopped; {lost} attempts failed, {hedges} hedges, {duplicates} duplicates, \
          {splits} splits, {settled} poison pieces ({unlucky} only unlucky), {aside} workers set aside"
     );

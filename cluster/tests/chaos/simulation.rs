@@ -296,6 +296,7 @@ impl<'a> Simulation<'a> {
                 piece,
                 name,
                 max_rows,
+                ..
             } => {
                 let mut pieces = Vec::new();
                 let end = name.from + name.rows;
