@@ -3,6 +3,13 @@
 //! `FOREBAY_CHAOS_SEEDS` is the number of seeds, and `FOREBAY_CHAOS_SEED` is a single seed to run
 //! with all its events printed.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints its seeds"
+)]
+
 mod cluster;
 mod oracle;
 mod rng;

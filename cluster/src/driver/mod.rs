@@ -1,5 +1,7 @@
 //! Runs a window of leases over an engine.
 
+mod actions;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
@@ -12,12 +14,11 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::codec::{LeaseCodec, PoisonPiece};
-use crate::engine::{EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+use crate::codec::LeaseCodec;
+use crate::engine::{EngineError, LeaseEngine, LeaseOutput, WorkerId};
 use crate::error::ClusterError;
 use crate::window::{
-    AttemptId, LeaseSegment, LeaseWindow, SegmentInfo, WindowAction, WindowEvent, WindowSettings,
-    WindowStatus,
+    AttemptId, LeaseSegment, LeaseWindow, SegmentInfo, WindowEvent, WindowSettings, WindowStatus,
 };
 
 /// Time between two looks at the list of workers.
@@ -130,130 +131,6 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
     /// more. Leases behind it are cancelled.
     pub fn skip_from(&mut self, sequence: u64) {
         self.send(WindowEvent::SkipFrom(sequence));
-    }
-
-    fn send(&mut self, event: WindowEvent<C::Segment, C::Output>) {
-        let now = self.started.elapsed();
-        self.window.handle(now, event);
-        self.act();
-    }
-
-    /// Does what the window asks for.
-    fn act(&mut self) {
-        while let Some(action) = self.window.next_action() {
-            match action {
-                WindowAction::WantSegments {
-                    segments,
-                    bytes,
-                    work,
-                } => {
-                    self.wish = Some(SegmentWish {
-                        segments,
-                        bytes,
-                        work,
-                    });
-                }
-                WindowAction::Submit {
-                    attempt,
-                    segments,
-                    affinity,
-                    order,
-                    avoid,
-                    ..
-                } => {
-                    let request = LeaseRequest {
-                        payload: self.codec.encode(&segments),
-                        affinity,
-                        order,
-                        avoid,
-                    };
-                    self.submit(attempt, segments, request);
-                }
-                WindowAction::Cancel { attempt } => {
-                    if let Some(lease) = self.submitted.remove(&attempt) {
-                        lease.cancel.abort();
-                    }
-                }
-                WindowAction::Deliver { sequence, results } => {
-                    self.delivered
-                        .push_back(SegmentResult { sequence, results });
-                }
-                WindowAction::SplitSegment {
-                    piece,
-                    name,
-                    max_rows,
-                    ..
-                } => {
-                    let pieces = self.codec.split(&name, max_rows);
-                    let event = WindowEvent::SegmentSplit { piece, pieces };
-                    self.window.handle(self.started.elapsed(), event);
-                }
-                WindowAction::SettlePoison {
-                    piece,
-                    name,
-                    rows,
-                    workers,
-                    cause,
-                } => {
-                    let poison = PoisonPiece {
-                        piece,
-                        rows,
-                        workers,
-                        cause,
-                    };
-                    let result = self.codec.settle_poison(&name, poison);
-                    let event = WindowEvent::PoisonSettled { piece, result };
-                    self.window.handle(self.started.elapsed(), event);
-                }
-                WindowAction::WakeAt(time) => {
-                    self.timer = Some(Box::pin(sleep_until(self.started + time)));
-                }
-                WindowAction::Finish => self.has_ended = true,
-                WindowAction::Fail(error) => {
-                    self.error = Some(error);
-                    self.has_ended = true;
-                }
-            }
-        }
-    }
-
-    fn submit(
-        &mut self,
-        attempt: AttemptId,
-        segments: Vec<LeaseSegment<C::Segment>>,
-        request: LeaseRequest,
-    ) {
-        let result = self.engine.submit(request);
-        let (cancel, registration) = AbortHandle::new_pair();
-        let future = async move { (attempt, result.await) }.boxed();
-        self.attempts.push(Abortable::new(future, registration));
-        let lease = SubmittedLease { segments, cancel };
-        self.submitted.insert(attempt, lease);
-    }
-
-    fn attempt_ended(&mut self, attempt: AttemptId, outcome: EngineOutcome) {
-        let Some(lease) = self.submitted.remove(&attempt) else {
-            return;
-        };
-        let decoded = outcome.and_then(|output| {
-            let worker = output.worker.clone();
-            match self.codec.decode(&lease.segments, output) {
-                Ok(results) => Ok((worker, results)),
-                Err(cause) => Err(EngineError::WorkerUnfit { worker, cause }),
-            }
-        });
-        match decoded {
-            Ok((worker, results)) => self.send(WindowEvent::AttemptDone {
-                attempt,
-                worker,
-                results: results.segments,
-                took: results.took,
-            }),
-            Err(error) => {
-                log::warn!("a lease is issued again: {error}");
-                self.send(WindowEvent::AttemptFailed { attempt, error });
-            }
-        }
     }
 }
 
