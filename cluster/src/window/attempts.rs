@@ -141,8 +141,12 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         };
         self.outage.end();
         let is_suspect = lease.is_suspect();
+        let suspects = || self.leases.values().chain(self.splitting.values());
+        let is_explained = |worker: &WorkerId| {
+            suspects().any(|other| other.is_suspect() && other.losses.has(worker))
+        };
         self.mortality
-            .add_success(&lease.losses, &worker, is_suspect);
+            .add_success(&lease.losses, &worker, is_suspect, is_explained);
         for (unfit, cause) in &lease.unfit {
             if *unfit != worker {
                 self.workers.set_aside(unfit.clone(), cause.clone());

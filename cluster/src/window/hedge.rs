@@ -13,7 +13,13 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
     /// Returns the time after which a lease is late.
     pub(super) fn late_after(&self, lease: &OpenLease<N>) -> Duration {
         let (weight, work) = (lease.weight, lease.estimated_work);
-        self.pace.late_after(weight, work, &self.settings)
+        let late = self.pace.late_after(weight, work, &self.settings);
+        // Each attempt may cost another worker, and it may take seconds to hear of the loss.
+        if lease.losses.is_any() {
+            late.max(self.settings.first_hedge_delay)
+        } else {
+            late
+        }
     }
 
     /// Issues the lease at the head a second time, if it is late. If it already runs twice, the

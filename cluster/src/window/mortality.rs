@@ -29,8 +29,10 @@ pub(super) struct LeaseLosses {
     workers: Vec<WorkerId>,
     unnamed: u64,
     repeats: u32,
-    /// Losses since the lease was cut.
-    own: u64,
+    /// Number of entries of `workers` that are older than the lease.
+    inherited: usize,
+    /// Losses with unnamed workers since the lease was cut.
+    own_unnamed: u64,
     cause: String,
 }
 
@@ -38,9 +40,15 @@ impl LeaseLosses {
     /// Returns the losses of a part of the lease.
     pub(super) fn of_part(&self) -> Self {
         Self {
-            own: 0,
+            inherited: self.workers.len(),
+            own_unnamed: 0,
             ..self.clone()
         }
+    }
+
+    /// Returns `true` if `worker` was lost.
+    pub(super) fn has(&self, worker: &WorkerId) -> bool {
+        self.workers.contains(worker)
     }
 
     /// Returns `true` if a worker was lost.
@@ -88,7 +96,7 @@ impl Mortality {
         losses.cause = cause;
         let Some(worker) = worker else {
             losses.unnamed += 1;
-            losses.own += 1;
+            losses.own_unnamed += 1;
             self.lost += f64::from(u8::from(!is_suspect));
             return true;
         };
@@ -98,7 +106,6 @@ impl Mortality {
             losses.unnamed += u64::from(is_counted);
             return is_counted;
         }
-        losses.own += 1;
         losses.workers.push(worker.clone());
         match self.recent.iter_mut().find(|(other, _)| *other == worker) {
             // A suspect explains the losses of all leases that its worker ran.
@@ -130,15 +137,19 @@ impl Mortality {
         self.lost = (self.lost - explained).max(0.0);
     }
 
-    /// Notes that `worker` computed a lease.
+    /// Notes that `worker` computed a lease, whose losses then have other reasons. A suspect that
+    /// lost the same worker is such a reason, which `is_explained` says.
     pub(super) fn add_success(
         &mut self,
         losses: &LeaseLosses,
         worker: &WorkerId,
         is_suspect: bool,
+        is_explained: impl Fn(&WorkerId) -> bool,
     ) {
         if is_suspect {
-            self.lost += losses.own as f64;
+            let own = losses.workers.iter().skip(losses.inherited);
+            let unexplained = own.filter(|worker| !is_explained(worker)).count() as u64;
+            self.lost += (unexplained + losses.own_unnamed) as f64;
         }
         if let Some(index) = self.recent.iter().position(|(other, _)| other == worker) {
             if let Some((worker, true)) = self.recent.remove(index) {
@@ -231,7 +242,7 @@ mod tests {
         for number in 100..110 {
             let mut losses = LeaseLosses::default();
             lose(&mut mortality, &mut losses, number, false);
-            mortality.add_success(&losses, &worker(0), false);
+            mortality.add_success(&losses, &worker(0), false, |_| false);
         }
         assert!(losses_until_verdict(&mut mortality) > 20);
     }
@@ -243,7 +254,7 @@ mod tests {
         for number in 100..110 {
             lose(&mut mortality, &mut losses, number, true);
         }
-        mortality.add_success(&losses, &worker(0), true);
+        mortality.add_success(&losses, &worker(0), true, |_| false);
         assert!(losses_until_verdict(&mut mortality) > 20);
     }
 
@@ -253,7 +264,7 @@ mod tests {
         let mut losses = LeaseLosses::default();
         assert!(lose(&mut mortality, &mut losses, 1, false));
         assert!(lose(&mut mortality, &mut losses, 2, false));
-        mortality.add_success(&LeaseLosses::default(), &worker(1), false);
+        mortality.add_success(&LeaseLosses::default(), &worker(1), false, |_| false);
         assert_eq!(mortality.count(&losses), 1);
         assert!(!lose(&mut mortality, &mut losses, 1, false));
     }

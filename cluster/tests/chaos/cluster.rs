@@ -57,6 +57,8 @@ pub(crate) struct SimCluster {
     pub(crate) effects: Vec<Effect>,
     /// Ranges that a machine lost, with its number and life.
     losses: Vec<(usize, u32, Vec<RowRange>)>,
+    /// Number of machines that died.
+    pub(crate) deaths: u64,
 }
 
 impl SimCluster {
@@ -75,6 +77,7 @@ impl SimCluster {
             is_scheduler_up: true,
             effects: Vec::new(),
             losses: Vec::new(),
+            deaths: 0,
         };
         let faults = scenario.faults;
         let kinds = [
@@ -366,6 +369,7 @@ impl SimCluster {
             return;
         }
         machine.is_up = false;
+        self.deaths += 1;
         machine.stopped_until = Duration::ZERO;
         let name = name_of(index, machine.life);
         let running = std::mem::take(&mut machine.running);

@@ -144,6 +144,18 @@ impl Scenario {
         }
     }
 
+    /// Returns `true` if nothing goes wrong but a poison row.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let faults = self.faults;
+        let lost = faults.lost_results + faults.silent_losses + faults.single_unavailable;
+        let is_calm = faults.kills + faults.stops + faults.outages == 0 && lost == 0.0;
+        let are_fit = self
+            .machines
+            .iter()
+            .all(|machine| machine.unfit_from.is_none());
+        is_calm && are_fit && self.poison.len() == 1
+    }
+
     /// Returns the time of the whole stream on the slowest machine.
     pub(crate) fn slowest(&self) -> Duration {
         let work: Duration = self.segments.iter().map(|segment| segment.work).sum();

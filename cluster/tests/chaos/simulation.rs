@@ -68,6 +68,8 @@ pub(crate) struct SimReport {
     pub(crate) events: u64,
     pub(crate) settled: u64,
     pub(crate) unlucky: u64,
+    /// Machines that died of a single poison row, if nothing else goes wrong.
+    pub(crate) poison_deaths: Option<u64>,
     pub(crate) set_aside: usize,
     pub(crate) counts: forebay_cluster::window::WindowCounts,
 }
@@ -150,6 +152,7 @@ impl<'a> Simulation<'a> {
             events,
             settled: self.settled,
             unlucky: self.oracle.unlucky,
+            poison_deaths: self.scenario.is_quiet().then_some(self.cluster.deaths),
             set_aside,
             counts: self.window.status().counts,
         }
