@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use tonic::{Code, Status};
 
 use super::blob_stream::{assemble, next_chunk};
-use super::handler::{BlobError, BlobSource};
+use crate::handler::{BlobError, BlobSource};
 use super::rpc::ClusterClient;
 use super::wire::BlobName;
 use crate::engine::BlobHash;

@@ -24,7 +24,7 @@ use super::wire::{
     BlobName, FailureKind, LeaseFailure, LeaseLocation, SubmitRequest, SubmitStep, WorkerAddress,
     WorkerReport,
 };
-use super::{ClusterError, EngineOptions};
+use super::{StartError, EngineOptions};
 use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
 
 /// Number of connections to workers above which those to lost workers are closed.
@@ -57,10 +57,10 @@ impl BallistaEngine {
     ///
     /// # Errors
     /// Fails if the scheduler's address is malformed.
-    pub fn new(options: &EngineOptions) -> Result<Self, ClusterError> {
+    pub fn new(options: &EngineOptions) -> Result<Self, StartError> {
         let shared = Shared {
             client: new_instance_id(),
-            endpoint: endpoint(&options.scheduler).map_err(ClusterError::Option)?,
+            endpoint: endpoint(&options.scheduler).map_err(StartError::Option)?,
             credential: options.security.credential()?,
             max_result: options.max_result,
             scheduler: OnceLock::new(),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
 
-use super::handler::HandlerError;
+use crate::handler::HandlerError;
 use super::result_store::StoredResult;
 use super::wire::{ResultEnd, ResultOutcome};
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// The reason why a scheduler or a worker did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ClusterError {
+pub enum StartError {
     /// The address is not a loopback address, and connections would not be encrypted.
     #[error(
         "refusing to listen on {address} in the clear; listen on a loopback address, or allow it \

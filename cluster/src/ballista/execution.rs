@@ -17,7 +17,7 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::prelude::SessionConfig;
 use futures::FutureExt;
 
-use super::handler::{BlobSource, HandlerError, LeaseHandler};
+use crate::handler::{BlobSource, HandlerError, LeaseHandler};
 use super::lease::LeaseExec;
 use super::result_store::{LeaseOutcome, ResultStore};
 use super::task::panic_message;

@@ -25,7 +25,6 @@ mod execution;
 mod executor;
 mod fetch;
 mod flight;
-mod handler;
 mod jobs;
 mod lease;
 mod liveness;
@@ -45,8 +44,7 @@ mod wire;
 mod worker;
 
 pub use client::BallistaEngine;
-pub use error::ClusterError;
-pub use handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
+pub use error::StartError;
 pub use options::{EngineOptions, SchedulerOptions, WorkerOptions};
 pub use scheduler::Scheduler;
 pub use security::Security;

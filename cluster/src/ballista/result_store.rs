@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::board::lock;
-use super::handler::{HandlerError, HandlerOutput};
+use crate::handler::{HandlerError, HandlerOutput};
 
 /// Unit in which the store's room is counted, so that it fits into a semaphore.
 const UNIT: usize = 1 << 10;

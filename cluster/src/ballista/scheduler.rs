@@ -30,7 +30,7 @@ use super::security::Credential;
 use super::server::ClusterServer;
 use super::service::ClusterService;
 use super::task::{self, OwnRuntime};
-use super::{ClusterError, SchedulerOptions};
+use super::{StartError, SchedulerOptions};
 
 /// Time for which the state of a finished job is kept. The default of Ballista is an hour, which
 /// keeps 20 KB for each lease.
@@ -57,10 +57,10 @@ impl Scheduler {
     ///
     /// # Errors
     /// Fails if the address cannot be listened on, or must not be.
-    pub async fn start(options: SchedulerOptions) -> Result<Self, ClusterError> {
+    pub async fn start(options: SchedulerOptions) -> Result<Self, StartError> {
         let credential = options.security.credential()?;
         options.security.check_address(options.listen)?;
-        let listen_error = |source| ClusterError::Listen {
+        let listen_error = |source| StartError::Listen {
             address: options.listen,
             source,
         };
@@ -68,12 +68,12 @@ impl Scheduler {
         listener.set_nonblocking(true).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         if options.advertise.is_none() && address.ip().is_unspecified() {
-            return Err(ClusterError::Option(format!(
+            return Err(StartError::Option(format!(
                 "{address} is every address of this machine, so workers need to be told one; \
                  set the host to advertise"
             )));
         }
-        let start_error = |error: std::io::Error| ClusterError::Start(error.to_string());
+        let start_error = |error: std::io::Error| StartError::Start(error.to_string());
         let runtime = OwnRuntime::new("forebay-scheduler", options.threads).map_err(start_error)?;
         let serve = async move {
             let context = create_context(&options, address, credential).await?;
@@ -129,8 +129,8 @@ async fn create_context(
     options: &SchedulerOptions,
     address: SocketAddr,
     credential: Credential,
-) -> Result<Arc<SchedulerContext>, ClusterError> {
-    let start_error = |error: &dyn std::error::Error| ClusterError::Start(describe(error));
+) -> Result<Arc<SchedulerContext>, StartError> {
+    let start_error = |error: &dyn std::error::Error| StartError::Start(describe(error));
     let config = ballista_config(options, address);
     let board = Arc::new(Board::default());
     let jobs = InMemoryJobState::new(
@@ -167,9 +167,9 @@ fn serve(
     context: &Arc<SchedulerContext>,
     service: Arc<ClusterService>,
     listener: TcpListener,
-) -> Result<(), ClusterError> {
+) -> Result<(), StartError> {
     let listener = tokio::net::TcpListener::from_std(listener)
-        .map_err(|error| ClusterError::Start(error.to_string()))?;
+        .map_err(|error| StartError::Start(error.to_string()))?;
     // Without it, each job waits for the network's delayed acknowledgements (44 ms on Linux).
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let watch = watch_workers(Arc::clone(context));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
-use super::ClusterError;
+use super::StartError;
 
 /// Name of the metadata that carries the token.
 const AUTHORIZATION: &str = "authorization";
@@ -34,21 +34,21 @@ impl fmt::Debug for Security {
 
 impl Security {
     /// Fails if `address` must not be listened on.
-    pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), ClusterError> {
+    pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), StartError> {
         if self.insecure || address.ip().is_loopback() {
             Ok(())
         } else {
-            Err(ClusterError::Insecure { address })
+            Err(StartError::Insecure { address })
         }
     }
 
     /// Returns the credential that requests carry.
-    pub(crate) fn credential(&self) -> Result<Credential, ClusterError> {
+    pub(crate) fn credential(&self) -> Result<Credential, StartError> {
         let Some(token) = &self.token else {
             return Ok(Credential(None));
         };
         let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
-            ClusterError::Option(
+            StartError::Option(
                 "the token contains a character that is not printable ASCII; choose another"
                     .to_owned(),
             )
@@ -136,7 +136,7 @@ mod tests {
         assert!(strict.check_address(inside).is_ok());
         assert!(matches!(
             strict.check_address(outside),
-            Err(ClusterError::Insecure { address }) if address == outside
+            Err(StartError::Insecure { address }) if address == outside
         ));
         assert!(
             Security {

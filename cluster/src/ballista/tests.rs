@@ -216,23 +216,23 @@ async fn addresses_are_checked() {
         .await
         .unwrap_err();
     assert!(
-        matches!(refused, ClusterError::Insecure { .. }),
+        matches!(refused, StartError::Insecure { .. }),
         "{refused}"
     );
     let mut options = SchedulerOptions::new(everywhere);
     options.security.insecure = true;
     let refused = Scheduler::start(options).await.unwrap_err();
-    assert!(matches!(refused, ClusterError::Option(_)), "{refused}");
+    assert!(matches!(refused, StartError::Option(_)), "{refused}");
     let mut options = WorkerOptions::new("127.0.0.1:1", 1);
     options.listen = everywhere;
     let refused = Worker::start(options, Arc::new(Idle)).await.unwrap_err();
     assert!(
-        matches!(refused, ClusterError::Insecure { .. }),
+        matches!(refused, StartError::Insecure { .. }),
         "{refused}"
     );
     let refused = Worker::start(WorkerOptions::new("127.0.0.1:1", 0), Arc::new(Idle)).await;
     assert!(
-        matches!(refused, Err(ClusterError::Option(_))),
+        matches!(refused, Err(StartError::Option(_))),
         "{refused:?}"
     );
 
@@ -240,5 +240,5 @@ async fn addresses_are_checked() {
     let taken = Scheduler::start(SchedulerOptions::new(scheduler.address()))
         .await
         .unwrap_err();
-    assert!(matches!(taken, ClusterError::Listen { .. }), "{taken}");
+    assert!(matches!(taken, StartError::Listen { .. }), "{taken}");
 }

@@ -20,12 +20,12 @@ use super::connection::{describe, endpoint};
 use super::execution::LeaseComputer;
 use super::executor::{ExecutorSetup, runtime_env};
 use super::flight::WorkerFlight;
-use super::handler::LeaseHandler;
+use crate::handler::LeaseHandler;
 use super::result_store::ResultStore;
 use super::rpc::ClusterClient;
 use super::security::Credential;
 use super::task::{self, OwnRuntime};
-use super::{ClusterError, WorkerOptions};
+use super::{StartError, WorkerOptions};
 use crate::engine::WorkerId;
 
 /// Time between two tries to reach the scheduler, at first and at most.
@@ -52,17 +52,17 @@ impl Worker {
     pub async fn start(
         options: WorkerOptions,
         handler: Arc<dyn LeaseHandler>,
-    ) -> Result<Self, ClusterError> {
+    ) -> Result<Self, StartError> {
         let credential = options.security.credential()?;
         check(&options)?;
-        let listen_error = |source| ClusterError::Listen {
+        let listen_error = |source| StartError::Listen {
             address: options.listen,
             source,
         };
         let listener = TcpListener::bind(options.listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
-        let start_error = |error: std::io::Error| ClusterError::Start(error.to_string());
+        let start_error = |error: std::io::Error| StartError::Start(error.to_string());
         let runtime = OwnRuntime::new("forebay-worker", options.threads).map_err(start_error)?;
         let id = Arc::new(Mutex::new(new_instance_id()));
         let work_dir = options
@@ -139,13 +139,13 @@ impl WorkerService {
         listener: TcpListener,
         address: SocketAddr,
         stop: watch::Receiver<bool>,
-    ) -> Result<JoinHandle<()>, ClusterError> {
-        let start_error = |error: &dyn std::error::Error| ClusterError::Start(describe(error));
+    ) -> Result<JoinHandle<()>, StartError> {
+        let start_error = |error: &dyn std::error::Error| StartError::Start(describe(error));
         let options = &self.options;
         let runtime = Handle::current();
         let results = Arc::new(ResultStore::new(options.result_capacity));
         let channel = endpoint(&options.scheduler)
-            .map_err(ClusterError::Option)?
+            .map_err(StartError::Option)?
             .connect_lazy();
         let scheduler = ClusterClient::new(channel, self.credential.clone());
         let setup = ExecutorSetup {
@@ -191,7 +191,7 @@ impl WorkerService {
 }
 
 /// Fails if an option is out of range.
-fn check(options: &WorkerOptions) -> Result<(), ClusterError> {
+fn check(options: &WorkerOptions) -> Result<(), StartError> {
     let WorkerOptions {
         scheduler,
         slots,
@@ -201,14 +201,14 @@ fn check(options: &WorkerOptions) -> Result<(), ClusterError> {
         ..
     } = options;
     security.check_address(*listen)?;
-    endpoint(scheduler).map_err(ClusterError::Option)?;
+    endpoint(scheduler).map_err(StartError::Option)?;
     if *slots == 0 {
-        return Err(ClusterError::Option(
+        return Err(StartError::Option(
             "a worker needs at least one slot".to_owned(),
         ));
     }
     if advertise.is_none() && listen.ip().is_unspecified() {
-        return Err(ClusterError::Option(format!(
+        return Err(StartError::Option(format!(
             "{} is every address of this machine, so clients need to be told one; set the host \
              to advertise",
             listen.ip()

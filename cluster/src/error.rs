@@ -1,0 +1,74 @@
+//! The errors of a run on a cluster.
+
+use std::time::Duration;
+
+use crate::engine::WorkerId;
+
+/// The reason why a cluster could not compute a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The cluster refused a lease or the client.
+    #[error("the cluster refuses the run: {cause}")]
+    Refused {
+        /// The reason.
+        cause: String,
+    },
+    /// The scheduler could not be reached for too long.
+    #[error(
+        "the scheduler has been unavailable for {} s: {cause}; check that it runs and listens",
+        away.as_secs()
+    )]
+    Unavailable {
+        /// Time since the first failure.
+        away: Duration,
+        /// The last failure.
+        cause: String,
+    },
+    /// Several workers cannot compute the same lease, or no other worker is left to try it.
+    #[error("no worker can compute segment {sequence}: {}", reasons_of(reasons))]
+    Unfit {
+        /// Number of the first segment of the lease.
+        sequence: u64,
+        /// The workers that tried, each with its reason.
+        reasons: Vec<(WorkerId, String)>,
+    },
+    /// Workers end whenever they compute some rows.
+    #[error("{workers} workers ended while they computed {rows}; the last: {cause}")]
+    Poison {
+        /// Description of the rows.
+        rows: String,
+        /// Number of workers that ended.
+        workers: u64,
+        /// Description of the last loss.
+        cause: String,
+    },
+}
+
+fn reasons_of(reasons: &[(WorkerId, String)]) -> String {
+    let texts = reasons
+        .iter()
+        .map(|(worker, cause)| format!("worker {}: {cause}", worker.0));
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_each_worker_with_its_reason() {
+        let reasons = vec![
+            (WorkerId("a".into()), "no mount".into()),
+            (WorkerId("b".into()), "disk full".into()),
+        ];
+        let error = ClusterError::Unfit {
+            sequence: 7,
+            reasons,
+        };
+        assert_eq!(
+            error.to_string(),
+            "no worker can compute segment 7: worker a: no mount; worker b: disk full"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The client's window of leases: a state machine without sockets, threads or a clock.
+//!
+//! The window cuts consecutive segments of a stream into leases, asks its host to submit them,
+//! and delivers the result of each segment once, in stream order. The host calls
+//! [`LeaseWindow::handle`] with each [`WindowEvent`] and its time, and then does what
+//! [`LeaseWindow::next_action`] returns until there is no action left.
+//!
+//! # Memory
+//!
+//! The bytes in use are the reservations of leases without results (twice if a lease runs
+//! twice), and the sizes of results that the host has not consumed. A reservation is kept while a
+//! lease waits to be issued again, and each segment counts 256 bytes for its bookkeeping. A lease
+//! behind the head is submitted only if the bytes in use stay within
+//! `limit = max_bytes - headroom` ([`WindowSettings::limit`], [`WindowSettings::headroom`]).
+//! Leases are submitted for the first time in stream order, so the lease at the head always has
+//! its reservation, and full buffers cannot stop it. At any moment
+//!
+//! ```text
+//! bytes in use <= max(limit, alone) + second + excess
+//! ```
+//!
+//! * `alone`: reservation of the last lease that was submitted into an empty window, which is
+//!   always allowed. Above `headroom` only if it is a single segment.
+//! * `second`: reservation of the one lease that runs twice, or 0. It is the lease at the head.
+//! * `excess`: bytes by which results that are not consumed exceed their reservations.
+//!
+//! No lease of several segments is larger than `headroom`, so the bytes in use stay within
+//! `max_bytes + excess` as long as no single segment is estimated above `headroom`.
+//!
+//! # Failures
+//!
+//! | an attempt ends with | the window |
+//! |---|---|
+//! | a lost worker | issues the lease again at once; after three workers it splits the lease |
+//! | an unfit worker | issues the lease again without that worker; after three workers the run ends |
+//! | an unavailable scheduler | submits everything again, with delays up to 1 s |
+//! | a refusal | ends the run |
+//!
+//! An error that belongs to a segment ends the run when all segments before it are delivered, so
+//! that the consumer sees the same prefix each time.
+
+mod attempts;
+mod budget;
+mod hedge;
+mod lease;
+mod machine;
+mod message;
+mod mortality;
+mod outage;
+mod pace;
+mod poison;
+mod queue;
+mod segment;
+mod settings;
+mod slots;
+mod status;
+#[cfg(test)]
+mod tests;
+mod unfit;
+mod workers;
+
+pub use machine::LeaseWindow;
+pub use message::{AttemptId, LeaseId, WindowAction, WindowEvent};
+pub use segment::{ByteSize, LeaseSegment, PieceId, SegmentInfo, SegmentPiece};
+pub use settings::WindowSettings;
+pub use status::{WindowCounts, WindowStatus};
