@@ -10,8 +10,6 @@ mod draw;
 #[path = "common/sequences.rs"]
 mod sequences;
 
-use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -26,22 +24,6 @@ use sequences::pipeline;
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_RESUME_CASES";
-
-/// Writes rows with lists of different lengths to `files` JSON files with different numbers of
-/// rows.
-fn write_json(folder: &Path, name: &str, files: u64, rows: u64) {
-    let folder = folder.join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    for file in 0..files {
-        let mut lines = String::new();
-        for row in 0..rows + 3 * file {
-            let id = file * 100 + row;
-            let ids: Vec<u64> = (0..1 + id * 31 % 9).map(|i| id * 10 + i).collect();
-            writeln!(lines, r#"{{"id": {id}, "ids": {ids:?}}}"#).unwrap();
-        }
-        std::fs::write(folder.join(format!("{file}.json")), lines).unwrap();
-    }
-}
 
 /// Returns random settings that must not affect the stream.
 fn config(draw: &mut Draw) -> RunConfig {
@@ -217,23 +199,7 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_pipeline_resumes_from_any_step_at_any_world_size() {
     let folder = tempfile::tempdir().unwrap();
-    write_json(folder.path(), "a", 3, 25);
-    write_json(folder.path(), "b", 2, 11);
-    write_json(folder.path(), "c", 1, 1);
-    let keys = folder.path().join("k");
-    std::fs::create_dir(&keys).unwrap();
-    let lines = (0..300).filter(|key| key % 4 != 3);
-    let lines: String = lines.map(|key| format!("{{\"key\": {key}}}\n")).collect();
-    std::fs::write(keys.join("k.json"), lines).unwrap();
-    let session = Session::new();
-    for table in ["a", "b", "c", "k"] {
-        let path = folder.path().join(table);
-        let sql = format!(
-            "CREATE EXTERNAL TABLE {table} STORED AS JSON LOCATION '{}'",
-            path.display()
-        );
-        session.execute(&sql).await.unwrap();
-    }
+    let session = sequences::session(folder.path()).await;
     if let Ok(seed) = std::env::var("FOREBAY_RESUME_SEED") {
         check(&session, seed.parse().unwrap()).await.unwrap();
         return;

@@ -18,8 +18,11 @@ pub mod pipeline;
 mod position;
 pub mod rows;
 pub mod saved;
+mod session;
 pub mod source;
 pub mod sql;
 #[cfg(test)]
 mod testing;
 pub mod units;
+#[cfg(feature = "wire")]
+pub mod wire;

@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+#[cfg(feature = "cluster")]
+pub(crate) mod cluster;
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +101,12 @@ async fn at_most(
     if std::env::var_os(BY_NAME).is_some() && config.internals.engine.is_none() {
         config.internals.engine = Some(Arc::new(ByName { at_once: 3 }));
     }
+    #[cfg(feature = "cluster")]
+    let mut run = match cluster::of_environment() {
+        Some(cluster) => session.run_on(&cluster, name, config).await?,
+        None => session.run(name, config).await?,
+    };
+    #[cfg(not(feature = "cluster"))]
     let mut run = session.run(name, config).await?;
     let mut batches = Vec::new();
     while batches.len() < most {

@@ -2,6 +2,9 @@
 //! `c` with columns `id` and `ids`, and the table `k` with a column `key`.
 
 use std::fmt::Write as _;
+use std::path::Path;
+
+use forebay::Session;
 
 use crate::draw::Draw;
 
@@ -113,4 +116,43 @@ pub(crate) fn pipeline(draw: &mut Draw) -> String {
     )
     .unwrap();
     sql
+}
+
+/// Writes rows with lists of different lengths to `files` JSON files with different numbers of
+/// rows.
+fn write_json(folder: &Path, name: &str, files: u64, rows: u64) {
+    let folder = folder.join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    for file in 0..files {
+        let mut lines = String::new();
+        for row in 0..rows + 3 * file {
+            let id = file * 100 + row;
+            let ids: Vec<u64> = (0..1 + id * 31 % 9).map(|i| id * 10 + i).collect();
+            writeln!(lines, r#"{{"id": {id}, "ids": {ids:?}}}"#).unwrap();
+        }
+        std::fs::write(folder.join(format!("{file}.json")), lines).unwrap();
+    }
+}
+
+/// Writes the tables that the pipelines read to `folder`, and returns a session with them.
+#[allow(dead_code, reason = "some test binaries have tables of their own")]
+pub(crate) async fn session(folder: &Path) -> Session {
+    write_json(folder, "a", 3, 25);
+    write_json(folder, "b", 2, 11);
+    write_json(folder, "c", 1, 1);
+    let keys = folder.join("k");
+    std::fs::create_dir(&keys).unwrap();
+    let lines = (0..300).filter(|key| key % 4 != 3);
+    let lines: String = lines.map(|key| format!("{{\"key\": {key}}}\n")).collect();
+    std::fs::write(keys.join("k.json"), lines).unwrap();
+    let session = Session::new();
+    for table in ["a", "b", "c", "k"] {
+        let path = folder.join(table);
+        let sql = format!(
+            "CREATE EXTERNAL TABLE {table} STORED AS JSON LOCATION '{}'",
+            path.display()
+        );
+        session.execute(&sql).await.unwrap();
+    }
+    session
 }

@@ -1,0 +1,166 @@
+//! Workers compute the segments of random pipelines. The batches, errors and dead letters are those
+//! of one process, and a token resumes on either side.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/draw.rs"]
+mod draw;
+#[path = "common/sequences.rs"]
+mod sequences;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use common::cluster::{cluster, engine};
+use draw::Draw;
+use forebay::forebay_cluster::WindowSettings;
+use forebay::{Batch, Cluster, RunConfig, Session, Token};
+use sequences::pipeline;
+
+/// Environment variable with the number of random pipelines (default 150).
+const CASES_VARIABLE: &str = "FOREBAY_CLUSTER_CASES";
+const WORKERS: usize = 3;
+
+/// Batches of a run, and the error that ended it.
+type Ended = (Vec<Batch>, Option<String>);
+
+/// Runs the pipeline `p` on `cluster`, or in this process, up to `most` batches.
+async fn ended(
+    session: &Session,
+    cluster: Option<&Cluster>,
+    config: RunConfig,
+    most: usize,
+) -> Ended {
+    let run = match cluster {
+        Some(cluster) => session.run_on(cluster, "p", config).await,
+        None => session.run("p", config).await,
+    };
+    let mut run = match run {
+        Ok(run) => run,
+        Err(error) => return (Vec::new(), Some(error.to_string())),
+    };
+    let mut batches = Vec::new();
+    while batches.len() < most {
+        match run.next().await {
+            Some(Ok(batch)) => batches.push(batch),
+            Some(Err(error)) => return (batches, Some(error.to_string())),
+            None => break,
+        }
+    }
+    (batches, None)
+}
+
+fn shown((batches, error): &Ended) -> (Vec<(u64, u64, RecordBatch)>, Option<String>) {
+    let batches = batches.iter();
+    let batches = batches.map(|b| (b.epoch, b.step, b.batch.clone()));
+    (batches.collect(), error.clone())
+}
+
+async fn check(session: &Session, cluster: &Cluster, seed: u64) -> Result<(), String> {
+    let mut draw = Draw::new(seed);
+    let sql = pipeline(&mut draw);
+    let created = format!("CREATE OR REPLACE PIPELINE p AS {sql}");
+    session.execute(&created).await.unwrap();
+    let world = draw.pick(&[1, 1, 2, 3]);
+    let mut config = RunConfig {
+        world,
+        rank: draw.whole(0, world - 1),
+        ..RunConfig::default()
+    };
+    config.internals.segment_rows = draw.chance(60).then(|| draw.whole(1, 40));
+    let all = usize::MAX;
+    let local = ended(session, None, config.clone(), all).await;
+    let on_workers = ended(session, Some(cluster), config.clone(), all).await;
+    if shown(&local) != shown(&on_workers) {
+        return Err(format!(
+            "seed {seed}: {sql}\nlocal {:?}\nworkers {:?}",
+            shown(&local),
+            shown(&on_workers)
+        ));
+    }
+    let (batches, None) = &local else {
+        return Ok(());
+    };
+    if batches.is_empty() {
+        return Ok(());
+    }
+    // A token of either side resumes on the other one.
+    let steps = draw.whole(1, batches.len() as u64) as usize;
+    for (from, to) in [(None, Some(cluster)), (Some(cluster), None)] {
+        let (first, _) = ended(session, from, config.clone(), steps).await;
+        let token = first.last().unwrap().token().to_json().unwrap();
+        let resumed = RunConfig {
+            resume: Some(Arc::new(Token::from_json(&token).unwrap())),
+            ..config.clone()
+        };
+        let rest = shown(&ended(session, to, resumed, all).await);
+        let expected = shown(&(batches[steps..].to_vec(), None));
+        if rest != expected {
+            return Err(format!(
+                "seed {seed}: {sql}\nresumed after {steps}: {rest:?}\nexpected {expected:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_yield_the_stream_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = sequences::session(folder.path()).await;
+    let cluster = cluster(WORKERS);
+    if let Ok(seed) = std::env::var("FOREBAY_CLUSTER_SEED") {
+        let seed = seed.parse().unwrap();
+        check(&session, &cluster, seed).await.unwrap();
+        return;
+    }
+    let cases = std::env::var(CASES_VARIABLE).map_or(150, |cases| cases.parse().unwrap());
+    let mut failed = Vec::new();
+    for seed in 0..cases {
+        if let Err(why) = check(&session, &cluster, seed).await {
+            failed.push(why);
+        }
+    }
+    assert!(failed.is_empty(), "{} of {cases}: {}", failed.len(), failed[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_the_cluster_lost_is_stored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = sequences::session(folder.path()).await;
+    let sql = "CREATE PIPELINE p AS SELECT id FROM a BATCH 5";
+    session.execute(sql).await.unwrap();
+    let local = ended(&session, None, RunConfig::default(), usize::MAX).await;
+    for _ in 0..2 {
+        // Workers that have the job open need no description, so each round has new workers.
+        let engine = engine(WORKERS);
+        engine.forget_blobs();
+        let cluster = Cluster::new(Arc::new(engine), WindowSettings::default());
+        let there = ended(&session, Some(&cluster), RunConfig::default(), usize::MAX).await;
+        assert_eq!(shown(&there), shown(&local));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn structural_damage_is_the_error_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.json");
+    let lines: String = (0..60_000).map(|id| format!("{{\"id\": {id}}}\n")).collect();
+    std::fs::write(&file, &lines).unwrap();
+    let session = Session::new();
+    let sql = format!(
+        "CREATE PIPELINE p AS SELECT id FROM json('{}') AS t SHUFFLE WITHIN 500 ROWS BATCH 100",
+        file.display()
+    );
+    session.execute(&sql).await.unwrap();
+    // The file is damaged after it was opened.
+    std::fs::write(&file, lines.replace("{\"id\": 50000}", "{\"id\": x0000}")).unwrap();
+    let local = ended(&session, None, RunConfig::default(), usize::MAX).await;
+    let cluster = cluster(WORKERS);
+    let there = ended(&session, Some(&cluster), RunConfig::default(), usize::MAX).await;
+    assert!(local.1.is_some());
+    assert!(there.1.is_some());
+    let (there, local) = (shown(&there).0, shown(&local).0);
+    assert_eq!(there[..], local[..there.len()]);
+}
