@@ -130,7 +130,7 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
                 took: results.took,
             }),
             Err(error) => {
-                log::warn!("a lease is issued again: {error}");
+                log::warn!("an attempt to compute a lease failed: {error}");
                 self.send(WindowEvent::AttemptFailed { attempt, error });
             }
         }

@@ -50,7 +50,8 @@ struct SegmentWish {
 }
 
 /// Results of a stream of segments, in order. Leases run while the stream is polled, and dropping
-/// it cancels them. A slow consumer should poll the stream in a task of its own.
+/// it cancels them. A slow consumer should poll the stream in a task of its own. A result counts as
+/// consumed when the next one is asked for.
 pub struct LeaseStream<C: LeaseCodec, S> {
     engine: Arc<dyn LeaseEngine>,
     codec: C,

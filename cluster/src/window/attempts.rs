@@ -176,7 +176,7 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
     }
 
     pub(super) fn attempt_failed(&mut self, attempt: AttemptId, error: EngineError) {
-        let Some((id, _)) = self.take_attempt(attempt) else {
+        let Some((id, since)) = self.take_attempt(attempt) else {
             return;
         };
         self.counts.failed += 1;
@@ -190,7 +190,9 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
                 self.reissue_now(id);
             }
             EngineError::WorkerUnfit { worker, cause } => self.worker_unfit(id, worker, cause),
-            EngineError::WorkerLost { worker, cause } => self.worker_lost(id, worker, cause),
+            EngineError::WorkerLost { worker, cause } => {
+                self.worker_lost(id, since, worker, cause);
+            }
         }
     }
 

@@ -53,6 +53,8 @@ pub(super) struct OpenLease<N> {
     /// Time until which the lease waits for a verdict.
     pub(super) judged_until: Option<Duration>,
     pub(super) losses: LeaseLosses,
+    /// Time of the last loss, and `true` if its worker is known.
+    pub(super) last_loss: Option<(Duration, bool)>,
     pub(super) suspicion: Suspicion,
 }
 
@@ -73,6 +75,7 @@ impl<N> OpenLease<N> {
             unfit_since: None,
             stranded_until: None,
             judged_until: None,
+            last_loss: None,
             losses: LeaseLosses::default(),
             suspicion: Suspicion::None,
         }
@@ -114,6 +117,7 @@ impl<N> OpenLease<N> {
             unfit_since: self.unfit_since,
             stranded_until: None,
             judged_until: None,
+            last_loss: None,
             losses: self.losses.of_part(),
             suspicion,
         }

@@ -5,6 +5,14 @@
 //! [`LeaseWindow::handle`] with each [`WindowEvent`] and its time, and then does what
 //! [`LeaseWindow::next_action`] returns until there is no action left.
 //!
+//! # Sizes
+//!
+//! The first lease is the first segment alone, and each lease may be twice as large as the largest
+//! before it, until leases have 16 MB of estimated output, 50 ms of estimated work or 4096 segments.
+//! Estimates are corrected by the measured sizes and times of the last ten or so leases of the run.
+//! A lease ends where the affinity key changes, unless the lease is less than a quarter full. The
+//! number of workers decides only how many leases are in flight.
+//!
 //! # Memory
 //!
 //! The bytes in use are the reservations of leases without results (twice if a lease runs
@@ -31,10 +39,16 @@
 //!
 //! | an attempt ends with | the window |
 //! |---|---|
-//! | a lost worker | issues the lease again at once; after three workers it splits the lease |
-//! | an unfit worker | issues the lease again without that worker; after three workers the run ends |
-//! | an unavailable scheduler | submits everything again, with delays up to 1 s |
-//! | a refusal | ends the run |
+//! | a lost worker | issues the lease again at once, after the fourth failure with delays up to 1 s; after three workers it splits the lease |
+//! | an unfit worker | issues the lease again without that worker, which is set aside if another one succeeds; after three workers, or a minute without any other worker, the run ends |
+//! | an unavailable scheduler | submits everything again, with delays up to 1 s; after ten minutes the run ends |
+//! | a refusal | ends the run at once |
+//! | nothing, for too long | issues the lease a second time if it is at the head; each further attempt waits twice as long and replaces the oldest |
+//!
+//! A lease that three workers were lost with is split into parts of √n of its n rows, and a lost
+//! part into single rows. These suspects run one at a time, without new leases beside them. A row
+//! is to blame if its losses are very unlikely by the rate at which other leases lose workers, and
+//! if the list of workers lacks the lost ones. In a quiet cluster that takes six workers.
 //!
 //! An error that belongs to a segment ends the run when all segments before it are delivered, so
 //! that the consumer sees the same prefix each time.

@@ -74,14 +74,27 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
         self.running_serial.remove(&id);
     }
 
-    pub(super) fn worker_lost(&mut self, id: LeaseId, worker: Option<WorkerId>, cause: String) {
+    /// Receives the loss of an attempt that was submitted at the time `since`.
+    pub(super) fn worker_lost(
+        &mut self,
+        id: LeaseId,
+        since: Duration,
+        worker: Option<WorkerId>,
+        cause: String,
+    ) {
         let Some(lease) = self.leases.get_mut(&id) else {
             return;
         };
         let is_suspect = lease.is_suspect();
-        let is_counted = self
-            .mortality
-            .add_loss(&mut lease.losses, worker, cause, is_suspect);
+        let is_named = worker.is_some();
+        // Two attempts may have run on one worker, whose loss counts once.
+        let previous = lease.last_loss.replace((self.now, is_named));
+        let is_same =
+            previous.is_some_and(|(time, was_named)| since < time && !(is_named && was_named));
+        let is_counted = !is_same
+            && self
+                .mortality
+                .add_loss(&mut lease.losses, worker, cause, is_suspect);
         let losses = self.mortality.count(&lease.losses);
         let is_trusted = !is_suspect && losses < self.settings.max_losses;
         if !is_counted || is_trusted {

@@ -45,7 +45,7 @@ fn every_seed_delivers_its_stream_or_its_error() {
     let seeds = number("FOREBAY_CHAOS_SEEDS").unwrap_or(DEFAULT_SEEDS);
     let mut failed = Vec::new();
     let (mut finished, mut errors, mut stopped, mut settled, mut aside) = (0, 0, 0, 0, 0);
-    let mut most_deaths = 0;
+    let (mut quiet, mut costly) = (0, 0);
     let (mut unlucky, mut hours) = (0, 0.0);
     let (mut events, mut hedges, mut splits, mut duplicates, mut lost) = (0, 0, 0, 0, 0);
     for seed in 0..seeds {
@@ -60,7 +60,11 @@ fn every_seed_delivers_its_stream_or_its_error() {
             SimEnding::Stopped => stopped += 1,
         }
         settled += report.settled;
-        most_deaths = most_deaths.max(report.poison_deaths.unwrap_or_default());
+        unlucky += report.unlucky;
+        if let Some(deaths) = report.poison_deaths.filter(|_| report.settled > 0) {
+            quiet += 1;
+            costly += u64::from(deaths > 6);
+        }
         aside += report.set_aside;
         events += report.events;
         hours += report.time.as_secs_f64() / 3600.0;
@@ -72,18 +76,15 @@ fn every_seed_delivers_its_stream_or_its_error() {
     println!(
         "{seeds} seeds, {hours:.0} hours, {events} events: {finished} finished, {errors} ended with an error, \
          {stopped} were stopped; {lost} attempts failed, {hedges} hedges, {duplicates} duplicates, \
-         {splits} splits, {settled} poison pieces ({unlucky} only unlucky), {aside} workers set aside, a poison row cost {most_deaths} machines \
-         at most"
+         {splits} splits, {settled} poison pieces ({unlucky} only unlucky), {aside} workers set aside, a poison row cost more than six \
+         machines in {costly} of {quiet} quiet runs"
     );
     assert!(
         failed.is_empty(),
         "{} of {seeds} seeds fail: {failed:?}",
         failed.len()
     );
-    assert!(
-        most_deaths <= 12,
-        "a poison row cost {most_deaths} machines"
-    );
+    assert!(costly * 10 <= quiet, "poison rows cost too many machines");
     assert!(
         settled > 0 && aside > 0 && hedges > 0 && duplicates > 0,
         "the chaos is too tame"

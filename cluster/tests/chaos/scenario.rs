@@ -144,10 +144,13 @@ impl Scenario {
         }
     }
 
-    /// Returns `true` if nothing goes wrong but a poison row.
+    /// Returns `true` if nothing goes wrong but a poison row, and lost workers are named.
     pub(crate) fn is_quiet(&self) -> bool {
         let faults = self.faults;
-        let lost = faults.lost_results + faults.silent_losses + faults.single_unavailable;
+        let lost = faults.lost_results
+            + faults.silent_losses
+            + faults.unnamed_losses
+            + faults.single_unavailable;
         let is_calm = faults.kills + faults.stops + faults.outages == 0 && lost == 0.0;
         let are_fit = self
             .machines

@@ -282,7 +282,7 @@ fn delayed_segments_are_submitted_to_idle_workers_only() {
     assert_eq!(host.sizes(), [1, 1]);
 }
 
-/// A million segments in constant memory: the window holds what is in flight, and no more.
+/// The window holds the segments in flight, and no more.
 #[test]
 fn a_long_stream_is_fast_and_needs_little_memory() {
     let started = Instant::now();
