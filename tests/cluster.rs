@@ -122,7 +122,12 @@ async fn workers_yield_the_stream_of_one_process() {
             failed.push(why);
         }
     }
-    assert!(failed.is_empty(), "{} of {cases}: {}", failed.len(), failed[0]);
+    assert!(
+        failed.is_empty(),
+        "{} of {cases}: {}",
+        failed.len(),
+        failed[0]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +151,9 @@ async fn a_job_that_the_cluster_lost_is_stored_again() {
 async fn structural_damage_is_the_error_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.json");
-    let lines: String = (0..60_000).map(|id| format!("{{\"id\": {id}}}\n")).collect();
+    let lines: String = (0..60_000)
+        .map(|id| format!("{{\"id\": {id}}}\n"))
+        .collect();
     std::fs::write(&file, &lines).unwrap();
     let session = Session::new();
     let sql = format!(

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -96,7 +95,7 @@ impl SegmentEngine for ClusterEngine {
             hash: leases.job,
         };
         let info = codec.clone();
-        let segments = segments.map(move |name| info.described(name));
+        let segments = segments.map(move |name| info.described(name)).fuse();
         let settings = self.cluster.settings.clone();
         let delivered = driver::run(Arc::new(leases), segments, codec, settings);
         let rows = delivered.map(|delivered| match delivered {
@@ -143,7 +142,11 @@ fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
         && let Ok(absolute) = std::path::absolute(&spec.location)
     {
         // A slash at the end distinguishes a folder from a file.
-        let slash = if spec.location.ends_with('/') { "/" } else { "" };
+        let slash = if spec.location.ends_with('/') {
+            "/"
+        } else {
+            ""
+        };
         let absolute = absolute.display().to_string();
         spec.location = format!("{}{slash}", absolute.trim_end_matches('/'));
     }
@@ -249,10 +252,13 @@ impl LeaseCodec for JobCodec {
     }
 
     fn split(&self, segment: &SegmentName, max_rows: u64) -> Vec<SegmentPiece<SegmentName>> {
-        let pieces = segment.split(max_rows).into_iter().map(|name| SegmentPiece {
-            rows: name.rows(),
-            name,
-        });
+        let pieces = segment
+            .split(max_rows)
+            .into_iter()
+            .map(|name| SegmentPiece {
+                rows: name.rows(),
+                name,
+            });
         pieces.collect()
     }
 }

@@ -15,7 +15,7 @@ const SEGMENTS_AT_ONCE: usize = 4;
 
 /// Computes `segments` of `job` in order, and returns their rows with a summary. Segments after one
 /// that fails are computed, too, because the run may not need the one that fails.
-pub async fn compute(
+pub(crate) async fn compute(
     job: &Arc<OpenJob>,
     segments: Vec<SegmentName>,
 ) -> (Vec<RecordBatch>, LeaseSummary) {

@@ -45,10 +45,14 @@ impl InProcessEngine {
     /// Returns the worker that computes a lease: the one that the affinity key selects among those
     /// that the lease does not avoid.
     fn worker(&self, lease: &LeaseRequest) -> Option<(WorkerId, Arc<dyn LeaseHandler>)> {
-        let fit = self.workers.iter().filter(|(id, _)| !lease.avoid.contains(id));
+        let fit = self
+            .workers
+            .iter()
+            .filter(|(id, _)| !lease.avoid.contains(id));
         let fit: Vec<_> = fit.collect();
         let nth = usize::try_from(lease.affinity % (fit.len().max(1) as u64)).unwrap_or(0);
-        fit.get(nth).map(|(id, handler)| (id.clone(), Arc::clone(handler)))
+        fit.get(nth)
+            .map(|(id, handler)| (id.clone(), Arc::clone(handler)))
     }
 }
 
@@ -88,7 +92,9 @@ impl LeaseEngine for InProcessEngine {
                     batches: output.batches,
                     summary: output.summary,
                 }),
-                Err(HandlerError::Unfit { cause }) => Err(EngineError::WorkerUnfit { worker, cause }),
+                Err(HandlerError::Unfit { cause }) => {
+                    Err(EngineError::WorkerUnfit { worker, cause })
+                }
             }
         }
         .boxed()

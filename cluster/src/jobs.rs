@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use datafusion::datasource::provider_as_source;
 use forebay_planner::error::message_of;
 use forebay_planner::source::{SourceResolver, SourceSpec};
 use forebay_planner::wire::PlanMessage;
 use forebay_runtime::cache::Stores;
 use forebay_runtime::run::{JobConfig, OpenJob};
 use forebay_runtime::source::FileResolver;
-use datafusion::datasource::provider_as_source;
 use tokio::sync::OnceCell;
 
 use crate::engine::BlobHash;

@@ -94,7 +94,11 @@ pub(crate) fn joined(pieces: Vec<SegmentRows>) -> Result<Vec<RowBatch>> {
     let (mut all, mut before) = (Vec::new(), 0);
     for piece in pieces {
         for rows in piece.rows? {
-            all.push(if before == 0 { rows } else { moved(rows, before)? });
+            all.push(if before == 0 {
+                rows
+            } else {
+                moved(rows, before)?
+            });
         }
         before += piece.stored;
     }

@@ -23,7 +23,7 @@ const TOKEN: &str = "FOREBAY_CLUSTER_TOKEN";
 pub(crate) fn connect(address: &str, memory: Option<u64>) -> Result<Cluster, CommandFailure> {
     let mut options = EngineOptions::new(address);
     options.security.token = token();
-    let engine = BallistaEngine::new(options).map_err(|error| usage(&error))?;
+    let engine = BallistaEngine::new(&options).map_err(|error| usage(&error))?;
     let mut settings = WindowSettings::default();
     if let Some(limit) = memory {
         // The other half is for batches and the order of rows.
@@ -37,7 +37,9 @@ pub(crate) async fn scheduler(args: SchedulerArgs) -> Result<(), CommandFailure>
     let mut options = SchedulerOptions::new(args.listen);
     options.advertise = args.advertise;
     options.security = security(&args.security);
-    let scheduler = Scheduler::start(options).await.map_err(|error| usage(&error))?;
+    let scheduler = Scheduler::start(options)
+        .await
+        .map_err(|error| usage(&error))?;
     console::message(&format!("scheduler listens on {}", scheduler.address()));
     std::future::pending().await
 }
@@ -67,12 +69,12 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
 /// Runs a scheduler, and workers in processes of their own, on this machine until a signal arrives
 /// or a worker ends.
 pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
-    let mut options = SchedulerOptions::new(SocketAddr::new(
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        args.port,
-    ));
+    let mut options =
+        SchedulerOptions::new(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), args.port));
     options.security.token = token();
-    let scheduler = Scheduler::start(options).await.map_err(|error| usage(&error))?;
+    let scheduler = Scheduler::start(options)
+        .await
+        .map_err(|error| usage(&error))?;
     let address = scheduler.address().to_string();
     let mut workers: Vec<Child> = Vec::new();
     for _ in 0..args.workers.get() {

@@ -6,10 +6,10 @@ use futures::future::BoxFuture;
 use tonic::{Code, Status};
 
 use super::blob_stream::{assemble, next_chunk};
-use crate::handler::{BlobError, BlobSource};
 use super::rpc::ClusterClient;
 use super::wire::BlobName;
 use crate::engine::BlobHash;
+use crate::handler::{BlobError, BlobSource};
 
 /// The blobs of a scheduler.
 #[derive(Debug, Clone)]

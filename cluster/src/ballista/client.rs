@@ -24,7 +24,7 @@ use super::wire::{
     BlobName, FailureKind, LeaseFailure, LeaseLocation, SubmitRequest, SubmitStep, WorkerAddress,
     WorkerReport,
 };
-use super::{StartError, EngineOptions};
+use super::{EngineOptions, StartError};
 use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
 
 /// Number of connections to workers above which those to lost workers are closed.

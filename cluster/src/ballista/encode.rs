@@ -11,9 +11,9 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
 
-use crate::handler::HandlerError;
 use super::result_store::StoredResult;
 use super::wire::{ResultEnd, ResultOutcome};
+use crate::handler::HandlerError;
 
 /// The messages of a result. The client gets the batches as they are: a batch is one message, even
 /// if it has no rows, and dictionaries stay dictionaries. Arrow's own encoder of streams cuts and

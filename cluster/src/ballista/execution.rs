@@ -17,10 +17,10 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::prelude::SessionConfig;
 use futures::FutureExt;
 
-use crate::handler::{BlobSource, HandlerError, LeaseHandler};
 use super::lease::LeaseExec;
 use super::result_store::{LeaseOutcome, ResultStore};
 use super::task::panic_message;
+use crate::handler::{BlobSource, HandlerError, LeaseHandler};
 
 /// What computes the leases of a worker, and keeps their results.
 #[derive(Debug, Clone)]

@@ -30,7 +30,7 @@ use super::security::Credential;
 use super::server::ClusterServer;
 use super::service::ClusterService;
 use super::task::{self, OwnRuntime};
-use super::{StartError, SchedulerOptions};
+use super::{SchedulerOptions, StartError};
 
 /// Time for which the state of a finished job is kept. The default of Ballista is an hour, which
 /// keeps 20 KB for each lease.

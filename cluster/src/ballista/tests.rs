@@ -215,10 +215,7 @@ async fn addresses_are_checked() {
     let refused = Scheduler::start(SchedulerOptions::new(everywhere))
         .await
         .unwrap_err();
-    assert!(
-        matches!(refused, StartError::Insecure { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, StartError::Insecure { .. }), "{refused}");
     let mut options = SchedulerOptions::new(everywhere);
     options.security.insecure = true;
     let refused = Scheduler::start(options).await.unwrap_err();
@@ -226,15 +223,9 @@ async fn addresses_are_checked() {
     let mut options = WorkerOptions::new("127.0.0.1:1", 1);
     options.listen = everywhere;
     let refused = Worker::start(options, Arc::new(Idle)).await.unwrap_err();
-    assert!(
-        matches!(refused, StartError::Insecure { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, StartError::Insecure { .. }), "{refused}");
     let refused = Worker::start(WorkerOptions::new("127.0.0.1:1", 0), Arc::new(Idle)).await;
-    assert!(
-        matches!(refused, Err(StartError::Option(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StartError::Option(_))), "{refused:?}");
 
     let (scheduler, _) = start().await;
     let taken = Scheduler::start(SchedulerOptions::new(scheduler.address()))

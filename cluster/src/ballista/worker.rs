@@ -20,13 +20,13 @@ use super::connection::{describe, endpoint};
 use super::execution::LeaseComputer;
 use super::executor::{ExecutorSetup, runtime_env};
 use super::flight::WorkerFlight;
-use crate::handler::LeaseHandler;
 use super::result_store::ResultStore;
 use super::rpc::ClusterClient;
 use super::security::Credential;
 use super::task::{self, OwnRuntime};
 use super::{StartError, WorkerOptions};
 use crate::engine::WorkerId;
+use crate::handler::LeaseHandler;
 
 /// Time between two tries to reach the scheduler, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -2,11 +2,11 @@
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::{Expr, lit};
-use datafusion_proto::protobuf::logical_expr_node::ExprType;
 use datafusion_proto::generated::datafusion_common::scalar_value::Value as ProtoScalar;
 use datafusion_proto::generated::datafusion_common::{
     Column, Decimal128, ScalarNestedValue, ScalarValue as ProtoValue,
 };
+use datafusion_proto::protobuf::logical_expr_node::ExprType;
 use datafusion_proto::protobuf::{
     BinaryExprNode, LogicalExprNode, ScalarSubqueryExprNode, ScalarUdfExprNode,
 };
