@@ -8,19 +8,15 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::ViewTable;
-use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::logical_expr::ScalarUDF;
-use datafusion::prelude::{SessionConfig, SessionContext};
-use forebay_udfs::guarded_functions;
+use datafusion::prelude::SessionContext;
 
 use crate::error::{PlanError, Position, Result, closest};
 use crate::functions::FunctionNames;
 use crate::pipeline::Pipeline;
+use crate::session::planning_state;
 use crate::source::{SourceResolver, SourceSpec};
-use crate::sql::{
-    Name, PipelineQuery, QueryPlanner, canonical_name, numeric_arrays, octet_length, relations,
-    table_calls,
-};
+use crate::sql::{Name, PipelineQuery, QueryPlanner, canonical_name, relations, table_calls};
 
 /// A registered source.
 #[derive(Debug, Clone)]
@@ -81,32 +77,9 @@ impl Catalog {
     /// Creates an empty catalogue. `functions` are added to DataFusion's functions, and replace
     /// those of the same name.
     pub fn new(functions: Vec<Arc<ScalarUDF>>, resolver: Arc<dyn SourceResolver>) -> Self {
-        let mut config = SessionConfig::new()
-            .with_target_partitions(1)
-            .with_collect_statistics(false)
-            .with_information_schema(false);
-        let options = config.options_mut();
-        options.sql_parser.collect_spans = true;
-        // Sources yield Utf8. If VARCHAR meant Utf8View, CAST(x AS VARCHAR) would introduce a
-        // second string type.
-        options.sql_parser.map_string_types_to_utf8view = false;
-        // ORDER BY in a subquery defines the stored order for the outer query.
-        options.sql_parser.enable_subquery_sort_elimination = false;
-        // DataFusion uses the first expression planner that accepts an expression, so Forebay's
-        // planner comes before DataFusion's default planners.
-        let mut planners = vec![numeric_arrays()];
-        planners.extend(SessionStateDefaults::default_expr_planners());
-        let mut state = SessionStateBuilder::new_with_default_features()
-            .with_config(config)
-            .with_expr_planners(planners)
-            .build();
         let own = functions.iter().map(|function| function.name().to_owned());
         let own: BTreeSet<String> = own.collect();
-        let guarded = guarded_functions(state.scalar_functions().values().cloned());
-        for function in guarded.into_iter().chain([octet_length()]).chain(functions) {
-            // This cannot fail: the default registry of a session accepts every function.
-            let _ = datafusion::execution::FunctionRegistry::register_udf(&mut state, function);
-        }
+        let state = planning_state(&functions);
         let functions = FunctionNames::of(&state, &own);
         let context = SessionContext::new_with_state(state);
         Self {
