@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
+use serde::{Deserialize, Serialize};
+
 use crate::position::Position;
 
 /// The `SHUFFLE` clause: the number of rows that are shuffled together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ShuffleWindow {
     /// Shuffles within windows of at least this many stored rows.
     Rows(NonZeroU64),
@@ -15,7 +17,7 @@ pub enum ShuffleWindow {
 }
 
 /// The scope of a batch size: one rank, or all ranks together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum BatchScope {
     /// `BATCH n [PER RANK]`: whole batches go to the ranks in turn.
     #[default]
@@ -25,7 +27,7 @@ pub enum BatchScope {
 }
 
 /// Handling of the last rows if they do not fill a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Remainder {
     /// The last batch has fewer rows.
     #[default]
@@ -37,7 +39,7 @@ pub enum Remainder {
 }
 
 /// The size of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BatchSize {
     /// `BATCH n`: a number of rows, or of packs if rows are packed.
     Rows(NonZeroU64),
@@ -48,7 +50,8 @@ pub enum BatchSize {
 }
 
 /// The `BATCH` clause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct BatchClause {
     /// The size of a batch.
     pub size: BatchSize,
@@ -82,7 +85,8 @@ impl BatchClause {
 }
 
 /// `PACK column INTO n`: concatenates sequences into packs of `n` elements.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pack {
     /// The column of sequences.
     pub column: String,
@@ -92,7 +96,8 @@ pub struct Pack {
 
 /// `BUCKET BY expression BOUNDARIES (..)`: each batch holds rows of one bucket. The expression is
 /// planned with the query ([`Pipeline::bucketed`](crate::pipeline::Pipeline)).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// Ascending boundaries. The first bucket holds the values below the first boundary. Each
     /// further bucket begins with the value of a boundary and ends before the next boundary, and
@@ -101,7 +106,8 @@ pub struct Bucket {
 }
 
 /// `PAD column [TO n] [WITH value]`: pads the sequences of a batch to one length.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pad {
     /// The column of sequences.
     pub column: String,
@@ -113,7 +119,7 @@ pub struct Pad {
 
 /// Handling of the last step of an epoch (under CONTINUOUS, of the whole run) if there are fewer
 /// batches left than ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum EqualSteps {
     /// A rank without a batch gets an empty batch (`'count'`).
     #[default]
@@ -125,7 +131,8 @@ pub enum EqualSteps {
 }
 
 /// `REPEAT [n] [CONTINUOUS]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Repeat {
     /// Number of epochs; `None` repeats forever.
     pub epochs: Option<NonZeroU64>,
@@ -143,7 +150,7 @@ impl Default for Repeat {
 }
 
 /// The policy for failed rows: `OPTIONS (on_error = '..')`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum OnError {
     /// The run stops at the first failed row in stream order.
     #[default]
@@ -158,7 +165,9 @@ pub enum OnError {
 
 /// The changes of the stream that rewrites may make: `OPTIONS (relax = '..')`. Each variant also
 /// allows the changes of the variants before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub enum Relax {
     /// The stream has the same bytes in the same order as under the written plan (`'none'`).
     #[default]
@@ -195,7 +204,7 @@ impl std::fmt::Display for Relax {
 }
 
 /// The optimiser switch: `OPTIONS (optimize = '..')`, `--optimize`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Optimize {
     /// The plan runs as written, without rewrites.
     Off,
@@ -206,7 +215,8 @@ pub enum Optimize {
 
 /// The `CACHE` clause: the operator whose output rows are cached in one epoch and reused in later
 /// epochs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum CacheClause {
     /// `CACHE OFF`: no rows are cached.
     Off,
@@ -222,7 +232,8 @@ pub enum CacheClause {
 }
 
 /// The `OPTIONS` clause.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PipelineOptions {
     /// The policy for failed rows.
     pub on_error: OnError,
@@ -277,7 +288,7 @@ impl Default for PipelineOptions {
 }
 
 /// The number of rows of an epoch that may fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorBudget {
     /// An absolute number of rows.
     Rows(u64),
@@ -287,7 +298,8 @@ pub enum ErrorBudget {
 }
 
 /// The training clauses of a pipeline.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Clauses {
     /// `SHUFFLE ..`; if absent, rows keep their stored order.
     pub shuffle: Option<ShuffleWindow>,

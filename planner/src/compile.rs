@@ -44,7 +44,15 @@ impl Compiled {
 
     /// Lowers and optimises an analysed plan under the prices, machine and cache of `context`.
     pub fn on(context: &PlanningContext, plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
-        let written = lower::lower(plan)?;
+        Self::of_written(context, lower::lower(plan)?, clauses)
+    }
+
+    /// Optimises a written plan under the prices, machine and cache of `context`.
+    pub fn of_written(
+        context: &PlanningContext,
+        written: RowPlan,
+        clauses: Clauses,
+    ) -> Result<Self> {
         check_limits(&written)?;
         let semantic_hash = semantic_hash(&written, &clauses)?;
         let (chosen, report) = match clauses.options.optimize {

@@ -15,7 +15,12 @@ const LENGTH: &str = "__length_of";
 /// Returns an expression for the length of a sequence: the number of elements of a list, or the
 /// value of a whole number. The length of null is 0.
 pub fn length_of(sequence: Expr) -> Expr {
-    LengthOf::udf().call(vec![sequence])
+    length_function().call(vec![sequence])
+}
+
+/// Returns the function that [`length_of`] calls. It is not among the functions that SQL can call.
+pub fn length_function() -> Arc<ScalarUDF> {
+    LengthOf::udf()
 }
 
 /// True if values of this type have a length.

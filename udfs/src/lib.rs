@@ -41,7 +41,7 @@ pub use functions::functions;
 pub use guarded::guarded_functions;
 pub use image::{facts_of_call, fuse, is_written_out, work_of_call};
 pub use info::{ArgumentInfo, FunctionInfo};
-pub use length::{has_length, length_of};
+pub use length::{has_length, length_function, length_of};
 pub use pin::{PIN_MARKER, pinned, without_pins};
 pub use row_function::row_function;
 pub use tensor::{Dtype, ImageLayout, TensorType};

@@ -67,11 +67,11 @@ fn named_as(plan: RowPlan, schema: &DFSchema) -> Result<RowPlan> {
 
 /// Maximum number of scans of a pipeline. A pipeline that reads another pipeline twice has all
 /// scans of that pipeline twice, so thirty such levels would have a billion scans.
-const MAX_SCANS: u32 = 1024;
+pub(crate) const MAX_SCANS: u32 = 1024;
 
 /// Maximum number of operators on a path from the output to a scan. Every rewrite recurses over the
 /// plan, and a stack of 2 MiB is enough for only a few hundred levels.
-const MAX_DEPTH: usize = 256;
+pub(crate) const MAX_DEPTH: usize = 256;
 
 #[derive(Default)]
 struct RowLowering {

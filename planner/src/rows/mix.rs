@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{PlanError, Result};
 
 /// Maximum number of arms of a MIX. An arm's number is stored in one byte.
@@ -12,7 +14,9 @@ pub const MAX_ARMS: usize = 255;
 pub const PARTS: u64 = 1 << 32;
 
 /// The condition that ends an epoch of a MIX.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub enum MixStop {
     /// The epoch ends when an arm is drawn that has no rows left.
     #[default]
@@ -80,6 +84,13 @@ impl Mix {
             weights: parts,
             stop,
         })
+    }
+
+    /// Creates a mix from the integer weights of another mix; `None` if no mix has these weights.
+    pub fn of_parts(weights: Vec<u64>, stop: MixStop) -> Option<Self> {
+        let sum = { weights.iter() }.try_fold(0_u64, |sum, &parts| sum.checked_add(parts));
+        let fits = weights.len() <= MAX_ARMS && !weights.contains(&0) && sum == Some(PARTS);
+        fits.then_some(Self { weights, stop })
     }
 
     /// The integer weight of each arm. The sum of all weights is [`PARTS`].

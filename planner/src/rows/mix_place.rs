@@ -12,7 +12,7 @@ use crate::error::PlanError;
 ///
 /// # Errors
 /// Returns a [`PlanError`] about the MIX, without a line and column.
-pub(super) fn check(plan: &RowPlan) -> Result<()> {
+pub(crate) fn check(plan: &RowPlan) -> Result<()> {
     refuse(plan, None)?;
     let Some(arms) = plan.arms() else {
         return Ok(());

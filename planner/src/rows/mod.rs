@@ -28,7 +28,7 @@ pub mod fingerprint;
 pub mod lower;
 pub mod membership;
 pub mod mix;
-mod mix_place;
+pub(crate) mod mix_place;
 #[cfg(test)]
 mod mix_tests;
 mod op;

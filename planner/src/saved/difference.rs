@@ -79,7 +79,7 @@ fn around(line: &str, at: usize) -> String {
 
 /// Replaces control characters in `text`, which comes from a file and must not control the
 /// terminal.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(visible).collect()
 }

@@ -38,6 +38,7 @@ use crate::error::PlanError;
 use crate::optimizer::cost::Cost;
 use crate::optimizer::inputs::PlanningInputs;
 use crate::optimizer::{Config, PlanningContext};
+use crate::rows::RowPlan;
 use crate::rows::canonical;
 use crate::rows::fingerprint::plan_text;
 
@@ -216,6 +217,16 @@ impl SavedPlan {
         plan: &LogicalPlan,
         clauses: Clauses,
     ) -> Result<(Compiled, Option<Difference>), PlanError> {
+        let written = crate::rows::lower::lower(plan).map_err(PlanError::from)?;
+        self.compile_written(written, clauses)
+    }
+
+    /// Plans a pipeline whose plan is lowered already, as [`compile`](Self::compile) does.
+    pub(crate) fn compile_written(
+        &self,
+        written: RowPlan,
+        clauses: Clauses,
+    ) -> Result<(Compiled, Option<Difference>), PlanError> {
         let relax = clauses.options.relax;
         if self.file.relax != relax.to_string() {
             return Err(SavedPlanError::Tier {
@@ -227,14 +238,13 @@ impl SavedPlan {
             }
             .into());
         }
-        let written = crate::rows::lower::lower(plan).map_err(PlanError::from)?;
         let meaning = lines(&canonical::text(&written, &clauses).map_err(PlanError::from)?);
         if meaning != self.file.meaning {
             let difference = Difference::of(&self.file.meaning, &meaning).because(self.release());
             return Err(SavedPlanError::Meaning(difference).into());
         }
-        let compiled = Compiled::on(&PlanningContext::again(&self.file.chosen_by), plan, clauses)
-            .map_err(PlanError::from)?;
+        let context = PlanningContext::again(&self.file.chosen_by);
+        let compiled = Compiled::of_written(&context, written, clauses).map_err(PlanError::from)?;
         if compiled.plan_hash().map_err(PlanError::from)? == self.file.plan_hash {
             return Ok((compiled, None));
         }
