@@ -24,3 +24,5 @@ pub mod sql;
 #[cfg(test)]
 mod testing;
 pub mod units;
+#[cfg(feature = "wire")]
+pub mod wire;

@@ -55,6 +55,12 @@ impl SourceTable {
         }
     }
 
+    /// Returns the description from which a table was opened; `None` if the table is no source.
+    pub fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
+        let found = table.downcast_ref::<Self>();
+        found.map(|found| found.source.spec().clone())
+    }
+
     /// Returns the source.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
