@@ -26,6 +26,7 @@ mod golden;
 mod images;
 mod observe;
 mod odd;
+mod planning;
 mod record;
 #[path = "../soundness/rows.rs"]
 mod rows;

@@ -1,5 +1,6 @@
-//! Runs pipelines through the engine's interface, and records their behaviour. Apart from the
-//! modules shared with other tests, only this file of the test uses the engine.
+//! Runs pipelines through the engine's interface, and records their behaviour. Apart from
+//! `planning.rs` and the modules shared with other tests, only this file of the test uses the
+//! engine.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,13 +10,11 @@ use arrow::util::pretty::pretty_format_batches;
 use forebay::{
     Batch, Error, RunConfig, RunInternals, RunStats, Session, Token, WorkerStride, dead_letters,
 };
-use forebay_planner::compile::{Compiled, needed};
-use forebay_planner::error::{PlanError, message_of};
-use forebay_planner::optimizer::PlanningContext;
-use forebay_planner::optimizer::profile::is_guessed;
+use forebay_planner::compile::Compiled;
+use forebay_planner::error::PlanError;
 use forebay_runtime::cache::Stores;
 use forebay_runtime::error::Error as RunError;
-use forebay_runtime::run::{JobRun, Sample};
+use forebay_runtime::run::JobRun;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::runtime::Builder;
 
@@ -23,6 +22,7 @@ use crate::common::{digest, keys};
 use crate::corpus::Pipeline;
 use crate::data::Data;
 use crate::golden::Golden;
+use crate::planning::{compiled, session};
 use crate::record::{Record, Step, Stream, short};
 
 /// Environment variable with the number of compute threads of the runs.
@@ -74,15 +74,6 @@ async fn observe(pipeline: &Pipeline, data: &Data) -> Golden {
     record.golden(explanation)
 }
 
-/// Creates a session with the tables and the pipeline.
-async fn session(pipeline: &Pipeline, data: &Data) -> Result<Session, Error> {
-    let session = Session::new();
-    session.execute(&data.tables).await.unwrap();
-    let query = data.placed(&pipeline.name, &pipeline.query);
-    let create = format!("CREATE PIPELINE {} AS {query}", pipeline.name);
-    session.execute(&create).await.map(|_| session)
-}
-
 /// Returns the text of EXPLAIN, which contains no measured times.
 async fn explained(session: &Session, pipeline: &Pipeline, data: &Data) -> String {
     let config = RunConfig {
@@ -97,19 +88,6 @@ async fn explained(session: &Session, pipeline: &Pipeline, data: &Data) -> Strin
     // EXPLAIN may create the cache folder of the pipeline, which later runs must not find.
     let _ = std::fs::remove_dir_all(data.cache(&pipeline.name));
     text
-}
-
-/// Plans the pipeline `name` for a machine with one core and the declared prices, so that the plan
-/// is the same on every machine.
-async fn compiled(session: &Session, name: &str) -> Result<Compiled, String> {
-    let pipeline = session.planned(name).await.map_err(|e| e.to_string())?;
-    let plan = pipeline.keyed().map_err(|e| message_of(&e))?;
-    let mut machine = PlanningContext::default();
-    let needed = needed(&plan).map_err(|e| message_of(&e))?;
-    if is_guessed(&needed) {
-        machine.probe = Some(Arc::new(Sample::of(&needed).await));
-    }
-    Compiled::on(&machine, &plan, pipeline.clauses).map_err(|e| message_of(&e))
 }
 
 /// Runs a pipeline in all recorded ways, and adds the results to `record`.
