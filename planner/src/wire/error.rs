@@ -1,6 +1,6 @@
 //! Errors of sending and receiving a plan.
 
-use super::frame::{RELEASE, VERSION};
+use super::version::{RELEASE, VERSION};
 use crate::error::PlanError;
 use crate::saved::difference::Difference;
 

@@ -133,6 +133,8 @@ pub(super) enum LiteralForm {
     Null(DataType),
     /// The bits of a half float. datafusion-proto makes it a float.
     Half(u16),
+    /// A text or binary value, whose bytes stand in the place of the encoding by datafusion-proto.
+    Bytes(DataType),
     /// A list, structure or dictionary value, whose elements are the node's children.
     Nested(DataType),
 }

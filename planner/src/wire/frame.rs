@@ -12,14 +12,11 @@
 //! does not prove who sent the plan.
 
 use super::error::WireError;
+use super::version::{RELEASE, VERSION};
 use crate::saved::difference::plain;
 
 /// The first bytes of a message. The line break shows a transfer that alters line breaks.
 const MAGIC: &[u8; 8] = b"FBPLAN\r\n";
-/// Version of the format, raised when the format changes.
-pub(super) const VERSION: u32 = 1;
-/// The Forebay release of this build.
-pub(super) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// Returns the message with this payload.
 pub(super) fn framed(payload: &[u8]) -> Vec<u8> {

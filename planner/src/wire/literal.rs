@@ -21,55 +21,121 @@ type Half = <Float16Type as ArrowPrimitiveType>::Native;
 /// much memory as a value.
 const MAX_NULL: u64 = 1 << 16;
 
-/// Returns the form and the elements of a value that Forebay encodes itself; `None` if
-/// datafusion-proto keeps the value.
-pub(super) fn parts(
-    value: &ScalarValue,
-) -> Result<Option<(LiteralForm, Vec<ScalarValue>)>, WireError> {
-    let data_type = value.data_type();
-    let unsupported = || WireError::Unsupported(format!("a literal of type {data_type}"));
-    let elements = |array: ArrayRef| -> Result<Vec<ScalarValue>, WireError> {
-        let values = (0..array.len()).map(|index| ScalarValue::try_from_array(&array, index));
-        values.collect::<Result<_, _>>().map_err(|_| unsupported())
-    };
-    if value.is_null() {
-        null(&data_type).map_err(|_| unsupported())?;
-        return Ok(Some((LiteralForm::Null(data_type), Vec::new())));
-    }
-    let children = match value {
-        ScalarValue::Float16(Some(half)) => {
-            return Ok(Some((LiteralForm::Half(half.to_bits()), Vec::new())));
-        }
-        ScalarValue::List(list) => elements(list.value(0))?,
-        ScalarValue::LargeList(list) => elements(list.value(0))?,
-        ScalarValue::FixedSizeList(list) if list.value_length() > 0 => elements(list.value(0))?,
-        ScalarValue::Struct(row) if row.num_columns() > 0 => {
-            let columns = row.columns().iter();
-            let values = columns.map(|column| ScalarValue::try_from_array(column, 0));
-            values
-                .collect::<Result<_, _>>()
-                .map_err(|_| unsupported())?
-        }
-        ScalarValue::Dictionary(_, held) => vec![held.as_ref().clone()],
-        value if data_type.is_nested() || matches!(value, ScalarValue::RunEndEncoded(..)) => {
-            return Err(unsupported());
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some((LiteralForm::Nested(data_type), children)))
+/// A literal that Forebay encodes itself.
+#[derive(Debug)]
+pub(super) struct Literal {
+    /// Its form.
+    pub(super) form: LiteralForm,
+    /// The elements of a list, structure or dictionary value.
+    pub(super) elements: Vec<ScalarValue>,
+    /// The bytes of a text or binary value.
+    pub(super) bytes: Vec<u8>,
 }
 
-/// Returns the value of a form with these elements.
-pub(super) fn value(
-    form: &LiteralForm,
-    elements: Vec<ScalarValue>,
-) -> Result<ScalarValue, WireError> {
-    match form {
-        LiteralForm::Nested(data_type) => nested(data_type, elements),
-        _ if !elements.is_empty() => Err(WireError::malformed("a value with elements")),
-        LiteralForm::Null(data_type) => null(data_type),
-        LiteralForm::Half(bits) => Ok(ScalarValue::Float16(Some(Half::from_bits(*bits)))),
+impl Literal {
+    /// Takes a value apart; `None` if datafusion-proto keeps the value.
+    pub(super) fn of(value: &ScalarValue) -> Result<Option<Self>, WireError> {
+        let data_type = value.data_type();
+        let unsupported = || WireError::Unsupported(format!("a literal of type {data_type}"));
+        let plain = |form| Self {
+            form,
+            elements: Vec::new(),
+            bytes: Vec::new(),
+        };
+        if value.is_null() {
+            null(&data_type).map_err(|_| unsupported())?;
+            return Ok(Some(plain(LiteralForm::Null(data_type))));
+        }
+        if let Some(bytes) = bytes(value) {
+            let bytes = bytes.to_vec();
+            let form = LiteralForm::Bytes(data_type);
+            return Ok(Some(Self {
+                bytes,
+                ..plain(form)
+            }));
+        }
+        let elements = |array: ArrayRef| -> Result<Vec<ScalarValue>, WireError> {
+            let values = (0..array.len()).map(|index| ScalarValue::try_from_array(&array, index));
+            values.collect::<Result<_, _>>().map_err(|_| unsupported())
+        };
+        let elements = match value {
+            ScalarValue::Float16(Some(half)) => {
+                return Ok(Some(plain(LiteralForm::Half(half.to_bits()))));
+            }
+            ScalarValue::List(list) => elements(list.value(0))?,
+            ScalarValue::LargeList(list) => elements(list.value(0))?,
+            ScalarValue::FixedSizeList(list) if list.value_length() > 0 => elements(list.value(0))?,
+            ScalarValue::Struct(row) if row.num_columns() > 0 => {
+                let columns = row.columns().iter();
+                let values = columns.map(|column| ScalarValue::try_from_array(column, 0));
+                values
+                    .collect::<Result<_, _>>()
+                    .map_err(|_| unsupported())?
+            }
+            ScalarValue::Dictionary(_, held) => vec![held.as_ref().clone()],
+            value if data_type.is_nested() || matches!(value, ScalarValue::RunEndEncoded(..)) => {
+                return Err(unsupported());
+            }
+            _ => return Ok(None),
+        };
+        let form = LiteralForm::Nested(data_type);
+        Ok(Some(Self {
+            elements,
+            ..plain(form)
+        }))
     }
+
+    /// Puts the value together.
+    pub(super) fn value(self) -> Result<ScalarValue, WireError> {
+        let Self {
+            form,
+            elements,
+            bytes,
+        } = self;
+        let elements_fit = matches!(form, LiteralForm::Nested(_)) || elements.is_empty();
+        let bytes_fit = matches!(form, LiteralForm::Bytes(_)) || bytes.is_empty();
+        if !elements_fit || !bytes_fit {
+            return Err(WireError::malformed("a literal with unexpected parts"));
+        }
+        match form {
+            LiteralForm::Null(data_type) => null(&data_type),
+            LiteralForm::Half(bits) => Ok(ScalarValue::Float16(Some(Half::from_bits(bits)))),
+            LiteralForm::Bytes(data_type) => of_bytes(&data_type, bytes),
+            LiteralForm::Nested(data_type) => nested(&data_type, elements),
+        }
+    }
+}
+
+/// Returns the bytes of a text or binary value; `None` for any other value.
+fn bytes(value: &ScalarValue) -> Option<&[u8]> {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
+            text.as_deref().map(str::as_bytes)
+        }
+        ScalarValue::Binary(bytes)
+        | ScalarValue::LargeBinary(bytes)
+        | ScalarValue::BinaryView(bytes)
+        | ScalarValue::FixedSizeBinary(_, bytes) => bytes.as_deref(),
+        _ => None,
+    }
+}
+
+/// Returns the text or binary value of a type with these bytes.
+fn of_bytes(data_type: &DataType, bytes: Vec<u8>) -> Result<ScalarValue, WireError> {
+    let wrong = || WireError::malformed(format!("a value of type {data_type}"));
+    let text = |bytes| String::from_utf8(bytes).map_err(|_| wrong());
+    Ok(match data_type {
+        DataType::Utf8 => ScalarValue::Utf8(Some(text(bytes)?)),
+        DataType::LargeUtf8 => ScalarValue::LargeUtf8(Some(text(bytes)?)),
+        DataType::Utf8View => ScalarValue::Utf8View(Some(text(bytes)?)),
+        DataType::Binary => ScalarValue::Binary(Some(bytes)),
+        DataType::LargeBinary => ScalarValue::LargeBinary(Some(bytes)),
+        DataType::BinaryView => ScalarValue::BinaryView(Some(bytes)),
+        DataType::FixedSizeBinary(size) if usize::try_from(*size) == Ok(bytes.len()) => {
+            ScalarValue::FixedSizeBinary(*size, Some(bytes))
+        }
+        _ => return Err(wrong()),
+    })
 }
 
 /// Returns the null of a type.
@@ -162,9 +228,6 @@ pub(super) fn check_value(value: &ProtoValue) -> Result<(), WireError> {
     let is_sound = match &value.value {
         Some(
             Value::BoolValue(_)
-            | Value::Utf8Value(_)
-            | Value::LargeUtf8Value(_)
-            | Value::Utf8ViewValue(_)
             | Value::Int8Value(_)
             | Value::Int16Value(_)
             | Value::Int32Value(_)
@@ -175,9 +238,6 @@ pub(super) fn check_value(value: &ProtoValue) -> Result<(), WireError> {
             | Value::Uint64Value(_)
             | Value::Float32Value(_)
             | Value::Float64Value(_)
-            | Value::BinaryValue(_)
-            | Value::LargeBinaryValue(_)
-            | Value::BinaryViewValue(_)
             | Value::Date32Value(_)
             | Value::Date64Value(_)
             | Value::Time32Value(_)
@@ -191,9 +251,6 @@ pub(super) fn check_value(value: &ProtoValue) -> Result<(), WireError> {
             | Value::IntervalDaytimeValue(_)
             | Value::IntervalMonthDayNano(_),
         ) => true,
-        Some(Value::FixedSizeBinaryValue(bytes)) => {
-            usize::try_from(bytes.length) == Ok(bytes.values.len())
-        }
         Some(Value::Decimal32Value(d)) => decimal(&d.value, 4, 9, (d.p, d.s)),
         Some(Value::Decimal64Value(d)) => decimal(&d.value, 8, 18, (d.p, d.s)),
         Some(Value::Decimal128Value(d)) => decimal(&d.value, 16, 38, (d.p, d.s)),

@@ -176,10 +176,11 @@ fn check_clauses(written: &RowPlan, clauses: &Clauses) -> Result<(), WireError> 
     let bucket = clauses.bucket.as_ref().map(|_| BUCKET_COLUMN);
     let length = clauses.length_of().map(|_| LENGTH_COLUMN);
     let needed = bucket.into_iter().chain(length);
-    match keys.iter().map(|field| field.name().as_str()).eq(needed) {
-        true => Ok(()),
-        false => Err(WireError::malformed(
+    if keys.iter().map(|field| field.name().as_str()).eq(needed) {
+        Ok(())
+    } else {
+        Err(WireError::malformed(
             "a plan without the columns that its clauses need",
-        )),
+        ))
     }
 }

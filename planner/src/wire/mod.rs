@@ -14,7 +14,7 @@
 //! | `message` | messages: encoding, decoding, and compiling what was decoded |
 //! | `source` | the sources of a message |
 //! | `error` | refusals |
-//! | `frame` | version, release and checksum around the payload |
+//! | `frame`, `version` | version, release and checksum around the payload |
 //! | `form` | the payload's JSON document, and the forms of operators and of nodes of expressions |
 //! | `write_plan`, `read_plan` | operators |
 //! | `write_expr`, `read_expr` | expressions, as lists of nodes |
@@ -35,6 +35,7 @@ mod registry;
 mod source;
 #[cfg(test)]
 mod tests;
+mod version;
 mod write_expr;
 mod write_plan;
 

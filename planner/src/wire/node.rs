@@ -22,6 +22,10 @@ use super::registry::{check_sent, check_sent_higher};
 /// about 400 levels.
 pub(super) const MAX_DEPTH: usize = 384;
 
+/// Maximum length of the encoding of a node by datafusion-proto. A node has only names and numbers,
+/// but prost allocates up to a hundred times the length of what it decodes.
+pub(super) const MAX_NODE: usize = 1 << 16;
+
 /// Returns the expression in the place of a child.
 pub(super) fn hole() -> Expr {
     Expr::Column(Column::new_unqualified(""))
@@ -49,11 +53,9 @@ pub(super) fn shallow(expr: &Expr) -> Result<Expr, WireError> {
     Ok(match expr {
         Expr::Column(column) if column.relation.is_none() => expr.clone(),
         Expr::Literal(value, _) => Expr::Literal(value.clone(), None),
-        Expr::Alias(alias) if alias.relation.is_none() => Expr::Alias(Alias::new(
-            self::hole(),
-            alias.relation.clone(),
-            &alias.name,
-        )),
+        Expr::Alias(alias) if alias.relation.is_none() => {
+            Expr::Alias(Alias::new(self::hole(), None::<&str>, &alias.name))
+        }
         Expr::BinaryExpr(binary) => Expr::BinaryExpr(BinaryExpr::new(hole(), binary.op, hole())),
         Expr::Like(like) => {
             let case_insensitive = like.case_insensitive;

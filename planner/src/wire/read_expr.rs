@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{Cast, TryCast};
@@ -15,8 +14,8 @@ use super::error::WireError;
 use super::form::ExprForm;
 use super::frame::Reader;
 use super::guard::check_node;
-use super::literal::value;
-use super::node::{MAX_DEPTH, filled};
+use super::literal::Literal;
+use super::node::{MAX_DEPTH, MAX_NODE, filled};
 use super::registry::registry;
 
 /// Reads all expressions to the end of a message.
@@ -37,7 +36,7 @@ fn read_expr(reader: &mut Reader<'_>) -> Result<Expr, WireError> {
         let form: ExprForm = serde_json::from_slice(reader.part()?)
             .map_err(|why| WireError::malformed(why.to_string()))?;
         let children = reader.number()? as usize;
-        let proto = reader.part()?;
+        let encoded = reader.part()?;
         let Some(first) = open.len().checked_sub(children) else {
             return Err(WireError::malformed("an expression with too few nodes"));
         };
@@ -46,7 +45,7 @@ fn read_expr(reader: &mut Reader<'_>) -> Result<Expr, WireError> {
         if depth > MAX_DEPTH {
             return Err(WireError::malformed("an expression that is too deep"));
         }
-        open.push((node(form, children, proto)?, depth));
+        open.push((node(form, children, encoded)?, depth));
     }
     match (open.pop(), open.pop()) {
         (Some((expr, _)), None) => Ok(expr),
@@ -54,8 +53,9 @@ fn read_expr(reader: &mut Reader<'_>) -> Result<Expr, WireError> {
     }
 }
 
-/// Returns the node of a form, with these children.
-fn node(form: ExprForm, children: Vec<Expr>, proto: &[u8]) -> Result<Expr, WireError> {
+/// Returns the node of a form, with these children. `encoded` is the encoding by datafusion-proto,
+/// or the bytes of a literal.
+fn node(form: ExprForm, children: Vec<Expr>, encoded: &[u8]) -> Result<Expr, WireError> {
     let unexpected = || WireError::malformed("an expression with unexpected parts");
     match form {
         ExprForm::Literal {
@@ -66,12 +66,13 @@ fn node(form: ExprForm, children: Vec<Expr>, proto: &[u8]) -> Result<Expr, WireE
                 Expr::Literal(value, None) => Ok(value),
                 _ => Err(unexpected()),
             });
-            let elements = elements.collect::<Result<Vec<ScalarValue>, _>>()?;
-            if !proto.is_empty() {
-                return Err(unexpected());
-            }
-            let value = value(&form, elements)?;
-            Ok(Expr::Literal(value, metadata.map(FieldMetadata::new)))
+            let literal = Literal {
+                form,
+                elements: elements.collect::<Result<_, _>>()?,
+                bytes: encoded.to_vec(),
+            };
+            let metadata = metadata.map(FieldMetadata::new);
+            Ok(Expr::Literal(literal.value()?, metadata))
         }
         ExprForm::Proto {
             mut field,
@@ -79,7 +80,10 @@ fn node(form: ExprForm, children: Vec<Expr>, proto: &[u8]) -> Result<Expr, WireE
             mut case_insensitive,
             mut metadata,
         } => {
-            let node = LogicalExprNode::decode(proto);
+            if encoded.len() > MAX_NODE {
+                return Err(unexpected());
+            }
+            let node = LogicalExprNode::decode(encoded);
             let node = node.map_err(|why| WireError::malformed(why.to_string()))?;
             check_node(&node)?;
             let mut node = parse_expr(&node, registry(), &DefaultLogicalExtensionCodec {})

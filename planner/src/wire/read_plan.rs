@@ -200,20 +200,16 @@ fn check_inputs(op: &RowOp, inputs: &[RowPlan]) -> Result<(), WireError> {
 
 /// True if two inputs of a union have columns of the same types.
 fn are_alike(a: &RowPlan, b: &RowPlan) -> bool {
-    let types = |plan: &RowPlan| -> Vec<DataType> {
-        let fields = plan.schema.fields().iter();
-        fields.map(|field| field.data_type().clone()).collect()
-    };
-    types(a) == types(b)
+    types(&a.schema).eq(types(&b.schema))
+}
+
+fn types(schema: &Schema) -> impl Iterator<Item = &DataType> {
+    schema.fields().iter().map(|field| field.data_type())
 }
 
 /// Returns the sent columns, which may differ from the derived ones in all but their types.
 fn agreed(sent: Schema, derived: &Schema) -> Result<SchemaRef, WireError> {
-    let types = |schema: &Schema| -> Vec<DataType> {
-        let fields = schema.fields().iter();
-        fields.map(|field| field.data_type().clone()).collect()
-    };
-    if types(&sent) == types(derived) {
+    if types(&sent).eq(types(derived)) {
         Ok(Arc::new(sent))
     } else {
         Err(WireError::malformed(
@@ -225,14 +221,15 @@ fn agreed(sent: Schema, derived: &Schema) -> Result<SchemaRef, WireError> {
 /// Checks that no two columns have the same name, which the semantics of slots rely on.
 fn check_names(schema: &Schema) -> Result<(), WireError> {
     let mut seen = BTreeSet::new();
-    match schema
+    if schema
         .fields()
         .iter()
         .all(|field| seen.insert(field.name()))
     {
-        true => Ok(()),
-        false => Err(WireError::malformed(
+        Ok(())
+    } else {
+        Err(WireError::malformed(
             "an operator with two columns of one name",
-        )),
+        ))
     }
 }

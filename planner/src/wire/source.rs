@@ -61,10 +61,11 @@ impl SourceMessage {
             Some(field) => {
                 let null = if field.is_nullable() { " or null" } else { "" };
                 let (name, data_type) = (field.name(), field.data_type());
-                match field.metadata().is_empty() {
-                    true => format!("{name:?}: {data_type}{null}"),
-                    false => format!("{name:?}: {data_type}{null} {:?}", field.metadata()),
-                }
+                let metadata = match field.metadata() {
+                    none if none.is_empty() => String::new(),
+                    some => format!(" {some:?}"),
+                };
+                format!("{name:?}: {data_type}{null}{metadata}")
             }
         };
         Err(WireError::SourceColumns {

@@ -11,14 +11,16 @@ use prost::Message;
 use super::error::WireError;
 use super::form::ExprForm;
 use super::frame::{put_number, put_part};
-use super::literal::parts;
-use super::node::{MAX_DEPTH, children, shallow};
+use super::literal::Literal;
+use super::node::{MAX_DEPTH, MAX_NODE, children, shallow};
 
 /// A node of an expression, whose children are written before it.
 struct Node<'a> {
     expr: Cow<'a, Expr>,
     form: ExprForm,
     children: usize,
+    /// The bytes of a text or binary literal.
+    bytes: Vec<u8>,
 }
 
 /// Appends an expression: the number of its nodes, and its nodes, the children of each node before
@@ -31,14 +33,19 @@ pub(super) fn write_expr(expr: &Expr, bytes: &mut Vec<u8>) -> Result<(), WireErr
         expr,
         form,
         children,
+        bytes: literal,
     } in nodes
     {
-        let proto = match &form {
-            ExprForm::Literal { .. } => Vec::new(),
+        let encoded = match &form {
+            ExprForm::Literal { .. } => literal,
             ExprForm::Proto { .. } => {
+                let unsupported = || WireError::Unsupported(format!("the expression {expr}"));
                 let node = serialize_expr(&shallow(&expr)?, &DefaultLogicalExtensionCodec {});
-                let refused = |_| WireError::Unsupported(format!("the expression {expr}"));
-                node.map_err(refused)?.encode_to_vec()
+                let node = node.map_err(|_| unsupported())?.encode_to_vec();
+                if node.len() > MAX_NODE {
+                    return Err(unsupported());
+                }
+                node
             }
         };
         let form = serde_json::to_vec(&form);
@@ -47,7 +54,7 @@ pub(super) fn write_expr(expr: &Expr, bytes: &mut Vec<u8>) -> Result<(), WireErr
             &form.map_err(|why| WireError::Lost(why.to_string()))?,
         )?;
         put_number(bytes, children)?;
-        put_part(bytes, &proto)?;
+        put_part(bytes, &encoded)?;
     }
     Ok(())
 }
@@ -63,18 +70,20 @@ fn nodes(expr: &Expr) -> Result<Vec<Node<'_>>, WireError> {
             return Err(WireError::Unsupported(what));
         }
         let mut below: Vec<Cow<'_, Expr>> = Vec::new();
+        let mut bytes = Vec::new();
         let form = match expr.as_ref() {
-            Expr::Literal(value, metadata) => {
-                let metadata = metadata.as_ref().map(|of| of.inner().clone());
-                match parts(value)? {
-                    None => proto_form(metadata.map(FieldMetadata::new).as_ref()),
-                    Some((value, elements)) => {
-                        let elements = elements.into_iter();
-                        below.extend(elements.map(|value| Cow::Owned(Expr::Literal(value, None))));
-                        ExprForm::Literal { value, metadata }
+            Expr::Literal(value, metadata) => match Literal::of(value)? {
+                None => proto_form(metadata.as_ref()),
+                Some(literal) => {
+                    let elements = literal.elements.into_iter();
+                    below.extend(elements.map(|value| Cow::Owned(Expr::Literal(value, None))));
+                    bytes = literal.bytes;
+                    ExprForm::Literal {
+                        value: literal.form,
+                        metadata: metadata.as_ref().map(|of| of.inner().clone()),
                     }
                 }
-            }
+            },
             _ => form(&expr),
         };
         if let Cow::Borrowed(expr) = expr
@@ -86,6 +95,7 @@ fn nodes(expr: &Expr) -> Result<Vec<Node<'_>>, WireError> {
             expr,
             form,
             children: below.len(),
+            bytes,
         });
         open.extend(below.into_iter().map(|expr| (expr, depth + 1)));
     }

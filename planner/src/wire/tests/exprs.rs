@@ -231,5 +231,7 @@ fn deep_expressions_arrive_or_are_refused() {
         );
         assert!(arrived(&chain(3_000, step)).is_err());
     }
+    arrives(&lit("long".repeat(50_000)));
+    assert!(arrived(&slot("long".repeat(50_000))).is_err());
     arrives(&slot("x").in_list((0..5_000).map(lit).collect(), false));
 }

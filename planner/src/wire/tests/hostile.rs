@@ -19,7 +19,7 @@ use crate::wire::guard::check_node;
 use crate::wire::read_expr::read_exprs;
 
 const SQL: &str = "SELECT CASE WHEN id IN (1, 2) THEN name LIKE 'a%' ELSE false END AS c,
-                          normalize(resize(decode_image(image), 8, 8), [0.5]) AS x,
+                          normalize(resize(decode_image(image), 8, 8), 'imagenet') AS x, [0.5, 2] AS l,
                           CAST(id AS DECIMAL(9, 2)) * 1.5 AS d
                    FROM t JOIN photos ON label = id WHERE random_bool(0.5) BATCH 2";
 
@@ -54,11 +54,11 @@ async fn damage_under_a_right_checksum_never_panics() {
     reader.part().unwrap();
     let exprs = sent.len() - reader.0.len();
     let mut refused = 0;
-    // Each bit of each expression, and some bits of the document.
+    // Bits of each byte of the expressions, and some bits of the document.
     let document = (0..exprs)
-        .step_by(7)
+        .step_by(29)
         .map(|place| (place, 1_u8 << (place % 8)));
-    let exprs = (exprs..sent.len()).flat_map(|place| (0..8).map(move |bit| (place, 1 << bit)));
+    let exprs = (exprs..sent.len()).flat_map(|place| [0, 3, 7].map(|bit| (place, 1 << bit)));
     for (place, bit) in document.chain(exprs) {
         let mut damaged = sent.clone();
         damaged[place] ^= bit;
@@ -212,5 +212,23 @@ fn lists_of_nodes_that_are_no_expression_are_refused() {
         Ok([Expr::Literal(..)])
     ));
     assert!(read(&nested(wide(DataType::Int8))).is_err());
+    let bytes = |of, bytes: &[u8]| {
+        let value = LiteralForm::Bytes(of);
+        single(
+            1,
+            &ExprForm::Literal {
+                value,
+                metadata: None,
+            },
+            0,
+            bytes,
+        )
+    };
+    assert_eq!(read(&bytes(DataType::Utf8, b"x")).unwrap(), [lit("x")]);
+    assert!(read(&bytes(DataType::Utf8, &[255])).is_err());
+    assert!(read(&bytes(DataType::Int8, &[1])).is_err());
+    assert!(read(&bytes(DataType::FixedSizeBinary(2), &[1])).is_err());
+    let long = vec![0; crate::wire::node::MAX_NODE + 1];
+    assert!(read(&single(1, &plain(), 0, &long)).is_err());
     assert!(read(&nested(DataType::Int8)).is_err());
 }

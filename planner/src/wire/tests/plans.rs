@@ -35,21 +35,21 @@ async fn refusal(bytes: &[u8]) -> String {
 async fn every_operator_arrives() {
     for sql in [
         PLAIN,
-        "SELECT label, PINNED decode_image(image) AS x, random_uniform() AS r FROM photos
+        "SELECT label, PINNED resize(decode_image(image), 8, 8) AS x, random_uniform() AS r FROM photos
          WHERE octet_length(image) > 0 AND random_bool(0.5) BATCH 4 DROP REMAINDER REPEAT 3",
         "SELECT id FROM t UNION ALL SELECT id FROM t WHERE id IS NOT NULL BATCH 2",
         "SELECT id FROM (SELECT id FROM t LIMIT 7 OFFSET 2) q BATCH 2",
         "SELECT unnest([id, id + 1]) AS e, name FROM t BATCH 2",
         "SELECT a.id, b.name, p.label FROM t a LEFT JOIN t b ON a.id = b.id + 1
          JOIN photos p ON p.label = a.id BATCH 2",
-        "SELECT id FROM MIX (t WEIGHT 0.7, (SELECT id, name FROM u) WEIGHT 0.3) UNTIL ALL END BATCH 2",
+        "SELECT id FROM MIX (t WEIGHT 0.7, (SELECT id, name FROM u) WEIGHT 0.3, stop => 'longest') BATCH 2",
         "SELECT [id, id] AS ids, id FROM t PACK ids INTO 8 BATCH 2",
-        "SELECT [id] AS ids FROM t BUCKET BY id BOUNDARIES (4, 8) BATCH 2 PAD ids TO 4 WITH 1",
+        "SELECT [id] AS ids, id FROM t BUCKET BY id BOUNDARIES (4, 8) BATCH 2 PAD ids TO 4 WITH 1",
         "SELECT id FROM t SKIP 1 TAKE 9 BATCH 2 REPEAT 2 CONTINUOUS
-         OPTIONS (on_error = 'skip', error_budget = '1 %', relax = 'numeric', disable_rules = 'cse')",
+         OPTIONS (on_error = 'skip', error_budget = '1 %', relax = 'numeric', disable_rules = 'gray-into-decode')",
         "SELECT id FROM t BATCH 2 OPTIONS (optimize = 'off')",
-        "SELECT normalize(resize(decode_image(image), 8, 8), [0.5, 0.25, 0.125]) AS x FROM photos
-         BATCH 2 REPEAT 4 CACHE AT resize OPTIONS (cache_dir = '/tmp/forebay-wire', cache_quota = 100000)",
+        "SELECT normalize(resize(decode_image(image), 8, 8), [0.5, 0.25, 0.125], [0.5, 0.5, 0.5]) AS x FROM photos
+         BATCH 2 REPEAT 4 CACHE AT resize OPTIONS (cache_dir = '/tmp/forebay-wire', cache_quota = 100000000)",
     ] {
         let sent = compiled(sql).await;
         let bytes = encoded(&sent);
@@ -160,7 +160,7 @@ async fn a_source_with_other_columns_is_refused() {
     };
     let other = TestResolver.resolve(&other).await.unwrap();
     let error = message.compile(&[provider_as_source(other)]).unwrap_err();
-    insta::assert_snapshot!(error, @r#"source 't' differs between the machines: column 1 is "id": Int64 or null on the machine that sent the plan, but "Label": Int64 or null here; let all machines read the same files"#);
+    insta::assert_snapshot!(error, @r#"source 't' differs between the machines: column 1 is "id": Int64 on the machine that sent the plan, but "Label": Int64 here; let all machines read the same files"#);
     let nothing = PlanMessage::encode(&compiled(PLAIN).await, &|_| None);
     assert!(matches!(nothing, Err(WireError::Table(name)) if name == "t"));
 }
