@@ -31,9 +31,9 @@ impl Board {
     }
 
     /// Adds a worker.
-    pub(crate) fn add_worker(&self, worker: WorkerAddress) {
+    pub(crate) fn add_worker(&self, worker: &WorkerAddress) {
         self.workers.send_if_modified(|workers| {
-            workers.insert(worker.id.clone(), worker.clone()).as_ref() != Some(&worker)
+            workers.insert(worker.id.clone(), worker.clone()).as_ref() != Some(worker)
         });
     }
 

@@ -135,3 +135,30 @@ fn lost(worker: &WorkerId, cause: &str) -> EngineError {
         cause: cause.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Security;
+    use super::super::connection::endpoint;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_does_not_answer_is_lost() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let channel = endpoint(&address).unwrap().connect_lazy();
+        let credential = Security::default().credential().unwrap();
+        let worker = WorkerId("worker".to_owned());
+        let error = fetch(channel, &credential, &worker, Bytes::new(), 100)
+            .await
+            .unwrap_err();
+        let FetchError::Broken(EngineError::WorkerLost {
+            worker: Some(lost), ..
+        }) = &error
+        else {
+            panic!("{error:?}")
+        };
+        assert_eq!(*lost, worker);
+    }
+}

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The answer of a worker that was tried.
 enum Trial {
     /// It runs. The call ends when the worker does.
-    Running(Streaming<ActionResult>),
+    Running(Box<Streaming<ActionResult>>),
     /// Something else answered, such as an executor that cannot be watched.
     Unwatchable(String),
     /// It does not answer, or another worker answers in its place.
@@ -124,7 +124,9 @@ async fn try_worker(credential: &Credential, worker: &WorkerAddress) -> Trial {
             Err(status) => return Trial::Gone(status.message().to_owned()),
         };
         match call.message().await {
-            Ok(Some(answer)) if answer.body == worker.id.as_bytes() => Trial::Running(call),
+            Ok(Some(answer)) if answer.body == worker.id.as_bytes() => {
+                Trial::Running(Box::new(call))
+            }
             Ok(_) => Trial::Gone("another worker has taken its port".to_owned()),
             Err(status) => Trial::Gone(status.message().to_owned()),
         }

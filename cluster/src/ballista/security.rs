@@ -11,8 +11,10 @@ use super::ClusterError;
 /// Name of the metadata that carries the token.
 const AUTHORIZATION: &str = "authorization";
 
-/// How the processes of a cluster trust each other. TLS will be configured here, and applied where
-/// [`super::connection`] connects and where the scheduler and the workers serve.
+/// How the processes of a cluster trust each other.
+//
+// TLS belongs here. It is applied in `connection::endpoint`, and where `scheduler` and `worker`
+// serve.
 #[derive(Clone, Default)]
 pub struct Security {
     /// A secret that all processes of the cluster share. Requests to submit a lease, to store or

@@ -103,7 +103,7 @@ async fn submissions_have_limits() {
             ..SubmitRequest::default()
         },
         SubmitRequest {
-            avoid: vec!["worker".to_owned(); 100],
+            avoid: vec!["worker".to_owned(); 2000],
             ..SubmitRequest::default()
         },
         SubmitRequest {
