@@ -42,7 +42,7 @@ impl ClusterMembers {
     }
 
     fn add(&self, worker: &ExecutorMetadata) {
-        self.board.add_worker(&WorkerAddress {
+        self.board.add_worker(WorkerAddress {
             id: worker.id.clone(),
             host: worker.host.clone(),
             port: worker.port.into(),
