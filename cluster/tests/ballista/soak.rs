@@ -7,8 +7,10 @@ use futures::{StreamExt, stream};
 
 use crate::support::{TestCluster, lease, within};
 
-/// Number of leases; set by FOREBAY_TEST_LEASES.
-const LEASES: u64 = 20_000;
+/// Returns a number that an environment variable sets.
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |number| number.parse().unwrap())
+}
 
 /// Returns the megabytes, the threads and the open files of this process.
 fn usage() -> (u64, u64, usize) {
@@ -28,16 +30,25 @@ fn usage() -> (u64, u64, usize) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes without optimisation; prints what it measures"]
 async fn memory_threads_and_files_stay_flat() {
-    let leases = std::env::var("FOREBAY_TEST_LEASES").map_or(LEASES, |n| n.parse().unwrap());
+    let leases = number("FOREBAY_TEST_LEASES", 20_000);
+    let in_flight = usize::try_from(number("FOREBAY_TEST_IN_FLIGHT", 8)).unwrap();
+    // Megabytes of the result of each lease.
+    let command = match number("FOREBAY_TEST_MEGABYTES", 0) {
+        0 => "number 1".to_owned(),
+        megabytes => format!("large {megabytes}"),
+    };
     let cluster = TestCluster::start(2).await;
     let mut first = None;
     for round in 0..10 {
         let start = Instant::now();
         let running = (0..leases / 10).map(|order| {
-            let lease = cluster.engine.submit(lease("number 1", order));
+            let lease = cluster.engine.submit(lease(&command, order));
             async { within("a lease", lease).await.unwrap() }
         });
-        let done = stream::iter(running).buffer_unordered(8).count().await;
+        let done = stream::iter(running)
+            .buffer_unordered(in_flight)
+            .count()
+            .await;
         let rate = done as f64 / start.elapsed().as_secs_f64();
         let usage = usage();
         println!("round {round}: {rate:.0} leases/s, (MB, threads, files) = {usage:?}");
