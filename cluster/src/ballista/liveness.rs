@@ -29,7 +29,7 @@ use super::wire::{WATCH, WatchAnswer, WatchRequest, WorkerAddress};
 const TRIES: u32 = 2;
 
 /// Time between two tries.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer of a worker that was tried.
 enum Trial {

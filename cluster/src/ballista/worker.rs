@@ -65,11 +65,9 @@ impl Worker {
         let start_error = |error: std::io::Error| ClusterError::Start(error.to_string());
         let runtime = OwnRuntime::new("forebay-worker", options.threads).map_err(start_error)?;
         let id = Arc::new(Mutex::new(new_instance_id()));
-        let work_dir = options
-            .work_dir
-            .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("forebay-worker-{}", lock(&id))));
-        let work_dir: Arc<Path> = work_dir.into();
+        let folder = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+        // It is removed at the end, so it must belong to this worker alone.
+        let work_dir: Arc<Path> = folder.join(format!("forebay-worker-{}", lock(&id))).into();
         let (stop, stopped) = watch::channel(false);
         let service = WorkerService {
             options,
