@@ -21,7 +21,7 @@ use tonic::transport::server::TcpIncoming;
 
 use super::board::Board;
 use super::codec::LeaseCodec;
-use super::connection::{MAX_TASKS, authority, describe};
+use super::connection::{MAX_REQUESTS, MAX_TASKS, authority, describe};
 use super::context::{BallistaScheduler, SchedulerContext};
 use super::jobs::ClusterJobs;
 use super::liveness::watch_workers;
@@ -179,6 +179,7 @@ fn serve(
         // TLS belongs here: `Server::tls_config`.
         let server = Server::builder()
             .accept_http1(true)
+            .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .add_routes(routes)

@@ -16,7 +16,7 @@ use tonic::transport::server::TcpIncoming;
 
 use super::blob_source::SchedulerBlobs;
 use super::board::lock;
-use super::connection::{describe, endpoint};
+use super::connection::{MAX_REQUESTS, describe, endpoint};
 use super::execution::LeaseComputer;
 use super::executor::{ExecutorSetup, runtime_env};
 use super::flight::WorkerFlight;
@@ -220,6 +220,7 @@ async fn serve(listener: tokio::net::TcpListener, flight: WorkerFlight) {
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     // TLS belongs here: `Server::tls_config`.
     let server = Server::builder()
+        .max_concurrent_streams(MAX_REQUESTS)
         .add_service(FlightServiceServer::new(flight))
         .serve_with_incoming(incoming);
     if let Err(error) = server.await {

@@ -255,3 +255,30 @@ async fn finished_leases_leave_nothing_behind() {
     assert!(http_get(address, "/healthz").await.contains("200 OK"));
     assert!(http_get(address, "/readyz").await.contains("200 OK"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_waiting_leases_do_not_block_other_requests() {
+    let cluster = TestCluster::start(1).await;
+    let waiting: Vec<_> = (0..500)
+        .map(|order| tokio::spawn(cluster.engine.submit(lease("wait key", order))))
+        .collect();
+    until("the jobs of all leases", async || {
+        let jobs = http_get(cluster.scheduler.address(), "/api/jobs").await;
+        (jobs.matches("forebay lease").count() == waiting.len()).then_some(())
+    })
+    .await;
+    assert_eq!(
+        within("workers", cluster.engine.workers())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    cluster.handler.release("key");
+    for lease in waiting {
+        assert_eq!(
+            within("a lease", lease).await.unwrap().unwrap().batches,
+            [numbers([9])]
+        );
+    }
+}
