@@ -1,6 +1,7 @@
 //! State that submissions and placement share: workers, and the progress of each lease.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -13,13 +14,24 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The workers of a cluster by their ids.
-pub(crate) type WorkerMap = BTreeMap<String, WorkerAddress>;
+/// A registered worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegisteredWorker {
+    pub(crate) address: WorkerAddress,
+    /// Number of this registration. A worker that was removed and returns has another one.
+    pub(crate) registration: u64,
+    /// `true` once the scheduler has called the worker, so that leases can be given to it.
+    pub(crate) is_watched: bool,
+}
+
+/// The registered workers of a cluster by their ids.
+pub(crate) type WorkerMap = BTreeMap<String, RegisteredWorker>;
 
 /// The workers and the running leases of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     workers: watch::Sender<WorkerMap>,
+    registrations: AtomicU64,
     /// Number of running leases of each client that has any.
     running: Mutex<BTreeMap<String, usize>>,
 }
@@ -30,17 +42,53 @@ impl Board {
         self.workers.subscribe()
     }
 
-    /// Adds a worker.
-    pub(crate) fn add_worker(&self, worker: WorkerAddress) {
+    /// Adds a worker. It gets leases when it is watched.
+    pub(crate) fn add_worker(&self, address: WorkerAddress) {
         self.workers.send_if_modified(|workers| {
-            workers.insert(worker.id.clone(), worker.clone()).as_ref() != Some(&worker)
+            let old = workers.get(&address.id);
+            if old.is_some_and(|old| old.address == address) {
+                return false;
+            }
+            let registration = self.registrations.fetch_add(1, Ordering::Relaxed);
+            let id = address.id.clone();
+            workers.insert(
+                id,
+                RegisteredWorker {
+                    address,
+                    registration,
+                    is_watched: false,
+                },
+            );
+            true
         });
+    }
+
+    /// Notes that the scheduler watches a worker. Returns `false` if it does not have that
+    /// registration any more.
+    pub(crate) fn watch_worker(&self, id: &str, registration: u64) -> bool {
+        let mut is_current = false;
+        self.workers
+            .send_if_modified(|workers| match workers.get_mut(id) {
+                Some(worker) if worker.registration == registration => {
+                    is_current = true;
+                    !std::mem::replace(&mut worker.is_watched, true)
+                }
+                _ => false,
+            });
+        is_current
     }
 
     /// Removes a worker.
     pub(crate) fn remove_worker(&self, id: &str) {
         self.workers
             .send_if_modified(|workers| workers.remove(id).is_some());
+    }
+
+    /// Returns the workers that can run leases.
+    pub(crate) fn watched_workers(&self) -> Vec<WorkerAddress> {
+        let workers = self.workers.borrow();
+        let watched = workers.values().filter(|worker| worker.is_watched);
+        watched.map(|worker| worker.address.clone()).collect()
     }
 
     /// Returns the number of running leases of each client that has any.
@@ -160,6 +208,32 @@ mod tests {
         second.end();
         assert!(board.running().is_empty());
         assert!(!second.assign("a"), "an ended lease is not assigned");
+    }
+
+    #[test]
+    fn a_worker_that_returns_is_watched_again() {
+        let board = Board::default();
+        let address = |port| WorkerAddress {
+            id: "a".to_owned(),
+            host: "host".to_owned(),
+            port,
+        };
+        let registration = || board.workers().borrow()["a"].registration;
+        board.add_worker(address(1));
+        let first = registration();
+        assert!(board.watched_workers().is_empty());
+        assert!(board.watch_worker("a", first));
+        board.add_worker(address(1));
+        assert_eq!(
+            board.watched_workers(),
+            [address(1)],
+            "it was registered already"
+        );
+        board.remove_worker("a");
+        board.add_worker(address(1));
+        assert!(!board.watch_worker("a", first));
+        assert!(board.watched_workers().is_empty());
+        assert!(board.watch_worker("a", registration()));
     }
 
     #[test]

@@ -20,6 +20,12 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const STREAM_WINDOW: u32 = 16 << 20;
 
+/// Number of requests that one connection may have open. Each waiting lease is one.
+pub(crate) const MAX_REQUESTS: u32 = 16 << 10;
+
+/// Bytes of a message between the scheduler and a worker: the leases that start at the same time.
+pub(crate) const MAX_TASKS: u32 = 256 << 20;
+
 /// Returns `host` and `port` as they stand in an address.
 pub(crate) fn authority(host: &str, port: u32) -> String {
     if host.contains(':') && !host.starts_with('[') {

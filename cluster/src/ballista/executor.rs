@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::transport::Channel;
 
 use super::codec::LeaseCodec;
-use super::connection::{describe, endpoint};
+use super::connection::{MAX_TASKS, describe, endpoint};
 use super::execution::{LeaseComputer, WorkerExecution};
 
 /// Interval of heartbeats.
@@ -118,6 +118,7 @@ impl ExecutorSetup {
             port: self.flight_port,
             grpc_port,
             vcores: self.slots,
+            grpc_max_decoding_message_size: MAX_TASKS,
             executor_heartbeat_interval_seconds: HEARTBEAT_SECONDS,
             ..ExecutorProcessConfig::default()
         }

@@ -12,13 +12,14 @@ use ballista_executor::flight_service::BallistaFlightService;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
+use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::board::lock;
 use super::encode::ResultMessages;
 use super::result_store::ResultStore;
 use super::security::Credential;
-use super::wire::{TICKET, WATCH};
+use super::wire::{TICKET, WATCH, WatchAnswer, WatchRequest};
 
 type Answer<T> = Result<Response<BoxStream<'static, Result<T, Status>>>, Status>;
 
@@ -44,14 +45,21 @@ impl WorkerFlight {
         ))
     }
 
-    /// Answers with the worker's id, and keeps the call open.
-    fn watch(&self, id: &[u8]) -> Answer<ActionResult> {
+    /// Answers the scheduler, and keeps the call open. The scheduler does not show its token here:
+    /// it calls whoever registers as a worker.
+    fn watch(&self, body: Bytes) -> Answer<ActionResult> {
+        let request = WatchRequest::decode(body)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
         let current = lock(&self.id).clone();
-        if current.as_bytes() != id {
+        if current != request.worker {
             return Err(Status::not_found(format!("this is worker {current}")));
         }
+        let proof = self.credential.proof(&request.nonce);
+        let answer = WatchAnswer {
+            proof: Bytes::copy_from_slice(proof.as_bytes()),
+        };
         let answer = ActionResult {
-            body: Bytes::from(current),
+            body: Bytes::from(answer.encode_to_vec()),
         };
         let answer = stream::iter([Ok(answer)]);
         Ok(Response::new(answer.chain(stream::pending()).boxed()))
@@ -80,8 +88,7 @@ impl FlightService for WorkerFlight {
         if request.get_ref().r#type != WATCH {
             return boxed(self.ballista.do_action(request).await);
         }
-        self.credential.check(request.metadata())?;
-        self.watch(&request.get_ref().body)
+        self.watch(request.into_inner().body)
     }
 
     async fn handshake(

@@ -4,35 +4,38 @@
 //! also closes its connections, which is noticed at once. So the scheduler keeps a call to each
 //! worker open that never ends by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, Result as ActionResult};
-use ballista_core::serde::protobuf::ExecutorStoppedParams;
+use ballista_core::ids::new_instance_id;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpc;
+use ballista_core::serde::protobuf::{ExecutorStoppedParams, UpdateTaskStatusParams};
 use bytes::Bytes;
+use prost::Message;
 use tokio::task::JoinHandle;
 use tonic::{Code, Request, Streaming};
 
+use super::board::RegisteredWorker;
 use super::connection::{CONNECT_TIMEOUT, authority, describe, endpoint};
 use super::context::SchedulerContext;
 use super::security::Credential;
 use super::task;
-use super::wire::{WATCH, WorkerAddress};
+use super::wire::{WATCH, WatchAnswer, WatchRequest, WorkerAddress};
 
 /// Number of times that a worker is tried before it is removed.
 const TRIES: u32 = 2;
 
 /// Time between two tries.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer of a worker that was tried.
 enum Trial {
     /// It runs. The call ends when the worker does.
-    Running(Streaming<ActionResult>),
-    /// Something else answered, such as an executor that cannot be watched.
+    Running(Box<Streaming<ActionResult>>),
+    /// It cannot be watched: it has another token, or is an executor that knows no leases.
     Unwatchable(String),
     /// It does not answer, or another worker answers in its place.
     Gone(String),
@@ -41,18 +44,20 @@ enum Trial {
 /// Watches the workers of `context` until the scheduler ends.
 pub(crate) async fn watch_workers(context: Arc<SchedulerContext>) {
     let mut workers = context.board.workers();
-    let mut watched: BTreeMap<String, JoinHandle<()>> = BTreeMap::new();
+    let mut watched: BTreeMap<u64, JoinHandle<()>> = BTreeMap::new();
     loop {
         let current = workers.borrow_and_update().clone();
-        watched.retain(|id, watch| {
-            let is_current = current.contains_key(id);
+        let registrations: BTreeSet<u64> =
+            current.values().map(|worker| worker.registration).collect();
+        watched.retain(|registration, watch| {
+            let is_current = registrations.contains(registration);
             if !is_current {
                 watch.abort();
             }
             is_current
         });
-        for (id, worker) in current {
-            watched.entry(id).or_insert_with(|| {
+        for worker in current.into_values() {
+            watched.entry(worker.registration).or_insert_with(|| {
                 let watch = watch_worker(Arc::clone(&context), worker);
                 task::start(&context.runtime, "watching a worker", watch)
             });
@@ -63,17 +68,42 @@ pub(crate) async fn watch_workers(context: Arc<SchedulerContext>) {
     }
 }
 
-/// Watches `worker` until it is gone, and removes it then.
-async fn watch_worker(context: Arc<SchedulerContext>, worker: WorkerAddress) {
+/// Watches `worker` until it is gone, and removes it then. Lets it have leases meanwhile.
+async fn watch_worker(context: Arc<SchedulerContext>, worker: RegisteredWorker) {
+    let RegisteredWorker {
+        address,
+        registration,
+        ..
+    } = worker;
     loop {
-        match try_repeatedly(&context.credential, &worker).await {
-            Trial::Running(mut call) => while let Ok(Some(_)) = call.message().await {},
+        match try_repeatedly(&context.credential, &address).await {
+            Trial::Running(mut call) => {
+                if !context.board.watch_worker(&address.id, registration) {
+                    return;
+                }
+                offer_slots(&context, &address).await;
+                while let Ok(Some(_)) = call.message().await {}
+            }
             Trial::Unwatchable(cause) => {
-                log::info!("worker {} is not watched: {cause}", worker.id);
+                log::warn!("worker {} gets no leases: {cause}", address.id);
                 return;
             }
-            Trial::Gone(cause) => return remove(&context, &worker, cause).await,
+            Trial::Gone(cause) => return remove(&context, &address, cause).await,
         }
+    }
+}
+
+/// Makes Ballista look for tasks for `worker`: it did when the worker registered, but no lease
+/// could be given to it yet.
+async fn offer_slots(context: &SchedulerContext, worker: &WorkerAddress) {
+    // Ballista looks for tasks after each report of finished tasks, even if it names none.
+    let report = UpdateTaskStatusParams {
+        executor_id: worker.id.clone(),
+        task_status: vec![],
+    };
+    let reported = SchedulerGrpc::update_task_status(&context.ballista, Request::new(report));
+    if let Err(status) = reported.await {
+        log::warn!("cannot offer the slots of worker {}: {status}", worker.id);
     }
 }
 
@@ -110,23 +140,31 @@ async fn try_worker(credential: &Credential, worker: &WorkerAddress) -> Trial {
             Ok(channel) => channel,
             Err(error) => return Trial::Gone(describe(&error)),
         };
-        let body = Bytes::from(worker.id.clone());
-        let action = credential.request(Action {
+        let nonce = new_instance_id();
+        let proof = credential.proof(&nonce);
+        let body = WatchRequest {
+            worker: worker.id.clone(),
+            nonce,
+        }
+        .encode_to_vec();
+        let action = Action {
             r#type: WATCH.to_owned(),
-            body,
-        });
-        let answer = FlightServiceClient::new(channel).do_action(action).await;
-        let mut call = match answer {
+            body: Bytes::from(body),
+        };
+        let mut call = match FlightServiceClient::new(channel).do_action(action).await {
             Ok(call) => call.into_inner(),
-            Err(status) if matches!(status.code(), Code::Unimplemented | Code::Unauthenticated) => {
-                return Trial::Unwatchable(status.message().to_owned());
+            Err(status) if status.code() == Code::Unimplemented => {
+                return Trial::Unwatchable("it is an executor that knows no leases".to_owned());
             }
             Err(status) => return Trial::Gone(status.message().to_owned()),
         };
-        match call.message().await {
-            Ok(Some(answer)) if answer.body == worker.id.as_bytes() => Trial::Running(call),
-            Ok(_) => Trial::Gone("another worker has taken its port".to_owned()),
-            Err(status) => Trial::Gone(status.message().to_owned()),
+        let answer = match call.message().await {
+            Ok(answer) => answer.unwrap_or_default(),
+            Err(status) => return Trial::Gone(status.message().to_owned()),
+        };
+        match WatchAnswer::decode(answer.body) {
+            Ok(answer) if proof.is(&answer.proof) => Trial::Running(Box::new(call)),
+            _ => Trial::Unwatchable("its token is missing or wrong".to_owned()),
         }
     });
     trial

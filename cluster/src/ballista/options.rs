@@ -68,8 +68,8 @@ pub struct WorkerOptions {
     pub max_blob: usize,
     /// Bytes of memory for jobs other than leases; `None` does not limit them.
     pub memory_limit: Option<usize>,
-    /// Folder for data of jobs other than leases; `None` is one in the system's temporary folder.
-    /// It is created when such a job needs it.
+    /// Folder for data of jobs other than leases; `None` is the system's temporary folder. The
+    /// worker creates a folder of its own there when such a job runs, and removes it at its end.
     pub work_dir: Option<PathBuf>,
     /// Number of threads for connections. Leases have one thread for each slot besides.
     pub threads: usize,

@@ -1,6 +1,6 @@
 //! The distribution policy that gives leases to workers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ballista_core::JobId;
@@ -44,6 +44,14 @@ impl DistributionPolicy for LeasePolicy {
         running_jobs: Arc<HashMap<JobId, JobInfoCache>>,
     ) -> Result<Vec<BoundTask>> {
         let (jobs, leases) = waiting_leases(&running_jobs).await;
+        // A worker that is not watched may be an executor that knows no leases.
+        let known: BTreeSet<String> = self
+            .board
+            .watched_workers()
+            .into_iter()
+            .map(|worker| worker.id)
+            .collect();
+        budgets.retain(|budget| known.contains(&budget.executor_id));
         let free: Vec<FreeWorker> = budgets
             .iter()
             .map(|budget| FreeWorker {
@@ -51,7 +59,6 @@ impl DistributionPolicy for LeasePolicy {
                 slots: budget.vcores,
             })
             .collect();
-        let known = self.board.workers().borrow().keys().cloned().collect();
         let mut bound = Vec::new();
         for (lease, worker) in place(&leases, &free, &known, &self.board.running()) {
             let (id, job) = jobs[lease];

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use arrow::array::{Array, ArrayData, RecordBatch};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::board::lock;
@@ -90,18 +91,31 @@ impl ResultStore {
 fn size(outcome: &LeaseOutcome) -> usize {
     match outcome {
         Ok(output) => {
-            let batches = output
-                .batches
-                .iter()
-                .map(|batch| batch.get_array_memory_size());
-            batches.sum::<usize>() + output.summary.len()
+            let mut buffers = HashMap::new();
+            for column in output.batches.iter().flat_map(RecordBatch::columns) {
+                add_buffers(&column.to_data(), &mut buffers);
+            }
+            buffers.values().sum::<usize>() + output.summary.len()
         }
         Err(HandlerError::Unfit { cause }) => cause.len(),
     }
 }
 
+/// Adds the sizes of the buffers of `data` by their addresses. Batches that were cut from one
+/// share its buffers, which are then counted once.
+fn add_buffers(data: &ArrayData, buffers: &mut HashMap<usize, usize>) {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    for buffer in data.buffers().iter().chain(nulls) {
+        buffers.insert(buffer.data_ptr().as_ptr() as usize, buffer.capacity());
+    }
+    data.child_data()
+        .iter()
+        .for_each(|child| add_buffers(child, buffers));
+}
+
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
     use bytes::Bytes;
     use futures::FutureExt;
 
@@ -148,6 +162,23 @@ mod tests {
         store.evict(Duration::ZERO);
         assert_eq!(store.room.available_permits(), 10);
         assert!(store.take("first").is_none());
+    }
+
+    #[test]
+    fn shared_buffers_are_counted_once() {
+        let values = Int64Array::from_iter((0..1024).map(|n| (n % 2 == 0).then_some(n)));
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(values) as ArrayRef)]).unwrap();
+        let stored = |batches| {
+            size(&Ok(HandlerOutput {
+                batches,
+                summary: Bytes::new(),
+            }))
+        };
+        let whole = stored(vec![batch.clone()]);
+        assert!((8 * 1024..9 * 1024).contains(&whole), "{whole}");
+        let slices = (0..64).map(|n| batch.slice(16 * n, 16)).collect();
+        assert_eq!(stored(slices), whole);
+        assert_eq!(stored(vec![]), 0);
     }
 
     #[tokio::test]

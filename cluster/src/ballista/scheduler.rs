@@ -21,7 +21,7 @@ use tonic::transport::server::TcpIncoming;
 
 use super::board::Board;
 use super::codec::LeaseCodec;
-use super::connection::{authority, describe};
+use super::connection::{MAX_REQUESTS, MAX_TASKS, authority, describe};
 use super::context::{BallistaScheduler, SchedulerContext};
 use super::jobs::ClusterJobs;
 use super::liveness::watch_workers;
@@ -119,7 +119,7 @@ fn ballista_config(options: &SchedulerOptions, address: SocketAddr) -> Scheduler
         no_executors_grace_period_seconds: NO_WORKERS_SECONDS,
         override_physical_codec: Some(Arc::new(LeaseCodec::of_scheduler())),
         override_session_builder: Some(Arc::new(default_session_builder)),
-        override_config_producer: Some(Arc::new(SessionConfig::new_with_ballista)),
+        grpc_client_max_message_size: MAX_TASKS,
         ..SchedulerConfig::default()
     }
 }
@@ -179,6 +179,7 @@ fn serve(
         // TLS belongs here: `Server::tls_config`.
         let server = Server::builder()
             .accept_http1(true)
+            .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .add_routes(routes)

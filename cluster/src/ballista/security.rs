@@ -11,8 +11,10 @@ use super::StartError;
 /// Name of the metadata that carries the token.
 const AUTHORIZATION: &str = "authorization";
 
-/// How the processes of a cluster trust each other. TLS will be configured here, and applied where
-/// [`super::connection`] connects and where the scheduler and the workers serve.
+/// How the processes of a cluster trust each other.
+//
+// TLS belongs here. It is applied in `connection::endpoint`, and where `scheduler` and `worker`
+// serve.
 #[derive(Clone, Default)]
 pub struct Security {
     /// A secret that all processes of the cluster share. Requests to submit a lease, to store or
@@ -72,6 +74,15 @@ impl Credential {
         request
     }
 
+    /// Shows that this process has the token. `nonce` is chosen by who asks.
+    pub(crate) fn proof(&self, nonce: &str) -> Proof {
+        let token = self.0.as_ref().map_or(&b""[..], |value| value.as_bytes());
+        Proof(blake3::keyed_hash(
+            blake3::hash(token).as_bytes(),
+            nonce.as_bytes(),
+        ))
+    }
+
     /// Fails if a token is set and the request with `metadata` does not carry it.
     pub(crate) fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let Some(expected) = &self.0 else {
@@ -86,6 +97,21 @@ impl Credential {
         } else {
             Err(Status::unauthenticated("the token is missing or wrong"))
         }
+    }
+}
+
+/// Shows that a process has the token.
+pub(crate) struct Proof(blake3::Hash);
+
+impl Proof {
+    /// Returns the bytes of the proof.
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+
+    /// Returns `true` if `bytes` are this proof. Takes the same time whatever they are.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        <[u8; 32]>::try_from(bytes).is_ok_and(|bytes| self.0 == blake3::Hash::from(bytes))
     }
 }
 
@@ -126,6 +152,16 @@ mod tests {
                 .check(server.request(()).metadata())
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn proofs_differ_by_token_and_nonce() {
+        let proof = credential(Some("right")).proof("nonce");
+        assert!(proof.is(credential(Some("right")).proof("nonce").as_bytes()));
+        assert!(!proof.is(credential(Some("right")).proof("other").as_bytes()));
+        assert!(!proof.is(credential(Some("wrong")).proof("nonce").as_bytes()));
+        assert!(!proof.is(credential(None).proof("nonce").as_bytes()));
+        assert!(!proof.is(b"short"));
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl ClusterService {
         let id = &request.get_ref().worker;
         let worker = self.context.board.workers().borrow().get(id).cloned();
         let is_set = match worker {
-            Some(worker) => liveness::remove_if_gone(&self.context, &worker).await,
+            Some(worker) => liveness::remove_if_gone(&self.context, &worker.address).await,
             None => true,
         };
         Ok(Response::new(Flag { is_set }))
@@ -127,14 +127,7 @@ impl ClusterService {
         request: Request<Nothing>,
     ) -> Result<Response<WorkerList>, Status> {
         self.context.credential.check(request.metadata())?;
-        let workers = self
-            .context
-            .board
-            .workers()
-            .borrow()
-            .values()
-            .cloned()
-            .collect();
+        let workers = self.context.board.watched_workers();
         Ok(Response::new(WorkerList { workers }))
     }
 }

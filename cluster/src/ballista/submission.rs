@@ -9,10 +9,10 @@ use ballista_core::serde::protobuf::job_status::Status as Outcome;
 use ballista_core::serde::protobuf::{FailedJob, JobStatus, SuccessfulJob};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use super::board::{LeasePhase, LeaseRecord};
+use super::board::{LeasePhase, LeaseRecord, WorkerMap};
 use super::context::SchedulerContext;
 use super::lease::{LeaseDescriptor, LeaseExec};
 use super::task;
@@ -29,7 +29,7 @@ const JOB_NAME: &str = "forebay lease";
 const MAX_PAYLOAD: usize = 1 << 20;
 
 /// Number of workers that a lease can avoid, and bytes of the name of a worker or a client.
-const MAX_AVOID: usize = 64;
+const MAX_AVOID: usize = 1024;
 const MAX_NAME: usize = 256;
 
 /// Size of the queue of a job's states. Ballista drops those that do not fit; a job of one stage
@@ -41,6 +41,8 @@ pub(crate) struct LeaseJob {
     context: Arc<SchedulerContext>,
     record: Arc<LeaseRecord>,
     id: JobId,
+    /// Workers since the job was submitted.
+    workers: watch::Receiver<WorkerMap>,
     /// States of the job; `None` after its end.
     states: Option<mpsc::Receiver<JobStatus>>,
 }
@@ -62,6 +64,7 @@ impl LeaseJob {
         };
         let plan = LeaseExec::submitted(descriptor, Arc::clone(&record))
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let workers = context.board.workers();
         let (sender, states) = mpsc::channel(STATES);
         let session = Arc::clone(&context.session);
         let id = context
@@ -73,6 +76,7 @@ impl LeaseJob {
             context,
             record,
             id,
+            workers,
             states: Some(states),
         })
     }
@@ -87,7 +91,6 @@ impl LeaseJob {
 
     /// Waits for the end of the job.
     async fn wait(mut self) -> SubmitStep {
-        let mut workers = self.context.board.workers();
         loop {
             let Some(states) = &mut self.states else {
                 return failed(FailureKind::Unavailable, None, "the job has ended");
@@ -110,12 +113,12 @@ impl LeaseJob {
                     let cause = "it ended, or lost its connection to the scheduler";
                     return failed(FailureKind::WorkerLost, Some(worker), cause);
                 }
-                changed = workers.changed() => {
+                changed = self.workers.changed() => {
                     if changed.is_err() {
                         return failed(FailureKind::Unavailable, None, "the scheduler is ending");
                     }
                     if let LeasePhase::Assigned(worker) = self.record.phase()
-                        && !workers.borrow_and_update().contains_key(&worker)
+                        && !self.workers.borrow_and_update().contains_key(&worker)
                     {
                         self.record.lose();
                     }

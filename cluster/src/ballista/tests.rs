@@ -43,6 +43,15 @@ async fn start() -> (Scheduler, ClusterClient) {
     )
 }
 
+async fn wait_for_worker(client: &ClusterClient) {
+    let registered = async {
+        while client.list_workers().await.unwrap().workers.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, registered).await.unwrap();
+}
+
 fn chunk(hash: BlobHash, size: u64, data: &'static [u8]) -> BlobChunk {
     let hash = Bytes::copy_from_slice(hash.as_bytes());
     BlobChunk {
@@ -103,7 +112,7 @@ async fn submissions_have_limits() {
             ..SubmitRequest::default()
         },
         SubmitRequest {
-            avoid: vec!["worker".to_owned(); 100],
+            avoid: vec!["worker".to_owned(); 2000],
             ..SubmitRequest::default()
         },
         SubmitRequest {
@@ -142,9 +151,7 @@ async fn a_worker_that_answers_is_not_removed_when_it_is_reported() {
         client.report_worker(report)
     };
     let id = worker.id().0;
-    while client.list_workers().await.unwrap().workers.is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_for_worker(&client).await;
     assert!(!report(&id).await.unwrap());
     assert!(report("unknown").await.unwrap(), "it is not there");
     assert_eq!(client.list_workers().await.unwrap().workers[0].id, id);
@@ -156,9 +163,7 @@ async fn garbage_disturbs_nobody() {
     let (scheduler, client) = start().await;
     let options = WorkerOptions::new(scheduler.address().to_string(), 1);
     let worker = Worker::start(options, Arc::new(Idle)).await.unwrap();
-    while client.list_workers().await.unwrap().workers.is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_for_worker(&client).await;
     // Half of the connections begin as HTTP/2 does.
     for seed in 0_u32..200 {
         for address in [scheduler.address(), worker.address()] {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 /// are Protocol Buffers messages, which never begin with a zero byte.
 pub(crate) const TICKET: &[u8] = b"\0forebay.result.";
 
-/// Name of the Flight action by which a worker is watched. The request's body is the worker's id.
-/// The worker answers with its id, and then nothing until it ends.
+/// Name of the Flight action by which a worker is watched. The request's body is a
+/// [`WatchRequest`]. The worker answers with a [`WatchAnswer`], and then nothing until it ends.
 pub(crate) const WATCH: &str = "forebay.watch";
 
 /// A request to run a lease.
@@ -124,6 +124,24 @@ pub(crate) struct Nothing {}
 pub(crate) struct WorkerReport {
     #[prost(string, tag = "1")]
     pub(crate) worker: String,
+}
+
+/// The body of [`WATCH`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct WatchRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) worker: String,
+    /// Text that was never used before.
+    #[prost(string, tag = "2")]
+    pub(crate) nonce: String,
+}
+
+/// The answer to a [`WatchRequest`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct WatchAnswer {
+    /// Shows that the worker has the token of the cluster, without sending it.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) proof: Bytes,
 }
 
 /// The workers that run leases.

@@ -16,7 +16,7 @@ use tonic::transport::server::TcpIncoming;
 
 use super::blob_source::SchedulerBlobs;
 use super::board::lock;
-use super::connection::{describe, endpoint};
+use super::connection::{MAX_REQUESTS, describe, endpoint};
 use super::execution::LeaseComputer;
 use super::executor::{ExecutorSetup, runtime_env};
 use super::flight::WorkerFlight;
@@ -65,11 +65,9 @@ impl Worker {
         let start_error = |error: std::io::Error| StartError::Start(error.to_string());
         let runtime = OwnRuntime::new("forebay-worker", options.threads).map_err(start_error)?;
         let id = Arc::new(Mutex::new(new_instance_id()));
-        let work_dir = options
-            .work_dir
-            .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("forebay-worker-{}", lock(&id))));
-        let work_dir: Arc<Path> = work_dir.into();
+        let folder = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+        // It is removed at the end, so it must belong to this worker alone.
+        let work_dir: Arc<Path> = folder.join(format!("forebay-worker-{}", lock(&id))).into();
         let (stop, stopped) = watch::channel(false);
         let service = WorkerService {
             options,
@@ -222,6 +220,7 @@ async fn serve(listener: tokio::net::TcpListener, flight: WorkerFlight) {
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     // TLS belongs here: `Server::tls_config`.
     let server = Server::builder()
+        .max_concurrent_streams(MAX_REQUESTS)
         .add_service(FlightServiceServer::new(flight))
         .serve_with_incoming(incoming);
     if let Err(error) = server.await {

@@ -1,16 +1,20 @@
 //! Workers and schedulers that come late, end and come back.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_cluster::ballista::{BallistaEngine, EngineOptions, Scheduler, Worker, WorkerOptions};
+use forebay_cluster::ballista::{
+    BallistaEngine, EngineOptions, Scheduler, SchedulerOptions, Worker, WorkerOptions,
+};
 use forebay_cluster::engine::{EngineError, LeaseEngine, LeaseOutput, WorkerId};
+use futures::{StreamExt, stream};
 
 use crate::process::WorkerProcess;
 use crate::support::{
-    TestCluster, TestHandler, lease, loopback, numbers, scheduler_options, until, wait_for_workers,
-    within,
+    TestCluster, TestHandler, large, lease, loopback, numbers, scheduler_options, until,
+    wait_for_workers, within,
 };
 
 /// Submits a lease again until it succeeds. Only errors that allow it may come.
@@ -62,6 +66,83 @@ async fn a_killed_worker_loses_its_lease_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_does_not_go_on_loses_its_leases() {
+    let seconds = |o: &mut SchedulerOptions| o.worker_timeout = Duration::from_secs(3);
+    let cluster = TestCluster::with(0, seconds, |_| {}).await;
+    let process = WorkerProcess::start(cluster.scheduler.address());
+    cluster.wait_for_workers(1).await;
+    let waiting = tokio::spawn(cluster.engine.submit(lease("wait for ever", 0)));
+    cluster.run("number 1").await.unwrap();
+    process.signal("-STOP");
+    let lost = within("the loss of a lease", waiting).await.unwrap();
+    assert!(
+        matches!(
+            &lost,
+            Err(EngineError::WorkerLost {
+                worker: Some(_),
+                ..
+            })
+        ),
+        "{lost:?}"
+    );
+    cluster.wait_for_workers(0).await;
+    process.signal("-CONT");
+    cluster.wait_for_workers(1).await;
+    assert_eq!(
+        run_again(&cluster.engine, "number 1").await.batches,
+        [numbers(1..4)]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_workers_do_not_change_results() {
+    let cluster = TestCluster::start(1).await;
+    let start = || WorkerProcess::start(cluster.scheduler.address());
+    let mut processes = VecDeque::from([start(), start()]);
+    cluster.wait_for_workers(3).await;
+    let engine = cluster.engine.clone();
+    let (sender, mut done) = tokio::sync::mpsc::unbounded_channel();
+    let leases = tokio::spawn(async move {
+        let leases = (0..300_u64).map(|number| {
+            let (engine, sender) = (engine.clone(), sender.clone());
+            async move {
+                // One in ten is large, so that some workers are killed while they send it.
+                let command = if number % 10 == 0 {
+                    "large 20".to_owned()
+                } else {
+                    format!("number {number}")
+                };
+                let output = run_again(&engine, &command).await;
+                sender.send(number).unwrap();
+                (number, output)
+            }
+        });
+        stream::iter(leases)
+            .buffer_unordered(6)
+            .collect::<Vec<_>>()
+            .await
+    });
+    let mut count = 0_usize;
+    while done.recv().await.is_some() {
+        count += 1;
+        if count % 50 == 25 {
+            processes.pop_front().unwrap().kill();
+            processes.push_back(start());
+        }
+    }
+    let outputs = within("all leases", leases).await.unwrap();
+    assert_eq!(outputs.len(), 300);
+    for (number, output) in outputs {
+        let right = if number % 10 == 0 {
+            large(20)
+        } else {
+            numbers(number..number + 3)
+        };
+        assert_eq!(output.batches, [right]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_nobody_fetched_in_time_is_lost() {
     let evicting = |o: &mut WorkerOptions| o.result_timeout = Duration::from_millis(1);
     let cluster = TestCluster::with(1, |_| {}, evicting).await;
@@ -104,7 +185,7 @@ async fn results_that_nobody_fetches_do_not_stop_the_worker() {
         abandoned.abort();
     }
     let output = cluster.run("large 2").await.unwrap();
-    assert_eq!(output.batches, [crate::support::large(2)]);
+    assert_eq!(output.batches, [large(2)]);
     match cluster.run("large 4").await.unwrap_err() {
         EngineError::WorkerUnfit { cause, .. } => {
             assert!(cause.contains("keeps at most"), "{cause}")

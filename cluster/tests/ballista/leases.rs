@@ -1,15 +1,16 @@
 //! Leases and their results.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::{AsArray, DictionaryArray};
 use arrow::datatypes::{Int32Type, UInt64Type};
-use forebay_cluster::ballista::{BallistaEngine, EngineOptions, Security, Worker};
+use forebay_cluster::ballista::{BallistaEngine, EngineOptions, Security, Worker, WorkerOptions};
 use forebay_cluster::engine::{EngineError, LeaseEngine};
 use futures::{StreamExt, stream};
 
-use crate::support::{TestCluster, large, lease, numbers, until, within};
+use crate::support::{TestCluster, http_get, large, lease, numbers, until, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_in_flight_return_their_own_results() {
@@ -177,6 +178,49 @@ async fn a_wrong_token_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_worker_with_another_token_gets_no_leases() {
+    let security = Security {
+        token: Some("right".to_owned()),
+        insecure: false,
+    };
+    let cluster = TestCluster::with(0, |o| o.security = security.clone(), |_| {}).await;
+    let address = cluster.scheduler.address();
+    let worker = |security| {
+        let mut options = WorkerOptions::new(address.to_string(), 2);
+        options.security = security;
+        Worker::start(options, Arc::new(cluster.handler.clone()))
+    };
+    let wrong = Security {
+        token: Some("wrong".to_owned()),
+        insecure: false,
+    };
+    let mut strangers = Vec::new();
+    for security in [Security::default(), wrong] {
+        let stranger = worker(security).await.unwrap();
+        let id = stranger.id().0;
+        until("the registration of the stranger", async || {
+            http_get(address, "/api/executors")
+                .await
+                .contains(&id)
+                .then_some(())
+        })
+        .await;
+        strangers.push(stranger);
+    }
+    let waiting: Vec<_> = (0..4)
+        .map(|order| tokio::spawn(cluster.engine.submit(lease("empty", order))))
+        .collect();
+    let right = worker(security.clone()).await.unwrap();
+    for lease in waiting {
+        assert_eq!(
+            within("a lease", lease).await.unwrap().unwrap().worker,
+            right.id()
+        );
+    }
+    assert_eq!(cluster.engine.workers().await.unwrap(), [right.id()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_payload_that_is_too_large_is_refused() {
     let cluster = TestCluster::start(1).await;
     let command = format!("number {}", "0".repeat(2 << 20));
@@ -198,9 +242,7 @@ async fn finished_leases_leave_nothing_behind() {
             5
         );
     }
-    let jobs = |address: std::net::SocketAddr| async move {
-        crate::support::http_get(address, "/api/jobs").await
-    };
+    let jobs = |address: std::net::SocketAddr| async move { http_get(address, "/api/jobs").await };
     let address = cluster.scheduler.address();
     assert!(
         jobs(address).await.contains("forebay lease"),
@@ -210,14 +252,33 @@ async fn finished_leases_leave_nothing_behind() {
         (!jobs(address).await.contains("forebay lease")).then_some(())
     })
     .await;
-    assert!(
-        crate::support::http_get(address, "/healthz")
+    assert!(http_get(address, "/healthz").await.contains("200 OK"));
+    assert!(http_get(address, "/readyz").await.contains("200 OK"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_waiting_leases_do_not_block_other_requests() {
+    let cluster = TestCluster::start(1).await;
+    let waiting: Vec<_> = (0..500)
+        .map(|order| tokio::spawn(cluster.engine.submit(lease("wait key", order))))
+        .collect();
+    until("the jobs of all leases", async || {
+        let jobs = http_get(cluster.scheduler.address(), "/api/jobs").await;
+        (jobs.matches("forebay lease").count() == waiting.len()).then_some(())
+    })
+    .await;
+    assert_eq!(
+        within("workers", cluster.engine.workers())
             .await
-            .contains("200 OK")
+            .unwrap()
+            .len(),
+        1
     );
-    assert!(
-        crate::support::http_get(address, "/readyz")
-            .await
-            .contains("200 OK")
-    );
+    cluster.handler.release("key");
+    for lease in waiting {
+        assert_eq!(
+            within("a lease", lease).await.unwrap().unwrap().batches,
+            [numbers([9])]
+        );
+    }
 }

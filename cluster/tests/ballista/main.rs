@@ -11,5 +11,6 @@ mod blobs;
 mod faults;
 mod leases;
 mod process;
+mod soak;
 mod stock;
 mod support;

@@ -28,6 +28,16 @@ impl WorkerProcess {
         Self(child)
     }
 
+    /// Sends the worker a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let process = self.0.id().to_string();
+        let status = Command::new("kill")
+            .args([signal, &process])
+            .status()
+            .unwrap();
+        assert!(status.success(), "kill {signal}: {status}");
+    }
+
     /// Kills the worker, as a lack of memory does.
     pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();

@@ -19,7 +19,10 @@ use forebay_cluster::engine::LeaseEngine;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grouped_aggregate_with_a_shuffle_runs_beside_leases() {
-    let cluster = TestCluster::start(2).await;
+    let folder = std::env::temp_dir().join(format!("forebay-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("keep"), "").unwrap();
+    let cluster = TestCluster::with(2, |_| {}, |o| o.work_dir = Some(folder.clone())).await;
     let leases = (0..20).map(|order| {
         let lease = cluster
             .engine
@@ -42,6 +45,11 @@ async fn a_grouped_aggregate_with_a_shuffle_runs_beside_leases() {
     for (order, lease) in (0_u64..).zip(leases) {
         assert_eq!(lease.await.unwrap().batches, [numbers(order..order + 3)]);
     }
+    let files = || std::fs::read_dir(&folder).unwrap().count();
+    assert!(files() > 1, "the shuffle has files");
+    drop(cluster);
+    assert_eq!(files(), 1, "workers remove their own files only");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Counts the rows of four partitions by a key with seven values.
