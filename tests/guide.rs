@@ -25,7 +25,7 @@ use arrow::datatypes::Int32Type;
 /// Setup commands on the pages, which this test does not run, since they build or test the whole
 /// project.
 const SET_UP: [&str; 4] = [
-    "cargo test --workspace",
+    "cargo test --workspace --features cluster",
     "cargo install --path .",
     "pip install ./python",
     "python/run-tests",

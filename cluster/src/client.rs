@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::catalog::TableProvider;
 use datafusion::common::DataFusionError;
-use datafusion::common::runtime::SpawnedTask;
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::message_of;
 use forebay_planner::source::SourceSpec;
@@ -21,7 +20,6 @@ use forebay_udfs::hash::{combine, hash_bytes};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
-use tokio::sync::mpsc;
 
 use crate::codec::{LeaseCodec, LeaseResults};
 use crate::driver;
@@ -102,35 +100,8 @@ impl SegmentEngine for ClusterEngine {
             Ok(segment) => joined(segment.results),
             Err(error) => Err(lost(error)),
         });
-        in_background(rows.boxed())
+        rows.boxed()
     }
-}
-
-/// Polls `rows` in a task, so that leases are submitted and fetched while the consumer is busy.
-/// Dropping the returned stream ends the task.
-fn in_background(
-    mut rows: BoxStream<'static, Result<Vec<RowBatch>>>,
-) -> BoxStream<'static, Result<Vec<RowBatch>>> {
-    let (sender, receiver) = mpsc::channel(1);
-    let task = SpawnedTask::spawn(async move {
-        while let Some(segment) = rows.next().await {
-            if sender.send(segment).await.is_err() {
-                break;
-            }
-        }
-    });
-    let received = stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
-        if let Some(segment) = receiver.recv().await {
-            return Some((segment, (receiver, task)));
-        }
-        // The channel also closes if the task panics.
-        let ended = task?.join().await;
-        let error = ended.err().map(|why| {
-            DataFusionError::Internal(format!("the task that runs leases ended: {why}"))
-        });
-        error.map(|error| (Err(error.into()), (receiver, None)))
-    });
-    received.boxed()
 }
 
 /// Returns the description of the source that `table` reads. Its location is absolute, because

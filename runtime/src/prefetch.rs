@@ -3,7 +3,7 @@
 //! | What runs ahead | Mechanism |
 //! |---|---|
 //! | segments and windows, in order | [`ahead`] |
-//! | batches of one split | [`prefetched`] |
+//! | batches of one split; segments that an engine computes | [`prefetched`] |
 //! | the rows of one window, which several segments share | [`LazyWindow`](crate::segment::LazyWindow) |
 
 use datafusion::common::{DataFusionError, Result};
@@ -36,10 +36,14 @@ where
 
 /// Reads `items` in a separate task, which may be `ahead` items ahead of the consumer. Dropping the
 /// returned stream aborts the task. If the task panics, the last item is an error.
-pub(crate) fn prefetched<T: Send + 'static>(
-    mut items: BoxStream<'static, Result<T>>,
+pub(crate) fn prefetched<T, E>(
+    mut items: BoxStream<'static, Result<T, E>>,
     ahead: usize,
-) -> BoxStream<'static, Result<T>> {
+) -> BoxStream<'static, Result<T, E>>
+where
+    T: Send + 'static,
+    E: From<DataFusionError> + Send + 'static,
+{
     let (sender, receiver) = mpsc::channel(ahead.max(1));
     let task = owned(async move {
         while let Some(item) = items.next().await {

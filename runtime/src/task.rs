@@ -79,15 +79,20 @@ pub async fn blocking<T: Send + 'static>(
 
 /// Yields the items of `receiver`, the end of a channel that `task` fills, and then an error if the
 /// task panicked or was interrupted. `what` names the task's work in errors.
-pub(crate) fn received<T: Send + 'static>(
-    receiver: mpsc::Receiver<Result<T>>,
+pub(crate) fn received<T, E>(
+    receiver: mpsc::Receiver<Result<T, E>>,
     task: impl Future<Output = Result<(), JoinError>> + Send + 'static,
     what: &'static str,
-) -> BoxStream<'static, Result<T>> {
+) -> BoxStream<'static, Result<T, E>>
+where
+    T: Send + 'static,
+    E: From<DataFusionError> + Send + 'static,
+{
     let items = stream::unfold(receiver, |mut receiver| async move {
         Some((receiver.recv().await?, receiver))
     });
-    let ended = stream::once(async move { task.await.err().map(|why| Err(lost(what, why))) });
+    let ended =
+        stream::once(async move { task.await.err().map(|why| Err(lost(what, why).into())) });
     items.chain(ended.filter_map(future::ready)).boxed()
 }
 

@@ -21,6 +21,7 @@ use super::rpc::ClusterClient;
 use super::wire::{BlobChunk, BlobName, SubmitRequest, WorkerReport};
 use super::*;
 use crate::engine::BlobHash;
+use crate::handler::{BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 
 /// Longest time that anything here may take on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);

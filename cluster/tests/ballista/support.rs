@@ -14,10 +14,10 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use bytes::Bytes;
 use forebay_cluster::ballista::{
-    BallistaEngine, BlobError, BlobSource, EngineOptions, HandlerError, HandlerOutput,
-    LeaseHandler, Scheduler, SchedulerOptions, Worker, WorkerOptions,
+    BallistaEngine, EngineOptions, Scheduler, SchedulerOptions, Worker, WorkerOptions,
 };
 use forebay_cluster::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest};
+use forebay_cluster::handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 

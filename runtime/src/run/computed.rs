@@ -15,7 +15,11 @@ use super::work::{Delivery, TakeReached, WorkItem};
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
 use crate::job::OpenJob;
+use crate::prefetch::prefetched;
 use crate::segment::{OrderedSegment, SegmentName};
+
+/// Number of computed segments that wait outside the engine for the tail.
+const SEGMENTS_AHEAD: usize = 1;
 
 /// Items of work whose segments an engine has, in stream order.
 type Waiting = Arc<Mutex<VecDeque<WorkItem<()>>>>;
@@ -37,7 +41,8 @@ pub(super) fn computed_by(
             async move { name }
         })
     };
-    let results = engine.compute(job, named.boxed());
+    // The engine has to go on while the consumer of the batches is busy.
+    let results = prefetched(engine.compute(job, named.boxed()), SEGMENTS_AHEAD);
     Combined {
         waiting,
         results,
