@@ -203,7 +203,10 @@ impl<R: StreamRow> Accountant<R> {
         self.rows += 1;
         if self.rows > self.rules.skip {
             self.grouper.push(row, key, &mut self.closed);
-            self.close_all(at);
+            // Most rows complete no batch.
+            if !self.closed.is_empty() {
+                self.close_all(at);
+            }
         }
     }
 

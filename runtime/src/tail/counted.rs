@@ -71,7 +71,9 @@ impl Tail {
             let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
             let behind = || origin.behind(snapshot, at, given);
             self.counter.accountant.count(held, key, behind);
-            self.put_out_counted(out)?;
+            if self.counter.accountant.has_assigned() {
+                self.put_out_counted(out)?;
+            }
         }
         if let Some((at, given)) = last {
             self.counter.at = origin.behind(&self.snapshot, at, given);
