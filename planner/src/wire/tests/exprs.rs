@@ -160,7 +160,7 @@ fn every_type_of_literal_arrives() {
         ScalarValue::Dictionary(Box::new(DataType::Int8), Box::new("a".into())),
         list(&[], &DataType::Utf8),
         list(&[ints.clone(), ints.clone()], &ints.data_type()),
-        list(&[row.clone()], &row.data_type()),
+        list(std::slice::from_ref(&row), &row.data_type()),
         ScalarValue::LargeList(ScalarValue::new_large_list(&["a".into()], &DataType::Utf8)),
         ScalarValue::FixedSizeList(Arc::new(fixed_value)),
         ints,

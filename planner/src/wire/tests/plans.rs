@@ -16,6 +16,8 @@ use crate::wire::write_plan::PlanWriter;
 
 const PLAIN: &str = "SELECT id, name FROM t WHERE id > 1 SHUFFLE GLOBALLY SEED 7 BATCH 2";
 
+type Change = fn(&mut Value);
+
 /// The message after a change of its document.
 fn changed(bytes: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut reader = Reader(payload(bytes, MAX_BYTES).unwrap());
@@ -100,7 +102,7 @@ async fn one_source_of_two_scans_is_opened_once() {
     assert_eq!(source.spec.location, "t");
     assert_eq!(source.spec.columns.as_ref(), Some(&source.schema));
     assert_eq!(message.clauses(), &sent.clauses);
-    let twice = vec![opened(&message).await, opened(&message).await].concat();
+    let twice = [opened(&message).await, opened(&message).await].concat();
     let error = message.compile(&twice).unwrap_err().to_string();
     assert!(error.contains("1 sources, but 2 were opened"), "{error}");
 }
@@ -216,7 +218,7 @@ async fn operators_that_do_not_fit_are_refused() {
         let nodes = document["nodes"].as_array().unwrap();
         nodes[0]["op"]["scan"]["projection"].clone()
     };
-    let changes: [(&str, fn(&mut Value)); 8] = [
+    let changes: [(&str, Change); 8] = [
         ("inputs", |node| node[1]["inputs"] = 2.into()),
         ("inputs", |node| node[1]["inputs"] = 0.into()),
         ("fit", |node| {
