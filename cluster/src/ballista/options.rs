@@ -23,7 +23,8 @@ pub struct SchedulerOptions {
     /// Time without a heartbeat after which a worker is removed, in whole seconds. Workers send one
     /// every second.
     pub worker_timeout: Duration,
-    /// Number of threads.
+    /// Number of threads. Ballista's scheduler holds a lock that blocks threads while it waits for
+    /// another one (`TaskManager::executor_lost`), so few threads could all be blocked.
     pub threads: usize,
 }
 
@@ -38,8 +39,8 @@ impl SchedulerOptions {
             max_blob: 256 << 20,
             worker_timeout: Duration::from_secs(3),
             threads: std::thread::available_parallelism()
-                .map_or(2, usize::from)
-                .max(2),
+                .map_or(8, usize::from)
+                .max(8),
         }
     }
 }

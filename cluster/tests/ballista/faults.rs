@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_cluster::ballista::{
@@ -10,6 +10,7 @@ use forebay_cluster::ballista::{
 };
 use forebay_cluster::engine::{EngineError, LeaseEngine, LeaseOutput, WorkerId};
 use futures::{StreamExt, stream};
+use tokio::task::JoinHandle;
 
 use crate::process::WorkerProcess;
 use crate::support::{
@@ -29,17 +30,32 @@ async fn run_again(engine: &BallistaEngine, command: &str) -> LeaseOutput {
     .await
 }
 
+/// Submits a lease that does not end, and waits until a worker in another process runs it.
+async fn start_endless_lease(
+    cluster: &TestCluster,
+) -> JoinHandle<Result<LeaseOutput, EngineError>> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let name = format!(
+        "forebay-test-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::SeqCst)
+    );
+    let mark = std::env::temp_dir().join(name);
+    let command = format!("mark {}", mark.display());
+    let waiting = tokio::spawn(cluster.engine.submit(lease(&command, 0)));
+    until("the start of a lease", async || mark.exists().then_some(())).await;
+    std::fs::remove_file(&mark).unwrap();
+    waiting
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_worker_loses_its_lease_at_once() {
-    // Heartbeats alone would take 30 s to notice.
+    // Heartbeats alone would take longer than this test may.
     let cluster = TestCluster::start(0).await;
     let process = WorkerProcess::start(cluster.scheduler.address());
     cluster.wait_for_workers(1).await;
     let victim = cluster.engine.workers().await.unwrap().remove(0);
-    let waiting = tokio::spawn(cluster.engine.submit(lease("wait for ever", 0)));
-    // The only other slot of the worker is free, so the lease runs as soon as this one has run.
-    cluster.run("number 1").await.unwrap();
-
+    let waiting = start_endless_lease(&cluster).await;
     let mut options = WorkerOptions::new(cluster.scheduler.address().to_string(), 2);
     options.listen = loopback();
     let other = Worker::start(options, Arc::new(cluster.handler.clone()))
@@ -71,8 +87,7 @@ async fn a_worker_that_does_not_go_on_loses_its_leases() {
     let cluster = TestCluster::with(0, seconds, |_| {}).await;
     let process = WorkerProcess::start(cluster.scheduler.address());
     cluster.wait_for_workers(1).await;
-    let waiting = tokio::spawn(cluster.engine.submit(lease("wait for ever", 0)));
-    cluster.run("number 1").await.unwrap();
+    let waiting = start_endless_lease(&cluster).await;
     process.signal("-STOP");
     let lost = within("the loss of a lease", waiting).await.unwrap();
     assert!(

@@ -22,7 +22,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 /// Longest time that anything here may take on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Polls `condition` until it returns a value.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
@@ -49,7 +49,8 @@ pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// Runs leases whose payload is a command: `number N`, `empty`, `batches`, `large N`, `unfit`,
-/// `panic`, `wait KEY` (until the test releases the key), `blob HASH`.
+/// `panic`, `wait KEY` (until the test releases the key), `mark FILE`
+/// (creates the file and waits for ever), `blob HASH`.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TestHandler {
     pub(crate) started: Arc<AtomicUsize>,
@@ -129,6 +130,11 @@ impl TestHandler {
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             },
+            // Tells another process that it runs.
+            "mark" => {
+                std::fs::write(argument, "").unwrap();
+                futures::future::pending().await
+            }
             "blob" => match blobs.get(parse(argument)).await {
                 Ok(blob) => vec![numbers([blob.len() as u64])],
                 Err(BlobError::Missing(hash)) => return unfit(format!("missing {hash}")),
@@ -163,7 +169,7 @@ pub(crate) fn loopback() -> SocketAddr {
 /// Options for a machine that is too busy to send a heartbeat every second.
 pub(crate) fn scheduler_options(listen: SocketAddr) -> SchedulerOptions {
     let mut options = SchedulerOptions::new(listen);
-    options.worker_timeout = Duration::from_secs(30);
+    options.worker_timeout = DEADLINE * 2;
     options
 }
 
