@@ -107,8 +107,7 @@ impl SegmentEngine for ClusterEngine {
 /// Returns the description of the source that `table` reads. Its location is absolute, because
 /// workers run in other folders.
 fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
-    let table = table.downcast_ref::<SourceTable>()?;
-    let mut spec = table.source().spec().clone();
+    let mut spec = SourceTable::spec_of(table)?;
     if !spec.location.contains("://")
         && let Ok(absolute) = std::path::absolute(&spec.location)
     {

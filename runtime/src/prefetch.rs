@@ -122,7 +122,10 @@ mod tests {
         assert!(error.to_string().contains("damaged"), "{error}");
         assert!(read.next().await.is_none());
 
-        let sound = prefetched(stream::iter((0..4).map(Ok)).boxed(), 2);
+        let sound = prefetched(
+            stream::iter((0..4).map(Ok::<_, DataFusionError>)).boxed(),
+            2,
+        );
         assert_eq!(sound.try_collect::<Vec<_>>().await.unwrap(), [0, 1, 2, 3]);
     }
 

@@ -100,10 +100,10 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
 }
 
 fn security(args: &SecurityArgs) -> Security {
-    let mut security = Security::default();
-    security.insecure = args.insecure;
-    security.token = token();
-    security
+    Security {
+        token: token(),
+        insecure: args.insecure,
+    }
 }
 
 fn token() -> Option<String> {

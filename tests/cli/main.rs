@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cache;
+#[cfg(all(feature = "cluster", unix))]
+mod cluster;
 mod look;
 mod mistakes;
 mod outputs;
