@@ -24,9 +24,12 @@ use arrow::datatypes::Int32Type;
 
 /// Setup commands on the pages, which this test does not run, since they build or test the whole
 /// project.
-const SET_UP: [&str; 4] = [
+const SET_UP: [&str; 7] = [
     "cargo test --workspace --features cluster",
     "cargo install --path .",
+    "cargo install --path . --features cluster",
+    "forebay cluster --workers 2",
+    "forebay run -f train.sql --digest --cluster 127.0.0.1:7100",
     "pip install ./python",
     "python/run-tests",
 ];

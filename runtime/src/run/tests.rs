@@ -180,7 +180,7 @@ async fn names_of_other_rows_are_refused() {
     ];
     let whole = segment(FIRST, ordered(0, 0, 2));
     refused.push(SegmentName {
-        wanted: Some(vec![0..1]),
+        wanted: Some(std::iter::once(0..1).collect()),
         ..whole.clone()
     });
     refused.push(SegmentName {
