@@ -9,7 +9,8 @@ use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
 use forebay::{
-    Batch as RunBatch, Run, RunConfig, RunInternals, RunScope, RunStats, Token, dead_letters,
+    Batch as RunBatch, Run, RunConfig, RunInternals, RunScope, RunStats, Session, Token,
+    dead_letters,
 };
 use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
@@ -82,6 +83,22 @@ pub(crate) async fn replay(
     run(args.delivery, of, None, quiet, started).await
 }
 
+/// Starts a run of `pipeline` in this process or, if the command names one, on a cluster.
+async fn start(
+    args: &DeliveryArgs,
+    session: &Session,
+    pipeline: &str,
+    config: RunConfig,
+) -> Result<Run, CommandFailure> {
+    #[cfg(feature = "cluster")]
+    if let Some(address) = &args.cluster {
+        let cluster = super::cluster::connect(address, config.memory_limit)?;
+        return Ok(session.run_on(&cluster, pipeline, config).await?);
+    }
+    let _ = args;
+    Ok(session.run(pipeline, config).await?)
+}
+
 /// Runs a pipeline over the rows that `of` selects, starting at the resume token in `of`, if any.
 async fn run(
     args: DeliveryArgs,
@@ -103,16 +120,7 @@ async fn run(
         resume: of.resume,
         ..args.engine.config(args.limit_batches)?
     };
-    #[cfg(feature = "cluster")]
-    let mut run = match &args.cluster {
-        Some(address) => {
-            let cluster = super::cluster::connect(address, config.memory_limit)?;
-            session.run_on(&cluster, &pipeline, config).await?
-        }
-        None => session.run(&pipeline, config).await?,
-    };
-    #[cfg(not(feature = "cluster"))]
-    let mut run = session.run(&pipeline, config).await?;
+    let mut run = start(&args, &session, &pipeline, config).await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
     if let Some(save) = &save {
         save.token(run.beginning().clone());

@@ -8,7 +8,7 @@
 //! | process | is |
 //! |---|---|
 //! | scheduler | [`Scheduler`]: Ballista's scheduler, and beside it submission, a store of blobs, and the removal of dead workers |
-//! | worker | [`Worker`]: a Ballista executor that passes leases to a [`LeaseHandler`] |
+//! | worker | [`Worker`]: a Ballista executor that passes leases to a [`LeaseHandler`](crate::handler::LeaseHandler) |
 //! | client | [`BallistaEngine`] |
 
 mod blob_source;
