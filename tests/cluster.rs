@@ -18,7 +18,7 @@ use forebay::forebay_cluster::WindowSettings;
 use forebay::{Batch, Cluster, RunConfig, Session, Token};
 use sequences::pipeline;
 
-/// Environment variable with the number of random pipelines (default 150).
+/// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_CLUSTER_CASES";
 const WORKERS: usize = 3;
 
@@ -115,7 +115,7 @@ async fn workers_yield_the_stream_of_one_process() {
         check(&session, &cluster, seed).await.unwrap();
         return;
     }
-    let cases = std::env::var(CASES_VARIABLE).map_or(150, |cases| cases.parse().unwrap());
+    let cases = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
     let mut failed = Vec::new();
     for seed in 0..cases {
         if let Err(why) = check(&session, &cluster, seed).await {

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::wire::WorkerAddress;
 
-/// Locks `mutex`. What a panic left there is still consistent, as no lock here spans two changes
+/// Locks `mutex`. A panic leaves its value consistent, because no lock here spans two changes
 /// that belong together.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

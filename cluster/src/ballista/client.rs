@@ -1,6 +1,7 @@
 //! The client's side: a [`LeaseEngine`] whose leases run on a cluster.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -224,7 +225,11 @@ fn from_failure(failure: LeaseFailure) -> EngineError {
 
 /// Returns the error for the answer `status` of the scheduler.
 fn from_status(status: &Status) -> EngineError {
-    let cause = super::connection::describe(status);
+    let mut cause = status.message().to_owned();
+    let roots = std::iter::successors(status.source(), |error| (*error).source());
+    if let Some(root) = roots.last() {
+        cause = format!("{cause}: {root}");
+    }
     match status.code() {
         Code::Unauthenticated
         | Code::PermissionDenied

@@ -1,4 +1,4 @@
-//! What the parts of a scheduler share.
+//! State that the parts of a scheduler share.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::security::Credential;
 /// Ballista's scheduler.
 pub(crate) type BallistaScheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
 
-/// What the parts of a scheduler share.
+/// State that the parts of a scheduler share.
 pub(crate) struct SchedulerContext {
     pub(crate) ballista: BallistaScheduler,
     pub(crate) board: Arc<Board>,

@@ -22,7 +22,7 @@ use super::result_store::{LeaseOutcome, ResultStore};
 use super::task::panic_message;
 use crate::handler::{BlobSource, HandlerError, LeaseHandler};
 
-/// What computes the leases of a worker, and keeps their results.
+/// Handler of the leases of a worker, with the store of their results.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseComputer {
     pub(crate) handler: Arc<dyn LeaseHandler>,

@@ -11,7 +11,7 @@ use super::StartError;
 /// Name of the metadata that carries the token.
 const AUTHORIZATION: &str = "authorization";
 
-/// How the processes of a cluster trust each other.
+/// Access rules of a cluster: the secret that its processes share, and the addresses they listen on.
 //
 // TLS belongs here. It is applied in `connection::endpoint`, and where `scheduler` and `worker`
 // serve.

@@ -121,7 +121,7 @@ impl Drop for Worker {
     }
 }
 
-/// What runs in a worker's runtime.
+/// The services of a worker, which run in the worker's runtime.
 struct WorkerService {
     options: WorkerOptions,
     handler: Arc<dyn LeaseHandler>,

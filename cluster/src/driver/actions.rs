@@ -130,7 +130,12 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
                 took: results.took,
             }),
             Err(error) => {
-                log::warn!("an attempt to compute a lease failed: {error}");
+                let warning = error.to_string();
+                // While the scheduler is away, each lease fails with the same error many times.
+                if self.last_warning.as_ref() != Some(&warning) {
+                    log::warn!("an attempt to compute a lease failed, and is repeated: {warning}");
+                    self.last_warning = Some(warning);
+                }
                 self.send(WindowEvent::AttemptFailed { attempt, error });
             }
         }

@@ -69,6 +69,8 @@ pub struct LeaseStream<C: LeaseCodec, S> {
     is_lent: bool,
     error: Option<ClusterError>,
     has_ended: bool,
+    /// Text of the last warning about a failed attempt.
+    last_warning: Option<String>,
 }
 
 // Nothing is pinned in place: the pinned fields are boxes.
@@ -103,6 +105,7 @@ where
         is_lent: false,
         error: None,
         has_ended: false,
+        last_warning: None,
     };
     stream.act();
     stream

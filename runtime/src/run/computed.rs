@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use datafusion::common::internal_datafusion_err;
 use futures::stream::BoxStream;
+use futures::task::AtomicWaker;
 use futures::{Stream, StreamExt};
 
 use super::output::Computed;
@@ -22,7 +23,23 @@ use crate::segment::{OrderedSegment, SegmentName};
 const SEGMENTS_AHEAD: usize = 1;
 
 /// Items of work whose segments an engine has, in stream order.
-type Waiting = Arc<Mutex<VecDeque<WorkItem<()>>>>;
+#[derive(Default)]
+struct WaitingItems {
+    items: Mutex<VecDeque<WorkItem<()>>>,
+    /// Wakes the stream of combined items when an item is added.
+    waker: AtomicWaker,
+}
+
+impl WaitingItems {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<WorkItem<()>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, item: WorkItem<()>) {
+        self.lock().push_back(item);
+        self.waker.wake();
+    }
+}
 
 /// Has `engine` compute the segments of `work`. Returns the work items with computed rows, in
 /// stream order.
@@ -32,13 +49,19 @@ pub(super) fn computed_by(
     work: BoxStream<'static, WorkItem<OrderedSegment>>,
     reached: TakeReached,
 ) -> BoxStream<'static, Computed> {
-    let waiting = Waiting::default();
+    let waiting = Arc::<WaitingItems>::default();
     let named = {
         let waiting = Arc::clone(&waiting);
         work.filter_map(move |item| {
             let (item, name) = named(item, &reached);
-            lock(&waiting).push_back(item);
-            async move { name }
+            waiting.add(item);
+            async move {
+                // Epochs without segments must not keep this task from being aborted.
+                if name.is_none() {
+                    tokio::task::yield_now().await;
+                }
+                name
+            }
         })
     };
     // The engine has to go on while the consumer of the batches is busy.
@@ -82,13 +105,9 @@ fn named(
     }
 }
 
-fn lock(waiting: &Waiting) -> MutexGuard<'_, VecDeque<WorkItem<()>>> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Work items combined with the rows that an engine computed for them.
 struct Combined {
-    waiting: Waiting,
+    waiting: Arc<WaitingItems>,
     results: BoxStream<'static, Result<Vec<RowBatch>>>,
     /// Rows of the next segment; `None` if they are not computed yet.
     ready: Option<Result<Vec<RowBatch>>>,
@@ -99,7 +118,7 @@ struct Combined {
 impl Combined {
     /// Returns the next item, if it has no segment.
     fn next_without_rows(&self) -> Option<Computed> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if matches!(waiting.front(), Some(WorkItem::Rows { .. })) {
             return None;
         }
@@ -112,7 +131,7 @@ impl Combined {
 
     /// Combines the next item with the rows of its segment.
     fn combine(&self, rows: Result<Vec<RowBatch>>) -> Computed {
-        let item = lock(&self.waiting).pop_front();
+        let item = self.waiting.lock().pop_front();
         let Some(WorkItem::Rows {
             epoch, delivery, ..
         }) = item
@@ -139,6 +158,7 @@ impl Stream for Combined {
     type Item = Computed;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Computed>> {
+        self.waiting.waker.register(cx.waker());
         if self.ready.is_none()
             && !self.has_ended
             && let Poll::Ready(rows) = self.results.poll_next_unpin(cx)
@@ -157,10 +177,10 @@ impl Stream for Combined {
         if !self.has_ended {
             return Poll::Pending;
         }
-        if lock(&self.waiting).is_empty() {
+        if self.waiting.lock().is_empty() {
             return Poll::Ready(None);
         }
-        lock(&self.waiting).clear();
+        self.waiting.lock().clear();
         Poll::Ready(Some(WorkItem::lost(internal_datafusion_err!(
             "an engine ended before it had computed all segments"
         ))))

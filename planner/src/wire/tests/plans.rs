@@ -61,7 +61,7 @@ async fn every_operator_arrives() {
         assert_eq!(sent.clauses, found.clauses);
         let text = |compiled: &Compiled| format!("{}{}", compiled.written, compiled.chosen);
         assert_eq!(text(&sent), text(&found));
-        // What arrived is sent as the same bytes.
+        // The pipeline that arrived is encoded as the same bytes.
         assert_eq!(encoded(&found), bytes, "{sql}");
     }
 }
