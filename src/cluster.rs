@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_cluster::Cluster;
+use forebay_planner::clauses::CacheClause;
 use forebay_planner::compile::Compiled;
 use forebay_runtime::error::Error as RunError;
 use forebay_runtime::run::SegmentEngine;
@@ -11,9 +12,12 @@ use crate::error::Result;
 
 /// Returns the engine by which `cluster` computes the segments of a compiled pipeline.
 pub(crate) fn engine(cluster: &Cluster, compiled: &Compiled) -> Result<Arc<dyn SegmentEngine>> {
-    if compiled.clauses.options.cache_dir.is_some() {
+    let clauses = &compiled.clauses;
+    if clauses.options.cache_dir.is_some() && clauses.cache != Some(CacheClause::Off) {
         return Err(RunError::Config(
-            "cache_dir is not supported on a cluster yet; remove it from OPTIONS".to_owned(),
+            "a cache of computed rows is not supported on a cluster yet; write CACHE OFF, or remove \
+             cache_dir from OPTIONS"
+                .to_owned(),
         )
         .into());
     }
