@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
 
-from . import _forebay, _worker
+from . import _by_value, _forebay, _worker
 from ._declare import check_plain, found, type_of
 from ._evaluate import Evaluator
 from .errors import ConfigError, PlanError
@@ -163,13 +163,12 @@ class _Named:
         if found(self.__module__, self.__qualname__) is self._target:
             return type(self), (self._target, self._options)
         try:
-            import cloudpickle  # type: ignore[import-untyped]
+            return _uncloud, (_by_value.dumps((type(self), self._target, self._options)),)
         except ImportError:
             raise pickle.PicklingError(
                 f"{self.__module__}.{self.__qualname__} cannot be pickled, since its module does not have it under "
                 "this name; define it at the top of a module, or install cloudpickle"
             ) from None
-        return _uncloud, (cloudpickle.dumps((type(self), self._target, self._options)),)
 
 
 class UdfClass(_Named):
@@ -298,7 +297,8 @@ class Udf(_Named):
         if self.__module__ not in ("__main__", "__mp_main__"):
             return pickle.dumps((None, pickle.dumps(self)))
         try:
-            import cloudpickle
+            # The code of the function is included, so no worker has to import the main module.
+            return pickle.dumps((None, _by_value.dumps((Udf, self._target, self._options, self._setup))))
         except ImportError:
             # Each worker imports the main module under another name, as workers of `multiprocessing` do.
             from multiprocessing.spawn import get_preparation_data
@@ -312,8 +312,6 @@ class Udf(_Named):
                     "cannot import; pip install cloudpickle, or define the function in a module"
                 ) from None
             return pickle.dumps((main, pickle.dumps(self)))
-        # `cloudpickle` includes the code of the function, so no worker has to import the main module.
-        return pickle.dumps((None, cloudpickle.dumps((Udf, self._target, self._options, self._setup))))
 
 
 def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:
