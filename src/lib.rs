@@ -38,6 +38,7 @@ mod compile;
 mod error;
 mod explain;
 pub mod generate;
+mod opener;
 mod output_guard;
 mod pipeline_table;
 pub mod preview;

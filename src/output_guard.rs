@@ -7,15 +7,25 @@ use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use forebay_planner::source::{SourceResolver, SourceSpec};
-use forebay_runtime::source::{FileResolver, SourceTable, check_output};
+use forebay_runtime::source::{SourceTable, check_output};
 
-/// Opens sources from files of this machine, except sources that would read a declared output.
-#[derive(Debug, Default)]
-pub(crate) struct OutputGuard(Mutex<Vec<PathBuf>>);
+/// Opens sources by another resolver, except sources that would read a declared output.
+#[derive(Debug)]
+pub(crate) struct OutputGuard {
+    inner: Arc<dyn SourceResolver>,
+    outputs: Mutex<Vec<PathBuf>>,
+}
 
 impl OutputGuard {
+    pub(crate) fn new(inner: Arc<dyn SourceResolver>) -> Self {
+        Self {
+            inner,
+            outputs: Mutex::default(),
+        }
+    }
+
     pub(crate) fn declare(&self, path: &Path) {
-        let mut outputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
         outputs.push(path.to_path_buf());
     }
 }
@@ -23,11 +33,13 @@ impl OutputGuard {
 #[async_trait]
 impl SourceResolver for OutputGuard {
     async fn resolve(&self, spec: &SourceSpec) -> Result<Arc<dyn TableProvider>> {
-        let source = FileResolver.open(spec).await?;
-        let outputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for output in outputs.iter() {
-            check_output(&*source, output)?;
+        let table = self.inner.resolve(spec).await?;
+        if let Some(opened) = table.downcast_ref::<SourceTable>() {
+            let outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+            for output in outputs.iter() {
+                check_output(&**opened.source(), output)?;
+            }
         }
-        Ok(Arc::new(SourceTable::new(source)))
+        Ok(table)
     }
 }

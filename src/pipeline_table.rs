@@ -14,27 +14,28 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use forebay_planner::clauses::{Clauses, PipelineOptions, Repeat};
 use forebay_planner::compile::Compiled;
-use forebay_runtime::cache::Stores;
-use forebay_runtime::run::{JobRun, RunConfig};
+use forebay_runtime::run::RunConfig;
 use futures::{StreamExt, stream};
+
+use crate::opener::JobOpener;
 
 /// A table provider over the rows of a pipeline.
 #[derive(Debug)]
 pub(crate) struct PipelineTable {
     compiled: Arc<Compiled>,
     schema: SchemaRef,
-    stores: Stores,
+    opener: JobOpener,
 }
 
 impl PipelineTable {
-    /// Creates the table of a pipeline that was compiled without its BATCH and REPEAT clauses. The
-    /// pipeline's cache may be in one of `stores`.
-    pub(crate) fn new(compiled: Compiled, stores: Stores) -> Self {
+    /// Creates the table of a pipeline that was compiled without its BATCH and REPEAT clauses. `opener`
+    /// opens it when its rows are read.
+    pub(crate) fn new(compiled: Compiled, opener: JobOpener) -> Self {
         let schema = Arc::clone(&compiled.chosen.schema);
         Self {
             compiled: Arc::new(compiled),
             schema,
-            stores,
+            opener,
         }
     }
 }
@@ -59,7 +60,7 @@ impl TableProvider for PipelineTable {
         let rows = PipelineRows {
             compiled: Arc::clone(&self.compiled),
             schema: Arc::clone(&self.schema),
-            stores: self.stores.clone(),
+            opener: self.opener.clone(),
         };
         Ok(Arc::new(StreamingTableExec::try_new(
             Arc::clone(&self.schema),
@@ -76,7 +77,7 @@ impl TableProvider for PipelineTable {
 struct PipelineRows {
     compiled: Arc<Compiled>,
     schema: SchemaRef,
-    stores: Stores,
+    opener: JobOpener,
 }
 
 impl PartitionStream for PipelineRows {
@@ -85,10 +86,11 @@ impl PartitionStream for PipelineRows {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (compiled, stores) = (Arc::clone(&self.compiled), self.stores.clone());
+        let (compiled, opener) = (Arc::clone(&self.compiled), self.opener.clone());
         let external = |e: forebay_runtime::error::Error| DataFusionError::External(Box::new(e));
         let run = async move {
-            let opened = JobRun::open(&compiled, &RunConfig::default(), &stores)
+            let opened = opener
+                .open(&compiled, &RunConfig::default())
                 .await
                 .map_err(external)?;
             Ok::<_, DataFusionError>(stream::unfold(opened.start(), move |mut run| async move {

@@ -19,15 +19,17 @@ use forebay_planner::pipeline::Pipeline;
 use forebay_planner::rows::bind::draws;
 use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
+use forebay_planner::source::SourceResolver;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
-use forebay_runtime::cache::Stores;
 use forebay_runtime::error::Error as RunError;
-use forebay_runtime::run::{JobRun, RunConfig};
+use forebay_runtime::run::RunConfig;
+use forebay_runtime::source::FileResolver;
 use object_store::ObjectStore;
 
 use crate::compile::{compile, compiled, keyed};
 use crate::error::{Error, Result, engine, planning};
 use crate::explain::Explanation;
+use crate::opener::JobOpener;
 use crate::output_guard::OutputGuard;
 use crate::pipeline_table::{PipelineTable, one_epoch};
 use crate::run::Run;
@@ -54,7 +56,7 @@ pub struct Session {
     catalog: RwLock<Arc<Catalog>>,
     outputs: Arc<OutputGuard>,
     prices: Arc<Coefficients>,
-    stores: Stores,
+    opener: JobOpener,
 }
 
 impl Default for Session {
@@ -66,22 +68,41 @@ impl Default for Session {
 impl Session {
     /// Creates a session without tables and pipelines.
     pub fn new() -> Self {
-        let outputs = Arc::new(OutputGuard::default());
+        Self::over(Arc::new(FileResolver), JobOpener::default())
+    }
+
+    fn over(resolver: Arc<dyn SourceResolver>, opener: JobOpener) -> Self {
+        let outputs = Arc::new(OutputGuard::new(resolver));
         let resolver = Arc::clone(&outputs);
         let catalog = Catalog::new(forebay_udfs::functions(), resolver);
         Self {
             catalog: RwLock::new(Arc::new(catalog)),
             outputs,
             prices: Coefficients::declared(),
-            stores: Stores::default(),
+            opener,
         }
     }
 
-    /// Creates a session whose optimiser compares plans by `prices`.
-    pub fn with_prices(prices: Coefficients) -> Self {
+    /// Creates a session whose workers read the data and compute the rows of pipelines. Paths are
+    /// those of the workers, and relative ones start at this process's folder. This process makes
+    /// the batches, and needs no access to the data. Streams, tokens and dead letters are those of
+    /// a session without a cluster.
+    #[cfg(feature = "cluster")]
+    pub fn on_cluster(cluster: crate::Cluster) -> Self {
+        let resolver = forebay_cluster::ClusterResolver::new(cluster.clone());
+        let opener = JobOpener {
+            cluster: Some(cluster),
+            ..JobOpener::default()
+        };
+        Self::over(Arc::new(resolver), opener)
+    }
+
+    /// Returns the session, with an optimiser that compares plans by `prices`.
+    #[must_use]
+    pub fn with_prices(self, prices: Coefficients) -> Self {
         Self {
             prices: Arc::new(prices),
-            ..Self::new()
+            ..self
         }
     }
 
@@ -111,9 +132,9 @@ impl Session {
         &self.prices
     }
 
-    /// Returns the object stores that caches may use.
-    pub(crate) const fn stores(&self) -> &Stores {
-        &self.stores
+    /// Returns the opener of the session's jobs.
+    pub(crate) const fn opener(&self) -> &JobOpener {
+        &self.opener
     }
 
     /// Registers an object store under its URL, such as `s3://bucket`. Afterwards, `OPTIONS
@@ -137,7 +158,7 @@ impl Session {
     /// # Errors
     /// Fails if `url` is not valid, has a path (as in `s3://bucket/prefix`), or is a `file://` URL.
     pub fn register_object_store(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<()> {
-        let registered = self.stores.register(url, store);
+        let registered = self.opener.stores.register(url, store);
         registered.map_err(|error| RunError::Config(error.to_string()).into())
     }
 
@@ -332,7 +353,7 @@ impl Session {
             let compiled = compile(&pipeline.plan, clauses)?;
             tables.insert(
                 name,
-                Arc::new(PipelineTable::new(compiled, self.stores.clone())),
+                Arc::new(PipelineTable::new(compiled, self.opener.clone())),
             );
         }
         let pipeline = catalog.plan_query_with(query, &tables).await?;
@@ -345,7 +366,7 @@ impl Session {
         };
         match keyed {
             Ok(compiled) => {
-                let opened = JobRun::open(&compiled, &RunConfig::default(), &self.stores).await?;
+                let opened = self.opener.open(&compiled, &RunConfig::default()).await?;
                 let schema = opened.schema()?;
                 let mut run = opened.start();
                 let mut batches = Vec::new();
@@ -397,38 +418,20 @@ impl Session {
     /// Fails if there is no such pipeline, or if the pipeline cannot be opened.
     pub async fn steps(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
-        let opened = JobRun::open(&compiled, &config, &self.stores).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener.stores).await?;
+        let opened = self.opener.open(&compiled, &config).await?;
         Ok(opened.all_steps().await)
     }
 
     /// Starts a run of a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
-        self.started(&compiled, &config).await
-    }
-
-    /// Starts a run of a registered pipeline whose segments the workers of `cluster` compute. The
-    /// batches are those of [`run`](Self::run).
-    ///
-    /// # Errors
-    /// Fails if there is no such pipeline, or if the pipeline cannot be opened or sent to workers.
-    #[cfg(feature = "cluster")]
-    pub async fn run_on(
-        &self,
-        cluster: &crate::Cluster,
-        pipeline: &str,
-        mut config: RunConfig,
-    ) -> Result<Run> {
-        let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
-        config.internals.engine = Some(crate::cluster::engine(cluster, &compiled)?);
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener.stores).await?;
         self.started(&compiled, &config).await
     }
 
     async fn started(&self, compiled: &Compiled, config: &RunConfig) -> Result<Run> {
-        let opened = JobRun::open(compiled, config, &self.stores).await?;
+        let opened = self.opener.open(compiled, config).await?;
         let (schema, steps, seed) = (opened.schema()?, opened.steps(), opened.job.seed);
         let token = opened.token();
         let epoch_rows = opened.epoch_rows;
@@ -482,7 +485,7 @@ impl Session {
     /// Fails if there is no such pipeline, or if the pipeline cannot be planned.
     pub async fn plan(&self, pipeline: &str, config: RunConfig) -> Result<SavedPlan> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.stores).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener.stores).await?;
         Ok(SavedPlan::of(&compiled, pipeline.name.as_deref())?)
     }
 
@@ -507,14 +510,14 @@ impl Session {
         let start = Instant::now();
         // The pipeline is planned before `analyze` reduces the number of epochs, since the choice
         // of the plan depends on that number.
-        let compiled = compiled(pipeline, &config, &self.prices, &self.stores).await?;
+        let compiled = compiled(pipeline, &config, &self.prices, &self.opener.stores).await?;
         let planned_in = start.elapsed();
         if analyze {
             config.internals.analyze = true;
             // One epoch suffices: without a cache, all epochs cost the same.
             config.epochs = config.epochs.or(Some(1));
         }
-        let opened = JobRun::open(&compiled, &config, &self.stores).await?;
+        let opened = self.opener.open(&compiled, &config).await?;
         let name = pipeline.name.as_deref().unwrap_or(ANONYMOUS);
         Explanation::of(name, &compiled, planned_in, opened, analyze).await
     }

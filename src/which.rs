@@ -11,7 +11,7 @@ use datafusion::scalar::ScalarValue;
 use forebay_planner::clauses::BatchScope;
 use forebay_planner::rows::RowPlan;
 use forebay_runtime::error::Error as RunError;
-use forebay_runtime::run::{JobRun, RunConfig, RunScope};
+use forebay_runtime::run::{RunConfig, RunScope};
 use forebay_runtime::stream::digest::Digest;
 use forebay_runtime::stream::token::{StreamName, Token};
 use serde_json::{Value, json};
@@ -133,8 +133,8 @@ impl Session {
         };
         config.epochs = Some(epoch.saturating_add(1) - config.first_epoch);
         config.internals.scope = RunScope::Step { epoch, step };
-        let compiled = compiled(&planned, &config, self.prices(), self.stores()).await?;
-        let opened = JobRun::open(&compiled, &config, self.stores()).await?;
+        let compiled = compiled(&planned, &config, self.prices(), &self.opener().stores).await?;
+        let opened = self.opener().open(&compiled, &config).await?;
         if let BatchName::Before(token) = &name {
             token.check(&opened.job.name)?;
         }

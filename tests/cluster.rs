@@ -9,10 +9,11 @@ mod draw;
 #[path = "common/sequences.rs"]
 mod sequences;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use common::cluster::{cluster, engine};
+use common::cluster::{cluster, engine, moved};
 use draw::Draw;
 use forebay::forebay_cluster::WindowSettings;
 use forebay::{Batch, Cluster, RunConfig, Session, Token};
@@ -25,18 +26,9 @@ const WORKERS: usize = 3;
 /// Batches of a run, and the error that ended it.
 type Ended = (Vec<Batch>, Option<String>);
 
-/// Runs the pipeline `p` on `cluster`, or in this process, up to `most` batches.
-async fn ended(
-    session: &Session,
-    cluster: Option<&Cluster>,
-    config: RunConfig,
-    most: usize,
-) -> Ended {
-    let run = match cluster {
-        Some(cluster) => session.run_on(cluster, "p", config).await,
-        None => session.run("p", config).await,
-    };
-    let mut run = match run {
+/// Runs the pipeline `p` of `session` up to `most` batches.
+async fn ended(session: &Session, config: RunConfig, most: usize) -> Ended {
+    let mut run = match session.run("p", config).await {
         Ok(run) => run,
         Err(error) => return (Vec::new(), Some(error.to_string())),
     };
@@ -57,11 +49,18 @@ fn shown((batches, error): &Ended) -> (Vec<(u64, u64, RecordBatch)>, Option<Stri
     (batches.collect(), error.clone())
 }
 
-async fn check(session: &Session, cluster: &Cluster, seed: u64) -> Result<(), String> {
+/// Compares a random pipeline in the session `here` with the same in `there`, a session on a cluster.
+/// The files are in `folder`.
+async fn check(
+    (here, there): (&Session, &Session),
+    folder: &Path,
+    seed: u64,
+) -> Result<(), String> {
     let mut draw = Draw::new(seed);
     let sql = pipeline(&mut draw);
     let created = format!("CREATE OR REPLACE PIPELINE p AS {sql}");
-    session.execute(&created).await.unwrap();
+    here.execute(&created).await.unwrap();
+    there.execute(&created).await.unwrap();
     let world = draw.pick(&[1, 1, 2, 3]);
     let mut config = RunConfig {
         world,
@@ -70,8 +69,11 @@ async fn check(session: &Session, cluster: &Cluster, seed: u64) -> Result<(), St
     };
     config.internals.segment_rows = draw.chance(60).then(|| draw.whole(1, 40));
     let all = usize::MAX;
-    let local = ended(session, None, config.clone(), all).await;
-    let on_workers = ended(session, Some(cluster), config.clone(), all).await;
+    let local = ended(here, config.clone(), all).await;
+    let (on_workers, error) = ended(there, config.clone(), all).await;
+    // Errors name the files as the client does.
+    let folder = folder.to_str().unwrap();
+    let on_workers = (on_workers, error.map(|text| text.replace(NOWHERE, folder)));
     if shown(&local) != shown(&on_workers) {
         return Err(format!(
             "seed {seed}: {sql}\nlocal {:?}\nworkers {:?}",
@@ -87,14 +89,14 @@ async fn check(session: &Session, cluster: &Cluster, seed: u64) -> Result<(), St
     }
     // A token of either side resumes on the other one.
     let steps = draw.whole(1, batches.len() as u64) as usize;
-    for (from, to) in [(None, Some(cluster)), (Some(cluster), None)] {
-        let (first, _) = ended(session, from, config.clone(), steps).await;
+    for (from, to) in [(here, there), (there, here)] {
+        let (first, _) = ended(from, config.clone(), steps).await;
         let token = first.last().unwrap().token().to_json().unwrap();
         let resumed = RunConfig {
             resume: Some(Arc::new(Token::from_json(&token).unwrap())),
             ..config.clone()
         };
-        let rest = shown(&ended(session, to, resumed, all).await);
+        let rest = shown(&ended(to, resumed, all).await);
         let expected = shown(&(batches[steps..].to_vec(), None));
         if rest != expected {
             return Err(format!(
@@ -105,20 +107,34 @@ async fn check(session: &Session, cluster: &Cluster, seed: u64) -> Result<(), St
     Ok(())
 }
 
+/// The folder that the client names. It does not exist; workers find its files elsewhere.
+const NOWHERE: &str = "/nowhere/data";
+
+/// Returns a session with the tables in `folder`, and a session on a cluster with the same tables. The
+/// second one cannot read the files itself.
+async fn sessions(folder: &Path) -> (Session, Session) {
+    let here = sequences::session(folder).await;
+    let nowhere = Path::new(NOWHERE);
+    let engine = engine(WORKERS, Some((nowhere, folder)));
+    let cluster = Cluster::new(Arc::new(engine), WindowSettings::default());
+    let there = Session::on_cluster(cluster);
+    sequences::define_tables(&there, nowhere).await;
+    (here, there)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn workers_yield_the_stream_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
-    let session = sequences::session(folder.path()).await;
-    let cluster = cluster(WORKERS);
+    let (here, there) = sessions(folder.path()).await;
     if let Ok(seed) = std::env::var("FOREBAY_CLUSTER_SEED") {
         let seed = seed.parse().unwrap();
-        check(&session, &cluster, seed).await.unwrap();
+        check((&here, &there), folder.path(), seed).await.unwrap();
         return;
     }
     let cases = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
     let mut failed = Vec::new();
     for seed in 0..cases {
-        if let Err(why) = check(&session, &cluster, seed).await {
+        if let Err(why) = check((&here, &there), folder.path(), seed).await {
             failed.push(why);
         }
     }
@@ -136,13 +152,14 @@ async fn a_job_that_the_cluster_lost_is_stored_again() {
     let session = sequences::session(folder.path()).await;
     let sql = "CREATE PIPELINE p AS SELECT id FROM a BATCH 5";
     session.execute(sql).await.unwrap();
-    let local = ended(&session, None, RunConfig::default(), usize::MAX).await;
+    let local = ended(&session, RunConfig::default(), usize::MAX).await;
     for _ in 0..2 {
         // Workers that have the job open need no description, so each round has new workers.
-        let engine = engine(WORKERS);
+        let engine = engine(WORKERS, None);
         engine.forget_blobs();
         let cluster = Cluster::new(Arc::new(engine), WindowSettings::default());
-        let there = ended(&session, Some(&cluster), RunConfig::default(), usize::MAX).await;
+        let there = moved(&session, cluster, "p").await.unwrap();
+        let there = ended(&there, RunConfig::default(), usize::MAX).await;
         assert_eq!(shown(&there), shown(&local));
     }
 }
@@ -155,17 +172,17 @@ async fn structural_damage_is_the_error_of_one_process() {
         .map(|id| format!("{{\"id\": {id}}}\n"))
         .collect();
     std::fs::write(&file, &lines).unwrap();
-    let session = Session::new();
+    let (here, there) = (Session::new(), Session::on_cluster(cluster(WORKERS)));
     let sql = format!(
         "CREATE PIPELINE p AS SELECT id FROM json('{}') AS t SHUFFLE WITHIN 500 ROWS BATCH 100",
         file.display()
     );
-    session.execute(&sql).await.unwrap();
+    here.execute(&sql).await.unwrap();
+    there.execute(&sql).await.unwrap();
     // The file is damaged after it was opened.
     std::fs::write(&file, lines.replace("{\"id\": 50000}", "{\"id\": x0000}")).unwrap();
-    let local = ended(&session, None, RunConfig::default(), usize::MAX).await;
-    let cluster = cluster(WORKERS);
-    let there = ended(&session, Some(&cluster), RunConfig::default(), usize::MAX).await;
+    let local = ended(&here, RunConfig::default(), usize::MAX).await;
+    let there = ended(&there, RunConfig::default(), usize::MAX).await;
     assert!(local.1.is_some());
     assert!(there.1.is_some());
     let (there, local) = (shown(&there).0, shown(&local).0);

@@ -26,6 +26,8 @@ use crate::driver;
 use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
+use crate::request::WorkerRequest;
+use crate::resolver::absolute;
 use crate::rows::{SegmentRows, joined, rows_of};
 use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
 
@@ -46,14 +48,35 @@ impl Cluster {
         Self { leases, settings }
     }
 
+    /// Returns the engine that carries requests to workers.
+    pub(crate) fn leases(&self) -> &dyn LeaseEngine {
+        &*self.leases
+    }
+
+    /// Returns the settings of windows of leases.
+    pub(crate) const fn settings(&self) -> &WindowSettings {
+        &self.settings
+    }
+
     /// Returns the engine that computes the segments of a compiled pipeline.
+    ///
+    /// Results that wait for their turn take at most half of `memory_limit`; the other half is for
+    /// batches and the order of rows.
     ///
     /// # Errors
     /// Fails if the plan cannot be sent to workers.
-    pub fn engine(&self, compiled: &Compiled) -> Result<ClusterEngine, WireError> {
+    pub fn engine(
+        &self,
+        compiled: &Compiled,
+        memory_limit: Option<u64>,
+    ) -> Result<ClusterEngine, WireError> {
+        let mut cluster = self.clone();
+        if let Some(limit) = memory_limit {
+            cluster.settings.max_bytes = cluster.settings.max_bytes.min(limit / 2);
+        }
         Ok(ClusterEngine {
-            cluster: self.clone(),
-            plan: PlanMessage::encode(compiled, &spec_of)?.into(),
+            cluster,
+            plan: PlanMessage::encode(compiled, &described)?.into(),
             epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
         })
     }
@@ -104,23 +127,10 @@ impl SegmentEngine for ClusterEngine {
     }
 }
 
-/// Returns the description of the source that `table` reads. Its location is absolute, because
-/// workers run in other folders.
-fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
-    let mut spec = SourceTable::spec_of(table)?;
-    if !spec.location.contains("://")
-        && let Ok(absolute) = std::path::absolute(&spec.location)
-    {
-        // A slash at the end distinguishes a folder from a file.
-        let slash = if spec.location.ends_with('/') {
-            "/"
-        } else {
-            ""
-        };
-        let absolute = absolute.display().to_string();
-        spec.location = format!("{}{slash}", absolute.trim_end_matches('/'));
-    }
-    Some(spec)
+/// Describes a table to workers.
+fn described(table: &dyn TableProvider) -> Option<(SourceSpec, String)> {
+    let (spec, files) = SourceTable::describe(table)?;
+    Some((absolute(spec), files))
 }
 
 /// Converts an error of the cluster to the error of a run.
@@ -205,8 +215,8 @@ impl LeaseCodec for JobCodec {
 
     fn encode(&self, segments: &[LeaseSegment<SegmentName>]) -> Bytes {
         let names = segments.iter().map(|segment| segment.name.clone());
-        let lease = Lease::new(self.hash, names.collect());
-        // An empty payload is no lease, so workers refuse it.
+        let lease = WorkerRequest::Segments(Lease::new(self.hash, names.collect()));
+        // An empty payload is no request, so workers refuse it.
         let encoded = lease.encode().inspect_err(|error| log::error!("{error}"));
         encoded.map_or_else(|_| Bytes::new(), Bytes::from)
     }

@@ -33,6 +33,14 @@ pub enum ClusterError {
         /// The workers that tried, each with its reason.
         reasons: Vec<(WorkerId, String)>,
     },
+    /// No worker answers a request that a client made before a run.
+    #[error("no worker can read {what}: {}", reasons_of(reasons))]
+    Unanswered {
+        /// Description of the result.
+        what: String,
+        /// The workers that tried, each with its reason.
+        reasons: Vec<(WorkerId, String)>,
+    },
     /// Workers end whenever they compute some rows.
     #[error("{workers} workers ended while they computed {rows}; the last: {cause}")]
     Poison {

@@ -1,7 +1,9 @@
-//! The handler of leases on a worker: opens the job of a lease, and computes its segments.
+//! The handler of requests on a worker: opens the job of a lease and computes its segments, or
+//! answers a request about a source.
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,12 +11,16 @@ use futures::future::BoxFuture;
 use crate::compute::compute;
 use crate::handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 use crate::jobs::{JobError, JobSettings, Jobs};
-use crate::lease::{Lease, LeaseSummary};
+use crate::lease::LeaseSummary;
+use crate::request::WorkerRequest;
+use crate::source_handler;
+use crate::sources::Sources;
 
 /// Computes the leases of pipelines, as a [`LeaseHandler`].
 #[derive(Debug, Clone)]
 pub struct JobHandler {
     jobs: Arc<Jobs>,
+    sources: Arc<Sources>,
 }
 
 /// The reason why a lease has no rows.
@@ -33,8 +39,10 @@ impl From<JobError> for NoRows {
 impl JobHandler {
     /// Creates the handler of a worker without open jobs.
     pub fn new(settings: JobSettings) -> Self {
+        let sources = Arc::new(Sources::new(settings.roots.clone()));
         Self {
-            jobs: Arc::new(Jobs::new(settings)),
+            jobs: Arc::new(Jobs::new(settings, Arc::clone(&sources))),
+            sources,
         }
     }
 
@@ -43,8 +51,13 @@ impl JobHandler {
         payload: &[u8],
         blobs: &dyn BlobSource,
     ) -> Result<HandlerOutput, HandlerError> {
-        let lease = match Lease::decode(payload) {
-            Ok(lease) => lease,
+        let lease = match WorkerRequest::decode(payload) {
+            Ok(WorkerRequest::Segments(lease)) => lease,
+            Ok(WorkerRequest::Source(request)) => {
+                let answered = source_handler::answer(&self.sources, request).await;
+                let (batches, summary) = answered.map_err(|cause| HandlerError::Unfit { cause })?;
+                return output(batches, &summary);
+            }
             Err(error) => return without_rows(&LeaseSummary::Refused(error.to_string())),
         };
         let hash = lease.job();
@@ -64,19 +77,23 @@ impl JobHandler {
             }
         };
         let (batches, summary) = compute(&job, lease.segments).await;
-        Ok(HandlerOutput {
-            batches,
-            ..without_rows(&summary)?
-        })
+        output(batches, &summary)
     }
 }
 
 fn without_rows(summary: &LeaseSummary) -> Result<HandlerOutput, HandlerError> {
+    output(Vec::new(), summary)
+}
+
+fn output(
+    batches: Vec<RecordBatch>,
+    summary: &LeaseSummary,
+) -> Result<HandlerOutput, HandlerError> {
     let summary = summary.encode().map_err(|error| HandlerError::Unfit {
         cause: error.to_string(),
     })?;
     Ok(HandlerOutput {
-        batches: Vec::new(),
+        batches,
         summary: summary.into(),
     })
 }

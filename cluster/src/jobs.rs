@@ -5,16 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::datasource::provider_as_source;
-use forebay_planner::error::message_of;
-use forebay_planner::source::{SourceResolver, SourceSpec};
 use forebay_planner::wire::PlanMessage;
 use forebay_runtime::cache::Stores;
 use forebay_runtime::run::{JobConfig, OpenJob};
-use forebay_runtime::source::FileResolver;
+use forebay_runtime::source::SourceTable;
 use tokio::sync::OnceCell;
 
 use crate::engine::BlobHash;
 use crate::job_spec::{JobSpec, MAX_JOB_BYTES};
+use crate::sources::Sources;
 
 /// Number of jobs that a worker keeps open.
 const OPEN_JOBS: usize = 16;
@@ -38,6 +37,7 @@ type OnceOpen = Arc<OnceCell<Arc<OpenJob>>>;
 #[derive(Debug, Default)]
 pub struct Jobs {
     settings: JobSettings,
+    sources: Arc<Sources>,
     /// The jobs, least recently used first.
     recent: Mutex<VecDeque<(BlobHash, OnceOpen)>>,
 }
@@ -52,10 +52,11 @@ pub(crate) enum JobError {
 }
 
 impl Jobs {
-    /// Creates an empty set of jobs.
-    pub fn new(settings: JobSettings) -> Self {
+    /// Creates an empty set of jobs over `sources`.
+    pub(crate) fn new(settings: JobSettings, sources: Arc<Sources>) -> Self {
         Self {
             settings,
+            sources,
             recent: Mutex::default(),
         }
     }
@@ -93,9 +94,9 @@ impl Jobs {
         let plan = PlanMessage::decode(&spec.plan, MAX_JOB_BYTES).map_err(|e| refused(&e))?;
         let mut sources = Vec::with_capacity(plan.sources().len());
         for source in plan.sources() {
-            let opened = FileResolver.resolve(&self.here(&source.spec)).await;
-            let opened = opened.map_err(|error| JobError::Unfit(message_of(&error)))?;
-            sources.push(provider_as_source(opened));
+            let opened = self.sources.get(&source.spec, &source.files).await;
+            let table = SourceTable::new(opened.map_err(JobError::Unfit)?);
+            sources.push(provider_as_source(Arc::new(table)));
         }
         // A plan that differs is the sign of another release or of other files.
         let compiled = plan.compile(&sources);
@@ -116,20 +117,6 @@ impl Jobs {
             )));
         }
         Ok(job)
-    }
-
-    /// Returns the description of the same source on this machine.
-    fn here(&self, spec: &SourceSpec) -> SourceSpec {
-        let mut here = spec.clone();
-        for (theirs, ours) in &self.settings.roots {
-            if let Some(rest) = spec.location.strip_prefix(theirs.as_str())
-                && (rest.is_empty() || rest.starts_with('/') || theirs.ends_with('/'))
-            {
-                here.location = format!("{ours}{rest}");
-                break;
-            }
-        }
-        here
     }
 }
 

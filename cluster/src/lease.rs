@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::engine::BlobHash;
 use crate::failure::SegmentFailure;
 use crate::message::{MessageError, MessageKind};
+use crate::source_request::SourceReply;
 
 /// Maximum number of segments in a lease.
 pub const MAX_SEGMENTS: usize = 1 << 16;
-/// Maximum size of an encoded lease, in bytes.
+/// Maximum size of an encoded request, in bytes.
 pub const MAX_LEASE_BYTES: usize = 64 << 20;
 
 /// A request to compute some segments of a job. The computed rows are a pure function of the lease.
@@ -35,40 +36,13 @@ impl Lease {
     pub const fn job(&self) -> BlobHash {
         BlobHash::from_bytes(self.job)
     }
-
-    /// Encodes the lease.
-    ///
-    /// # Errors
-    /// Fails if the lease has too many segments, or is too large.
-    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        if self.segments.len() > MAX_SEGMENTS {
-            return Err(MessageKind::Lease.too_large());
-        }
-        let bytes = postcard::to_stdvec(self).map_err(|e| MessageKind::Lease.malformed(&e))?;
-        if bytes.len() > MAX_LEASE_BYTES {
-            return Err(MessageKind::Lease.too_large());
-        }
-        Ok(bytes)
-    }
-
-    /// Decodes a lease, which is untrusted input.
-    ///
-    /// # Errors
-    /// Fails if `bytes` is not a lease, or is too large.
-    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
-        if bytes.len() > MAX_LEASE_BYTES {
-            return Err(MessageKind::Lease.too_large());
-        }
-        let lease: Self = whole(bytes, MessageKind::Lease)?;
-        if lease.segments.len() > MAX_SEGMENTS {
-            return Err(MessageKind::Lease.too_large());
-        }
-        Ok(lease)
-    }
 }
 
 /// Decodes a message that takes all of `bytes`.
-fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8], kind: MessageKind) -> Result<T, MessageError> {
+pub(crate) fn whole<'a, T: Deserialize<'a>>(
+    bytes: &'a [u8],
+    kind: MessageKind,
+) -> Result<T, MessageError> {
     match postcard::take_from_bytes(bytes) {
         Ok((message, [])) => Ok(message),
         Ok((_, rest)) => Err(kind.malformed(&format_args!("{} bytes follow it", rest.len()))),
@@ -88,7 +62,7 @@ pub enum SegmentOutcome {
     Failed(SegmentFailure),
 }
 
-/// Description of the batches that a lease returns.
+/// Description of the batches that a request returns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseSummary {
     /// The segments of the lease were computed, except those that failed.
@@ -101,6 +75,8 @@ pub enum LeaseSummary {
     /// The blob that describes the lease's job is not stored in the cluster any more. The client
     /// has to store it again.
     MissingJob,
+    /// The result of a request about a source.
+    Source(SourceReply),
     /// The lease or its job cannot be decoded, for this reason. No worker can compute the lease.
     Refused(String),
 }
@@ -140,19 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_survive_encoding_and_garbage_is_refused() {
-        let lease = Lease::new(BlobHash::of(b"job"), Vec::new());
-        let bytes = lease.encode().unwrap();
-        assert_eq!(Lease::decode(&bytes).unwrap(), lease);
-        assert_eq!(lease.job(), BlobHash::of(b"job"));
-        for end in 0..bytes.len() {
-            assert!(Lease::decode(&bytes[..end]).is_err());
-        }
-        assert!(Lease::decode(&[bytes.as_slice(), &[0]].concat()).is_err());
-        // A length beyond the message allocates nothing.
-        let claimed = [&[0; 32][..], &[0xff; 9], &[1]].concat();
-        assert!(Lease::decode(&claimed).is_err());
-
+    fn a_summary_survives_encoding_and_garbage_is_refused() {
         let summary = LeaseSummary::Segments {
             outcomes: vec![
                 SegmentOutcome::of(Ok(2)),

@@ -8,15 +8,19 @@
 //! | [`engine`], [`handler`] | the traits of an engine that carries leases, and of the code that computes them on a worker |
 //! | [`in_process`], `ballista` | engines: workers in this process; workers of an Apache DataFusion Ballista cluster (feature `ballista`) |
 //! | [`lease`], [`job_spec`] | messages of the client to the workers: segments to compute, and their job |
+//! | [`request`], [`source_request`] | requests to workers: leases, and requests about sources |
 //! | [`message`], [`failure`] | errors of messages; errors of segments as data |
 //! | [`job_handler`], [`jobs`], `compute` | a worker's side: opens jobs, and computes the segments of leases |
+//! | `sources`, `source_handler` | a worker's side: opens sources, and reads their rows for clients |
 //! | [`client`], `rows` | the client's side: has workers compute the segments of a run, and receives their rows |
+//! | [`resolver`], `remote_source`, `call` | the client's side: has workers open and read the sources of a plan |
 //! | [`window`] | the client's window of leases, as a state machine |
 //! | [`codec`], [`driver`] | encoding of leases; running a window over an engine |
 //! | [`error`](mod@error) | errors of a run on a cluster |
 
 #[cfg(feature = "ballista")]
 pub mod ballista;
+mod call;
 pub mod client;
 pub mod codec;
 mod compute;
@@ -31,8 +35,15 @@ pub mod job_spec;
 pub mod jobs;
 pub mod lease;
 pub mod message;
+mod remote_source;
+pub mod request;
+pub mod resolver;
 mod rows;
+mod source_handler;
+pub mod source_request;
+mod sources;
 pub mod window;
 
 pub use client::{Cluster, ClusterEngine};
+pub use resolver::ClusterResolver;
 pub use window::WindowSettings;

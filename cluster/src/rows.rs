@@ -66,7 +66,9 @@ pub(crate) fn rows_of(
         LeaseSummary::Segments { outcomes, nanos } if outcomes.len() == names.len() => {
             (outcomes, nanos)
         }
-        LeaseSummary::Segments { .. } | LeaseSummary::MissingJob => return Err(wrong()),
+        LeaseSummary::Segments { .. } | LeaseSummary::Source(_) | LeaseSummary::MissingJob => {
+            return Err(wrong());
+        }
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
     };
     let mut batches = output.batches.as_slice();

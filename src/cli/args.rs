@@ -87,6 +87,18 @@ pub(crate) struct Statements {
     /// The pipeline to use, if the statements define several
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+}
+
+/// The machines that read the data and compute rows.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct Machines {
+    /// Have the workers of a cluster read the data and compute the rows: host and port of its
+    /// scheduler
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) cluster: Option<String>,
 }
 
 /// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the
@@ -216,10 +228,6 @@ pub(crate) struct DeliveryArgs {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Have the workers of a cluster compute the rows: host and port of its scheduler
-    #[cfg(feature = "cluster")]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) cluster: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -522,6 +530,8 @@ pub(crate) struct SqlArgs {
     /// columns) instead of showing the rows
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
 }
 
 #[cfg(test)]

@@ -20,16 +20,11 @@ use super::failure::CommandFailure;
 const TOKEN: &str = "FOREBAY_CLUSTER_TOKEN";
 
 /// Returns the cluster whose scheduler listens on `address`.
-pub(crate) fn connect(address: &str, memory: Option<u64>) -> Result<Cluster, CommandFailure> {
+pub(crate) fn connect(address: &str) -> Result<Cluster, CommandFailure> {
     let mut options = EngineOptions::new(address);
     options.security.token = token();
     let engine = BallistaEngine::new(&options).map_err(|error| usage(&error))?;
-    let mut settings = WindowSettings::default();
-    if let Some(limit) = memory {
-        // The other half is for batches and the order of rows.
-        settings.max_bytes = settings.max_bytes.min(limit / 2);
-    }
-    Ok(Cluster::new(Arc::new(engine), settings))
+    Ok(Cluster::new(Arc::new(engine), WindowSettings::default()))
 }
 
 /// Runs a scheduler until a signal arrives.

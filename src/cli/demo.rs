@@ -9,7 +9,7 @@ use forebay::generate::Photos;
 use forebay::preview::SheetOptions;
 use serde_json::json;
 
-use super::args::DemoArgs;
+use super::args::{DemoArgs, Machines};
 use super::failure::CommandFailure;
 use super::preview::write_sheet;
 use super::progress::rates;
@@ -48,7 +48,7 @@ pub(crate) async fn execute(
     console::data(&text)?;
 
     console::data("\n3. Its stream")?;
-    let session = session::open()?;
+    let session = session::open(&Machines::default())?;
     session.load(&text).await?;
     let began = Instant::now();
     let mut stream = session.run(PIPELINE, RunConfig::default()).await?;

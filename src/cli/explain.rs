@@ -7,7 +7,7 @@ use super::session;
 
 /// Explains a pipeline.
 pub(crate) async fn execute(args: ExplainArgs) -> Result<(), CommandFailure> {
-    let session = session::open()?;
+    let session = session::open(&args.statements.machines)?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(args.limit_batches)?;
     let explanation = session.explain(&pipeline, config, args.analyze).await?;

@@ -89,7 +89,7 @@ fn execute(args: Args, started: Instant) -> Result<(), CommandFailure> {
     let result = match args.command {
         // The shell handles Ctrl-C by itself.
         Command::Sql(args) if shell::is_interactive(&args) => {
-            runtime.block_on(Box::pin(shell::run_shell()))
+            runtime.block_on(Box::pin(shell::run_shell(args)))
         }
         Command::Sql(args) => interruptible(&runtime, end, shell::run_script(args)),
         Command::Run(args) => interruptible(&runtime, end, run::execute(args, end, quiet, started)),

@@ -17,7 +17,7 @@ pub(crate) async fn execute(args: PlanArgs) -> Result<(), CommandFailure> {
 
 async fn save(args: PlanSaveArgs) -> Result<(), CommandFailure> {
     export::refuse_inputs(&args.out, args.statements.files(&args.engine))?;
-    let session = session::guarding([args.out.as_path()])?;
+    let session = session::guarding([args.out.as_path()], &args.statements.machines)?;
     let pipeline = args.statements.load(&session).await?;
     let plan = session.plan(&pipeline, args.engine.config(None)?).await?;
     let out = &args.out;

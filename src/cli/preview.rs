@@ -16,7 +16,7 @@ use super::{console, export, session, units};
 /// Draws a contact sheet.
 pub(crate) async fn execute(args: PreviewArgs) -> Result<(), CommandFailure> {
     export::refuse_inputs(&args.out, args.statements.files(&args.engine))?;
-    let session = session::guarding([args.out.as_path()])?;
+    let session = session::guarding([args.out.as_path()], &args.statements.machines)?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(Some(args.batch.saturating_add(1)))?;
     let sheet = SheetOptions {

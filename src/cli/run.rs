@@ -9,8 +9,7 @@ use arrow::datatypes::SchemaRef;
 use forebay::digest::{Digest, RowsDigest};
 use forebay::generate::{TableFormat, TableWriter};
 use forebay::{
-    Batch as RunBatch, Run, RunConfig, RunInternals, RunScope, RunStats, Session, Token,
-    dead_letters,
+    Batch as RunBatch, Run, RunConfig, RunInternals, RunScope, RunStats, Token, dead_letters,
 };
 use forebay_runtime::cpu::cpu_time;
 use serde_json::json;
@@ -83,22 +82,6 @@ pub(crate) async fn replay(
     run(args.delivery, of, None, quiet, started).await
 }
 
-/// Starts a run of `pipeline` in this process or, if the command names one, on a cluster.
-async fn start(
-    args: &DeliveryArgs,
-    session: &Session,
-    pipeline: &str,
-    config: RunConfig,
-) -> Result<Run, CommandFailure> {
-    #[cfg(feature = "cluster")]
-    if let Some(address) = &args.cluster {
-        let cluster = super::cluster::connect(address, config.memory_limit)?;
-        return Ok(session.run_on(&cluster, pipeline, config).await?);
-    }
-    let _ = args;
-    Ok(session.run(pipeline, config).await?)
-}
-
 /// Runs a pipeline over the rows that `of` selects, starting at the resume token in `of`, if any.
 async fn run(
     args: DeliveryArgs,
@@ -113,14 +96,14 @@ async fn run(
         export::refuse_inputs(out, args.statements.files(&args.engine))?;
     }
     let saved = save.as_ref().map(|save| save.path);
-    let session = session::guarding(out.into_iter().chain(saved))?;
+    let session = session::guarding(out.into_iter().chain(saved), &args.statements.machines)?;
     let pipeline = args.statements.load(&session).await?;
     let config = RunConfig {
         internals: of.internals,
         resume: of.resume,
         ..args.engine.config(args.limit_batches)?
     };
-    let mut run = start(&args, &session, &pipeline, config).await?;
+    let mut run = session.run(&pipeline, config).await?;
     let mut sink = Sink::new(&args.out, format, &run.schema(), args.digest)?;
     if let Some(save) = &save {
         save.token(run.beginning().clone());

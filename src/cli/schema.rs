@@ -10,7 +10,7 @@ use super::{console, table};
 
 /// Shows the columns of a source or pipeline.
 pub(crate) async fn execute(args: SchemaArgs) -> Result<(), CommandFailure> {
-    let session = session::open()?;
+    let session = session::open(&args.statements.machines)?;
     let made = session.load(&args.statements.text()?).await?;
     let names = match args.name.or(args.statements.pipeline) {
         Some(name) => vec![name],

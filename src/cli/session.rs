@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use forebay::{Coefficients, Session};
 
+use super::args::Machines;
 use super::failure::CommandFailure;
 use super::input;
 
@@ -26,17 +27,36 @@ pub(crate) fn prices_path() -> Option<PathBuf> {
     Some(config.join("forebay").join("costs.json"))
 }
 
-/// Opens a session. The session uses the prices of this machine if the machine was calibrated, else
-/// the built-in prices.
-pub(crate) fn open() -> Result<Session, CommandFailure> {
+/// Opens a session on `machines`. The session uses the prices of this machine if the machine was
+/// calibrated, else the built-in prices.
+pub(crate) fn open(machines: &Machines) -> Result<Session, CommandFailure> {
+    let session = empty(machines)?;
+    Ok(match prices()? {
+        Some(prices) => session.with_prices(prices),
+        None => session,
+    })
+}
+
+/// Creates a session on `machines`.
+fn empty(machines: &Machines) -> Result<Session, CommandFailure> {
+    #[cfg(feature = "cluster")]
+    if let Some(address) = &machines.cluster {
+        return Ok(Session::on_cluster(super::cluster::connect(address)?));
+    }
+    let _ = machines;
+    Ok(Session::new())
+}
+
+/// Reads the prices of this machine; `None` if it was not calibrated.
+fn prices() -> Result<Option<Coefficients>, CommandFailure> {
     let Some(path) = prices_path() else {
-        return Ok(Session::new());
+        return Ok(None);
     };
     let text = match input::text(&path, "prices", MAX_BYTES) {
         Ok(text) => text,
         // A missing file of prices is an error only if the user named the file.
         Err(_) if std::env::var_os(VARIABLE).is_none() && !path.exists() => {
-            return Ok(Session::new());
+            return Ok(None);
         }
         Err(failure) => return Err(failure),
     };
@@ -46,15 +66,16 @@ pub(crate) fn open() -> Result<Session, CommandFailure> {
             "{path}: not a file of prices: {why}; run `forebay calibrate` again, or remove the file"
         ))
     })?;
-    Ok(Session::with_prices(prices))
+    Ok(Some(prices))
 }
 
 /// Opens a session that refuses to read the files `outputs` as sources. Files that the command
 /// itself reads are checked by [`refuse_inputs`](super::export::refuse_inputs).
 pub(crate) fn guarding<'a>(
     outputs: impl IntoIterator<Item = &'a Path>,
+    machines: &Machines,
 ) -> Result<Session, CommandFailure> {
-    let session = open()?;
+    let session = open(machines)?;
     for output in outputs {
         session.declare_output(output);
     }

@@ -113,7 +113,7 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), CommandFailure> {
     if let Some(out) = &args.out {
         export::refuse_inputs(out, args.file.as_deref())?;
     }
-    let session = session::guarding(args.out.as_deref())?;
+    let session = session::guarding(args.out.as_deref(), &args.machines)?;
     let mut last = None;
     for statement in split(&text).0 {
         for outcome in session.execute(&statement.in_place()).await? {
@@ -135,8 +135,8 @@ pub(crate) async fn run_script(args: SqlArgs) -> Result<(), CommandFailure> {
 }
 
 /// Reads statements from the terminal and executes them until the user leaves.
-pub(crate) async fn run_shell() -> Result<(), CommandFailure> {
-    let session = session::open()?;
+pub(crate) async fn run_shell(args: SqlArgs) -> Result<(), CommandFailure> {
+    let session = session::open(&args.machines)?;
     let problem =
         |error: ReadlineError| CommandFailure::Run(format!("cannot read the terminal: {error}"));
     let mut editor = editor().map_err(problem)?;

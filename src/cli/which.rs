@@ -27,7 +27,7 @@ pub(crate) async fn execute(args: WhichArgs) -> Result<(), CommandFailure> {
         let files = args.statements.files(&args.engine);
         export::refuse_inputs(path, files.chain(args.token.as_deref()))?;
     }
-    let session = session::guarding(args.out.as_deref())?;
+    let session = session::guarding(args.out.as_deref(), &args.statements.machines)?;
     let pipeline = args.statements.load(&session).await?;
     let config = args.engine.config(None)?;
     let found = session.which(&pipeline, config, name).await?;

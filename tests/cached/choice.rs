@@ -19,7 +19,7 @@ fn far() -> Session {
     for cost in [&mut photos.stored, &mut photos.within, &mut photos.globally] {
         cost.ps_per_row = 200_000_000;
     }
-    Session::with_prices(prices)
+    Session::new().with_prices(prices)
 }
 
 /// Returns the text with which EXPLAIN VERBOSE displays the cache point chosen for the pipeline `p`

@@ -101,10 +101,38 @@ fn processes_yield_the_stream_of_one_process() {
     let _second = Process::worker(elsewhere.path(), at, "127.0.0.4:0", &["--data", &root]);
     drop(first);
     let local = digest(folder.path(), pipelines[0], None, "").ok().stdout;
+    // The client reads nothing: its folder is gone.
+    std::fs::remove_dir_all(&data).unwrap();
     let moved = digest(folder.path(), pipelines[0], Some(at), "secret")
         .ok()
         .stdout;
     assert_eq!(moved, local);
+    let shown = |words: &[&str]| {
+        let words = [words, &["--cluster", at, "-e", pipelines[0]]].concat();
+        let mut command = command(folder.path(), &words);
+        command.env("FOREBAY_CLUSTER_TOKEN", "secret");
+        super::Ran::of(&command.output().unwrap())
+    };
+    assert!(shown(&["schema"]).ok().stdout.contains("label"));
+    assert!(shown(&["explain"]).ok().stdout.contains("decode_image"));
+    shown(&["preview", "--out", "sheet.png"]).ok();
+    shown(&["which", "--step", "1"]).ok();
+    let missing = [
+        "run",
+        "--cluster",
+        at,
+        "-e",
+        "SELECT * FROM images('none') AS t BATCH 1",
+    ];
+    let mut missing = command(folder.path(), &missing);
+    missing.env("FOREBAY_CLUSTER_TOKEN", "secret");
+    let missing = super::Ran::of(&missing.output().unwrap());
+    assert_eq!(missing.code, Some(1), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("no file or folder"),
+        "{}",
+        missing.stderr
+    );
 }
 
 /// Returns the files below a folder.

@@ -1,25 +1,29 @@
 //! Clusters of workers in this process.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use forebay::Cluster;
 use forebay::forebay_cluster::WindowSettings;
 use forebay::forebay_cluster::handler::LeaseHandler;
 use forebay::forebay_cluster::in_process::InProcessEngine;
 use forebay::forebay_cluster::job_handler::JobHandler;
 use forebay::forebay_cluster::jobs::JobSettings;
+use forebay::{Cluster, Error, Session};
 
 /// Environment variable that has every run use a cluster of this number of workers.
 const WORKERS: &str = "FOREBAY_TEST_WORKERS";
 
 /// Returns an engine with `workers` workers in this process. They have different numbers of threads
-/// and different memory limits.
-pub(crate) fn engine(workers: usize) -> InProcessEngine {
+/// and different memory limits, and find the files of the first folder of `root` in the second one.
+pub(crate) fn engine(workers: usize, root: Option<(&Path, &Path)>) -> InProcessEngine {
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
     let handler = |worker: usize| {
         let settings = JobSettings {
             threads: (worker > 0).then_some(worker),
             memory_limit: (worker > 1).then_some(256 << 20),
-            ..JobSettings::default()
+            roots: { root.iter() }
+                .map(|(theirs, ours)| (text(theirs), text(ours)))
+                .collect(),
         };
         Arc::new(JobHandler::new(settings)) as Arc<dyn LeaseHandler>
     };
@@ -28,7 +32,20 @@ pub(crate) fn engine(workers: usize) -> InProcessEngine {
 
 /// Returns a cluster with `workers` workers in this process.
 pub(crate) fn cluster(workers: usize) -> Cluster {
-    Cluster::new(Arc::new(engine(workers)), WindowSettings::default())
+    Cluster::new(Arc::new(engine(workers, None)), WindowSettings::default())
+}
+
+/// Returns a session on `cluster` with the pipeline `name` of `session`. Its data is described by the
+/// files that `session` opened.
+pub(crate) async fn moved(
+    session: &Session,
+    cluster: Cluster,
+    name: &str,
+) -> Result<Session, Error> {
+    let there = Session::on_cluster(cluster);
+    let planned = session.planned(name).await?;
+    there.register_planned(name, planned).await?;
+    Ok(there)
 }
 
 /// Returns the cluster that the environment asks for.

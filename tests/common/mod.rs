@@ -103,7 +103,10 @@ async fn at_most(
     }
     #[cfg(feature = "cluster")]
     let mut run = match cluster::of_environment() {
-        Some(cluster) => session.run_on(&cluster, name, config).await?,
+        Some(cluster) => {
+            let there = cluster::moved(session, cluster, name).await?;
+            there.run(name, config).await?
+        }
         None => session.run(name, config).await?,
     };
     #[cfg(not(feature = "cluster"))]

@@ -146,6 +146,13 @@ pub(crate) async fn session(folder: &Path) -> Session {
     let lines: String = lines.map(|key| format!("{{\"key\": {key}}}\n")).collect();
     std::fs::write(keys.join("k.json"), lines).unwrap();
     let session = Session::new();
+    define_tables(&session, folder).await;
+    session
+}
+
+/// Defines the tables that the pipelines read, whose files are in `folder`.
+#[allow(dead_code, reason = "some test binaries have tables of their own")]
+pub(crate) async fn define_tables(session: &Session, folder: &Path) {
     for table in ["a", "b", "c", "k"] {
         let path = folder.join(table);
         let sql = format!(
@@ -154,5 +161,4 @@ pub(crate) async fn session(folder: &Path) -> Session {
         );
         session.execute(&sql).await.unwrap();
     }
-    session
 }

@@ -60,7 +60,7 @@ fn run(
 ) -> Result<String, String> {
     let query = query.to_owned();
     within(move || async move {
-        let session = prices.map_or_else(Session::new, Session::with_prices);
+        let session = prices.map_or_else(Session::new, |prices| Session::new().with_prices(prices));
         pipeline(&session, &query).await;
         outcome(&session, plan.map(Arc::new)).await
     })

@@ -9,7 +9,7 @@ use super::settings::WindowSettings;
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// Returns the delay before the repetition with the given number, which is counted from 0.
-pub(super) fn backoff(settings: &WindowSettings, repetition: u32) -> Duration {
+pub(crate) fn backoff(settings: &WindowSettings, repetition: u32) -> Duration {
     let factor = 1 << repetition.min(16);
     (settings.retry_delay * factor).min(settings.max_retry_delay)
 }

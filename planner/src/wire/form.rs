@@ -32,6 +32,18 @@ pub(super) struct Document {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SourceForm {
+    /// The user's description.
+    pub(super) spec: SpecForm,
+    /// Hash of the files that the source has on the sender.
+    pub(super) files: String,
+    /// The columns that the source has on the sender.
+    pub(super) schema: Schema,
+}
+
+/// A user's description of a source.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpecForm {
     /// Name of the format.
     pub(super) format: String,
     /// Location, as the user wrote it.
@@ -40,8 +52,6 @@ pub(super) struct SourceForm {
     pub(super) options: BTreeMap<String, String>,
     /// Declared columns.
     pub(super) columns: Option<Schema>,
-    /// The columns that the source has on the sender.
-    pub(super) schema: Schema,
 }
 
 /// A node of the written plan.

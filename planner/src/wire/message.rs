@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion::catalog::TableProvider;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, TableSource};
 
@@ -13,7 +12,7 @@ use super::frame::{Reader, framed, payload, put_part};
 use super::read_expr::read_exprs;
 use super::read_plan::PlanReader;
 use super::registry::functions_hash;
-use super::source::SourceMessage;
+use super::source::{DescribeTable, SourceMessage};
 use super::write_plan::PlanWriter;
 use crate::clauses::{ClausePositions, Clauses};
 use crate::compile::Compiled;
@@ -24,7 +23,6 @@ use crate::rows::RowPlan;
 use crate::rows::fingerprint::plan_text;
 use crate::saved::SavedPlan;
 use crate::saved::error::SavedPlanError;
-use crate::source::SourceSpec;
 
 /// A decoded message with a compiled pipeline, before its sources are opened.
 #[derive(Debug)]
@@ -37,17 +35,13 @@ pub struct PlanMessage {
 }
 
 impl PlanMessage {
-    /// Encodes a compiled pipeline. `spec_of` returns the description from which a table was
-    /// opened.
+    /// Encodes a compiled pipeline. `describe` describes its tables.
     ///
     /// # Errors
     /// Fails if a part of the plan cannot be sent, such as a function of the host program or a
     /// table that was not opened from a description.
-    pub fn encode(
-        compiled: &Compiled,
-        spec_of: &dyn Fn(&dyn TableProvider) -> Option<SourceSpec>,
-    ) -> Result<Vec<u8>, WireError> {
-        let mut writer = PlanWriter::new(spec_of);
+    pub fn encode(compiled: &Compiled, describe: &DescribeTable) -> Result<Vec<u8>, WireError> {
+        let mut writer = PlanWriter::new(describe);
         writer.add(&compiled.written)?;
         let document = Document {
             chosen: SavedPlan::of(compiled, None)?,

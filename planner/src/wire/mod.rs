@@ -12,7 +12,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `message` | messages: encoding, decoding, and compiling what was decoded |
-//! | `source` | the sources of a message |
+//! | `source` | the sources of a message, and descriptions of sources |
 //! | `error` | refusals |
 //! | `frame`, `version` | version, release and checksum around the payload |
 //! | `form` | the payload's JSON document, and the forms of operators and of nodes of expressions |
@@ -41,4 +41,4 @@ mod write_plan;
 
 pub use error::WireError;
 pub use message::PlanMessage;
-pub use source::SourceMessage;
+pub use source::{DescribeTable, SourceMessage, decode_spec, encode_spec};

@@ -3,22 +3,19 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::TableProvider;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, TableSource};
 
 use super::error::WireError;
 use super::form::{NodeForm, OpForm};
-use super::source::SourceMessage;
+use super::source::{DescribeTable, SourceMessage};
 use super::write_expr::write_expr;
 use crate::error::PlanError;
 use crate::rows::{RowOp, RowPlan};
-use crate::source::SourceSpec;
 
 /// Encodes a written plan node by node.
 pub(super) struct PlanWriter<'a> {
-    /// Returns the description from which a table was opened.
-    pub(super) spec_of: &'a dyn Fn(&dyn TableProvider) -> Option<SourceSpec>,
+    pub(super) describe: &'a DescribeTable,
     /// The distinct sources of the nodes.
     pub(super) sources: Vec<SourceMessage>,
     /// The table of each source.
@@ -30,9 +27,9 @@ pub(super) struct PlanWriter<'a> {
 }
 
 impl<'a> PlanWriter<'a> {
-    pub(super) fn new(spec_of: &'a dyn Fn(&dyn TableProvider) -> Option<SourceSpec>) -> Self {
+    pub(super) fn new(describe: &'a DescribeTable) -> Self {
         Self {
-            spec_of,
+            describe,
             sources: Vec::new(),
             tables: Vec::new(),
             nodes: Vec::new(),
@@ -123,11 +120,12 @@ impl<'a> PlanWriter<'a> {
     /// once.
     fn source(&mut self, name: &str, source: &Arc<dyn TableSource>) -> Result<usize, WireError> {
         let provider = source_as_provider(source).map_err(PlanError::from)?;
-        let Some(spec) = (self.spec_of)(provider.as_ref()) else {
+        let Some((spec, files)) = (self.describe)(provider.as_ref()) else {
             return Err(WireError::Table(name.to_owned()));
         };
         let message = SourceMessage {
             spec,
+            files,
             schema: source.schema(),
         };
         let known = self.sources.iter().position(|known| *known == message);

@@ -1,9 +1,11 @@
 //! The files and splits that a source had when it was opened.
 
+use serde::{Deserialize, Serialize};
+
 use super::content::ContentHash;
 
 /// The files of a source, as they were when the source was opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Files in ascending order of their relative path.
     pub files: Vec<SourceFile>,
@@ -13,7 +15,7 @@ pub struct Manifest {
 }
 
 /// A file of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
     /// Path relative to the source's location, with `/` as separator.
     pub path: String,
@@ -29,6 +31,27 @@ pub struct SourceFile {
     pub modified: Option<i128>,
     /// The units of reading, in stored order. Each row of the file belongs to exactly one split.
     pub splits: Vec<Split>,
+}
+
+impl Manifest {
+    /// Returns the hash that identifies the files and their splits: BLAKE3 over the relative path,
+    /// the [identity](SourceFile::identity) and the splits of every file. Copies of the files on
+    /// another machine have the same hash.
+    pub fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for file in &self.files {
+            hasher.update(&(file.path.len() as u64).to_le_bytes());
+            hasher.update(file.path.as_bytes());
+            hasher.update(&file.identity());
+            hasher.update(&(file.splits.len() as u64).to_le_bytes());
+            for split in &file.splits {
+                for number in [split.first_row, split.rows, split.bytes] {
+                    hasher.update(&number.to_le_bytes());
+                }
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
 }
 
 impl SourceFile {
@@ -57,7 +80,7 @@ impl SourceFile {
 
 /// A unit of reading: an image file, a Parquet row group, an IPC record batch, a range of CSV rows.
 /// The bounds of splits depend only on the file and on versioned constants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// Row number in the file of the split's first row.
     pub first_row: u64,

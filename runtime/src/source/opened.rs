@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use datafusion::common::Result;
 use forebay_planner::source::SourceSpec;
 use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
 use super::rows::{Scan, StoredRows, ValueError};
 
 /// The cheapest way to read rows in an order other than the stored order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Each row is read by reference ([`Source::fetch`]).
     Direct,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
+use serde::{Deserialize, Serialize};
 
 /// Request to read a split: the columns to read, and the rows that may be left out.
 #[derive(Debug, Clone)]
@@ -27,7 +28,7 @@ pub struct StoredRows {
 
 /// A value of a row that could not be read, for example one image file of a folder. Other values
 /// are not affected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueError {
     /// Index of the row in the fetched batch.
     pub row: usize,

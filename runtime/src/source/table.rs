@@ -23,6 +23,8 @@ use forebay_planner::source::SourceSpec;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
+#[cfg(doc)]
+use super::manifest::Manifest;
 use super::manifest::Split;
 use super::opened::{Access, Source};
 use super::rows::Scan;
@@ -55,10 +57,11 @@ impl SourceTable {
         }
     }
 
-    /// Returns the description from which a table was opened; `None` if the table is no source.
-    pub fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
-        let found = table.downcast_ref::<Self>();
-        found.map(|found| found.source.spec().clone())
+    /// Describes a table: returns the description from which it was opened, and the
+    /// [hash](Manifest::hash) of its files. Returns `None` if the table is no source.
+    pub fn describe(table: &dyn TableProvider) -> Option<(SourceSpec, String)> {
+        let source = &table.downcast_ref::<Self>()?.source;
+        Some((source.spec().clone(), source.manifest().hash()))
     }
 
     /// Returns the source.

@@ -18,18 +18,19 @@ use crate::testing::{TestResolver, planned};
 const MAX_BYTES: usize = 1 << 20;
 
 /// The description of a table of [`planned`], by its columns.
-fn spec_of(table: &dyn TableProvider) -> Option<SourceSpec> {
+fn spec_of(table: &dyn TableProvider) -> Option<(SourceSpec, String)> {
     let (format, location) = match table.schema().field(0).name().as_str() {
         "image" => (Format::ImageFolder, "p"),
         "id" => (Format::Parquet, "t"),
         _ => return None,
     };
-    Some(SourceSpec {
+    let spec = SourceSpec {
         format,
         location: location.to_owned(),
         options: [("hive".to_owned(), "yes".to_owned())].into(),
         columns: Some(table.schema()),
-    })
+    };
+    Some((spec, "ab".to_owned()))
 }
 
 /// Compiles a pipeline over [`planned`].

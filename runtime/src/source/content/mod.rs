@@ -21,6 +21,7 @@ use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use super::error::SourceError;
@@ -34,7 +35,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Hash of a file's content and of the options by which the file is read. The hash is XXH64, which
 /// takes less than half of the time of BLAKE3 over a whole file. It detects accidental changes, not
 /// forgeries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContentHash([u8; 8]);
 
 impl ContentHash {
