@@ -10,13 +10,22 @@ mod draw;
 mod sequences;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use bytes::Bytes;
 use common::cluster::{cluster, engine, moved};
 use draw::Draw;
 use forebay::forebay_cluster::WindowSettings;
+use forebay::forebay_cluster::engine::{
+    BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId,
+};
+use forebay::forebay_cluster::in_process::InProcessEngine;
+use forebay::forebay_cluster::request::WorkerRequest;
+use forebay::forebay_cluster::source_request::SourceAction;
 use forebay::{Batch, Cluster, RunConfig, Session, Token};
+use futures::future::BoxFuture;
 use sequences::pipeline;
 
 /// Environment variable with the number of random pipelines (default 300).
@@ -162,6 +171,68 @@ async fn a_job_that_the_cluster_lost_is_stored_again() {
         let there = ended(&there, RunConfig::default(), usize::MAX).await;
         assert_eq!(shown(&there), shown(&local));
     }
+}
+
+/// An engine that notes what its clients ask for.
+#[derive(Debug)]
+struct NotingEngine {
+    inner: InProcessEngine,
+    requests: Mutex<Vec<WorkerRequest>>,
+}
+
+#[async_trait]
+impl LeaseEngine for NotingEngine {
+    async fn put(&self, blob: Bytes) -> Result<BlobHash, EngineError> {
+        self.inner.put(blob).await
+    }
+
+    fn submit(&self, lease: LeaseRequest) -> BoxFuture<'static, Result<LeaseOutput, EngineError>> {
+        let request = WorkerRequest::decode(&lease.payload).unwrap();
+        self.requests.lock().unwrap().push(request);
+        self.inner.submit(lease)
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        self.inner.workers().await
+    }
+}
+
+/// Ranks need to know which rows a filter keeps before any row is computed.
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_count_the_rows_that_a_client_needs_to_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = sequences::session(folder.path()).await;
+    let engine = Arc::new(NotingEngine {
+        inner: engine(WORKERS, None),
+        requests: Mutex::default(),
+    });
+    let cluster = Cluster::new(Arc::clone(&engine) as _, WindowSettings::default());
+    let there = Session::on_cluster(cluster);
+    sequences::define_tables(&there, folder.path()).await;
+    let sql = "CREATE PIPELINE p AS SELECT id FROM a WHERE id % 3 = 1 SHUFFLE WITHIN 9 ROWS BATCH 2
+               OPTIONS (optimize = 'off')";
+    let config = RunConfig {
+        rank: 1,
+        world: 2,
+        ..RunConfig::default()
+    };
+    here.execute(sql).await.unwrap();
+    there.execute(sql).await.unwrap();
+    let local = ended(&here, config.clone(), usize::MAX).await;
+    let there = ended(&there, config, usize::MAX).await;
+    assert_eq!(shown(&there), shown(&local));
+    let requests = engine.requests.lock().unwrap();
+    let counts = |of: fn(&WorkerRequest) -> bool| requests.iter().filter(|r| of(r)).count();
+    assert!(counts(|request| matches!(request, WorkerRequest::Count(_))) > 0);
+    assert!(counts(|request| matches!(request, WorkerRequest::Segments(_))) > 0);
+    let is_read = |request: &WorkerRequest| match request {
+        WorkerRequest::Source(request) => request.action != SourceAction::Open,
+        _ => false,
+    };
+    assert_eq!(
+        requests.iter().filter(|request| is_read(request)).count(),
+        0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,29 +4,32 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::{Array, LargeBinaryArray};
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::catalog::TableProvider;
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, exec_datafusion_err};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::message_of;
 use forebay_planner::source::SourceSpec;
 use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
-use forebay_runtime::run::{OpenJob, SegmentEngine, SegmentName};
+use forebay_runtime::run::{CountShare, OpenJob, SegmentEngine, SegmentName, ShareName};
 use forebay_runtime::source::SourceTable;
 use forebay_udfs::hash::{combine, hash_bytes};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 
+use crate::call::{Call, call as answered};
 use crate::codec::{LeaseCodec, LeaseResults};
 use crate::driver;
 use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
-use crate::request::WorkerRequest;
+use crate::message::MessageError;
+use crate::request::{CountRequest, WorkerRequest};
 use crate::resolver::absolute;
 use crate::rows::{SegmentRows, joined, rows_of};
 use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
@@ -97,19 +100,9 @@ impl SegmentEngine for ClusterEngine {
         job: &Arc<OpenJob>,
         segments: BoxStream<'static, SegmentName>,
     ) -> BoxStream<'static, Result<Vec<RowBatch>>> {
-        let spec = JobSpec {
-            epochs: self.epochs,
-            stream: (*job.name).clone(),
-            plan: self.plan.to_vec(),
-        };
-        let spec = match spec.encode() {
-            Ok(spec) => Bytes::from(spec),
+        let leases = match self.leases(job) {
+            Ok(leases) => leases,
             Err(error) => return stream::iter([Err(lost(error))]).boxed(),
-        };
-        let leases = JobLeases {
-            inner: Arc::clone(&self.cluster.leases),
-            job: BlobHash::of(&spec),
-            spec,
         };
         let codec = JobCodec {
             job: Arc::clone(job),
@@ -125,6 +118,66 @@ impl SegmentEngine for ClusterEngine {
         });
         rows.boxed()
     }
+
+    fn count(
+        &self,
+        job: &Arc<OpenJob>,
+        share: ShareName,
+    ) -> BoxFuture<'static, Result<CountShare>> {
+        let leases = self.leases(job);
+        let settings = self.cluster.settings.clone();
+        let data = hash_bytes(job.name.snapshot_hash.as_bytes());
+        async move {
+            let leases = leases.map_err(lost)?;
+            let call = Call {
+                affinity: combine(data, u64::from(share.splits.start)),
+                request: WorkerRequest::Count(CountRequest::new(leases.job, share)),
+                what: "the rows to count".to_owned(),
+                avoid: Vec::new(),
+            };
+            let (output, summary) = answered(&leases, &settings, call).await.map_err(lost)?;
+            match summary {
+                LeaseSummary::Failed(failure) => Err(failure.into_error()),
+                LeaseSummary::Counted => counts_of(&output),
+                _ => Err(other_request(&output)),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl ClusterEngine {
+    /// Returns the lease engine that describes `job` to workers when they do not know it.
+    fn leases(&self, job: &OpenJob) -> Result<JobLeases, MessageError> {
+        let spec = JobSpec {
+            epochs: self.epochs,
+            stream: (*job.name).clone(),
+            plan: self.plan.to_vec(),
+        };
+        let spec = Bytes::from(spec.encode()?);
+        Ok(JobLeases {
+            inner: Arc::clone(&self.cluster.leases),
+            job: BlobHash::of(&spec),
+            spec,
+        })
+    }
+}
+
+/// Decodes the counts of a share.
+fn counts_of(output: &LeaseOutput) -> Result<CountShare> {
+    let batch = output.batches.first();
+    let column = batch.and_then(|batch| batch.columns().first());
+    let values = column.and_then(|column| column.as_any().downcast_ref::<LargeBinaryArray>());
+    let value = values.filter(|values| values.len() == 1 && values.is_valid(0));
+    let counts = value.and_then(|values| CountShare::from_bytes(values.value(0)));
+    counts.ok_or_else(|| other_request(output))
+}
+
+fn other_request(output: &LeaseOutput) -> Error {
+    let worker = &output.worker.0;
+    Error::Engine(exec_datafusion_err!(
+        "worker {worker} answered another request"
+    ))
 }
 
 /// Describes a table to workers.

@@ -1,14 +1,17 @@
-//! The handler of requests on a worker: opens the job of a lease and computes its segments, or
-//! answers a request about a source.
+//! The handler of requests on a worker: opens jobs, computes segments, counts rows, and answers
+//! requests about sources.
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch};
 use bytes::Bytes;
+use forebay_runtime::run::OpenJob;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::compute::compute;
+use crate::engine::BlobHash;
+use crate::failure::SegmentFailure;
 use crate::handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 use crate::jobs::{JobError, JobSettings, Jobs};
 use crate::lease::LeaseSummary;
@@ -51,34 +54,60 @@ impl JobHandler {
         payload: &[u8],
         blobs: &dyn BlobSource,
     ) -> Result<HandlerOutput, HandlerError> {
-        let lease = match WorkerRequest::decode(payload) {
-            Ok(WorkerRequest::Segments(lease)) => lease,
+        match WorkerRequest::decode(payload) {
+            Ok(WorkerRequest::Segments(lease)) => {
+                let job = match self.job(lease.job(), blobs).await? {
+                    Ok(job) => job,
+                    Err(summary) => return without_rows(&summary),
+                };
+                let (batches, summary) = compute(&job, lease.segments).await;
+                output(batches, &summary)
+            }
+            Ok(WorkerRequest::Count(request)) => {
+                let job = match self.job(request.job(), blobs).await? {
+                    Ok(job) => job,
+                    Err(summary) => return without_rows(&summary),
+                };
+                match job.count(&request.share).await {
+                    Ok(counts) => output(vec![single(counts.to_bytes())?], &LeaseSummary::Counted),
+                    Err(error) => without_rows(&LeaseSummary::Failed(SegmentFailure::of(&error))),
+                }
+            }
             Ok(WorkerRequest::Source(request)) => {
                 let answered = source_handler::answer(&self.sources, request).await;
                 let (batches, summary) = answered.map_err(|cause| HandlerError::Unfit { cause })?;
-                return output(batches, &summary);
+                output(batches, &summary)
             }
-            Err(error) => return without_rows(&LeaseSummary::Refused(error.to_string())),
-        };
-        let hash = lease.job();
-        let read = async || blobs.get(hash).await.map_err(NoRows::Blob);
-        let job = match self.jobs.get(hash, read).await {
-            Ok(job) => job,
-            Err(NoRows::Blob(BlobError::Missing(_))) => {
-                return without_rows(&LeaseSummary::MissingJob);
-            }
-            Err(NoRows::Job(JobError::Refused(why))) => {
-                return without_rows(&LeaseSummary::Refused(why));
-            }
-            Err(NoRows::Job(JobError::Unfit(cause))) => return Err(HandlerError::Unfit { cause }),
-            Err(NoRows::Blob(error)) => {
-                let cause = error.to_string();
-                return Err(HandlerError::Unfit { cause });
-            }
-        };
-        let (batches, summary) = compute(&job, lease.segments).await;
-        output(batches, &summary)
+            Err(error) => without_rows(&LeaseSummary::Refused(error.to_string())),
+        }
     }
+
+    /// Returns the job that the blob `hash` describes, or the summary of a request that has no
+    /// result because of its job.
+    async fn job(
+        &self,
+        hash: BlobHash,
+        blobs: &dyn BlobSource,
+    ) -> Result<Result<Arc<OpenJob>, LeaseSummary>, HandlerError> {
+        let read = async || blobs.get(hash).await.map_err(NoRows::Blob);
+        let unfit = |cause: String| Err(HandlerError::Unfit { cause });
+        match self.jobs.get(hash, read).await {
+            Ok(job) => Ok(Ok(job)),
+            Err(NoRows::Blob(BlobError::Missing(_))) => Ok(Err(LeaseSummary::MissingJob)),
+            Err(NoRows::Job(JobError::Refused(why))) => Ok(Err(LeaseSummary::Refused(why))),
+            Err(NoRows::Job(JobError::Unfit(cause))) => unfit(cause),
+            Err(NoRows::Blob(error)) => unfit(error.to_string()),
+        }
+    }
+}
+
+/// Returns a batch whose only value is `bytes`.
+fn single(bytes: Vec<u8>) -> Result<RecordBatch, HandlerError> {
+    let column: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values([bytes]));
+    let batch = RecordBatch::try_from_iter([("counts", column)]);
+    batch.map_err(|error| HandlerError::Unfit {
+        cause: error.to_string(),
+    })
 }
 
 fn without_rows(summary: &LeaseSummary) -> Result<HandlerOutput, HandlerError> {

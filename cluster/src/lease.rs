@@ -75,8 +75,13 @@ pub enum LeaseSummary {
     /// The blob that describes the lease's job is not stored in the cluster any more. The client
     /// has to store it again.
     MissingJob,
+    /// The rows of a share were counted; the counts are the value of the only column.
+    Counted,
     /// The result of a request about a source.
     Source(SourceReply),
+    /// The rows of a share cannot be counted, or the source cannot be opened or read, for a reason
+    /// that does not depend on the worker, or only on its files.
+    Failed(SegmentFailure),
     /// The lease or its job cannot be decoded, for this reason. No worker can compute the lease.
     Refused(String),
 }

@@ -68,12 +68,12 @@ impl RemoteSource {
             let avoid: Vec<WorkerId> = failures.iter().map(|(of, _)| of.clone()).collect();
             let (output, reply) = reader.ask(SourceAction::Open, avoid.clone()).await?;
             let failure = match reply {
-                SourceReply::Opened {
+                Ok(SourceReply::Opened {
                     schema,
                     access,
                     files,
                     links,
-                } => {
+                }) => {
                     let schema: Schema = serde_json::from_slice(&schema).map_err(external)?;
                     let files = files_of(&output, files)?;
                     let manifest = Manifest { files, links };
@@ -86,8 +86,8 @@ impl RemoteSource {
                         reader,
                     });
                 }
-                SourceReply::Failed(failure) => failure,
-                _ => return wrong(&output),
+                Err(failure) => failure,
+                Ok(_) => return wrong(&output),
             };
             failures.push((output.worker, failure));
             let engine = reader.cluster.leases();
@@ -111,7 +111,7 @@ impl RemoteReader {
         &self,
         action: SourceAction,
         avoid: Vec<WorkerId>,
-    ) -> EngineResult<(LeaseOutput, SourceReply)> {
+    ) -> EngineResult<(LeaseOutput, Result<SourceReply, SegmentFailure>)> {
         let request = SourceRequest {
             spec: self.spec.clone(),
             action,
@@ -126,7 +126,8 @@ impl RemoteReader {
         let answered = call(cluster.leases(), cluster.settings(), request).await;
         let (output, summary) = answered.map_err(external)?;
         match summary {
-            LeaseSummary::Source(reply) => Ok((output, reply)),
+            LeaseSummary::Source(reply) => Ok((output, Ok(reply))),
+            LeaseSummary::Failed(failure) => Ok((output, Err(failure))),
             _ => wrong(&output),
         }
     }
@@ -200,10 +201,8 @@ impl Source for RemoteSource {
                     max_bytes,
                 };
                 let (output, reply) = reader.ask(action, Vec::new()).await?;
-                let is_last = match reply {
-                    SourceReply::Rows { is_last } => is_last,
-                    SourceReply::Failed(failure) => return Err(engine_error(failure)),
-                    _ => return wrong(&output),
+                let SourceReply::Rows { is_last } = reply.map_err(engine_error)? else {
+                    return wrong(&output);
                 };
                 let rows: Vec<StoredRows> = { output.batches.iter() }
                     .map(|batch| stored_rows(batch, &output))
@@ -231,10 +230,8 @@ impl Source for RemoteSource {
             projection: projection.iter().map(|&column| index(column)).collect(),
         };
         let (output, reply) = self.reader.ask(action, Vec::new()).await?;
-        let errors = match reply {
-            SourceReply::Fetched(errors) => errors,
-            SourceReply::Failed(failure) => return Err(engine_error(failure)),
-            _ => return wrong(&output),
+        let SourceReply::Fetched(errors) = reply.map_err(engine_error)? else {
+            return wrong(&output);
         };
         match output.batches.as_slice() {
             [batch] if batch.num_rows() == rows.len() => Ok((batch.clone(), errors)),

@@ -1,7 +1,9 @@
 //! Requests of a client to a worker. An engine carries them as the payloads of leases.
 
+use forebay_runtime::run::ShareName;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::BlobHash;
 use crate::lease::{Lease, MAX_LEASE_BYTES, MAX_SEGMENTS, whole};
 use crate::message::{MessageError, MessageKind};
 use crate::source_request::SourceRequest;
@@ -12,8 +14,34 @@ use crate::source_request::SourceRequest;
 pub enum WorkerRequest {
     /// Compute segments of a job.
     Segments(Lease),
+    /// Count a share of the rows of a job.
+    Count(CountRequest),
     /// Open a source, or read some of its rows.
     Source(SourceRequest),
+}
+
+/// A request to count a share of the stored rows of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountRequest {
+    /// Hash of the blob that describes the job.
+    job: [u8; 32],
+    /// The share.
+    pub share: ShareName,
+}
+
+impl CountRequest {
+    /// Creates a request to count `share` of the job that the blob `job` describes.
+    pub const fn new(job: BlobHash, share: ShareName) -> Self {
+        Self {
+            job: *job.as_bytes(),
+            share,
+        }
+    }
+
+    /// Returns the hash of the blob that describes the job.
+    pub const fn job(&self) -> BlobHash {
+        BlobHash::from_bytes(self.job)
+    }
 }
 
 impl WorkerRequest {
@@ -50,7 +78,7 @@ impl WorkerRequest {
     const fn segments(&self) -> usize {
         match self {
             Self::Segments(lease) => lease.segments.len(),
-            Self::Source(_) => 0,
+            Self::Count(_) | Self::Source(_) => 0,
         }
     }
 }
@@ -58,7 +86,6 @@ impl WorkerRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::BlobHash;
 
     #[test]
     fn requests_survive_encoding_and_garbage_is_refused() {

@@ -66,10 +66,8 @@ pub(crate) fn rows_of(
         LeaseSummary::Segments { outcomes, nanos } if outcomes.len() == names.len() => {
             (outcomes, nanos)
         }
-        LeaseSummary::Segments { .. } | LeaseSummary::Source(_) | LeaseSummary::MissingJob => {
-            return Err(wrong());
-        }
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
+        _ => return Err(wrong()),
     };
     let mut batches = output.batches.as_slice();
     let mut rows = Vec::with_capacity(names.len());

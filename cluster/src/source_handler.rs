@@ -54,14 +54,13 @@ pub(crate) async fn answer(
             fetched(&*source, &rows, &projection).await
         }
     };
-    let (batches, reply) = match answered {
-        Ok(answered) => answered,
+    Ok(match answered {
+        Ok((batches, reply)) => (batches, LeaseSummary::Source(reply)),
         Err(error) => {
             let failure = SegmentFailure::of(&Error::Engine(error));
-            (Vec::new(), SourceReply::Failed(failure))
+            (Vec::new(), LeaseSummary::Failed(failure))
         }
-    };
-    Ok((batches, LeaseSummary::Source(reply)))
+    })
 }
 
 type Answer = EngineResult<(Vec<RecordBatch>, SourceReply)>;

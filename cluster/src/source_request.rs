@@ -4,8 +4,6 @@
 use forebay_runtime::source::{Access, ValueError};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::SegmentFailure;
-
 /// Number of files in one value of the column that carries a manifest.
 pub(crate) const FILES_PER_VALUE: usize = 4096;
 
@@ -72,6 +70,4 @@ pub enum SourceReply {
     },
     /// Rows were read by reference. Values that cannot be read are described here.
     Fetched(Vec<ValueError>),
-    /// The source cannot be opened or read.
-    Failed(SegmentFailure),
 }

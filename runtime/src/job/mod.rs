@@ -14,6 +14,7 @@ mod sample;
 pub use caching::machine;
 pub use open_job::OpenJob;
 pub(crate) use open_plan::OpenPlan;
+pub use row_counts::{CountShare, ShareName};
 pub use sample::{Prepared, Sample, prepare};
 
 use crate::memory::DEFAULT_MEMORY;

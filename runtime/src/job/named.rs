@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use datafusion::common::{Result as EngineResult, exec_err};
 
-use super::OpenJob;
+use super::{CountShare, OpenJob, ShareName};
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
 use crate::fragment::width::RowWidth;
@@ -26,6 +26,15 @@ impl OpenJob {
         let segment = self.find(name).await?;
         let read = segment.request().read(&self.segments).await?;
         Ok(read.compute(&self.segments).await?)
+    }
+
+    /// Counts a share of the stored rows.
+    ///
+    /// # Errors
+    /// Fails if `share` does not name a share of this job, which is untrusted input, or if a file
+    /// cannot be read.
+    pub async fn count(&self, share: &ShareName) -> Result<CountShare> {
+        Ok(self.counter.named(share).await?)
     }
 
     /// Estimates the size of a segment's rows in bytes, and the CPU time that computing them takes.

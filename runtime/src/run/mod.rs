@@ -32,7 +32,9 @@ pub use driver::BatchStream;
 pub use job_run::JobRun;
 pub use segment_engine::{ByName, SegmentEngine};
 
-pub use crate::job::{JobConfig, OpenJob, Prepared, Sample, machine, prepare};
+pub use crate::job::{
+    CountShare, JobConfig, OpenJob, Prepared, Sample, ShareName, machine, prepare,
+};
 pub use crate::memory::DEFAULT_MEMORY;
 pub use crate::segment::{SegmentName, SegmentWindow};
 pub use crate::stream::assignment::{Uneven, WorkerStride};

@@ -11,7 +11,7 @@ use super::job_run::{JobRun, RowCountSource};
 use super::sizing::segment_size;
 use crate::cache::Stores;
 use crate::error::{Error, Result};
-use crate::job::row_counts::RowCounts;
+use crate::job::row_counts::{CountCall, RowCounts};
 use crate::job::{JobConfig, OpenJob};
 use crate::order::PassName;
 use crate::stream::accountant::BatchRules;
@@ -120,7 +120,8 @@ impl JobRun {
         let is_alone =
             self.rules.ranks.world == 1 && whole && (self.stride.of == 1 || is_uncountable);
         if is_alone && !is_planned {
-            self.counts = RowCountSource::AsComputed(job.counter.inputs().await?);
+            let by = self.count_call();
+            self.counts = RowCountSource::AsComputed(job.counter.inputs(by.as_deref()).await?);
             return Ok(());
         }
         if let Some(call) = &membership.volatile {
@@ -142,12 +143,20 @@ impl JobRun {
             return Ok(());
         }
         let ranks = &self.rules.ranks;
-        let counts = job.counter.fixed(ranks.rank, ranks.world).await?;
+        let rank = (ranks.rank, ranks.world);
+        let by = self.count_call();
+        let counts = job.counter.fixed(rank, by.as_deref()).await?;
         if !mixes {
             self.epoch_rows = Some(self.rules.left_of(counts.total()));
         }
         self.counts = RowCountSource::Fixed(counts);
         Ok(())
+    }
+
+    /// Returns the function by which the run's engine counts; `None` if this process counts.
+    fn count_call(&self) -> Option<Box<CountCall<'static>>> {
+        let (engine, job) = (self.engine.clone()?, Arc::clone(&self.job));
+        Some(Box::new(move |share| engine.count(&job, share)))
     }
 
     /// Returns the row counts of a pass; `None` if each stored row gives one row, or if rows are
@@ -159,7 +168,9 @@ impl JobRun {
             RowCountSource::Fixed(counts) => Ok(Some(Arc::clone(counts))),
             RowCountSource::Passes => {
                 let key = self.job.passes.key(pass);
-                Ok(Some(self.job.counter.of_pass(pass, key).await?))
+                let by = self.count_call();
+                let counts = self.job.counter.of_pass(pass, key, by.as_deref());
+                Ok(Some(counts.await?))
             }
         }
     }

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
-use crate::job::OpenJob;
+use crate::job::{CountShare, OpenJob, ShareName};
 use crate::segment::SegmentName;
 
-/// Computes the segments of a run. The run plans segments, and makes batches of their rows; the
-/// engine computes the rows, in this process or on other machines.
+/// Computes the segments of a run, and counts rows for it. The run plans segments, and makes batches
+/// of their rows; the engine computes the rows, in this process or on other machines.
 pub trait SegmentEngine: fmt::Debug + Send + Sync {
     /// Computes `segments` of `job`, and returns their rows in the same order. A segment has one
     /// batch, or several if its rows do not fit into one. An error takes the place of its segment,
@@ -25,6 +26,10 @@ pub trait SegmentEngine: fmt::Debug + Send + Sync {
         job: &Arc<OpenJob>,
         segments: BoxStream<'static, SegmentName>,
     ) -> BoxStream<'static, Result<Vec<RowBatch>>>;
+
+    /// Counts a share of the stored rows of `job`.
+    fn count(&self, job: &Arc<OpenJob>, share: ShareName)
+    -> BoxFuture<'static, Result<CountShare>>;
 }
 
 /// Computes segments in this process from their names, as a worker does. Tests compare it with the
@@ -52,5 +57,14 @@ impl SegmentEngine for ByName {
             })
             .buffered(self.at_once.max(1))
             .boxed()
+    }
+
+    fn count(
+        &self,
+        job: &Arc<OpenJob>,
+        share: ShareName,
+    ) -> BoxFuture<'static, Result<CountShare>> {
+        let job = Arc::clone(job);
+        async move { job.count(&share).await }.boxed()
     }
 }

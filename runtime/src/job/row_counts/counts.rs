@@ -2,7 +2,7 @@
 //! both counted before the output rows are computed.
 
 use super::count_index::CountIndex;
-use super::shares::Share;
+use super::count_share::CountShare;
 use crate::stream::group::GroupKey;
 
 /// The number of output rows per stored row, and the group keys of the output rows.
@@ -21,7 +21,7 @@ pub(crate) struct RowCounts {
 
 impl RowCounts {
     /// Combines `shares`, which are consecutive and together cover all stored rows.
-    pub(super) fn of_shares(shares: Vec<Share>) -> Self {
+    pub(super) fn of_shares(shares: Vec<CountShare>) -> Self {
         Self {
             given: CountIndex::of(shares.iter().map(|share| share.rows.as_slice())),
             reached: None,

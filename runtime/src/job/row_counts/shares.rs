@@ -13,15 +13,16 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bytes::Buf;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use forebay_planner::compile::Compiled;
 use forebay_planner::rows::canonical::groups_lines;
 use forebay_planner::rows::fingerprint::plan_text;
 use forebay_planner::rows::membership::membership;
 
+use super::count_share::CountShare;
 use crate::job::open_plan::OpenPlan;
 use crate::output_file::NewFile;
+#[cfg(test)]
 use crate::stream::group::GroupKey;
 
 /// Pause between two checks of what other ranks have counted.
@@ -29,30 +30,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Number of checks after which the rank logs which rows it is waiting for. This many checks take
 /// ten seconds.
 const NOTE: u32 = 500;
-
-/// The counts of a range of stored rows: the number of output rows of each stored row, and the
-/// group keys of these output rows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Share {
-    pub(crate) rows: Vec<u32>,
-    pub(crate) keys: Vec<GroupKey>,
-}
-
-impl Share {
-    /// Returns true if the share can be the count of `rows` stored rows: every output row has a key
-    /// in one of `buckets` buckets, or there are no keys if `buckets` is `None`.
-    pub(crate) fn is_of(&self, rows: u64, buckets: Option<usize>) -> bool {
-        let given: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();
-        let keyed = match buckets {
-            Some(buckets) => {
-                self.keys.len() as u64 == given
-                    && self.keys.iter().all(|key| (key.bucket as usize) < buckets)
-            }
-            None => self.keys.is_empty(),
-        };
-        self.rows.len() as u64 == rows && keyed
-    }
-}
 
 /// A folder through which ranks share counts.
 #[derive(Debug)]
@@ -103,14 +80,14 @@ impl Shares {
     /// Returns the counts of all `ranges` of stored rows. This rank counts the ranges that no rank
     /// has counted, beginning with the range at index `first`, while other ranks may count other
     /// ranges. `count` counts the range at an index.
-    pub(crate) async fn all<F: Future<Output = Result<Share>>>(
+    pub(crate) async fn all<F: Future<Output = Result<CountShare>>>(
         &self,
         ranges: &[Range<u64>],
         first: usize,
         mut count: impl FnMut(usize) -> F,
-    ) -> Result<Vec<Share>> {
+    ) -> Result<Vec<CountShare>> {
         std::fs::create_dir_all(&self.folder).map_err(|why| self.failed(&why))?;
-        let mut found: Vec<Option<Share>> = vec![None; ranges.len()];
+        let mut found: Vec<Option<CountShare>> = vec![None; ranges.len()];
         let mut looks = 0_u32;
         loop {
             let mut waits = false;
@@ -162,7 +139,7 @@ impl Shares {
     }
 
     /// Reads the counts of `range`; `None` if the range was not counted or its file is damaged.
-    fn read(&self, range: &Range<u64>) -> Option<Share> {
+    fn read(&self, range: &Range<u64>) -> Option<CountShare> {
         let start = format!("{}-", stem(range));
         let mut files = std::fs::read_dir(&self.folder).ok()?.flatten();
         files.find_map(|entry| {
@@ -172,12 +149,13 @@ impl Shares {
             if blake3::hash(&bytes).to_hex().as_str() != sum {
                 return None;
             }
-            decode(&bytes).filter(|share| share.is_of(range.end - range.start, self.buckets))
+            CountShare::from_bytes(&bytes)
+                .filter(|share| share.is_of(range.end - range.start, self.buckets))
         })
     }
 
-    fn write(&self, range: &Range<u64>, share: &Share) -> Result<()> {
-        let bytes = encode(share);
+    fn write(&self, range: &Range<u64>, share: &CountShare) -> Result<()> {
+        let bytes = share.to_bytes();
         let path = format!("{}-{}", stem(range), blake3::hash(&bytes).to_hex());
         let path = self.folder.join(path);
         // If a crash damages the file, its share is counted again, so there is no need to sync the
@@ -194,36 +172,6 @@ fn stem(range: &Range<u64>) -> String {
     format!("{}-{}", range.start, range.end)
 }
 
-/// Encodes a share: two lengths as 64-bit numbers, then the counts and keys as 32-bit numbers, all little-endian.
-fn encode(share: &Share) -> Vec<u8> {
-    let lengths = [share.rows.len() as u64, share.keys.len() as u64];
-    let mut bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
-    bytes.extend(share.rows.iter().flat_map(|n| n.to_le_bytes()));
-    let keys = share.keys.iter().flat_map(|key| [key.length, key.bucket]);
-    bytes.extend(keys.flat_map(u32::to_le_bytes));
-    bytes
-}
-
-fn decode(mut bytes: &[u8]) -> Option<Share> {
-    let rows = usize::try_from(bytes.try_get_u64_le().ok()?).ok()?;
-    let keys = usize::try_from(bytes.try_get_u64_le().ok()?).ok()?;
-    if bytes.len() != rows.checked_add(keys.checked_mul(2)?)?.checked_mul(4)? {
-        return None;
-    }
-    let mut number = || bytes.try_get_u32_le().ok();
-    let counts = (0..rows).map(|_| number()).collect::<Option<_>>()?;
-    let keys = (0..keys).map(|_| {
-        Some(GroupKey {
-            length: number()?,
-            bucket: number()?,
-        })
-    });
-    Some(Share {
-        rows: counts,
-        keys: keys.collect::<Option<_>>()?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -237,12 +185,12 @@ mod tests {
         }
     }
 
-    fn share(range: Range<u64>) -> Share {
+    fn share(range: Range<u64>) -> CountShare {
         let key = |n| GroupKey {
             length: n as u32,
             bucket: 1,
         };
-        Share {
+        CountShare {
             rows: range.clone().map(|_| 1).collect(),
             keys: range.map(key).collect(),
         }
@@ -262,7 +210,7 @@ mod tests {
             };
             shares(&folder).all(ranges, first, count).await.unwrap()
         };
-        let expected: Vec<Share> = ranges.iter().cloned().map(share).collect();
+        let expected: Vec<CountShare> = ranges.iter().cloned().map(share).collect();
         let (a, b, c) = tokio::join!(rank(0), rank(4), rank(8));
         assert_eq!((&a, &b, &c), (&expected, &expected, &expected));
         assert_eq!(counted.load(Ordering::Relaxed), 12);
@@ -288,27 +236,5 @@ mod tests {
             [share(0..10), share(10..20)]
         );
         assert_eq!(all(vec![0..5, 5..15]).await, [share(0..5), share(5..15)]);
-    }
-
-    #[test]
-    fn a_share_with_impossible_counts_is_refused() {
-        assert!(share(0..5).is_of(5, Some(2)));
-        assert!(!share(0..5).is_of(6, Some(2)));
-        assert!(!share(0..5).is_of(5, Some(1)), "there is no bucket 1");
-        assert!(!share(0..5).is_of(5, None));
-        let mut missing = share(0..5);
-        missing.keys.pop();
-        assert!(!missing.is_of(5, Some(2)));
-    }
-
-    #[test]
-    fn damaged_bytes_do_not_decode() {
-        let bytes = encode(&share(0..5));
-        assert_eq!(decode(&bytes), Some(share(0..5)));
-        assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
-        let mut huge = bytes.clone();
-        huge[..8].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(decode(&huge), None);
-        assert_eq!(decode(b""), None);
     }
 }
