@@ -22,7 +22,7 @@ pub(crate) fn engine(
                 .to_owned(),
         ));
     }
-    let engine = cluster.engine(compiled, config.memory_limit);
+    let engine = cluster.engine(compiled, config);
     Ok(Arc::new(engine.map_err(|error| {
         Error::Config(format!("cannot run on a cluster: {error}"))
     })?))

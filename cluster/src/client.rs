@@ -15,7 +15,9 @@ use forebay_planner::source::SourceSpec;
 use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
-use forebay_runtime::run::{CountShare, OpenJob, SegmentEngine, SegmentName, ShareName};
+use forebay_runtime::run::{
+    CountShare, JobWork, OpenJob, RunConfig, SegmentEngine, SegmentName, ShareName,
+};
 use forebay_runtime::source::SourceTable;
 use forebay_udfs::hash::{combine, hash_bytes};
 use futures::future::BoxFuture;
@@ -33,6 +35,7 @@ use crate::request::{CountRequest, WorkerRequest};
 use crate::resolver::absolute;
 use crate::rows::{SegmentRows, joined, rows_of};
 use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
+use crate::work::WorkByWorker;
 
 /// Number of times that a lease is submitted again because the cluster does not store the
 /// description of its job any more.
@@ -63,24 +66,25 @@ impl Cluster {
 
     /// Returns the engine that computes the segments of a compiled pipeline.
     ///
-    /// Results that wait for their turn take at most half of `memory_limit`; the other half is for
-    /// batches and the order of rows.
+    /// Results that wait for their turn take at most half of the memory limit in `config`; the other
+    /// half is for batches and the order of rows.
     ///
     /// # Errors
     /// Fails if the plan cannot be sent to workers.
     pub fn engine(
         &self,
         compiled: &Compiled,
-        memory_limit: Option<u64>,
+        config: &RunConfig,
     ) -> Result<ClusterEngine, WireError> {
         let mut cluster = self.clone();
-        if let Some(limit) = memory_limit {
+        if let Some(limit) = config.memory_limit {
             cluster.settings.max_bytes = cluster.settings.max_bytes.min(limit / 2);
         }
         Ok(ClusterEngine {
             cluster,
             plan: PlanMessage::encode(compiled, &described)?.into(),
             epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
+            work: { config.internals.analyze }.then(|| Arc::new(WorkByWorker::new())),
         })
     }
 }
@@ -92,6 +96,8 @@ pub struct ClusterEngine {
     /// The written plan, encoded.
     plan: Bytes,
     epochs: Option<u64>,
+    /// The work of each worker, if it is measured.
+    work: Option<Arc<WorkByWorker>>,
 }
 
 impl SegmentEngine for ClusterEngine {
@@ -107,6 +113,7 @@ impl SegmentEngine for ClusterEngine {
         let codec = JobCodec {
             job: Arc::clone(job),
             hash: leases.job,
+            work: self.work.clone(),
         };
         let info = codec.clone();
         let segments = segments.map(move |name| info.described(name)).fuse();
@@ -117,6 +124,14 @@ impl SegmentEngine for ClusterEngine {
             Err(error) => Err(lost(error)),
         });
         rows.boxed()
+    }
+
+    fn work(&self, job: &OpenJob) -> JobWork {
+        let mut work = job.work();
+        if let Some(of_workers) = &self.work {
+            of_workers.add_to(&mut work);
+        }
+        work
     }
 
     fn count(
@@ -151,6 +166,7 @@ impl ClusterEngine {
     fn leases(&self, job: &OpenJob) -> Result<JobLeases, MessageError> {
         let spec = JobSpec {
             epochs: self.epochs,
+            analyze: self.work.as_ref().map(|work| work.job_number),
             stream: (*job.name).clone(),
             plan: self.plan.to_vec(),
         };
@@ -242,6 +258,7 @@ impl LeaseEngine for JobLeases {
 struct JobCodec {
     job: Arc<OpenJob>,
     hash: BlobHash,
+    work: Option<Arc<WorkByWorker>>,
 }
 
 impl JobCodec {
@@ -280,8 +297,14 @@ impl LeaseCodec for JobCodec {
         output: LeaseOutput,
     ) -> Result<LeaseResults<SegmentRows>, String> {
         let names: Vec<SegmentName> = segments.iter().map(|of| of.name.clone()).collect();
-        let (segments, took) = rows_of(&self.job, &names, &output).map_err(|e| message_of(&e))?;
-        Ok(LeaseResults { segments, took })
+        let rows = rows_of(&self.job, &names, &output).map_err(|e| message_of(&e))?;
+        if let (Some(of), Some(work)) = (&self.work, rows.work) {
+            of.note(output.worker, work);
+        }
+        Ok(LeaseResults {
+            segments: rows.segments,
+            took: rows.took,
+        })
     }
 
     fn split(&self, segment: &SegmentName, max_rows: u64) -> Vec<SegmentPiece<SegmentName>> {

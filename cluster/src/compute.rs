@@ -7,11 +7,14 @@ use arrow::array::RecordBatch;
 use forebay_runtime::error::Error;
 use forebay_runtime::run::{OpenJob, SegmentName};
 use futures::{StreamExt, stream};
+use tokio::sync::Mutex;
 
 use crate::lease::{LeaseSummary, SegmentOutcome};
 
 /// Number of segments of a lease that are read and computed concurrently.
 const SEGMENTS_AT_ONCE: usize = 4;
+/// Held by the lease whose operators are measured.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Computes `segments` of `job` in order, and returns their rows with a summary. Segments after one
 /// that fails are computed, too, because the run may not need the one that fails.
@@ -19,13 +22,20 @@ pub(crate) async fn compute(
     job: &Arc<OpenJob>,
     segments: Vec<SegmentName>,
 ) -> (Vec<RecordBatch>, LeaseSummary) {
+    // The CPU time of an operator is that of the whole process while the operator runs.
+    let _alone = if job.analyze {
+        Some(ALONE.lock().await)
+    } else {
+        None
+    };
+    let at_once = if job.analyze { 1 } else { SEGMENTS_AT_ONCE };
     let started = Instant::now();
     let mut computed = stream::iter(segments)
         .map(|name| {
             let job = Arc::clone(job);
             async move { job.to_batches(&job.compute(&name).await?) }
         })
-        .buffered(SEGMENTS_AT_ONCE);
+        .buffered(at_once);
     let (mut batches, mut outcomes) = (Vec::new(), Vec::new());
     while let Some(segment) = computed.next().await {
         let segment: Result<Vec<RecordBatch>, Error> = segment;
@@ -33,5 +43,11 @@ pub(crate) async fn compute(
         batches.extend(segment.into_iter().flatten());
     }
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    (batches, LeaseSummary::Segments { outcomes, nanos })
+    let work = job.analyze.then(|| job.work());
+    let summary = LeaseSummary::Segments {
+        outcomes,
+        nanos,
+        work,
+    };
+    (batches, summary)
 }

@@ -20,6 +20,9 @@ pub struct JobSpec {
     /// Name of the stream that the client runs. A worker whose job has another name has other files
     /// or another plan, and refuses the job.
     pub stream: StreamName,
+    /// A number that no other job has, if the CPU time of each operator is measured; `None` if it is
+    /// not, so that runs share the job.
+    pub analyze: Option<u64>,
     /// The written plan, encoded.
     pub plan: Vec<u8>,
 }
@@ -30,6 +33,7 @@ pub struct JobSpec {
 struct JobHeader {
     release: String,
     epochs: Option<u64>,
+    analyze: Option<u64>,
     stream: StreamName,
 }
 
@@ -48,6 +52,7 @@ impl JobSpec {
         let header = JobHeader {
             release: RELEASE.to_owned(),
             epochs: self.epochs,
+            analyze: self.analyze,
             stream: self.stream.clone(),
         };
         let header = serde_json::to_vec(&header);
@@ -84,6 +89,7 @@ impl JobSpec {
         let header: JobHeader = serde_json::from_slice(header).map_err(malformed)?;
         Ok(Self {
             epochs: header.epochs,
+            analyze: header.analyze,
             stream: header.stream,
             plan: plan.to_vec(),
         })
@@ -99,6 +105,7 @@ mod tests {
     fn spec() -> JobSpec {
         JobSpec {
             epochs: Some(3),
+            analyze: None,
             stream: StreamName {
                 semantic_hash: "ab".into(),
                 clauses: "BATCH 4\n".into(),

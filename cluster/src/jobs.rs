@@ -106,7 +106,7 @@ impl Jobs {
             epochs: spec.epochs,
             threads: self.settings.threads,
             memory_limit: self.settings.memory_limit,
-            analyze: false,
+            analyze: spec.analyze.is_some(),
         };
         let job = OpenJob::open(&compiled, &config, &Stores::default()).await;
         let job = job.map_err(|error| JobError::Unfit(error.to_string()))?;

@@ -1,7 +1,7 @@
 //! Leases: some segments of a job, and the summary of their computed rows.
 
 use forebay_runtime::error::Error;
-use forebay_runtime::run::SegmentName;
+use forebay_runtime::run::{JobWork, SegmentName};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::BlobHash;
@@ -71,6 +71,8 @@ pub enum LeaseSummary {
         outcomes: Vec<SegmentOutcome>,
         /// Time that computing them took, in nanoseconds.
         nanos: u64,
+        /// The work that the worker did for the job so far, if it is measured.
+        work: Option<JobWork>,
     },
     /// The blob that describes the lease's job is not stored in the cluster any more. The client
     /// has to store it again.
@@ -128,6 +130,7 @@ mod tests {
                 SegmentOutcome::of(Err(&Error::Config("no".to_owned()))),
             ],
             nanos: 5,
+            work: None,
         };
         let bytes = summary.encode().unwrap();
         assert_eq!(LeaseSummary::decode(&bytes).unwrap(), summary);

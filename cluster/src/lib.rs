@@ -12,7 +12,7 @@
 //! | [`message`], [`failure`] | errors of messages; errors of segments as data |
 //! | [`job_handler`], [`jobs`], `compute` | a worker's side: opens jobs, and computes the segments of leases |
 //! | `sources`, `source_handler` | a worker's side: opens sources, and reads their rows for clients |
-//! | [`client`], `rows` | the client's side: has workers compute the segments of a run, and receives their rows |
+//! | [`client`], `rows`, `work` | the client's side: has workers compute the segments of a run, and receives their rows and what is known of their work |
 //! | [`resolver`], `remote_source`, `call` | the client's side: has workers open and read the sources of a plan |
 //! | [`window`] | the client's window of leases, as a state machine |
 //! | [`codec`], [`driver`] | encoding of leases; running a window over an engine |
@@ -43,6 +43,7 @@ mod source_handler;
 pub mod source_request;
 mod sources;
 pub mod window;
+mod work;
 
 pub use client::{Cluster, ClusterEngine};
 pub use resolver::ClusterResolver;

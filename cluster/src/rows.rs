@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use datafusion::common::{Result as EngineResult, exec_datafusion_err};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
-use forebay_runtime::run::{OpenJob, SegmentName};
+use forebay_runtime::run::{JobWork, OpenJob, SegmentName};
 use forebay_udfs::row::RowColumn;
 
 use crate::engine::LeaseOutput;
@@ -20,6 +20,17 @@ pub(crate) struct SegmentRows {
     /// Number of stored rows of the segment.
     pub(crate) stored: u64,
     bytes: u64,
+}
+
+/// The rows of a lease.
+#[derive(Debug)]
+pub(crate) struct LeaseRows {
+    /// The rows of each segment, in the order of the lease.
+    pub(crate) segments: Vec<SegmentRows>,
+    /// Time that computing them took.
+    pub(crate) took: Duration,
+    /// The work that the worker did for the job so far, if it is measured.
+    pub(crate) work: Option<JobWork>,
 }
 
 impl ByteSize for SegmentRows {
@@ -49,8 +60,7 @@ impl SegmentRows {
     }
 }
 
-/// Splits the output of a lease into the rows of its segments `names`, and returns the time that
-/// computing them took.
+/// Splits the output of a lease into the rows of its segments `names`.
 ///
 /// # Errors
 /// Fails if the worker sent something else than the rows of these segments.
@@ -58,14 +68,16 @@ pub(crate) fn rows_of(
     job: &OpenJob,
     names: &[SegmentName],
     output: &LeaseOutput,
-) -> EngineResult<(Vec<SegmentRows>, Duration)> {
+) -> EngineResult<LeaseRows> {
     let wrong = || exec_datafusion_err!("worker {} sent rows of another lease", output.worker.0);
     let summary = LeaseSummary::decode(&output.summary);
     let summary = summary.map_err(|e| exec_datafusion_err!("worker {}: {e}", output.worker.0))?;
-    let (outcomes, nanos) = match summary {
-        LeaseSummary::Segments { outcomes, nanos } if outcomes.len() == names.len() => {
-            (outcomes, nanos)
-        }
+    let (outcomes, took, work) = match summary {
+        LeaseSummary::Segments {
+            outcomes,
+            nanos,
+            work,
+        } if outcomes.len() == names.len() => (outcomes, Duration::from_nanos(nanos), work),
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
         _ => return Err(wrong()),
     };
@@ -86,7 +98,11 @@ pub(crate) fn rows_of(
     if !batches.is_empty() {
         return Err(wrong());
     }
-    Ok((rows, Duration::from_nanos(nanos)))
+    Ok(LeaseRows {
+        segments: rows,
+        took,
+        work,
+    })
 }
 
 /// Joins the rows of the pieces of a segment. If a piece failed, the segment fails.

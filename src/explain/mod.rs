@@ -17,7 +17,7 @@ use forebay_planner::optimizer::explain::why_not::named;
 use forebay_planner::units::bytes_text;
 use forebay_runtime::cpu::cpu_time;
 use forebay_runtime::fragment::NodeTotals;
-use forebay_runtime::run::JobRun;
+use forebay_runtime::run::{JobRun, JobWork};
 use forebay_runtime::tail::RunStats;
 use forebay_udfs::TensorType;
 use serde_json::{Value, json};
@@ -327,6 +327,7 @@ impl Analysis {
     async fn of(opened: JobRun) -> Result<Self> {
         let job = std::sync::Arc::clone(&opened.job);
         let limited = opened.limit_batches.is_some();
+        let meter = opened.work_meter();
         let (start, cpu) = (Instant::now(), cpu_time());
         let mut run = opened.start();
         let mut first_batch = Duration::ZERO;
@@ -336,8 +337,11 @@ impl Analysis {
                 first_batch = start.elapsed();
             }
         }
-        let (reading, read_bytes) = job.reading();
-        let nodes = job.totals();
+        let JobWork {
+            nodes,
+            reading,
+            read_bytes,
+        } = meter();
         let scans = nodes
             .iter()
             .filter(|n| n.text.starts_with("SegmentScanExec"));

@@ -116,6 +116,16 @@ fn processes_yield_the_stream_of_one_process() {
     assert!(shown(&["schema"]).ok().stdout.contains("label"));
     assert!(shown(&["explain"]).ok().stdout.contains("decode_image"));
     shown(&["preview", "--out", "sheet.png"]).ok();
+    // The times of operators are those of the workers.
+    let analyzed = shown(&["explain", "--analyze", "--json"]).ok().stdout;
+    let analyzed: serde_json::Value = serde_json::from_str(&analyzed).unwrap();
+    let operators = analyzed["analyze"]["operators"].as_array().unwrap();
+    assert!(!operators.is_empty());
+    assert!(
+        operators.iter().all(|of| of["rows"].as_u64().unwrap() > 0),
+        "{operators:?}"
+    );
+    assert!(analyzed["analyze"]["read_bytes"].as_u64().unwrap() > 0);
     shown(&["which", "--step", "1"]).ok();
     let missing = [
         "run",

@@ -45,6 +45,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use futures::{FutureExt, StreamExt};
+use serde::{Deserialize, Serialize};
 
 use self::compile::{Compiler, key_types};
 use self::exec::RowExec;
@@ -54,7 +55,7 @@ use self::row_expr::RowExpr;
 use self::scan::{Leaf, SegmentScan};
 
 /// Metrics of one node of a fragment's plan, summed over all segments so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTotals {
     /// Line that EXPLAIN shows for the node.
     pub text: String,

@@ -10,12 +10,14 @@ mod received;
 mod resources;
 pub(crate) mod row_counts;
 mod sample;
+mod work;
 
 pub use caching::machine;
 pub use open_job::OpenJob;
 pub(crate) use open_plan::OpenPlan;
 pub use row_counts::{CountShare, ShareName};
 pub use sample::{Prepared, Sample, prepare};
+pub use work::JobWork;
 
 use crate::memory::DEFAULT_MEMORY;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_planner::clauses::{Clauses, Relax};
 use forebay_planner::compile::Compiled;
@@ -19,7 +18,6 @@ use super::row_counts::RowCounter;
 use crate::cache::Stores;
 use crate::dead_letters;
 use crate::error::Result;
-use crate::fragment::NodeTotals;
 use crate::order::{PassName, Passes, SnapshotScan, WindowName, WindowSplits};
 use crate::segment::{Env, OrderCache, OrderedWindow, SegmentContext, SegmentWindow, WindowCache};
 use crate::stream::token::{DataSize, StreamName};
@@ -53,6 +51,8 @@ pub struct OpenJob {
     /// Estimated cost of computing the output of a stored row, in picoseconds; `None` if the
     /// optimiser made no estimate.
     pub(crate) row_cost: Option<u128>,
+    /// True if the CPU time of each operator is measured.
+    pub analyze: bool,
     /// Memory limit in bytes; `None` if the user set no limit.
     pub(crate) memory_limit: Option<u64>,
     /// The context in which segments are read and computed.
@@ -92,6 +92,7 @@ impl OpenJob {
             dead_letters: letters,
             host_functions: compiled.chosen.host_functions(),
             row_cost: report.map(|report| report.epoch_cost() / rows),
+            analyze: config.analyze,
             memory_limit: config.memory_limit,
             segments: SegmentContext::new(&plan.data, &plan.reader, &env),
             windows: WindowCache::new(config.memory() / IDLE_WINDOWS),
@@ -119,17 +120,6 @@ impl OpenJob {
     /// below the leaf that outputs the cached rows.
     pub fn explain(&self) -> String {
         self.plan.reader.explain()
-    }
-
-    /// Returns the metrics of each node of the fragment over all segments so far, root first.
-    pub fn totals(&self) -> Vec<NodeTotals> {
-        self.plan.reader.totals()
-    }
-
-    /// Returns the time spent waiting for reads, summed over all segments, and the number of bytes
-    /// read.
-    pub fn reading(&self) -> (Duration, u64) {
-        self.plan.reader.reading()
     }
 
     /// Returns the threads, memory and cache of the job.

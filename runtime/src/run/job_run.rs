@@ -9,8 +9,8 @@ use super::config::RunScope;
 use super::segment_engine::SegmentEngine;
 use crate::dead_letters::{DeadLetter, DeadLetterWriter};
 use crate::error::{Error, Result};
-use crate::job::OpenJob;
 use crate::job::row_counts::RowCounts;
+use crate::job::{JobWork, OpenJob};
 use crate::order::StoredRow;
 use crate::stream::accountant::BatchRules;
 use crate::stream::assignment::{RankAssignment, WorkerStride};
@@ -67,6 +67,16 @@ pub struct JobRun {
 }
 
 impl JobRun {
+    /// Returns a function that tells the work that was done for the run's job so far, in this process
+    /// or by the run's engine.
+    pub fn work_meter(&self) -> impl Fn() -> JobWork + use<> {
+        let (engine, job) = (self.engine.clone(), Arc::clone(&self.job));
+        move || match &engine {
+            Some(engine) => engine.work(&job),
+            None => job.work(),
+        }
+    }
+
     /// Returns the assignment of batches to ranks.
     pub fn ranks(&self) -> &RankAssignment {
         &self.rules.ranks

@@ -33,7 +33,7 @@ pub use job_run::JobRun;
 pub use segment_engine::{ByName, SegmentEngine};
 
 pub use crate::job::{
-    CountShare, JobConfig, OpenJob, Prepared, Sample, ShareName, machine, prepare,
+    CountShare, JobConfig, JobWork, OpenJob, Prepared, Sample, ShareName, machine, prepare,
 };
 pub use crate::memory::DEFAULT_MEMORY;
 pub use crate::segment::{SegmentName, SegmentWindow};

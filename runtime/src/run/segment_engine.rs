@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
-use crate::job::{CountShare, OpenJob, ShareName};
+use crate::job::{CountShare, JobWork, OpenJob, ShareName};
 use crate::segment::SegmentName;
 
 /// Computes the segments of a run, and counts rows for it. The run plans segments, and makes batches
@@ -30,6 +30,12 @@ pub trait SegmentEngine: fmt::Debug + Send + Sync {
     /// Counts a share of the stored rows of `job`.
     fn count(&self, job: &Arc<OpenJob>, share: ShareName)
     -> BoxFuture<'static, Result<CountShare>>;
+
+    /// Returns the work that was done for `job` so far. Engines that compute elsewhere return the
+    /// work that they know of.
+    fn work(&self, job: &OpenJob) -> JobWork {
+        job.work()
+    }
 }
 
 /// Computes segments in this process from their names, as a worker does. Tests compare it with the

@@ -1,0 +1,48 @@
+//! The measured work of a job.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::OpenJob;
+use crate::fragment::NodeTotals;
+
+/// The work of a job so far: metrics of its operators, and its reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobWork {
+    /// Metrics of each node of the fragment over all segments, root first.
+    pub nodes: Vec<NodeTotals>,
+    /// Time spent waiting for reads, summed over all segments.
+    pub reading: Duration,
+    /// Number of bytes read.
+    pub read_bytes: u64,
+}
+
+impl JobWork {
+    /// Adds work of the same job on another machine. Work of another plan is not added.
+    pub fn add(&mut self, other: &Self) {
+        if self.nodes.len() != other.nodes.len() {
+            return;
+        }
+        for (node, more) in self.nodes.iter_mut().zip(&other.nodes) {
+            node.rows = node.rows.saturating_add(more.rows);
+            node.bytes = node.bytes.saturating_add(more.bytes);
+            node.wall = node.wall.saturating_add(more.wall);
+            node.cpu = node.cpu.saturating_add(more.cpu);
+        }
+        self.reading = self.reading.saturating_add(other.reading);
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+    }
+}
+
+impl OpenJob {
+    /// Returns the work that this process did for the job so far.
+    pub fn work(&self) -> JobWork {
+        let (reading, read_bytes) = self.plan.reader.reading();
+        JobWork {
+            nodes: self.plan.reader.totals(),
+            reading,
+            read_bytes,
+        }
+    }
+}
