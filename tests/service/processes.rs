@@ -1,0 +1,218 @@
+//! A stream whose processes are killed, stopped and started again at random has the batches of one
+//! process.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay::forebay_cluster::WindowSettings;
+use forebay::forebay_cluster::ballista::{BallistaEngine, EngineOptions};
+use forebay::{Batch, Cluster, RunConfig, Session, Token};
+
+use super::common::{digest, photos};
+use super::draw::Draw;
+use super::harness::{rest, take};
+
+/// Environment variable with the number of random runs (default 2).
+const RUNS_VARIABLE: &str = "FOREBAY_CHAOS_PROCESS_RUNS";
+/// Environment variable with the first random run (default 0).
+const FIRST_VARIABLE: &str = "FOREBAY_CHAOS_PROCESS_FIRST";
+const WORKERS: usize = 3;
+
+/// A process of the command line, which is killed when the test ends.
+struct Process {
+    child: Child,
+    address: String,
+    /// Open end of the pipe that the process writes its messages to.
+    _messages: Lines<BufReader<ChildStderr>>,
+}
+
+impl Process {
+    /// Starts a process, and waits until it says which address it listens on.
+    fn start(words: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let command = command.args(words).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let listens = |line: std::io::Result<String>| {
+            let line = line.unwrap();
+            line.split_once("listens on ").map(|(_, at)| at.to_owned())
+        };
+        let address = lines.by_ref().find_map(listens).unwrap();
+        Self {
+            child,
+            address,
+            _messages: lines,
+        }
+    }
+
+    fn scheduler(listen: &str) -> Self {
+        Self::start(&["scheduler", "--listen", listen])
+    }
+
+    fn worker(scheduler: &str) -> Self {
+        Self::start(&[
+            "worker",
+            "--scheduler",
+            scheduler,
+            "--threads",
+            "1",
+            "--slots",
+            "2",
+        ])
+    }
+
+    fn signal(&self, name: &str) {
+        let (name, id) = (format!("-{name}"), self.child.id().to_string());
+        assert!(
+            Command::new("kill")
+                .args([&name, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A stopped process ends, too.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A scheduler and workers in processes of their own.
+struct Processes {
+    address: String,
+    scheduler: Option<Process>,
+    workers: Vec<Process>,
+    /// Index of a worker that is stopped.
+    stopped: Option<usize>,
+}
+
+impl Processes {
+    fn start() -> Self {
+        let scheduler = Process::scheduler("127.0.0.1:0");
+        let address = scheduler.address.clone();
+        let workers = (0..WORKERS).map(|_| Process::worker(&address));
+        Self {
+            workers: workers.collect(),
+            scheduler: Some(scheduler),
+            address,
+            stopped: None,
+        }
+    }
+
+    /// Does something bad that the draw decides, and returns what it was.
+    fn disturb(&mut self, draw: &mut Draw) -> &'static str {
+        if let Some(stopped) = self.stopped.take() {
+            self.workers[stopped].signal("CONT");
+        }
+        let worker = draw.whole(0, WORKERS as u64 - 1) as usize;
+        match draw.pick(&[0, 1, 2, 3, 4]) {
+            0 => {
+                // The old process is killed first.
+                self.workers.remove(worker);
+                self.workers.push(Process::worker(&self.address));
+                "a worker was killed"
+            }
+            1 => {
+                self.workers.clear();
+                self.workers = (0..WORKERS)
+                    .map(|_| Process::worker(&self.address))
+                    .collect();
+                "all workers were killed"
+            }
+            2 => {
+                self.workers[worker].signal("STOP");
+                self.stopped = Some(worker);
+                "a worker was stopped"
+            }
+            3 => {
+                self.scheduler = None;
+                self.scheduler = Some(Process::scheduler(&self.address));
+                "the scheduler was killed"
+            }
+            _ => {
+                self.scheduler = None;
+                self.workers.remove(worker);
+                self.workers.push(Process::worker(&self.address));
+                self.scheduler = Some(Process::scheduler(&self.address));
+                "the scheduler and a worker were killed"
+            }
+        }
+    }
+
+    fn session(&self) -> Session {
+        let engine = BallistaEngine::new(&EngineOptions::new(&self.address)).unwrap();
+        let settings = WindowSettings {
+            max_bytes: 256 << 10,
+            ..WindowSettings::default()
+        };
+        Session::on_cluster(Cluster::new(Arc::new(engine), settings))
+    }
+}
+
+async fn define(session: &Session, folder: &Path) {
+    let sql = format!(
+        "CREATE PIPELINE p AS
+         SELECT label, random_hflip(random_resized_crop(decode_image(image), 32, 32)) AS pixels
+         FROM images('{}') AS t SHUFFLE WITHIN 20 ROWS SEED 3 BATCH 8 REPEAT 8",
+        folder.display()
+    );
+    session.execute(&sql).await.unwrap();
+}
+
+/// Runs the pipeline while its processes are disturbed. Returns the batches, and the longest wait
+/// for one.
+async fn disturbed(folder: &Path, seed: u64) -> (Vec<Batch>, Duration) {
+    let mut draw = Draw::new(seed);
+    let mut processes = Processes::start();
+    let session = processes.session();
+    define(&session, folder).await;
+    let mut run = session.run("p", RunConfig::default()).await.unwrap();
+    let (mut batches, mut longest) = (Vec::new(), Duration::ZERO);
+    for _ in 0..4 {
+        batches.extend(take(&mut run, draw.whole(1, 12) as usize).await);
+        let what = processes.disturb(&mut draw);
+        let start = Instant::now();
+        batches.extend(take(&mut run, 8).await);
+        longest = longest.max(start.elapsed());
+        println!("run {seed}: {what}: 8 batches took {:?}", start.elapsed());
+        if draw.chance(30) {
+            // The client is gone, and another one resumes.
+            let token = batches.last().unwrap().token().to_json().unwrap();
+            drop(run);
+            let config = RunConfig {
+                resume: Some(Arc::new(Token::from_json(&token).unwrap())),
+                ..RunConfig::default()
+            };
+            let again = processes.session();
+            define(&again, folder).await;
+            run = again.run("p", config).await.unwrap();
+        }
+    }
+    batches.extend(rest(&mut run).await);
+    (batches, longest)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_stopped_processes_do_not_change_the_stream() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |value| value.parse().unwrap())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    photos(folder.path(), 90, 3);
+    let here = Session::new();
+    define(&here, folder.path()).await;
+    let expected = digest(&rest(&mut here.run("p", RunConfig::default()).await.unwrap()).await);
+    let first = number(FIRST_VARIABLE, 0);
+    for seed in first..first + number(RUNS_VARIABLE, 2) {
+        let (batches, longest) = disturbed(folder.path(), seed).await;
+        println!("run {seed}: longest wait for 8 batches {longest:?}");
+        assert_eq!(digest(&batches), expected, "run {seed}");
+    }
+}
