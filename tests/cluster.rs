@@ -235,6 +235,35 @@ async fn workers_count_the_rows_that_a_client_needs_to_know() {
     );
 }
 
+/// Clients that run equal pipelines over equal data share what workers have open.
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_pipelines_share_a_job() {
+    let folder = tempfile::tempdir().unwrap();
+    sequences::session(folder.path()).await;
+    let engine = Arc::new(NotingEngine {
+        inner: engine(WORKERS, None),
+        requests: Mutex::default(),
+    });
+    let mut jobs = Vec::new();
+    for take in [7, 7, 8] {
+        let cluster = Cluster::new(Arc::clone(&engine) as _, WindowSettings::default());
+        let session = Session::on_cluster(cluster);
+        sequences::define_tables(&session, folder.path()).await;
+        let sql = format!("CREATE PIPELINE p AS SELECT id + {take} AS id FROM a BATCH 5");
+        session.execute(&sql).await.unwrap();
+        engine.requests.lock().unwrap().clear();
+        ended(&session, RunConfig::default(), usize::MAX).await;
+        let requests = engine.requests.lock().unwrap();
+        let job = requests.iter().find_map(|request| match request {
+            WorkerRequest::Segments(lease) => Some(lease.job()),
+            _ => None,
+        });
+        jobs.push(job.unwrap());
+    }
+    assert_eq!(jobs[0], jobs[1]);
+    assert_ne!(jobs[0], jobs[2]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn structural_damage_is_the_error_of_one_process() {
     let folder = tempfile::tempdir().unwrap();

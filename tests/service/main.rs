@@ -280,6 +280,21 @@ async fn line_45_a_row_of_100_mb_travels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn line_50_the_stream_does_not_depend_on_the_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    write_table(folder.path());
+    for workers in [1, 2, 5] {
+        let cluster = ServiceCluster::start(workers).await;
+        let clauses = "WHERE d > 2 SHUFFLE WITHIN 500 ROWS SEED 4 BATCH 24 REPEAT 2";
+        let select = "*, 100 / (id % 3 + 1) + random_uniform(0, 1) AS drawn";
+        let both = Both::of(cluster.session(SMALL), folder.path(), select, clauses).await;
+        let mut run = both.there.run("p", RunConfig::default()).await.unwrap();
+        let found = digest(&rest(&mut run).await);
+        assert_eq!(found, both.expected(RunConfig::default()).await, "{workers} workers");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn line_52_a_token_resumes_on_either_side() {
     let folder = tempfile::tempdir().unwrap();
     write_table(folder.path());
