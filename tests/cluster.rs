@@ -12,7 +12,8 @@ mod sequences;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, PrimitiveArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use bytes::Bytes;
 use common::cluster::{cluster, engine, moved};
@@ -233,6 +234,83 @@ async fn workers_count_the_rows_that_a_client_needs_to_know() {
         requests.iter().filter(|request| is_read(request)).count(),
         0
     );
+}
+
+/// An engine whose workers end when they compute the row with the id [`POISON`].
+#[derive(Debug)]
+struct PoisonedEngine {
+    inner: InProcessEngine,
+    /// Number of workers that ended.
+    ended: Arc<Mutex<u64>>,
+}
+
+const POISON: i64 = 37;
+
+/// Returns the name of the `nth` worker. The next one takes the place of one that ended.
+fn nth(nth: u64) -> WorkerId {
+    WorkerId(format!("worker {nth}"))
+}
+
+#[async_trait]
+impl LeaseEngine for PoisonedEngine {
+    async fn put(&self, blob: Bytes) -> Result<BlobHash, EngineError> {
+        self.inner.put(blob).await
+    }
+
+    fn submit(&self, lease: LeaseRequest) -> BoxFuture<'static, Result<LeaseOutput, EngineError>> {
+        let is_lease = matches!(
+            WorkerRequest::decode(&lease.payload),
+            Ok(WorkerRequest::Segments(_))
+        );
+        let (computed, ended) = (self.inner.submit(lease), Arc::clone(&self.ended));
+        Box::pin(async move {
+            let output = computed.await?;
+            let is_poison = |batch: &RecordBatch| {
+                let ids = batch.columns().iter().filter_map(|c| c.as_primitive_opt());
+                let mut ids = ids.map(PrimitiveArray::<Int64Type>::values);
+                ids.any(|ids| ids.contains(&POISON))
+            };
+            let mut ended = ended.lock().unwrap();
+            if is_lease && output.batches.iter().any(is_poison) {
+                *ended += 1;
+                return Err(EngineError::WorkerLost {
+                    worker: Some(nth(*ended)),
+                    cause: "it was killed".to_owned(),
+                });
+            }
+            let worker = nth(*ended + 1);
+            Ok(LeaseOutput { worker, ..output })
+        })
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        Ok(vec![nth(*self.ended.lock().unwrap() + 1)])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_ends_its_workers_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.json");
+    let lines = (0..200).map(|id| format!("{{\"id\": {id}}}\n"));
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    let ended_workers = Arc::new(Mutex::new(0));
+    let engine = PoisonedEngine {
+        inner: engine(1, None),
+        ended: Arc::clone(&ended_workers),
+    };
+    let cluster = Cluster::new(Arc::new(engine), WindowSettings::default());
+    let session = Session::on_cluster(cluster);
+    let sql = format!(
+        "CREATE PIPELINE p AS SELECT id FROM json('{}') AS t SHUFFLE WITHIN 100 ROWS BATCH 50",
+        file.display()
+    );
+    session.execute(&sql).await.unwrap();
+    let (_, error) = ended(&session, RunConfig::default(), usize::MAX).await;
+    let error = error.unwrap();
+    let row = format!("while they computed row {POISON} of '{}'", file.display());
+    assert!(error.contains(&row), "{error}");
+    assert!(*ended_workers.lock().unwrap() <= 6, "{error}");
 }
 
 /// Clients that run equal pipelines over equal data share what workers have open.

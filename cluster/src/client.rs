@@ -2,7 +2,7 @@
 //! run, and puts their rows in stream order.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, LargeBinaryArray};
 use async_trait::async_trait;
@@ -25,14 +25,15 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 
 use crate::call::{Call, call as answered};
-use crate::codec::{LeaseCodec, LeaseResults};
+use crate::codec::{LeaseCodec, LeaseResults, PoisonPiece};
 use crate::driver;
 use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+use crate::error::ClusterError;
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
+use crate::location::absolute;
 use crate::message::MessageError;
 use crate::request::{CountRequest, WorkerRequest};
-use crate::resolver::absolute;
 use crate::rows::{SegmentRows, joined, rows_of};
 use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
 use crate::work::WorkByWorker;
@@ -114,14 +115,21 @@ impl SegmentEngine for ClusterEngine {
             job: Arc::clone(job),
             hash: leases.job,
             work: self.work.clone(),
+            blamed: Arc::default(),
         };
         let info = codec.clone();
         let segments = segments.map(move |name| info.described(name)).fuse();
         let settings = self.cluster.settings.clone();
+        let (job, blamed) = (Arc::clone(job), Arc::clone(&codec.blamed));
         let delivered = driver::run(Arc::new(leases), segments, codec, settings);
-        let rows = delivered.map(|delivered| match delivered {
-            Ok(segment) => joined(segment.results),
-            Err(error) => Err(lost(error)),
+        let rows = delivered.then(move |delivered| {
+            let (job, blamed) = (Arc::clone(&job), Arc::clone(&blamed));
+            async move {
+                match delivered {
+                    Ok(segment) => joined(segment.results),
+                    Err(error) => Err(lost(located(error, &job, &blamed).await)),
+                }
+            }
         });
         rows.boxed()
     }
@@ -176,6 +184,32 @@ impl ClusterEngine {
             job: BlobHash::of(&spec),
             spec,
         })
+    }
+}
+
+/// Adds the file and the row to an error of rows that end the workers that compute them.
+async fn located(
+    error: ClusterError,
+    job: &OpenJob,
+    blamed: &Mutex<Option<SegmentName>>,
+) -> ClusterError {
+    let ClusterError::Poison {
+        rows,
+        workers,
+        cause,
+    } = error
+    else {
+        return error;
+    };
+    let name = blamed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let described = match name {
+        Some(name) => job.describe(&name).await,
+        None => None,
+    };
+    ClusterError::Poison {
+        rows: described.unwrap_or(rows),
+        workers,
+        cause,
     }
 }
 
@@ -259,6 +293,8 @@ struct JobCodec {
     job: Arc<OpenJob>,
     hash: BlobHash,
     work: Option<Arc<WorkByWorker>>,
+    /// The rows that end the workers that compute them.
+    blamed: Arc<Mutex<Option<SegmentName>>>,
 }
 
 impl JobCodec {
@@ -305,6 +341,16 @@ impl LeaseCodec for JobCodec {
             segments: rows.segments,
             took: rows.took,
         })
+    }
+
+    fn settle_poison(
+        &self,
+        segment: &SegmentName,
+        poison: PoisonPiece,
+    ) -> Result<SegmentRows, ClusterError> {
+        let mut blamed = self.blamed.lock().unwrap_or_else(PoisonError::into_inner);
+        *blamed = Some(segment.clone());
+        Err(poison.error())
     }
 
     fn split(&self, segment: &SegmentName, max_rows: u64) -> Vec<SegmentPiece<SegmentName>> {

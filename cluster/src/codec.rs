@@ -30,6 +30,25 @@ pub struct PoisonPiece {
     pub cause: String,
 }
 
+impl PoisonPiece {
+    /// Returns the error that ends the run.
+    pub fn error(self) -> ClusterError {
+        let PieceId { sequence, row } = self.piece;
+        let rows = match self.rows {
+            1 => format!("row {row} of segment {sequence}"),
+            count => format!(
+                "rows {row} to {} of segment {sequence}",
+                row + count.max(1) - 1
+            ),
+        };
+        ClusterError::Poison {
+            rows,
+            workers: self.workers,
+            cause: self.cause,
+        }
+    }
+}
+
 /// Encoding of leases and their results.
 pub trait LeaseCodec: Send + Sync + 'static {
     /// Name of a segment.
@@ -62,18 +81,6 @@ pub trait LeaseCodec: Send + Sync + 'static {
         poison: PoisonPiece,
     ) -> Result<Self::Output, ClusterError> {
         let _ = segment;
-        let PieceId { sequence, row } = poison.piece;
-        let rows = match poison.rows {
-            1 => format!("row {row} of segment {sequence}"),
-            count => format!(
-                "rows {row} to {} of segment {sequence}",
-                row + count.max(1) - 1
-            ),
-        };
-        Err(ClusterError::Poison {
-            rows,
-            workers: poison.workers,
-            cause: poison.cause,
-        })
+        Err(poison.error())
     }
 }

@@ -9,6 +9,7 @@ use forebay_planner::source::{SourceResolver, SourceSpec};
 use forebay_runtime::source::SourceTable;
 
 use crate::client::Cluster;
+use crate::location::absolute;
 use crate::remote_source::RemoteSource;
 
 /// Opens sources on the workers of a cluster, so that a client plans without access to the data.
@@ -29,21 +30,4 @@ impl SourceResolver for ClusterResolver {
         let source = RemoteSource::open(&self.0, spec, &absolute(spec.clone())).await?;
         Ok(Arc::new(SourceTable::new(Arc::new(source))))
     }
-}
-
-/// Makes the location of a source absolute, because workers run in other folders.
-pub(crate) fn absolute(mut spec: SourceSpec) -> SourceSpec {
-    if !spec.location.contains("://")
-        && let Ok(absolute) = std::path::absolute(&spec.location)
-    {
-        // A slash at the end distinguishes a folder from a file.
-        let slash = if spec.location.ends_with('/') {
-            "/"
-        } else {
-            ""
-        };
-        let absolute = absolute.display().to_string();
-        spec.location = format!("{}{slash}", absolute.trim_end_matches('/'));
-    }
-    spec
 }

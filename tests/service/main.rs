@@ -290,7 +290,11 @@ async fn line_50_the_stream_does_not_depend_on_the_number_of_workers() {
         let both = Both::of(cluster.session(SMALL), folder.path(), select, clauses).await;
         let mut run = both.there.run("p", RunConfig::default()).await.unwrap();
         let found = digest(&rest(&mut run).await);
-        assert_eq!(found, both.expected(RunConfig::default()).await, "{workers} workers");
+        assert_eq!(
+            found,
+            both.expected(RunConfig::default()).await,
+            "{workers} workers"
+        );
     }
 }
 

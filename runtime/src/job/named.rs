@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
 use crate::fragment::width::RowWidth;
 use crate::segment::{OrderedSegment, OrderedWindow, RowRun, SegmentName, SegmentWindow};
+use crate::tail::uri;
 
 /// Maximum number of stored rows in a named segment. Segments of a run have about 16,384 rows, and
 /// larger ones only if a batch has.
@@ -45,6 +46,20 @@ impl OpenJob {
         let picos = self.row_cost.unwrap_or(0).saturating_mul(u128::from(rows));
         let nanos = u64::try_from(picos / 1000).unwrap_or(u64::MAX);
         (row.saturating_mul(rows), Duration::from_nanos(nanos))
+    }
+
+    /// Describes the rows of a segment for an error: `row 3 of 'photos/0.jpg'`. Returns `None` if
+    /// `name` does not name a segment of this job.
+    pub async fn describe(&self, name: &SegmentName) -> Option<String> {
+        let places = self.find(name).await.ok()?.places();
+        let snapshot = &self.plan.data.snapshot;
+        let (file, row) = snapshot.number_in_file(places.first()?.row);
+        let file = uri(snapshot.location(file), snapshot.path(file));
+        let first = format!("row {row} of '{file}'");
+        Some(match places.len() {
+            1 => first,
+            rows => format!("{rows} rows, the first of which is {first}"),
+        })
     }
 
     /// Finds the windows and rows of a segment. A name is untrusted input.
