@@ -323,7 +323,7 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanArgs {
     /// Plan the pipeline, and write the plan with all facts by which the plan was chosen
-    Save(PlanSaveArgs),
+    Save(Box<PlanSaveArgs>),
     /// Show a saved plan
     Show {
         /// File of the saved plan

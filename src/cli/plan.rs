@@ -9,7 +9,7 @@ use super::{console, export, input, session};
 /// Saves or shows a plan.
 pub(crate) async fn execute(args: PlanArgs) -> Result<(), CommandFailure> {
     match args {
-        PlanArgs::Save(args) => save(args).await,
+        PlanArgs::Save(args) => save(*args).await,
         PlanArgs::Show { file, json: false } => console::data(&input::plan(&file)?.to_string()),
         PlanArgs::Show { file, json: true } => console::data(&json(&input::plan(&file)?)?),
     }

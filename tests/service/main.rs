@@ -167,15 +167,17 @@ async fn line_33_client_and_workers_may_start_before_the_scheduler() {
     let mut cluster = ServiceCluster::start(0).await;
     cluster.stop_scheduler().await;
     let session = cluster.session(SMALL);
-    let path = folder.path().to_path_buf();
-    let client = tokio::spawn(async move {
-        define(&session, &path, "id", "BATCH 100").await;
+    let client = async {
+        define(&session, folder.path(), "id", "BATCH 100").await;
         let mut run = session.run("p", RunConfig::default()).await.unwrap();
         ids(&rest(&mut run).await)
-    });
-    cluster.join().await;
-    cluster.start_scheduler().await;
-    assert_eq!(client.await.unwrap(), all_rows());
+    };
+    let servers = async {
+        cluster.join().await;
+        cluster.start_scheduler().await;
+    };
+    let (found, ()) = tokio::join!(client, servers);
+    assert_eq!(found, all_rows());
 }
 
 #[tokio::test(flavor = "multi_thread")]

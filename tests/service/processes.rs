@@ -1,6 +1,8 @@
 //! A stream whose processes are killed, stopped and started again at random has the batches of one
 //! process.
 
+#![allow(clippy::print_stdout, reason = "shows the waits of a long run")]
+
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
