@@ -25,8 +25,12 @@ pub(crate) const ROWS: i64 = 6000;
 /// A scheduler and workers.
 pub(crate) struct ServiceCluster {
     scheduler: Option<Scheduler>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     pub(crate) workers: Vec<Worker>,
+}
+
+fn engine_at(address: SocketAddr) -> BallistaEngine {
+    BallistaEngine::new(&EngineOptions::new(address.to_string())).unwrap()
 }
 
 fn options(listen: SocketAddr) -> SchedulerOptions {
@@ -77,13 +81,9 @@ impl ServiceCluster {
         self.scheduler = Some(Scheduler::start(options(self.address)).await.unwrap());
     }
 
-    fn engine(&self) -> BallistaEngine {
-        BallistaEngine::new(&EngineOptions::new(self.address.to_string())).unwrap()
-    }
-
     /// Waits until `count` workers have registered.
     pub(crate) async fn wait_for(&self, count: usize) {
-        let engine = self.engine();
+        let engine = engine_at(self.address);
         let start = Instant::now();
         while engine.workers().await.map_or(0, |workers| workers.len()) != count {
             assert!(start.elapsed() < DEADLINE, "not {count} workers registered");
@@ -93,11 +93,16 @@ impl ServiceCluster {
 
     /// Returns a session of a client whose results take about `max_bytes`.
     pub(crate) fn session(&self, max_bytes: u64) -> Session {
+        self.session_at(self.address, max_bytes)
+    }
+
+    /// Returns a session of a client that reaches the scheduler at `address`.
+    pub(crate) fn session_at(&self, address: SocketAddr, max_bytes: u64) -> Session {
         let settings = WindowSettings {
             max_bytes,
             ..WindowSettings::default()
         };
-        Session::on_cluster(Cluster::new(Arc::new(self.engine()), settings))
+        Session::on_cluster(Cluster::new(Arc::new(engine_at(address)), settings))
     }
 }
 

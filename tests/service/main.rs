@@ -14,13 +14,18 @@ mod common;
 mod draw;
 mod harness;
 mod processes;
+mod proxy;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::digest;
 use forebay::builder::{call, col, lit, parquet};
+use forebay::forebay_cluster::ballista::WorkerOptions;
 use forebay::{Pipeline, RunConfig, Session, Token};
 use harness::{Both, ROWS, ServiceCluster, define, ids, rest, take, write_table};
+use proxy::Proxy;
 
 /// Room for results that is so small that a stream is computed piece by piece.
 const SMALL: u64 = 64 << 10;
@@ -211,6 +216,45 @@ async fn line_35_one_of_five_workers_suffices() {
     while cluster.workers.len() > 1 {
         drop(cluster.workers.pop());
     }
+    batches.extend(rest(&mut run).await);
+    assert_eq!(digest(&batches), both.expected(RunConfig::default()).await);
+}
+
+/// The connections of the client and of two workers to the scheduler break and stall.
+#[tokio::test(flavor = "multi_thread")]
+async fn line_36_broken_and_silent_connections_do_not_end_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    write_table(folder.path());
+    let mut cluster = ServiceCluster::start(0).await;
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut proxies = Vec::new();
+    for _ in 0..3 {
+        let delay = Duration::from_millis(1);
+        proxies.push(Proxy::start(any, cluster.address, delay).await);
+    }
+    for proxy in &proxies[1..] {
+        let options = WorkerOptions::new(proxy.address.to_string(), 2);
+        cluster.add_worker(options).await;
+    }
+    cluster.wait_for(2).await;
+    let clauses = "SHUFFLE WITHIN 200 ROWS SEED 1 BATCH 32";
+    let session = cluster.session_at(proxies[0].address, SMALL);
+    let both = Both::of(session, folder.path(), "*", clauses).await;
+    let mut run = both.there.run("p", RunConfig::default()).await.unwrap();
+    let mut batches = take(&mut run, 10).await;
+    for proxy in &proxies {
+        proxy.cut();
+        batches.extend(take(&mut run, 10).await);
+    }
+    proxies.iter().for_each(Proxy::cut);
+    batches.extend(take(&mut run, 10).await);
+    // A lease whose end the scheduler does not hear of is issued again, to the other worker.
+    proxies[1].stall();
+    batches.extend(take(&mut run, 40).await);
+    proxies[1].go_on();
+    // Silence ends when the connection does.
+    proxies[0].stall();
+    proxies[0].cut();
     batches.extend(rest(&mut run).await);
     assert_eq!(digest(&batches), both.expected(RunConfig::default()).await);
 }
