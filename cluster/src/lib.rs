@@ -13,7 +13,7 @@
 //! | [`job_handler`], [`jobs`], `compute` | a worker's side: opens jobs, and computes the segments of leases |
 //! | `sources`, `source_handler` | a worker's side: opens sources, and reads their rows for clients |
 //! | [`client`], `rows`, `work` | the client's side: has workers compute the segments of a run, and receives their rows and what is known of their work |
-//! | [`resolver`], `remote_source`, `location`, `call` | the client's side: has workers open and read the sources of a plan |
+//! | [`resolver`], `remote_source`, `remote_rows`, `location`, `call` | the client's side: has workers open and read the sources of a plan |
 //! | [`window`] | the client's window of leases, as a state machine |
 //! | [`codec`], [`driver`] | encoding of leases; running a window over an engine |
 //! | [`error`](mod@error) | errors of a run on a cluster |
@@ -36,6 +36,7 @@ pub mod jobs;
 pub mod lease;
 mod location;
 pub mod message;
+mod remote_rows;
 mod remote_source;
 pub mod request;
 pub mod resolver;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, LargeBinaryArray, RecordBatch, UInt64Array};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
-use datafusion::common::{DataFusionError, Result as EngineResult, exec_err};
+use datafusion::common::{DataFusionError, Result as EngineResult};
 use forebay_planner::source::SourceSpec;
 use forebay_planner::wire::encode_spec;
 use forebay_runtime::error::Error;
-use forebay_runtime::source::{Access, Manifest, Scan, Source, SourceFile, StoredRows, ValueError};
+use forebay_runtime::source::{Access, Manifest, Scan, Source, StoredRows, ValueError};
 use forebay_udfs::hash::hash_bytes;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -19,6 +19,7 @@ use crate::client::Cluster;
 use crate::engine::{LeaseOutput, WorkerId};
 use crate::failure::SegmentFailure;
 use crate::lease::LeaseSummary;
+use crate::remote_rows::{ExpectedRows, external, files_of, has_types, projected, wrong};
 use crate::request::WorkerRequest;
 use crate::source_request::{SourceAction, SourceReply, SourceRequest};
 
@@ -133,26 +134,6 @@ impl RemoteReader {
     }
 }
 
-/// Decodes the files of a manifest, which are untrusted input.
-fn files_of(output: &LeaseOutput, count: u64) -> EngineResult<Vec<SourceFile>> {
-    let mut files = Vec::new();
-    for batch in &output.batches {
-        let column = batch.columns().first();
-        let Some(values) = column.and_then(|c| c.as_any().downcast_ref::<LargeBinaryArray>())
-        else {
-            return wrong(output);
-        };
-        for value in values.iter().flatten() {
-            let some: Vec<SourceFile> = postcard::from_bytes(value).map_err(external)?;
-            files.extend(some);
-        }
-    }
-    if files.len() as u64 != count {
-        return wrong(output);
-    }
-    Ok(files)
-}
-
 #[async_trait]
 impl Source for RemoteSource {
     fn spec(&self) -> &SourceSpec {
@@ -177,17 +158,16 @@ impl Source for RemoteSource {
         split: usize,
         scan: &Scan,
     ) -> BoxStream<'static, EngineResult<StoredRows>> {
+        let expected = ExpectedRows::of(self, (file, split), &scan.projection);
         let (file, split) = (index(file), index(split));
-        let projection: Vec<u32> = scan
-            .projection
-            .iter()
-            .map(|&column| index(column))
-            .collect();
+        let projection = scan.projection.iter().map(|&column| index(column));
+        let projection: Vec<u32> = projection.collect();
         let reader = self.reader.clone();
         let first = Some((0, FIRST_ROWS_BYTES));
         // `prune` is not sent: it may leave rows out, and nobody who reads through a client needs it.
         let chunks = stream::try_unfold(first, move |next| {
             let (reader, projection) = (reader.clone(), projection.clone());
+            let expected = expected.clone();
             async move {
                 let Some((skip, max_bytes)) = next else {
                     return Ok(None);
@@ -205,7 +185,7 @@ impl Source for RemoteSource {
                     return wrong(&output);
                 };
                 let rows: Vec<StoredRows> = { output.batches.iter() }
-                    .map(|batch| stored_rows(batch, &output))
+                    .map(|batch| expected.stored_rows(batch, &output))
                     .collect::<EngineResult<_>>()?;
                 let count: u64 = rows.iter().map(|rows| rows.numbers.len() as u64).sum();
                 if count == 0 && !is_last {
@@ -233,26 +213,14 @@ impl Source for RemoteSource {
         let SourceReply::Fetched(errors) = reply.map_err(engine_error)? else {
             return wrong(&output);
         };
+        let expected = projected(&self.schema, projection);
         match output.batches.as_slice() {
-            [batch] if batch.num_rows() == rows.len() => Ok((batch.clone(), errors)),
+            [batch] if batch.num_rows() == rows.len() && has_types(batch, &expected) => {
+                Ok((batch.clone(), errors))
+            }
             _ => wrong(&output),
         }
     }
-}
-
-/// Separates the numbers of rows from their columns.
-fn stored_rows(batch: &RecordBatch, output: &LeaseOutput) -> EngineResult<StoredRows> {
-    let Some((numbers, _)) = batch.columns().split_last() else {
-        return wrong(output);
-    };
-    let Some(numbers) = numbers.as_any().downcast_ref::<UInt64Array>() else {
-        return wrong(output);
-    };
-    let columns: Vec<usize> = (0..batch.num_columns() - 1).collect();
-    Ok(StoredRows {
-        batch: batch.project(&columns)?,
-        numbers: numbers.values().to_vec(),
-    })
 }
 
 /// Converts an index of a file, a split or a column. Larger ones exist nowhere, and are refused.
@@ -265,12 +233,4 @@ fn engine_error(failure: SegmentFailure) -> DataFusionError {
         Error::Engine(error) => error,
         error => external(error),
     }
-}
-
-fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
-fn wrong<T>(output: &LeaseOutput) -> EngineResult<T> {
-    exec_err!("worker {} answered another request", output.worker.0)
 }
